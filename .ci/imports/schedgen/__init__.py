@@ -1,0 +1,1 @@
+../../../schedgen/__init__.py

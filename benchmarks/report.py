@@ -1,0 +1,53 @@
+"""What the benchmarks share: where they ran, tables, and keeping the raw results."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("schedgen", "ortools", "z3-solver", "numpy", "torch", "nvidia-cutlass-dsl")
+
+
+def environment() -> dict[str, str]:
+    """Date, Python, processor count and package versions."""
+    import os
+
+    found = {
+        "date": date.today().isoformat(),
+        "python": platform.python_version(),
+        "cores": str(os.cpu_count()),
+    }
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows as a Markdown table; the keys of the first row are the columns."""
+    columns = list(rows[0])
+    cells = [[str(row.get(column, "")) for column in columns] for row in rows]
+    widths = [
+        max(len(column), *(len(line[n]) for line in cells)) for n, column in enumerate(columns)
+    ]
+    lines = [columns, ["-" * width for width in widths], *cells]
+    return "\n".join(
+        "| " + " | ".join(f"{text:{w}}" for text, w in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )
+
+
+def keep(name: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Writes ``results/<name>.json`` if the command line says ``--save``."""
+    if "--save" in sys.argv:
+        RESULTS.mkdir(exist_ok=True)
+        text = json.dumps({"environment": environment(), "rows": list(rows)}, indent=1) + "\n"
+        (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")

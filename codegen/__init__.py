@@ -1,0 +1,1 @@
+"""Home of the CuTe DSL emitters and their harness for each architecture; none is written yet."""

@@ -1,0 +1,117 @@
+"""Fills the generated parts of README and docs: result tables and the output of commands.
+
+    python docs/fill.py          rewrites the files
+    python docs/fill.py --check  says which of them are stale; exit status 1 if one is
+
+A generated part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FILES = ("README.md", "docs/attention.md")
+PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
+
+
+def results_table(name: str, columns: Sequence[str]) -> str:
+    """Columns of `benchmarks/results/NAME.json` as a Markdown table, with where it was measured."""
+    found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+    rows: list[Mapping[str, object]] = found["rows"]
+    lines = [columns, ["---"] * len(columns), *[[_cell(row[c]) for c in columns] for row in rows]]
+    where = found["environment"]
+    versions = ", ".join(f"{key} {where[key]}" for key in ("python", "ortools", "z3-solver"))
+    source = (
+        f"*{where['date']}, {where['cores']} cores, {versions}; `benchmarks/results/{name}.json`*"
+    )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
+def _cell(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def command(*arguments: str) -> str:
+    """What `schedgen ARGUMENTS` prints, as a code block, without the time it took."""
+    run = subprocess.run(
+        [sys.executable, "-m", "schedgen.cli", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    text = re.sub(r"; \d+\.\d\d s\n", "\n", run.stdout)
+    return f"```\n$ schedgen {' '.join(arguments)}\n{text.rstrip()}\n```"
+
+
+def shown(*arguments: str) -> str:
+    """The timeline of what `schedgen solve ARGUMENTS` finds."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/schedule.json"
+        command("solve", *arguments, "-o", file)
+        return command("show", file).replace(file, "schedule.json")
+
+
+def steady(*arguments: str) -> str:
+    """The steady state only."""
+    head, _, _ = shown(*arguments).partition("\n\nprologue")
+    return f"{head}\n```"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "summary": lambda: command("solve", "attention_fwd", "--target", "b200"),
+    "timeline": lambda: steady("attention_fwd", "--target", "b200"),
+    "hopper": lambda: shown("attention_fwd", "--target", "h200"),
+    "maps": lambda: results_table(
+        "attention_maps",
+        ("map", "latencies", "published", "cycle ratio", "off", "II", "proven", "certificate"),
+    ),
+    "solve": lambda: results_table(
+        "solve",
+        (
+            *("spec", "target", "operations", "II", "bound", "proven", "certificate"),
+            *("command s", "search s", "peak MB"),
+        ),
+    ),
+    "growth": lambda: results_table(
+        "solve_growth",
+        ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),
+    ),
+}
+
+
+def filled(text: str) -> str:
+    """``text`` with every generated part made anew."""
+
+    def part(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"<!-- begin {name} -->\n{PARTS[name]()}\n<!-- end {name} -->"
+
+    return PART.sub(part, text)
+
+
+def main() -> int:
+    """Rewrites or checks all files."""
+    stale: list[str] = []
+    for name in FILES:
+        path = ROOT / name
+        text = path.read_text("utf-8")
+        new = filled(text)
+        if new != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(new, "utf-8")
+    if "--check" in sys.argv:
+        print("\n".join(f"{name} is stale: run python docs/fill.py" for name in stale), end="")
+        return 1 if stale else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Home of the CPU emulator for compiled PTX and of its race checker; not written yet."""

@@ -1,0 +1,1 @@
+"""Home of the generated kernels and of the torch functions that call them; none exists yet."""

@@ -1,0 +1,305 @@
+"""The kernel model: tiles, buffers and operations with every size a number.
+
+A ``Kernel`` is what the spec file means for one target and one set of parameters. Dimensions are
+unrolled (``S`` per query tile becomes ``S[0]`` and ``S[1]``), splits are unrolled into pieces, and
+copies inside one memory space are gone. Everything downstream (dependences, costs, solver) reads
+only these frozen values.
+
+Vocabulary
+    region   storage that is allocated as a whole: a name, a shape, a ring depth
+    piece    a rectangular part of a region that operations read or write as a whole
+    tenant   a region that may live in the storage of another one (its host) for part of the time
+    ring     slots that several regions fill in turn (keys and values sharing one ring of stages)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from schedgen.expressions import Expression
+
+
+class Space(StrEnum):
+    """Memory spaces of an SM."""
+
+    SMEM = "smem"
+    TMEM = "tmem"
+    REGISTERS = "registers"
+
+
+class Phase(StrEnum):
+    """Where an operation stands relative to the main loop of a tile."""
+
+    BEFORE = "before"
+    BODY = "body"
+    AFTER = "after"
+
+
+class Kind(StrEnum):
+    """The closed set of operation kinds."""
+
+    LOAD = "load"
+    STORE = "store"
+    MMA = "mma"
+    REDUCE = "reduce"
+    MAP = "map"
+    COPY = "copy"
+    MASK = "mask"
+
+
+DTYPE_BITS = {"f32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "e4m3": 8, "e5m2": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Allowed number of slots of a ring, both ends included."""
+
+    low: int
+    high: int
+
+    @property
+    def fixed(self) -> bool:
+        return self.low == self.high
+
+
+@dataclass(frozen=True, slots=True)
+class AliasOption:
+    """One way to store a region: in bytes of its own (``host`` is None) or inside a host's slot.
+
+    ``column`` is the offset inside the host in bytes of a row. With ``skew`` s the tenant's version
+    j uses the slot of the host's version j + s, after that version has been read.
+    """
+
+    host: str | None = None
+    column: int = 0
+    skew: int = 0
+
+
+OWN_STORAGE = AliasOption()
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Storage of one tile: ``shape`` elements of ``dtype`` in ``space``, ``depth`` slots.
+
+    ``per_tile`` storage keeps its slot for a whole output tile; otherwise the slot advances each
+    iteration. ``hazards`` False drops the anti and output dependences of this storage (an
+    experiment, never a default).
+    """
+
+    name: str
+    base: str
+    space: Space
+    shape: tuple[int, ...]
+    dtype: str
+    depth: Depth
+    per_tile: bool = False
+    options: tuple[AliasOption, ...] = (OWN_STORAGE,)
+    ring: str | None = None
+    initial: str | None = None
+    hazards: bool = True
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row (of one element for a vector, which has a value per row)."""
+        columns = self.shape[1] if len(self.shape) == 2 else 1
+        return -(-columns * DTYPE_BITS[self.dtype] // 8)
+
+    @property
+    def slot_bytes(self) -> int:
+        return self.rows * self.row_bytes
+
+    @property
+    def tmem_columns(self) -> int:
+        """32-bit tensor-memory columns of one slot."""
+        return -(-self.row_bytes // 4)
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers per thread of one slot, one row (or part of one) per thread of a
+        warpgroup.
+        """
+        return max(1, -(-self.slot_bytes // (4 * 128)))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows [row0, row1) and bytes [byte0, byte1) of each row of a region."""
+
+    name: str
+    region: str
+    row0: int
+    row1: int
+    byte0: int
+    byte1: int
+
+    @property
+    def bytes(self) -> int:
+        return (self.row1 - self.row0) * (self.byte1 - self.byte0)
+
+    def overlaps(self, other: Piece, *, shift: int = 0) -> int:
+        """Bytes that both pieces cover when this one is moved ``shift`` bytes along the row."""
+        rows = min(self.row1, other.row1) - max(self.row0, other.row0)
+        width = min(self.byte1 + shift, other.byte1) - max(self.byte0 + shift, other.byte0)
+        return max(rows, 0) * max(width, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Slots filled in turn by ``regions``; region i lags ``lags[i]`` iterations behind its place in
+    the list.
+
+    ``lags`` holds the choices: one tuple of lags per alternative.
+    """
+
+    name: str
+    regions: tuple[str, ...]
+    depth: Depth
+    lags: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A piece that an operation reads; ``distance`` iterations after it was written."""
+
+    piece: str
+    distance: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operation does, as numbers a machine model can price. Lane counts are summed over the
+    tile.
+    """
+
+    rows: int = 0
+    columns: int = 0
+    m: int = 0
+    n: int = 0
+    k: int = 0
+    bytes: int = 0
+    row_bytes: int = 0
+    fma: int = 0
+    alu: int = 0
+    mufu: int = 0
+    row_steps: int = 0
+    converts: int = 0
+    tmem_in: int = 0
+    tmem_out: int = 0
+    smem_in: int = 0
+    smem_out: int = 0
+    a_bytes: int = 0
+    b_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One tile operation of the kernel, one instance of its dimensions.
+
+    ``reads`` and ``writes`` name pieces; ``operands`` says which pieces each name in the spec
+    stands for. ``formulas`` gives each output its expression. ``boundary`` operations run only in
+    peeled iterations (masks), not in the steady state. ``unit``, ``cycles``, ``latency``, ``role``
+    are None unless the spec pins them.
+    """
+
+    name: str
+    base: str
+    kind: Kind
+    phase: Phase
+    reads: tuple[Read, ...]
+    writes: tuple[str, ...]
+    index: tuple[int, ...] = ()
+    tensor: str | None = None
+    reduction: str | None = None
+    transposed: bool = False
+    formulas: tuple[tuple[str, Expression], ...] = ()
+    operands: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    spaces: tuple[tuple[str, str], ...] = ()
+    work: Work = Work()
+    when: Expression | None = None
+    boundary: bool = False
+    label: str = ""
+    unit: str | None = None
+    cycles: int | None = None
+    latency: int | None = None
+    role: str | None = None
+
+    def operand_space(self, operand: str) -> str:
+        """Memory space of the named operand (``a``, ``b``, ``d``, ``from``, ``to``), '' if it has
+        none.
+        """
+        return dict(self.spaces).get(operand, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A fixed issue order: operation names with the iteration each belongs to, cyclic over a
+    period.
+    """
+
+    name: str
+    sequence: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel for one target with every parameter bound. ``trips`` is the nominal main-loop trip
+    count.
+    """
+
+    name: str
+    target: str
+    spec_file: str
+    spec_sha256: str
+    parameters: tuple[tuple[str, str], ...]
+    choices: tuple[tuple[str, str], ...]
+    regions: tuple[Region, ...]
+    pieces: tuple[Piece, ...]
+    rings: tuple[Ring, ...]
+    operations: tuple[Operation, ...]
+    orders: tuple[Order, ...] = ()
+    trips: int = 1
+    persistent: bool = False
+    elided: tuple[tuple[str, str], ...] = field(default=())
+
+    @cached_property
+    def region(self) -> dict[str, Region]:
+        return {region.name: region for region in self.regions}
+
+    @cached_property
+    def piece(self) -> dict[str, Piece]:
+        return {piece.name: piece for piece in self.pieces}
+
+    @cached_property
+    def operation(self) -> dict[str, Operation]:
+        return {operation.name: operation for operation in self.operations}
+
+    @cached_property
+    def ring(self) -> dict[str, Ring]:
+        return {ring.name: ring for ring in self.rings}
+
+    @cached_property
+    def body(self) -> tuple[Operation, ...]:
+        """The operations of the steady state, in the order in which the spec lists them."""
+        return tuple(o for o in self.operations if o.phase is Phase.BODY and not o.boundary)
+
+    @cached_property
+    def outer(self) -> tuple[Operation, ...]:
+        """The operations that run once per tile, before or after the main loop."""
+        return tuple(o for o in self.operations if o.phase is not Phase.BODY)
+
+    def region_of(self, piece: str) -> Region:
+        return self.region[self.piece[piece].region]
+
+    @cached_property
+    def products(self) -> int:
+        """Multiply-adds of one iteration of the main loop, the measure that makes tile sizes
+        comparable.
+        """
+        return sum(o.work.m * o.work.n * o.work.k for o in self.body)

@@ -1,0 +1,1 @@
+"""Modulo scheduling: problem, bounds, CP-SAT model, search, second opinion, checks."""

@@ -1,0 +1,153 @@
+"""What a solver decided, free of the solver: start times, roles, ring depths and storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from ortools.sat.python import cp_model
+
+from schedgen.bounds import Constraint
+from schedgen.solver.problem import Problem
+
+if TYPE_CHECKING:
+    from schedgen.solver.model import Linear, ModuloModel
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """A modulo schedule; ``role`` maps each group of the main loop to the first of its role."""
+
+    ii: int
+    start: Mapping[str, int]
+    role: Mapping[str, str]
+    depth: Mapping[str, int]
+    option: Mapping[str, int]
+
+    @staticmethod
+    def read(model: ModuloModel, value: Callable[[Linear], int]) -> Decisions:
+        """The solution of ``model``, given how to evaluate an expression."""
+        start = {name: int(value(expression)) for name, expression in model.start.items()}
+        role: dict[str, str] = {}
+        groups = model.problem.body_groups
+        for number, group in enumerate(groups):
+            literals = ((g.name, model.same.get((g.name, group.name))) for g in groups[:number])
+            shared = (name for name, literal in literals if literal is not None and value(literal))
+            role[group.name] = (
+                role[first] if (first := next(shared, None)) is not None else group.name
+            )
+        option = {
+            choice.name: next(
+                n for n in range(len(choice.options)) if value(model.option[choice.name, n])
+            )
+            for choice in model.problem.graph.choices
+        }
+        depth = {name: int(value(expression)) for name, expression in model.depth.items()}
+        first = min(start.values())
+        return Decisions(
+            model.ii, {name: time - first for name, time in start.items()}, role, depth, option
+        )
+
+    def at(self, ii: int, start: Mapping[str, int]) -> Decisions:
+        """The same decisions at another II."""
+        return replace(self, ii=ii, start=dict(start))
+
+    def hint(self, model: ModuloModel) -> None:
+        """Offers these decisions to ``model`` as a solution to improve on."""
+        first = self.start[model.problem.body[0]]
+        for name, time in self.start.items():
+            model.cp.add_hint(model.start[name], time - first)
+        for (one, other), literal in model.same.items():
+            model.cp.add_hint(literal, self.role[one] == self.role[other])
+        for (choice, number), literal in model.option.items():
+            model.cp.add_hint(literal, self.option[choice] == number)
+        for name, depth in model.depth.items():
+            if isinstance(depth, cp_model.IntVar):
+                model.cp.add_hint(depth, self.depth[name])
+
+    def crosses(self, problem: Problem, one: str, other: str) -> bool:
+        """Whether two groups are issued by different roles; groups outside the main loop are on
+        their own.
+        """
+        return self.role.get(one, one) != self.role.get(other, other)
+
+
+def crossing_groups(problem: Problem, decisions: Decisions, name: str) -> list[str]:
+    """The groups whose role differs from the one of operation ``name``."""
+    mine = problem.group_of[name].name
+    return [g.name for g in problem.body_groups if decisions.crosses(problem, mine, g.name)]
+
+
+def order_constraints(problem: Problem, decisions: Decisions) -> list[Constraint]:
+    """Everything that fixes the pace once all is decided: dependences, unit order and role order.
+
+    Two operations that exclude each other keep the order in which they are on the circle of II
+    cycles.
+    """
+    constraints: list[Constraint] = []
+    for dependence in problem.dependences:
+        edge = dependence.edge
+        if (
+            edge.condition is not None
+            and decisions.option[edge.condition.choice] != edge.condition.option
+        ):
+            continue
+        groups = problem.group_of[edge.src].name, problem.group_of[edge.dst].name
+        delay = dependence.delay + (
+            dependence.handoff if decisions.crosses(problem, *groups) else 0
+        )
+        distance = edge.resolved(decisions.depth).distance
+        constraints.append(
+            Constraint(edge.src, edge.dst, delay, distance, f"{edge.kind} {edge.resource}")
+        )
+    for unit, names in problem.exclusive_units.items():
+        for a, b in combinations(names, 2):
+            cycles = problem.costs[a].cycles(unit), problem.costs[b].cycles(unit)
+            constraints.extend(_both_ways(decisions, a, b, cycles, (0, 0), f"unit {unit}"))
+    for a, b in combinations(problem.body, 2):
+        groups = problem.group_of[a].name, problem.group_of[b].name
+        if decisions.crosses(problem, *groups) or problem.group_of[a].role_class.issues_ahead:
+            continue
+        spans = [role_span(problem, decisions, name) for name in (a, b)]
+        if all(sum(span) for span in spans):
+            tails = spans[0][1] + spans[1][0], spans[1][1] + spans[0][0]
+            leads = spans[0][0], spans[1][0]
+            constraints.extend(_both_ways(decisions, a, b, tails, leads, "role order"))
+    return constraints
+
+
+def role_span(problem: Problem, decisions: Decisions, name: str) -> tuple[int, int]:
+    """Role cycles before and after the start of an operation."""
+    crossing = crossing_groups(problem, decisions, name)
+    return problem.lead(name, crossing), problem.tail(name, crossing)
+
+
+def _both_ways(
+    decisions: Decisions,
+    a: str,
+    b: str,
+    cycles: tuple[int, int],
+    leads: tuple[int, int],
+    reason: str,
+) -> list[Constraint]:
+    """a before b by the turns between them, and b before the next a."""
+    ii = decisions.ii
+    gap = (decisions.start[b] - leads[1]) - (decisions.start[a] - leads[0])
+    turns = gap // ii
+    return [
+        Constraint(a, b, cycles[0], -turns, reason),
+        Constraint(b, a, cycles[1], turns + 1, reason),
+    ]
+
+
+def busiest_role(problem: Problem, decisions: Decisions) -> int:
+    """Cycles per iteration that the busiest role spends on waiting, issuing and signalling."""
+    cycles: dict[str, int] = {}
+    for name in problem.body:
+        group = problem.group_of[name]
+        if not group.role_class.per_unit:
+            role = decisions.role[group.name]
+            cycles[role] = cycles.get(role, 0) + sum(role_span(problem, decisions, name))
+    return max(cycles.values(), default=0)

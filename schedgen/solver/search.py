@@ -1,0 +1,262 @@
+"""Finds the smallest initiation interval with its certificate, then the best schedule among the
+fastest.
+
+Feasibility is monotone: a schedule for II keeps its order of operations for II + 1, because every
+constraint between two operations, order included, is ``start[b] + II * d >= start[a] + c`` and no
+cycle of such constraints spans fewer than one iteration. So "II - 1 is infeasible" excludes
+everything below, and a feasible schedule whose critical cycle is shorter than its II can be
+tightened at once without another search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from ortools.sat.python import cp_model
+
+from schedgen.bounds import Cycle, Load, busiest, critical_cycle
+from schedgen.solver.decisions import Decisions, busiest_role, order_constraints
+from schedgen.solver.model import ModuloModel
+from schedgen.solver.objectives import LEVELS
+from schedgen.solver.problem import Problem
+
+# Iterations in flight that the search allows at least; see `stage_limit`.
+MIN_STAGES = 12
+# Deterministic seconds of CP-SAT for one feasibility question and for one secondary objective.
+FEASIBILITY_BUDGET = 60.0
+OBJECTIVE_BUDGET = 4.0
+# Wall-clock seconds for a first schedule once the time limit has passed without one.
+LAST_RESORT_SECONDS = 2.0
+
+Progress = Callable[[str], None]
+
+
+class Unsolved(RuntimeError):
+    """The budget ran out before any schedule was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The arithmetic lower bound and its reason: the busiest resource or the slowest dependence
+    cycle.
+    """
+
+    resource: Load | None
+    recurrence: Cycle | None
+
+    @property
+    def cycles(self) -> int:
+        resource = self.resource.cycles if self.resource else 1
+        recurrence = self.recurrence.bound if self.recurrence else 1
+        return max(1, resource, recurrence)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One level of the lexicographic objective: its value and whether it was proven best."""
+
+    name: str
+    value: int
+    proven: bool
+
+
+@dataclass
+class Result:
+    """What the search found out."""
+
+    ii: int
+    lower_bound: int
+    bound: Bound
+    decisions: Decisions
+    proven: bool
+    stages: int = MIN_STAGES
+    objectives: list[Objective] = field(default_factory=list[Objective])
+    seconds: float = 0.0
+
+
+def arithmetic_bound(problem: Problem) -> Bound:
+    """Resource and recurrence bound; raises ImpossibleCycle if no II at all can work."""
+    return Bound(busiest(problem.loads()), critical_cycle(problem.unconditional()))
+
+
+def search(
+    problem: Problem, *, time_limit: float | None = None, progress: Progress | None = None
+) -> Result | None:
+    """The best modulo schedule of ``problem``, or None if there is none at any II: `smallest`, then
+    `refine`.
+    """
+    result = smallest(problem, time_limit=time_limit, progress=progress)
+    if result is not None:
+        refine(problem, result, time_limit=time_limit)
+    return result
+
+
+def smallest(
+    problem: Problem,
+    *,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+    bound: Bound | None = None,
+) -> Result | None:
+    """A schedule with the smallest II, or None if there is none at any II.
+
+    Raises Unsolved if ``time_limit`` (seconds) ends before the first schedule was found.
+    """
+    begin = perf_counter()
+    found = _smallest(
+        problem, bound or arithmetic_bound(problem), _Clock(begin, time_limit), progress
+    )
+    if found is not None:
+        found.seconds = perf_counter() - begin
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    begin: float
+    limit: float | None
+
+    @property
+    def left(self) -> float | None:
+        return None if self.limit is None else max(0.0, self.limit - (perf_counter() - self.begin))
+
+
+def _smallest(
+    problem: Problem, bound: Bound, clock: _Clock, progress: Progress | None
+) -> Result | None:
+    """Gallops upwards from the bound to a feasible II, then closes the gap from both sides."""
+    low, high, step = bound.cycles, None, 1
+    ceiling = _sequential(problem)
+    best: Decisions | None = None
+    unknown = False
+    ii = low
+    while high is None or low < high:
+        if progress is not None:
+            progress(
+                f"II {ii}, lower bound {low}"
+                + (f", best so far {high}" if high is not None else "")
+            )
+        status, decisions = _feasible(problem, ii, clock)
+        if status == "feasible":
+            assert decisions is not None
+            best, high = decisions, _tightened(problem, decisions)
+        elif status == "infeasible":
+            low = ii + 1
+            if ii >= ceiling:
+                return None
+        else:
+            unknown = True
+            if high is None and (clock.left or 1) > 0 and ii < ceiling:
+                low_unproven = ii + 1
+                ii = min(ceiling, low_unproven + step)
+                step *= 2
+                continue
+            break
+        ii = (low + high) // 2 if high is not None else min(ceiling, low + step)
+        if high is not None and high - low <= 8:
+            ii = max(low, high - 1)
+        step *= 2
+    if best is None:
+        # Out of time: anything that works is better than nothing, and at this II almost everything
+        # does.
+        status, best = _feasible(problem, ceiling, _Clock(perf_counter(), LAST_RESORT_SECONDS))
+        if best is None:
+            raise Unsolved("the time limit ended before a schedule was found")
+        high = _tightened(problem, best)
+    assert high is not None
+    proven = not unknown and low >= high
+    decisions = best if best.ii == high else _retime(problem, best, high)
+    lower = high if proven else low
+    return Result(high, lower, bound, decisions, proven, stage_limit(problem, max(1, high - 1)))
+
+
+def _sequential(problem: Problem) -> int:
+    """An II at which one iteration after the other fits, whatever their order."""
+    return sum(d.delay + d.handoff for d in problem.dependences if d.edge.condition is None) + sum(
+        problem.latency(n) + problem.costs[n].busy + 200 for n in problem.body
+    )
+
+
+def _tightened(problem: Problem, decisions: Decisions) -> int:
+    """The II that the schedule reaches if everything keeps its order and place."""
+    cycle = critical_cycle(order_constraints(problem, decisions))
+    units = busiest(problem.loads())
+    return max(
+        cycle.bound if cycle else 1,
+        units.cycles if units else 1,
+        busiest_role(problem, decisions),
+        1,
+    )
+
+
+def _retime(problem: Problem, decisions: Decisions, ii: int) -> Decisions:
+    """The same order and storage at a smaller II: longest paths give the earliest start times."""
+    constraints = order_constraints(problem, decisions)
+    start = dict.fromkeys(problem.body, 0)
+    for _ in range(len(start) + 1):
+        changed = False
+        for c in constraints:
+            reach = start[c.src] + c.delay - ii * c.distance
+            if reach > start[c.dst]:
+                start[c.dst], changed = reach, True
+        if not changed:
+            return decisions.at(ii, start)
+    raise AssertionError("the order was said to fit into this II")
+
+
+def make_solver(budget: float, left: float | None) -> cp_model.CpSolver:
+    """A CP-SAT solver that repeats itself: one worker, fixed seed, deterministic time."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = budget
+    if left is not None:
+        solver.parameters.max_time_in_seconds = max(left, 0.01)
+    return solver
+
+
+def stage_limit(problem: Problem, ii: int) -> int:
+    """Iterations that may be in flight: more than enough to hide the longest latency twice over."""
+    longest = max((problem.latency(name) for name in problem.body), default=0)
+    return max(MIN_STAGES, 4 + 2 * -(-longest // ii))
+
+
+def _feasible(problem: Problem, ii: int, clock: _Clock) -> tuple[str, Decisions | None]:
+    if clock.left == 0:
+        return "unknown", None
+    model = ModuloModel(problem, ii, stage_limit(problem, ii))
+    solver = make_solver(FEASIBILITY_BUDGET, clock.left)
+    status = solver.solve(model.cp)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return "feasible", Decisions.read(model, solver.value)
+    return ("infeasible" if status == cp_model.INFEASIBLE else "unknown"), None
+
+
+def refine(problem: Problem, result: Result, *, time_limit: float | None = None) -> None:
+    """Optimizes the lesser objectives one after the other, each under the values of those before
+    it.
+    """
+    begin = perf_counter()
+    clock = _Clock(begin, time_limit)
+    model = ModuloModel(problem, result.ii, stage_limit(problem, result.ii))
+    decisions = result.decisions
+    for level in LEVELS:
+        expression = level.expression(model)
+        if isinstance(expression, int):
+            continue
+        model.cp.clear_hints()
+        decisions.hint(model)
+        (model.cp.maximize if level.largest else model.cp.minimize)(expression)
+        solver = make_solver(OBJECTIVE_BUDGET, clock.left)
+        status = solver.solve(model.cp)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            result.objectives.append(Objective(level.name, 0, False))
+            break
+        value = round(solver.objective_value)
+        decisions = Decisions.read(model, solver.value)
+        result.objectives.append(Objective(level.name, value, status == cp_model.OPTIMAL))
+        model.cp.add(expression >= value if level.largest else expression <= value)
+    result.decisions = decisions
+    result.seconds += perf_counter() - begin

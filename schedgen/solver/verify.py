@@ -1,0 +1,265 @@
+"""Checks a modulo schedule against the kernel, not against the constraints it was solved from.
+
+The schedule is laid out over concrete iterations. It is correct if every read begins when its value
+is visible, every value has been read before anything else is written to the same bytes, no unit
+and no issuing warp does two things at once, and everything fits. Nothing here looks at the edges
+of the dependence graph or at the solver's model, so a dependence that was never derived and a
+constraint that was never added are found as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from schedgen.kernel import Kind, Operation, Region, Space
+from schedgen.machine import RoleClass
+from schedgen.solver.decisions import Decisions
+from schedgen.solver.problem import Problem
+from schedgen.solver.storage import BARRIER_BYTES, SMALL_ALIGNMENT, TILE_ALIGNMENT
+from schedgen.solver.verify_storage import Timeline, check_sequence, check_storage
+
+_WARPS_PER_WARPGROUP = 4
+_REGISTER_STEP = 8
+_BYTES_PER_REGISTER = 4 * 128  # one register in every thread of a warpgroup
+
+
+def verify(problem: Problem, decisions: Decisions) -> tuple[str, ...]:
+    """Every way in which ``decisions`` is no correct schedule of ``problem``; empty if it is one.
+
+    Times are those of ``problem.costs`` at ``problem.end``.
+    """
+    line = Timeline(problem, decisions)
+    _check_decisions(line)
+    if not line.found:  # what is decided incompletely cannot be laid out
+        _check_roles(line)
+        check_storage(line)
+        _check_units(line)
+        _check_issue(line)
+        _check_orders(line)
+        _check_memory(line)
+        _check_registers(line)
+    return tuple(line.found.values())
+
+
+def _check_decisions(line: Timeline) -> None:
+    """Everything is decided, within the limits that the kernel sets."""
+    made, problem, kernel = line.decisions, line.problem, line.problem.kernel
+    if made.ii < 1:
+        line.report(("ii",), f"an initiation interval of {made.ii} cycles")
+    for name in problem.body:
+        if name not in made.start:
+            line.report(("start", name), f"{name} has no start time")
+    names = {group.name for group in problem.body_groups}
+    for name in names:
+        leader = made.role.get(name)
+        if leader not in names or made.role.get(leader) != leader:
+            line.report(("role", name), f"{name} has no role")
+    for region in kernel.regions:
+        depth = made.depth.get(region.name, 0)
+        if not region.depth.low <= depth <= region.depth.high:
+            limits = f"{region.depth.low} to {region.depth.high}"
+            line.report(("depth", region.name), f"{region.name} has {depth} slots, not {limits}")
+        if not 0 <= line.place_number(region) < len(region.options):
+            line.report(("place", region.name), f"nothing says where {region.name} is stored")
+    written = {kernel.region_of(piece).ring for o in kernel.body for piece in o.writes}
+    for ring in kernel.rings:
+        shape = line.ring_shape(ring)
+        if shape is None and ring.name in written:
+            line.report(("ring", ring.name), f"nothing says how ring {ring.name} is filled")
+        if shape is not None and not (
+            shape.lags in ring.lags and ring.depth.low <= shape.depth <= ring.depth.high
+        ):
+            line.report(("ring", ring.name), f"ring {ring.name} has a shape it cannot have")
+
+
+def _members(line: Timeline) -> dict[str, list[str]]:
+    """The operations of each role."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for name in line.problem.body:
+        members[line.role(name)].append(name)
+    return members
+
+
+def _class_of(line: Timeline, operation: str) -> RoleClass:
+    return line.problem.machine.role[line.problem.costs[operation].role]
+
+
+def _check_roles(line: Timeline) -> None:
+    """A role is of one class, and does alone what only one role can do."""
+    role_of: dict[str, set[str]] = defaultdict(set)
+    for role, names in _members(line).items():
+        classes = {line.problem.costs[name].role for name in names}
+        if len(classes) > 1:
+            line.report(("class", role), f"{role} would be a {' and a '.join(sorted(classes))}")
+        groups = {line.problem.group_of[name].name for name in names}
+        if len(groups) > 1 and _class_of(line, names[0]).per_unit:
+            line.report(("units", role), f"one role for the units of {', '.join(sorted(groups))}")
+        pins = {pin for name in names if (pin := line.problem.kernel.operation[name].role)}
+        if len(pins) > 1:
+            line.report(("pins", role), f"one role is pinned as {' and as '.join(sorted(pins))}")
+        for name in names:
+            for reason in _bonds(line, line.problem.kernel.operation[name]):
+                role_of[reason].add(role)
+    for reason, roles in role_of.items():
+        if len(roles) > 1:
+            line.report(("bond", reason), f"{reason} is split over {', '.join(sorted(roles))}")
+
+
+def _bonds(line: Timeline, operation: Operation) -> Iterator[str]:
+    """What only one role can do: fill a queue or a shared ring, own registers, have a name."""
+    for unit, _ in line.problem.costs[operation.name].units:
+        if line.problem.machine.queue(unit):
+            yield f"the queue of {unit}"
+    for piece in {*operation.writes, *(read.piece for read in operation.reads)}:
+        region = line.problem.kernel.region_of(piece)
+        if region.space is Space.REGISTERS:
+            yield f"{piece} in registers"
+        if operation.kind is Kind.LOAD and piece in operation.writes and region.ring is not None:
+            yield f"filling ring {region.ring}"
+    if operation.role is not None:
+        yield f"pinned role {operation.role}"
+
+
+def _check_units(line: Timeline) -> None:
+    """Exclusive units serve one operation at a time; the others have enough throughput."""
+    busy: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for name in line.problem.body:
+        for unit, cycles in line.problem.costs[name].units:
+            for iteration in range(line.iterations):
+                begin = line.time(name, iteration)
+                busy[unit].append((begin, begin + cycles, f"{name} of iteration {iteration}"))
+    for unit, intervals in busy.items():
+        _check_apart(line, unit, intervals)
+    rates = {unit for name in line.problem.body for unit, _ in line.problem.costs[name].rates}
+    for unit in sorted(rates):
+        needed = sum(
+            dict(line.problem.costs[name].rates).get(unit, 0) for name in line.problem.body
+        )
+        if needed > line.decisions.ii:
+            line.report(("rate", unit), f"{unit} has to work {float(needed)} cycles an iteration")
+
+
+def _check_issue(line: Timeline) -> None:
+    """A warpgroup waits, issues and arrives for one operation after another.
+
+    A role that only hands work to units may run ahead, but not need more cycles than there are.
+    """
+    for role, names in _members(line).items():
+        spans = {name: _span(line, name) for name in names}
+        if _class_of(line, names[0]).issues_ahead:
+            total = sum(lead + tail for lead, tail in spans.values())
+            if total > line.decisions.ii:
+                line.report(("busy", role), f"the role of {role} is busy {total} cycles")
+            continue
+        intervals: list[tuple[int, int, str]] = []
+        for name, (lead, tail) in spans.items():
+            for iteration in range(line.iterations):
+                begin = line.time(name, iteration)
+                what = f"{name} of iteration {iteration}"
+                intervals.append((begin - lead, begin + tail, what))
+        _check_apart(line, f"the role of {role}", intervals)
+
+
+def _span(line: Timeline, name: str) -> tuple[int, int]:
+    """Cycles its role spends on ``name`` before its start, in waits, and from its start on."""
+    sync, machine, mine = line.problem.synchronization[name], line.problem.machine, line.role(name)
+    waits = [group for group in set(sync.waits) if line.decisions.role.get(group) != mine]
+    arrives = any(line.decisions.role.get(group) != mine for group in sync.arrives)
+    tail = line.problem.hold(name) + (machine.cycles("arrive") if arrives else 0)
+    return machine.cycles("wait") * len(waits), tail
+
+
+def _check_apart(line: Timeline, what: str, intervals: list[tuple[int, int, str]]) -> None:
+    last, holder = None, ""
+    for begin, end, name in sorted(i for i in intervals if i[0] < i[1]):
+        if last is not None and begin < last:
+            key = (what, name.partition(" ")[0], holder.partition(" ")[0])
+            line.report(
+                key, f"{what} is busy with {holder} until {last}, {name} needs it at {begin}"
+            )
+        if last is None or end > last:
+            last, holder = end, name
+
+
+def _check_orders(line: Timeline) -> None:
+    """Fixed issue orders repeat every period."""
+    for order in line.problem.kernel.orders:
+        for iteration in range(line.iterations):
+            turns = [(name, iteration + shift) for name, shift in order.sequence]
+            name, when = turns[0]
+            for one, other in pairwise([*turns, (name, when + 1)]):
+                check_sequence(line, f"order {order.name}", one, other)
+
+
+def _slots(line: Timeline, region: Region) -> int:
+    """Slots of its own that ``region`` has."""
+    return line.decisions.depth[region.name] if line.place(region).host is None else 0
+
+
+def _check_memory(line: Timeline) -> None:
+    """Shared memory and tensor memory hold all slots."""
+    kernel, machine = line.problem.kernel, line.problem.machine
+    smem, columns = BARRIER_BYTES, 0
+    for region in kernel.regions:
+        if region.space is Space.SMEM and region.ring is None:
+            smem += _padded(region) * _slots(line, region)
+        if region.space is Space.TMEM and region.ring is None:
+            columns += region.tmem_columns * _slots(line, region)
+    for ring in kernel.rings:
+        shape = line.ring_shape(ring)
+        depth = ring.depth.low if shape is None else shape.depth
+        regions = [kernel.region[name] for name in ring.regions]
+        smem += depth * max((_padded(r) for r in regions if r.space is Space.SMEM), default=0)
+        columns += depth * max(
+            (r.tmem_columns for r in regions if r.space is Space.TMEM), default=0
+        )
+    if smem > machine.smem_bytes:
+        line.report(("smem",), f"{smem} bytes of shared memory, there are {machine.smem_bytes}")
+    if columns > machine.tmem_columns:
+        line.report(("tmem",), f"{columns} columns of tensor memory of {machine.tmem_columns}")
+
+
+def _padded(region: Region) -> int:
+    step = TILE_ALIGNMENT if region.slot_bytes >= TILE_ALIGNMENT else SMALL_ALIGNMENT
+    return -(-region.slot_bytes // step) * step
+
+
+def _check_registers(line: Timeline) -> None:
+    """Tiles, temporaries and addresses fit into the registers, and all warps into the CTA."""
+    machine = line.problem.machine
+    total = narrow = warps = 0
+    for role, names in _members(line).items():
+        kind = _class_of(line, names[0])
+        if kind.per_unit:
+            continue
+        if kind.issues_ahead:
+            narrow, warps = max(narrow, kind.registers), warps + kind.warps
+            continue
+        need = kind.registers + _tile_registers(line, names)
+        need += max(line.problem.costs[name].registers for name in names)
+        need = -(-need // _REGISTER_STEP) * _REGISTER_STEP
+        total, warps = total + need, warps + _WARPS_PER_WARPGROUP
+        if need > machine.max_registers:
+            line.report(("role registers", role), f"{role} needs {need} registers a thread")
+    total += -(-narrow // _REGISTER_STEP) * _REGISTER_STEP
+    if total > machine.registers_per_thread_sum:
+        line.report(("registers",), f"all roles together need {total} registers a thread")
+    if -(-warps // _WARPS_PER_WARPGROUP) > machine.warpgroups:
+        line.report(("warps",), f"{warps} warps in {machine.warpgroups} warpgroups")
+
+
+def _tile_registers(line: Timeline, names: list[str]) -> int:
+    """Registers a thread keeps in the main loop for the tiles that ``names`` use."""
+    kernel = line.problem.kernel
+    pieces: set[str] = set()
+    for name in names:
+        operation = kernel.operation[name]
+        pieces.update(operation.writes, (read.piece for read in operation.reads))
+    return sum(
+        max(1, -(-kernel.piece[name].bytes // _BYTES_PER_REGISTER))
+        * line.decisions.depth[region.name]
+        for name in sorted(pieces)
+        if (region := kernel.region_of(name)).space is Space.REGISTERS
+    )

@@ -1,0 +1,1 @@
+"""Spec files: YAML text with positions, validated and turned into a kernel model."""

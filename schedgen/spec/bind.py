@@ -1,0 +1,123 @@
+"""From a spec file to kernels with numbers: one for each combination the solver may pick from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schedgen.errors import DiagnosticSink, SchedgenError, suggest
+from schedgen.expressions import ExpressionError, parse
+from schedgen.kernel import DTYPE_BITS, Kernel
+from schedgen.spec.aliases import bind_aliases
+from schedgen.spec.dataflow import Dataflow, check_dataflow
+from schedgen.spec.dimensions import bind_dimensions
+from schedgen.spec.draft import COORDINATES
+from schedgen.spec.elide import elide_copies
+from schedgen.spec.layout import Layout
+from schedgen.spec.operations import OperationBinder
+from schedgen.spec.orders import bind_orders
+from schedgen.spec.parameters import bind_parameters
+from schedgen.spec.rings import bind_rings
+from schedgen.spec.schema import SpecFile
+from schedgen.spec.source import Source
+from schedgen.spec.values import WORDS, Scope, Value, show
+from schedgen.storage_rules import storage_mistakes
+
+
+def bind(
+    source: Source, spec: SpecFile, target: str, settings: Mapping[str, str] | None = None
+) -> tuple[Kernel, ...]:
+    """Return every kernel that ``spec`` stands for on ``target``, preferred choices first.
+
+    ``settings`` fixes parameters by name.
+
+    Raises:
+        SpecError: with the mistakes of the file.
+        SchedgenError: the kernel is not written for ``target``, or a setting is wrong.
+    """
+    if target not in spec.targets:
+        fix = suggest(target, spec.targets) or f"it is written for {', '.join(spec.targets)}"
+        raise SchedgenError(f"kernel {spec.kernel} has no target '{target}'; {fix}")
+    sink = DiagnosticSink()
+    _check_names(spec, Scope(source, sink, {}))
+    combinations = bind_parameters(source, spec, target, settings or {}, sink)
+    kernels: list[Kernel] = []
+    for values in combinations:
+        kernels.append(_kernel(source, spec, target, values, sink))
+    return tuple(kernels)
+
+
+def _kernel(
+    source: Source, spec: SpecFile, target: str, values: dict[str, Value], sink: DiagnosticSink
+) -> Kernel:
+    scope = Scope(source, sink, values)
+    dimensions = bind_dimensions(spec, scope)
+    trips = scope.integer(spec.loops.trips, ("loops", "trips"))
+    persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
+    for name, argument in spec.arguments.items():
+        scope.word(argument.dtype, ("arguments", name, "dtype"), list(DTYPE_BITS), "data type")
+    sink.raise_if_any()
+    layout = Layout(spec, scope, dimensions)
+    bind_aliases(layout)
+    rings = bind_rings(layout)
+    binder = OperationBinder(spec, scope, layout)
+    operations = binder.bind()
+    sink.raise_if_any()
+    check_dataflow(scope, Dataflow(layout, operations), rings, binder.places)
+    orders = bind_orders(spec, scope, operations)
+    sink.raise_if_any()
+    chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
+    kernel = Kernel(
+        name=spec.kernel,
+        target=target,
+        spec_file=source.file,
+        spec_sha256=source.sha256,
+        parameters=tuple((name, show(value)) for name, value in values.items()),
+        choices=tuple((name, show(values[name])) for name in chosen),
+        regions=tuple(layout.regions.values()),
+        pieces=tuple(piece for group in layout.pieces.values() for piece in group.values()),
+        rings=rings,
+        operations=operations,
+        orders=orders,
+        trips=trips,
+        persistent=persistent,
+    )
+    return _storable(elide_copies(kernel), scope)
+
+
+def _storable(kernel: Kernel, scope: Scope) -> Kernel:
+    """Return ``kernel`` if its storage is one whose hazards have a meaning."""
+    for mistake in storage_mistakes(kernel):
+        path = ("buffers", mistake.buffer, mistake.key)
+        scope.error(mistake.rule, mistake.message, path, fix=mistake.fix)
+    scope.sink.raise_if_any()
+    return kernel
+
+
+def _check_names(spec: SpecFile, scope: Scope) -> None:
+    """Names can be used in expressions, and mean one thing there.
+
+    A parameter may share its name with an extent of a tensor, whose nominal value it then is.
+    """
+    scalars = [name for name, argument in spec.arguments.items() if not argument.shape]
+    extents = {size for argument in spec.arguments.values() for size in argument.shape}
+    used = {**dict.fromkeys((*WORDS, "inf", *COORDINATES), "a word of the spec language")}
+    groups = (
+        ("parameters", list(spec.parameters), "a parameter"),
+        ("arguments", scalars, "a scalar argument"),
+        ("buffers", list(spec.buffers), "a buffer"),
+    )
+    for section, names, what in groups:
+        for name in names:
+            path = (section, name)
+            try:
+                parse(name)
+            except ExpressionError as error:
+                fix = "rename it: expressions could not use it"
+                scope.error("bad-name", error.message, path, key=True, fix=fix)
+            other = used.get(name)
+            if name in extents and section != "parameters":
+                other = other or "an extent of a tensor"
+            if other is not None:
+                message = f"'{name}' is {what} and also {other}"
+                scope.error("name-clash", message, path, key=True, fix="rename one of them")
+            used[name] = what

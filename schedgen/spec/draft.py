@@ -1,0 +1,177 @@
+"""An operation under construction: the pieces behind its operands, what it reads and writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from schedgen.errors import suggest
+from schedgen.expressions import (
+    Expression,
+    ExpressionError,
+    Name,
+    check_condition,
+    check_formula,
+    references,
+)
+from schedgen.kernel import Piece, Read
+from schedgen.spec.dimensions import Index
+from schedgen.spec.layout import Layout
+from schedgen.spec.schema import SpecFile
+from schedgen.spec.values import Path, Place, Scope
+
+# Coordinates that the formulas of masks and tile conditions may use besides buffers and parameters.
+COORDINATES = ("row", "column", "tile_row", "tile_column")
+MAX_DISTANCE = 64
+_REFERENCE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:@([0-9]{1,9}))?")
+
+
+class Names:
+    """What the names in formulas can stand for."""
+
+    def __init__(self, spec: SpecFile, scope: Scope, layout: Layout) -> None:
+        self.spec = spec
+        self.scope = scope
+        self.layout = layout
+        scalars = {name for name, argument in spec.arguments.items() if not argument.shape}
+        sizes = {size for argument in spec.arguments.values() for size in argument.shape}
+        numbers = {name for name in spec.parameters if not isinstance(scope.values[name], str)}
+        self.known = {*layout.present, *layout.broken, *scalars, *sizes, *numbers, *COORDINATES}
+
+    def check(self, expression: Expression, path: Path, *, condition: bool) -> bool:
+        """Report whatever keeps ``expression`` from being a formula; return whether it is one."""
+        before = self.scope.errors
+        for name in references(expression):
+            self._check_name(name, Place(path).of(name))
+        if self.scope.errors > before:
+            return False
+        try:
+            (check_condition if condition else check_formula)(expression, self.known)
+        except ExpressionError as error:
+            self.scope.expression_error("bad-formula", error, path)
+        return self.scope.errors == before
+
+    def _check_name(self, name: Name, place: Place) -> None:
+        text, report = name.name, self.scope.error
+        if text in self.spec.buffers and text not in self.known:
+            fix = "leave this operation out with 'only' as well, or keep the buffer"
+            message = f"buffer '{text}' does not exist for these parameters"
+            report("unknown-buffer", message, place, fix=fix)
+        elif text in self.known and name.distance and text not in self.spec.buffers:
+            message = f"'{text}' is no buffer and has no value of an earlier iteration"
+            report("bad-formula", message, place, fix=f"write '{text}'")
+        elif name.distance > MAX_DISTANCE:
+            message = f"'{text}@{name.distance}' is more than {MAX_DISTANCE} iterations old"
+            report("out-of-range", message, place, fix=f"use {MAX_DISTANCE} or less")
+        elif text in self.spec.arguments and text not in self.known:
+            message = f"'{text}' is a tensor in global memory"
+            report("bad-formula", message, place, fix="load it into a buffer and use that")
+        elif text in self.spec.parameters and text not in self.known:
+            message = f"parameter '{text}' is the word '{self.scope.values[text]}', not a number"
+            report("bad-formula", message, place, fix="use a parameter with a number")
+
+
+class Draft:
+    """One instance of an operation; ``complete`` unless something about it was reported."""
+
+    def __init__(self, names: Names, index: Index) -> None:
+        self.operands: dict[str, tuple[Piece, ...]] = {}
+        self.reads: dict[Read, Place] = {}
+        self.writes: dict[str, None] = {}
+        self.formulas: dict[str, Expression] = {}
+        self.complete = True
+        self._names = names
+        self._scope = names.scope
+        self._layout = names.layout
+        self._index = index
+
+    def error(self, rule: str, message: str, at: Path | Place, *, fix: str) -> None:
+        """Report a mistake; the operation cannot be completed."""
+        self._scope.error(rule, message, at, fix=fix)
+        self.complete = False
+
+    def read(self, text: str, operand: str, path: Path) -> None:
+        """Note that ``operand`` reads the buffer ``text``, a name or name@distance."""
+        match = _REFERENCE.fullmatch(text)
+        if match is None:
+            fix = "write the name of a buffer, or name@1 for its value one iteration earlier"
+            self.error("bad-operand", f"'{text}' is not a buffer", path, fix=fix)
+            return
+        distance = int(match[2] or 0)
+        if distance > MAX_DISTANCE:
+            message = f"'{text}' is more than {MAX_DISTANCE} iterations old"
+            self.error("out-of-range", message, path, fix=f"use {MAX_DISTANCE} or less")
+            return
+        self._read(match[1], distance, operand, Place(path))
+
+    def write(self, name: str, operand: str, path: Path, *, key: bool = False) -> None:
+        """Note that ``operand`` writes buffer ``name``."""
+        for piece in self._pieces(name, operand, Place(path, key=key)):
+            self.writes[piece.name] = None
+
+    def formula(
+        self, text: str | int, path: Path, *, output: str | None, condition: bool = False
+    ) -> Expression | None:
+        """Return a formula, or None after reporting what is wrong; note what it reads.
+
+        ``output`` names what it computes, if that is of any use later.
+        """
+        expression = self._scope.expression(text, path)
+        if expression is None or not self._names.check(expression, path, condition=condition):
+            self.complete = False
+            return None
+        for name in references(expression):
+            if name.name in self._names.spec.buffers and not self._made_here(name):
+                self._read(name.name, name.distance, name.name, Place(path).of(name))
+        if output is not None:
+            self.formulas[output] = expression
+        return expression
+
+    def output(self, name: str, text: str | int, path: Path) -> None:
+        """Note that buffer ``name`` is written with the value of a formula."""
+        self.formula(text, path, output=name)
+        self.write(name, name, path, key=True)
+
+    def _made_here(self, name: Name) -> bool:
+        """Whether the operation itself wrote this value a moment ago, in an earlier output."""
+        if name.distance or not self.writes or name.name not in self._layout.present:
+            return False
+        if any(dim not in self._index for dim in self._layout.present[name.name].per):
+            return False
+        pieces = self._layout.selected(name.name, self._index)
+        made = all(piece.name in self.writes for piece in pieces)
+        if made:
+            self.operands.setdefault(name.name, tuple(pieces))
+        return made
+
+    def _read(self, name: str, distance: int, operand: str, place: Place) -> None:
+        for piece in self._pieces(name, operand, place):
+            self.reads.setdefault(Read(piece.name, distance), place)
+
+    def _pieces(self, name: str, operand: str, place: Place) -> Sequence[Piece]:
+        """Return the pieces of a buffer that an operand stands for."""
+        if name in self._layout.broken:
+            self.complete = False
+            return ()
+        if name not in self._layout.present:
+            buffers = self._names.spec.buffers
+            message = f"'{name}' is not a buffer of this kernel"
+            fix = suggest(name, buffers) or "declare it under 'buffers'"
+            if name in buffers:
+                message = f"buffer '{name}' does not exist for these parameters"
+                fix = "leave this operation out with 'only' as well, or keep the buffer"
+            self.error("unknown-buffer", message, place, fix=fix)
+            return ()
+        missing = [dim for dim in self._layout.present[name].per if dim not in self._index]
+        if missing:
+            fix = f"add '{missing[0]}' to 'over'"
+            message = (
+                f"there is one '{name}' per {missing[0]}, but this operation has no {missing[0]}"
+            )
+            self.error("missing-dimension", message, place, fix=fix)
+            return ()
+        pieces = tuple(self._layout.selected(name, self._index))
+        if self.operands.setdefault(operand, pieces) != pieces:
+            message = f"'{name}' is also what this operation calls another operand"
+            self.error("name-clash", message, place, fix=f"rename buffer '{name}'")
+        return pieces

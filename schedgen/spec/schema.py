@@ -1,0 +1,197 @@
+"""The shape of a spec file: pydantic models that check structure before any value is computed.
+
+Expressions stay text here. ``schedgen schema`` prints `json_schema` for editors.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+from pydantic.json_schema import GenerateJsonSchema
+
+from schedgen.spec.entries import Operation
+from schedgen.spec.fields import Arithmetic, Identifier, Model, Range, Scalar, Word
+
+
+class Parameter(Model):
+    """A named value: give it a ``default``, let the solver ``choose``, or ``derive`` it."""
+
+    default: Scalar | None = Field(None, description="its value", examples=[128, "3/4", "bf16"])
+    values: list[Scalar] | None = Field(
+        None, min_length=1, description="the only values allowed", examples=[[64, 128]]
+    )
+    on: dict[str, Scalar] | None = Field(
+        None, description="another default for a target, by its name", examples=[{"h200": 64}]
+    )
+    choose: list[Scalar] | None = Field(
+        None, min_length=1, description="candidates for the solver, preferred ones first"
+    )
+    derive: Arithmetic | None = Field(
+        None,
+        description="expression over parameters without 'derive', or declared earlier",
+        examples=["ceil(tile_n / 2)"],
+    )
+    about: str = Field("", description="free text")
+
+
+class Argument(Model):
+    """A tensor that the caller passes or, with an empty shape, a scalar."""
+
+    shape: list[Identifier] = Field(
+        description="symbolic extents, outermost first", examples=[["batch", "m", "k"], []]
+    )
+    dtype: Arithmetic = Field(description="data type of an element", examples=["bf16", "f32"])
+    about: str = Field("", description="free text")
+
+
+class Dimension(Model):
+    """Replication: ``count`` instances, or ``sizes`` of the parts of a buffer's axis."""
+
+    count: Arithmetic | None = Field(None, description="number of instances or equal parts")
+    sizes: list[Arithmetic] | None = Field(
+        None,
+        min_length=1,
+        description="extents of the parts; those of size 0 do not exist",
+        examples=[["keys * 3/4", "keys / 4"]],
+    )
+    about: str = Field("", description="free text")
+
+
+class Split(Model):
+    """The dimensions that cut a buffer into pieces."""
+
+    rows: Identifier | None = Field(default=None, description="dimension that cuts the rows")
+    columns: Identifier | None = Field(default=None, description="dimension that cuts the columns")
+
+
+class Buffer(Model):
+    """Storage of a tile (two extents) or of a value per row (one extent)."""
+
+    space: Arithmetic = Field(description="smem, tmem or registers")
+    shape: list[Arithmetic] = Field(
+        min_length=1,
+        max_length=2,
+        description="rows, or rows and columns",
+        examples=[[128], ["tile_m", "tile_n / slices"]],
+    )
+    dtype: Arithmetic = Field("f32", description="data type of an element")
+    per: list[Identifier] = Field(
+        default_factory=list[Identifier], description="dimensions with one buffer per instance"
+    )
+    split: Split = Field(default_factory=Split, description="dimensions that cut it into pieces")
+    depth: Arithmetic | Range = Field(
+        1, description="slots: a number, [low, high] or auto", examples=[2, [2, 4], "auto"]
+    )
+    lives: Literal["iteration", "tile"] = Field(
+        "iteration", description="whether the next iteration or the next tile takes the next slot"
+    )
+    alias: Word | Annotated[list[Word], Field(min_length=1)] | None = Field(
+        None,
+        description="whose bytes it shares: own, other, auto or none, and a buffer; "
+        "auto and lists leave the choice to the solver",
+        examples=["own S", "auto S", ["own S", "none"]],
+    )
+    initial: Arithmetic | None = Field(
+        None, description="value at the start of a tile: a number, inf or -inf"
+    )
+    hazards: Arithmetic = Field(
+        True, description="false ignores the reuse of this storage (for experiments)"
+    )
+    only: Arithmetic = Field(True, description="false leaves the buffer out of the kernel")
+    about: str = Field("", description="free text")
+
+
+class Ring(Model):
+    """Slots that several buffers fill in turn, in the order of the list."""
+
+    buffers: list[Identifier] = Field(min_length=1, description="what fills the slots")
+    depth: Arithmetic | Range = Field("auto", description="slots: a number, [low, high] or auto")
+    lag: Literal["auto"] | list[Arithmetic] = Field(
+        "auto", description="iterations by which each buffer lags", examples=[[0, 1], [0, "auto"]]
+    )
+
+
+class Loops(Model):
+    """The main loop, and the output tiles around it."""
+
+    trips: Arithmetic = Field(
+        description="nominal iterations of the main loop; they size the tile schedule",
+        examples=["ceil(k / tile_k)"],
+    )
+    persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
+    tiles: Literal["all", "lower_triangle"] = Field("all", description="tiles to compute")
+
+
+class Operations(Model):
+    """What is computed: read in order, one after the other, the lists give the kernel's meaning."""
+
+    before: list[Operation] = Field(
+        default_factory=list[Operation], description="once per tile, before the main loop"
+    )
+    body: list[Operation] = Field(min_length=1, description="in each iteration of the main loop")
+    after: list[Operation] = Field(
+        default_factory=list[Operation], description="once per tile, after the main loop"
+    )
+
+
+class Order(Model):
+    """A fixed issue order over one period."""
+
+    sequence: list[str] = Field(
+        min_length=2,
+        description="operations; PV[0]@1 is the instance of one iteration earlier",
+        examples=[["PV[0]@1", "QK[0]"]],
+    )
+    only: Arithmetic = Field(True, description="false ignores the order")
+
+
+class SpecFile(Model):
+    """A kernel: what it computes tile by tile and in which memory, not when."""
+
+    schedgen: Literal[1] = Field(description="version of the spec language")
+    kernel: Identifier = Field(description="name of the kernel")
+    about: str = Field("", description="free text")
+    targets: list[Word] = Field(min_length=1, description="machine models that it is written for")
+    parameters: dict[Identifier, Parameter] = Field(
+        default_factory=dict[Identifier, Parameter], description="sizes, data types and options"
+    )
+    arguments: dict[Identifier, Argument] = Field(
+        default_factory=dict[Identifier, Argument], description="global tensors and scalars"
+    )
+    dimensions: dict[Identifier, Dimension] = Field(
+        default_factory=dict[Identifier, Dimension], description="replication and splits"
+    )
+    buffers: dict[Identifier, Buffer] = Field(min_length=1, description="tiles on the chip")
+    rings: dict[Identifier, Ring] = Field(
+        default_factory=dict[Identifier, Ring], description="slots shared by several buffers"
+    )
+    loops: Loops
+    operations: Operations
+    orders: dict[Identifier, Order] = Field(
+        default_factory=dict[Identifier, Order], description="fixed issue orders"
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a spec file, for editors."""
+    schema = _tidy(SpecFile.model_json_schema(by_alias=True))
+    return {"$schema": GenerateJsonSchema.schema_dialect, **schema, "title": "schedgen spec"}
+
+
+def _tidy(part: Any) -> Any:
+    """Say what the reader does: no null, no keys but identifiers; and no titles of properties."""
+    if isinstance(part, list):
+        return [_tidy(item) for item in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    schema = {key: _tidy(value) for key, value in cast("dict[str, Any]", part).items()}
+    if {"type": "null"} in schema.get("anyOf", []):
+        options = [option for option in schema.pop("anyOf") if option != {"type": "null"}]
+        schema.pop("default")
+        schema |= options[0] if len(options) == 1 else {"anyOf": options}
+    if "patternProperties" in schema:
+        schema["additionalProperties"] = False
+    if isinstance(schema.get("title"), str) and "properties" not in schema:
+        schema.pop("title")
+    return schema

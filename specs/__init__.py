@@ -1,0 +1,1 @@
+"""The spec files shipped with schedgen."""
