@@ -10,6 +10,7 @@ constraints; ``build`` lists them in order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, product
 
 from ortools.sat.python import cp_model
@@ -43,6 +44,7 @@ class ModuloModel:
         self.registers: dict[str, Linear] = {}
         self.smem: Linear = 0
         self.tmem: Linear = 0
+        self._active: dict[str, cp_model.IntVar] = {}
         self._spans: dict[str, tuple[Linear, Linear]] = {}
         self.windows = Windows(problem.body, problem.unconditional(), ii)
         self.build()
@@ -183,6 +185,8 @@ class ModuloModel:
             if group.role_class.issues_ahead:
                 self._limit_issue(group)
                 continue
+            for name in self.problem.in_body(group):
+                self.cp.add(sum(self.role_span(name)) <= self.ii)
             for a, b in combinations(self.problem.in_body(group), 2):
                 self._keep_roles_apart(a, b, None)
         for one, other in self.mergeable:
@@ -208,9 +212,23 @@ class ModuloModel:
 
     def _keep_roles_apart(self, a: str, b: str, when: cp_model.IntVar | None) -> None:
         (lead_a, tail_a), (lead_b, tail_b) = self.role_span(a), self.role_span(b)
-        spans = (lead_a + tail_a, lead_b + tail_b)
-        if not any(isinstance(span, int) and span == 0 for span in spans):
-            self.keep_apart(a, b, (lead_a, lead_b), (tail_a, tail_b), when)
+        conditions = [] if when is None else [when]
+        for busy in (self._busy(a), self._busy(b)):
+            if busy is False:
+                return
+            if busy is not True:
+                conditions.append(busy)
+        self.keep_apart(a, b, (lead_a, lead_b), (tail_a, tail_b), conditions)
+
+    def _busy(self, name: str) -> cp_model.IntVar | bool:
+        """Whether the role spends any cycles on ``name``; what takes none meets nothing."""
+        span = sum(self.role_span(name))
+        if isinstance(span, int) or self.problem.hold(name) > 0:
+            return not isinstance(span, int) or span > 0
+        if name not in self._active:
+            self._active[name] = active = self.cp.new_bool_var(f"{name} takes cycles")
+            self.cp.add(span == 0).only_enforce_if(active.negated())
+        return self._active[name]
 
     def keep_apart(
         self,
@@ -218,9 +236,10 @@ class ModuloModel:
         b: str,
         leads: tuple[Linear, Linear],
         tails: tuple[Linear, Linear],
-        when: cp_model.IntVar | None = None,
+        when: Sequence[cp_model.IntVar] = (),
     ) -> None:
-        """On the circle of II cycles, [start - lead, start + tail) of ``a`` and ``b`` do not meet.
+        """On the circle of II cycles, [start - lead, start + tail) of ``a`` and ``b`` do not meet,
+        where all literals of ``when`` hold.
 
         Some whole number of turns lies between them. Where dependences leave one number only, no
         decision is needed.
@@ -228,7 +247,7 @@ class ModuloModel:
         gap = self.start[b] - self.start[a]
         after, before = tails[0] + leads[1], tails[1] + leads[0]
         turns = self._turns(a, b, _at_least(after), _at_least(before))
-        given = [] if when is None else [when.negated()]
+        given = [literal.negated() for literal in when]
         if len(turns) > MOST_LITERALS:
             self._turn_variable(gap, turns, after, before, when)
             return
@@ -239,16 +258,19 @@ class ModuloModel:
             self.cp.add(gap - turn * self.ii <= self.ii - before).only_enforce_if(literal)
 
     def _turn_variable(
-        self, gap: Linear, turns: range, after: Linear, before: Linear, when: cp_model.IntVar | None
+        self,
+        gap: Linear,
+        turns: range,
+        after: Linear,
+        before: Linear,
+        when: Sequence[cp_model.IntVar],
     ) -> None:
         """The number of turns as an integer, where so many are possible that literals would drown
         the model.
         """
         turn = self.cp.new_int_var(turns.start, turns.stop - 1, "turns")
         for constraint in (gap - self.ii * turn >= after, gap - self.ii * turn <= self.ii - before):
-            added = self.cp.add(constraint)
-            if when is not None:
-                added.only_enforce_if(when)
+            self.cp.add(constraint).only_enforce_if(*when)
 
     def _turns(self, a: str, b: str, after: int, before: int) -> range:
         """Numbers of turns by which ``b`` can follow ``a``, given how far apart dependences let

@@ -142,6 +142,7 @@ def _smallest(
         if status == "feasible":
             assert decisions is not None
             best, high = decisions, _tightened(problem, decisions)
+            assert high <= ii, f"an order found at II {ii} needs {high} cycles"
         elif status == "infeasible":
             low = ii + 1
             if ii >= ceiling:

@@ -1,1 +1,0 @@
-../../../schedgen/__init__.py

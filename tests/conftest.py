@@ -1,0 +1,12 @@
+"""Random tests draw the same cases every time: CI must not fail on a change that is not to blame.
+
+``HYPOTHESIS_PROFILE=explore pytest ...`` looks for new ones.
+"""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("repeat", derandomize=True, database=None)
+settings.register_profile("explore", max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
