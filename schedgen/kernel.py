@@ -19,6 +19,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from schedgen.expressions import Expression
+from schedgen.tensors import Argument, GridAxis, Place
 
 
 class Space(StrEnum):
@@ -206,6 +207,10 @@ class Operation:
     stands for. ``formulas`` gives each output its expression. ``boundary`` operations run only in
     peeled iterations (masks), not in the steady state. ``unit``, ``cycles``, ``latency``, ``role``
     are None unless the spec pins them.
+
+    ``places`` says for each axis of ``tensor`` where the tile of a load or store lies; for
+    operations whose formulas use coordinates, where the rows and the columns of what they write
+    lie. It is empty if the spec does not tell. ``fill`` is what a mask writes.
     """
 
     name: str
@@ -224,6 +229,10 @@ class Operation:
     work: Work = Work()
     when: Expression | None = None
     boundary: bool = False
+    places: tuple[Place, ...] = ()
+    transpose_b: bool = False
+    accumulate: bool = False
+    fill: str | None = None
     label: str = ""
     unit: str | None = None
     cycles: int | None = None
@@ -250,7 +259,10 @@ class Order:
 @dataclass(frozen=True)
 class Kernel:
     """A kernel for one target with every parameter bound. ``trips`` is the nominal main-loop trip
-    count.
+    count, ``trip_count`` gives the one of a problem from the extents of its tensors.
+
+    ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
+    tiles are computed; rows and columns of an output tile lie along ``tile_extents``.
     """
 
     name: str
@@ -267,6 +279,11 @@ class Kernel:
     trips: int = 1
     persistent: bool = False
     elided: tuple[tuple[str, str], ...] = field(default=())
+    arguments: tuple[Argument, ...] = ()
+    trip_count: Expression | None = None
+    grid: tuple[GridAxis, ...] = ()
+    tile_extents: tuple[str, str] = ("", "")
+    tiles: str = "all"
 
     @cached_property
     def region(self) -> dict[str, Region]:

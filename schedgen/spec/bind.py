@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from schedgen.errors import DiagnosticSink, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, parse
@@ -19,8 +19,9 @@ from schedgen.spec.parameters import bind_parameters
 from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.source import Source
-from schedgen.spec.values import WORDS, Scope, Value, show
+from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.storage_rules import storage_mistakes
+from schedgen.tensors import Argument
 
 
 def bind(
@@ -53,8 +54,7 @@ def _kernel(
     dimensions = bind_dimensions(spec, scope)
     trips = scope.integer(spec.loops.trips, ("loops", "trips"))
     persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
-    for name, argument in spec.arguments.items():
-        scope.word(argument.dtype, ("arguments", name, "dtype"), list(DTYPE_BITS), "data type")
+    arguments = _arguments(spec, scope)
     sink.raise_if_any()
     layout = Layout(spec, scope, dimensions)
     bind_aliases(layout)
@@ -80,8 +80,41 @@ def _kernel(
         orders=orders,
         trips=trips,
         persistent=persistent,
+        arguments=arguments,
+        trip_count=scope.expression(spec.loops.trips, ("loops", "trips")),
+        grid=binder.placing.grid(operations),
+        tile_extents=binder.placing.tile_extents,
+        tiles=spec.loops.tiles,
     )
     return _storable(elide_copies(kernel), scope)
+
+
+def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
+    """Return the tensors and scalars, after checking the names of extents."""
+    arguments: list[Argument] = []
+    extents = [size for argument in spec.arguments.values() for size in argument.shape]
+    for name, argument in spec.arguments.items():
+        path = ("arguments", name)
+        dtype = scope.word(argument.dtype, (*path, "dtype"), list(DTYPE_BITS), "data type")
+        for number, extent in enumerate(argument.tiled or ()):
+            if extent not in argument.shape:
+                _unknown_extent(scope, extent, argument.shape, (*path, "tiled", number))
+        arguments.append(Argument(name, tuple(argument.shape), dtype or "f32"))
+    for extent, group in spec.loops.groups.items():
+        if extent not in extents:
+            _unknown_extent(scope, extent, extents, ("loops", "groups", extent), key=True)
+        if group not in extents:
+            _unknown_extent(scope, group, extents, ("loops", "groups", extent))
+    return tuple(arguments)
+
+
+def _unknown_extent(
+    scope: Scope, extent: str, known: Sequence[str], path: Path, *, key: bool = False
+) -> None:
+    listed = ", ".join(dict.fromkeys(known)) or "none: it is a scalar"
+    fix = suggest(extent, known) or f"the extents are {listed}"
+    message = f"'{extent}' is not an extent that can stand here"
+    scope.error("unknown-extent", message, path, key=key, fix=fix)
 
 
 def _storable(kernel: Kernel, scope: Scope) -> Kernel:

@@ -13,6 +13,7 @@ from schedgen.spec import entries, schema
 from schedgen.spec.dimensions import MAX_INSTANCES, Index, check_names, instance_name
 from schedgen.spec.draft import Draft, Names
 from schedgen.spec.layout import Layout
+from schedgen.spec.placing import Placing
 from schedgen.spec.shapes import Shapes, fits
 from schedgen.spec.values import Path, Place, Scope
 from schedgen.spec.work import count_work
@@ -34,6 +35,7 @@ class OperationBinder:
         self.scope = scope
         self.layout = layout
         self.names = Names(spec, scope, layout)
+        self.placing = Placing(spec, scope, layout)
         self.operations: list[Operation] = []
         self.places: dict[tuple[str, Read], Place] = {}
         self._seen: set[str] = set()
@@ -123,13 +125,19 @@ class OperationBinder:
             transposed=isinstance(entry, entries.Copy | entries.Store) and entry.transposed,
             when=when,
             boundary=entry.boundary,
+            transpose_b=isinstance(entry, entries.Mma) and entry.transpose_b,
+            accumulate=isinstance(entry, entries.Mma) and entry.accumulate,
+            fill=self._fill(entry, path),
             label=entry.label,
             unit=self._pin(entry.unit, index, (*path, "unit")),
             cycles=self._cycles(entry, "cycles", path),
             latency=self._cycles(entry, "latency", path),
             role=self._pin(entry.role, index, (*path, "role")),
         )
-        return self._complete(operation, entry, draft, path)
+        bound = self._complete(operation, entry, draft, path)
+        if bound is None:
+            return None
+        return replace(bound, places=self.placing.places(bound, draft, index))
 
     def _complete(
         self, operation: Operation, entry: entries.Operation, draft: Draft, path: Path
@@ -154,6 +162,11 @@ class OperationBinder:
             spaces=tuple((operand, shapes.space(operand).value) for operand in draft.operands),
             work=work,
         )
+
+    def _fill(self, entry: entries.Operation, path: Path) -> str | None:
+        if not isinstance(entry, entries.Mask):
+            return None
+        return self.scope.number(entry.value, (*path, "value"))
 
     def _cycles(self, entry: entries.Operation, key: str, path: Path) -> int | None:
         text = getattr(entry, key)
@@ -213,7 +226,6 @@ class OperationBinder:
                 draft.read(entry.to, "from", (*path, "to"))
                 draft.formula(entry.keep, (*path, "keep"), output="keep", condition=True)
                 draft.write(entry.to, "to", (*path, "to"))
-                self.scope.number(entry.value, (*path, "value"))
         return None
 
     def _accumulate(self, draft: Draft, phase: Phase, path: Path) -> None:

@@ -42,6 +42,13 @@ class Argument(Model):
         description="symbolic extents, outermost first", examples=[["batch", "m", "k"], []]
     )
     dtype: Arithmetic = Field(description="data type of an element", examples=["bf16", "f32"])
+    tiled: list[Identifier] | None = Field(
+        None,
+        min_length=1,
+        max_length=2,
+        description="extents along which the rows and columns of a tile lie; else the last ones",
+        examples=[["seq_q", "head_dim"]],
+    )
     about: str = Field("", description="free text")
 
 
@@ -121,6 +128,12 @@ class Loops(Model):
     )
     persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
     tiles: Literal["all", "lower_triangle"] = Field("all", description="tiles to compute")
+    groups: dict[Identifier, Identifier] = Field(
+        default_factory=dict[Identifier, Identifier],
+        description="extents of which several neighbouring output tiles share an element: "
+        "that extent, and the one of the output that is divided into groups",
+        examples=[{"heads_k": "heads"}],
+    )
 
 
 class Operations(Model):

@@ -1,0 +1,90 @@
+"""Level 1: role programs under random legal interleavings, on physical storage.
+
+Roles go step by step. An asynchronous operation reads its operands at some moment after it was
+issued and writes at a later one; products go through their queue in order, bulk copies in any
+order. Nothing that is not written is a number: storage starts as poison, goes back to poison when
+the last read that a content is meant for has happened, and holds poison while an asynchronous
+operation is about to write it. So a missing wait gives another result than level 0, or an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from random import Random
+
+import torch
+
+from schedgen.interpret.actions import Actions, Compiler
+from schedgen.interpret.instances import Instance, Instances
+from schedgen.interpret.interleave import Interleaving
+from schedgen.interpret.problem import InterpretationError, Problem
+from schedgen.kernel import Kernel, Space
+from schedgen.program.model import Access, Program, Run
+
+
+def run_program(
+    program: Program, kernel: Kernel, inputs: Mapping[str, torch.Tensor | float], seed: int = 0
+) -> dict[str, torch.Tensor]:
+    """What one CTA that computes all tiles stores, under the interleaving of ``seed``.
+
+    Raises:
+        InterpretationError: the program does not fit the kernel, or this interleaving ends in a
+            deadlock or breaks a barrier.
+    """
+    return Interpreter(program, kernel, inputs).run(seed)
+
+
+class Interpreter:
+    """A program with its inputs; what operations compute is remembered from run to run.
+
+    Attributes:
+        problem: the tiles and trip counts that the inputs amount to.
+
+    Raises:
+        InterpretationError: the program does not fit the kernel.
+    """
+
+    def __init__(
+        self, program: Program, kernel: Kernel, inputs: Mapping[str, torch.Tensor | float]
+    ) -> None:
+        _check_registers(program)
+        self.program = program
+        self.problem = Problem(kernel, inputs)
+        trips = [self.problem.trips] * len(self.problem.tiles)
+        made = Instances(program, self.problem)
+        self._cells = made.cells.total
+        instances = made.make(trips)
+        self._instances: Sequence[Instance] = list(instances.values())
+        self._actions: Actions = Compiler(program, kernel, trips, instances).compile()
+
+    def run(self, seed: int) -> dict[str, torch.Tensor]:
+        """What is stored under the interleaving of ``seed``.
+
+        Raises:
+            InterpretationError: a deadlock, or a barrier that is not used as it can be.
+        """
+        roles = [role.name for role in self.program.roles]
+        going = Interleaving(self._actions, self._instances, self._cells, roles, Random(seed))
+        outputs = self.problem.outputs()
+        for instance, tile in going.run():
+            what = self.problem.kernel.operation[instance.operation.name]
+            at = instance.moment
+            self.problem.store(what, tile, at.coordinates, at.iteration, outputs)
+        return outputs
+
+
+def _check_registers(program: Program) -> None:
+    """Registers belong to one role, each row or column of them."""
+    owned: dict[str, list[tuple[Access, str]]] = {}
+    for role in program.roles:
+        for step in role.steps:
+            if isinstance(step.action, Run):
+                for access in program.operation[step.action.operation].accesses:
+                    if program.store[access.store].space is Space.REGISTERS:
+                        owned.setdefault(access.store, []).append((access, role.name))
+    for store, accesses in owned.items():
+        for (first, owner), (second, other) in combinations(accesses, 2):
+            if owner != other and first.overlaps(second):
+                message = f"roles {owner} and {other} share registers of '{store}'"
+                raise InterpretationError(message)

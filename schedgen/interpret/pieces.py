@@ -1,0 +1,73 @@
+"""Pieces and regions of a kernel as torch tensors [rows, columns] in their data types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from schedgen.kernel import DTYPE_BITS, Kernel, Region
+
+TORCH = {
+    "f32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+}
+POISON = 0xFF
+"""Bytes of storage that nothing has written: not a number in every data type."""
+
+
+def span(kernel: Kernel, name: str) -> tuple[int, int, int, int]:
+    """Rows [begin, end) and columns [begin, end) of a piece within its region."""
+    piece = kernel.piece[name]
+    bits = DTYPE_BITS[kernel.region[piece.region].dtype]
+    return piece.row0, piece.row1, piece.byte0 * 8 // bits, piece.byte1 * 8 // bits
+
+
+def whole(kernel: Kernel, pieces: Sequence[str]) -> tuple[int, int, int, int]:
+    """Rows and columns that ``pieces`` of one region make up together."""
+    spans = [span(kernel, piece) for piece in pieces]
+    row, column = min(s[0] for s in spans), min(s[2] for s in spans)
+    return row, max(s[1] for s in spans), column, max(s[3] for s in spans)
+
+
+def assemble(kernel: Kernel, pieces: Sequence[str], values: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The tile that ``pieces`` make up together."""
+    if len(pieces) == 1:
+        return values[0]
+    row, bottom, column, right = whole(kernel, pieces)
+    tile = torch.empty(bottom - row, right - column, dtype=values[0].dtype)
+    for piece, value in zip(pieces, values, strict=True):
+        row0, row1, column0, column1 = span(kernel, piece)
+        tile[row0 - row : row1 - row, column0 - column : column1 - column] = value
+    return tile
+
+
+def split(kernel: Kernel, pieces: Sequence[str], tile: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The parts of ``tile`` that are each of the ``pieces`` which make it up."""
+    row, _, column, _ = whole(kernel, pieces)
+    parts: dict[str, torch.Tensor] = {}
+    for piece in pieces:
+        row0, row1, column0, column1 = span(kernel, piece)
+        parts[piece] = tile[row0 - row : row1 - row, column0 - column : column1 - column]
+    return parts
+
+
+def part(kernel: Kernel, piece: str, region: torch.Tensor) -> torch.Tensor:
+    """The view of a piece in the tensor of its whole region."""
+    row0, row1, column0, column1 = span(kernel, piece)
+    return region[row0:row1, column0:column1]
+
+
+def initial_tile(region: Region) -> torch.Tensor:
+    """The initial value of a region, poison if it has none."""
+    columns = region.shape[1] if len(region.shape) > 1 else 1
+    if region.initial is None:
+        content = torch.full((region.rows, region.row_bytes), POISON, dtype=torch.uint8)
+        return content.view(TORCH[region.dtype])
+    number, _, divisor = region.initial.partition("/")
+    value = float(number) / float(divisor or 1)
+    return torch.full((region.rows, columns), value, dtype=TORCH[region.dtype])

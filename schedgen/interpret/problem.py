@@ -1,0 +1,176 @@
+"""A kernel together with concrete tensors: extents, output tiles, and tiles in global memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import TypeAlias
+
+import torch
+
+from schedgen.errors import SchedgenError
+from schedgen.expressions import Name, evaluate, evaluate_int, parse, references
+from schedgen.interpret.formulas import scalar
+from schedgen.interpret.pieces import TORCH
+from schedgen.kernel import Kernel, Kind, Operation
+from schedgen.tensors import Argument, Place
+
+Coordinates: TypeAlias = Mapping[str, int]
+"""Which output tile it is, along each extent that output tiles are cut along."""
+
+
+class InterpretationError(SchedgenError):
+    """A kernel, a program or its inputs cannot be interpreted, or the program went wrong."""
+
+
+class Problem:
+    """The inputs of ``kernel``, tensors and scalars by name.
+
+    Attributes:
+        extents: the value of each named extent.
+        tiles: the coordinates of each output tile, by extent, in the order of computation.
+        trips: iterations of the main loop, the same for all tiles.
+
+    Raises:
+        InterpretationError: inputs are missing or do not fit together, or the spec does not tell
+            where a tile lies.
+    """
+
+    def __init__(self, kernel: Kernel, inputs: Mapping[str, torch.Tensor | float]) -> None:
+        self.kernel = kernel
+        self.stored = {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
+        self.inputs: dict[str, torch.Tensor] = {}
+        self.extents: dict[str, int] = {}
+        for argument in kernel.arguments:
+            if argument.name not in self.stored:
+                self._add(argument, inputs)
+        self._check()
+        self.tiles = self._tiles()
+        values = {**self.parameters, **self.extents}
+        assert kernel.trip_count is not None
+        self.trips = evaluate_int(kernel.trip_count, values)
+        numbers = {n: v for n, v in values.items() if not isinstance(v, str)}
+        self.names = {n: scalar(v if isinstance(v, bool) else float(v)) for n, v in numbers.items()}
+        self.names.update((a.name, self.inputs[a.name]) for a in self._scalars)
+
+    @cached_property
+    def parameters(self) -> dict[str, Fraction | bool | str]:
+        """The parameters of the kernel: numbers, truth values and words."""
+        return {name: _literal(text) for name, text in self.kernel.parameters}
+
+    @property
+    def _scalars(self) -> list[Argument]:
+        return [a for a in self.kernel.arguments if not a.shape]
+
+    def outputs(self) -> dict[str, torch.Tensor]:
+        """Tensors for what the kernel stores; what is not a number was not stored."""
+        return {
+            a.name: torch.full([self.extents[e] for e in a.shape], torch.nan, dtype=TORCH[a.dtype])
+            for a in self.kernel.arguments
+            if a.name in self.stored
+        }
+
+    # -- tiles ---------------------------------------------------------------------------------
+
+    def start(self, place: Place, coordinates: Coordinates, iteration: int) -> int:
+        """The first element of a tile along an axis."""
+        coordinate = coordinates[place.along] if place.along else 0
+        if place.grouped:
+            return coordinate * self.extents[place.extent] // self.extents[place.along]
+        return place.block * coordinate + place.step * iteration + place.offset
+
+    def load(self, operation: Operation, coordinates: Coordinates, iteration: int) -> torch.Tensor:
+        """The tile [rows, columns] that a load reads; 0 outside of the tensor."""
+        part = self._part(self.inputs[operation.tensor or ""], operation, coordinates, iteration)
+        sizes = {place.side: place.size for place in operation.places}
+        tile = torch.zeros(sizes.get("rows", 1), sizes.get("columns", 1), dtype=part.dtype)
+        tile[: part.shape[0], : part.shape[1]] = part
+        return tile
+
+    def store(
+        self,
+        operation: Operation,
+        tile: torch.Tensor,
+        coordinates: Coordinates,
+        iteration: int,
+        outputs: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Write the tile of a store; what lies outside of the tensor is dropped."""
+        part = self._part(outputs[operation.tensor or ""], operation, coordinates, iteration)
+        part.copy_(tile[: part.shape[0], : part.shape[1]])
+
+    def _part(
+        self, tensor: torch.Tensor, operation: Operation, coordinates: Coordinates, iteration: int
+    ) -> torch.Tensor:
+        """A view [rows, columns] of what the tile of a load or store covers of ``tensor``."""
+        axes: dict[str, int] = {}
+        for axis, place in enumerate(operation.places):
+            start = min(self.start(place, coordinates, iteration), tensor.shape[axis])
+            size = min(place.size, tensor.shape[axis] - start)
+            tensor = tensor.narrow(axis, start, size)
+            axes[place.side] = axis
+        kept = [axes[side] for side in ("rows", "columns") if side in axes]
+        rest = [axis for axis in range(tensor.ndim) if axis not in kept]
+        tensor = tensor.permute(*rest, *kept)[(0,) * len(rest)]
+        for side, axis in (("rows", 0), ("columns", 1)):
+            tensor = tensor if side in axes else tensor.unsqueeze(axis)
+        return tensor
+
+    def _tiles(self) -> list[dict[str, int]]:
+        axes = self.kernel.grid
+        counts = [range(-(-self.extents[axis.extent] // axis.block)) for axis in axes]
+        tiles = [
+            dict(zip((axis.extent for axis in axes), at, strict=True)) for at in product(*counts)
+        ]
+        if self.kernel.tiles == "all":
+            return tiles
+        block = {axis.extent: axis.block for axis in axes}
+        rows, columns = self.kernel.tile_extents
+        return [
+            tile
+            for tile in tiles
+            if (tile[rows] + 1) * block[rows] > tile[columns] * block[columns]
+        ]
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _add(self, argument: Argument, inputs: Mapping[str, torch.Tensor | float]) -> None:
+        if argument.name not in inputs:
+            raise InterpretationError(f"the input '{argument.name}' is missing")
+        dtype = TORCH[argument.dtype]
+        value = torch.as_tensor(inputs[argument.name])
+        if value.ndim != len(argument.shape):
+            want = f"[{', '.join(argument.shape)}]"
+            raise InterpretationError(
+                f"'{argument.name}' has shape {list(value.shape)}, not {want}"
+            )
+        if argument.shape and value.dtype != dtype:
+            raise InterpretationError(f"'{argument.name}' is {value.dtype}, not {dtype}")
+        self.inputs[argument.name] = value.to(dtype)
+        for extent, size in zip(argument.shape, value.shape, strict=True):
+            if self.extents.setdefault(extent, size) != size:
+                was = self.extents[extent]
+                raise InterpretationError(f"'{extent}' is {size} in '{argument.name}', but {was}")
+
+    def _check(self) -> None:
+        """A parameter that is an extent fixes it, unless the main loop walks the extent."""
+        trips = self.kernel.trip_count
+        walked = {name.name for name in references(trips)} if trips is not None else set[str]()
+        for extent, size in self.extents.items():
+            fixed = self.parameters.get(extent)
+            if fixed is not None and extent not in walked and fixed != size:
+                raise InterpretationError(f"'{extent}' is {size}, but the kernel is for {fixed}")
+        for operation in self.kernel.operations:
+            if operation.tensor is not None and not operation.places:
+                message = f"'{operation.name}' does not say where its tile lies"
+                fix = "name the extents with 'tiled', and those of shared elements in 'groups'"
+                raise InterpretationError(f"{message} in '{operation.tensor}': {fix}")
+        if not self.kernel.grid:
+            raise InterpretationError("the tiles that are stored do not make up a grid")
+
+
+def _literal(text: str) -> Fraction | bool | str:
+    expression = parse(text)
+    return expression.name if isinstance(expression, Name) else evaluate(expression, {})

@@ -1,0 +1,209 @@
+"""What each kind of operation computes, on tiles in the data types of their buffers.
+
+Both interpreters call `execute`, so that their results agree bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from schedgen.expressions import Expression, Name, references
+from schedgen.interpret.formulas import compute
+from schedgen.interpret.pieces import TORCH, assemble, split, whole
+from schedgen.interpret.problem import Coordinates, InterpretationError, Problem
+from schedgen.kernel import Kind, Operation, Read
+
+CURRENT = -1
+"""The distance of a read that means what the buffer holds at the moment."""
+
+_COORDINATES = {"row", "column", "tile_row", "tile_column"}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The output tile and the iteration that an operation belongs to."""
+
+    coordinates: Coordinates
+    iteration: int = 0
+
+
+def reads_of(operation: Operation) -> tuple[Read, ...]:
+    """All that `execute` needs: what is read, and what an operation that may be skipped leaves."""
+    if operation.when is None or operation.kind is Kind.STORE:
+        return operation.reads
+    known = {read.piece for read in operation.reads}
+    kept = [Read(piece, CURRENT) for piece in operation.writes if piece not in known]
+    return (*operation.reads, *kept)
+
+
+def positional(operation: Operation) -> bool:
+    """Whether the result depends on the tile or the iteration, beside on what is read."""
+    formulas = [formula for _, formula in operation.formulas]
+    if operation.when is not None:
+        formulas.append(operation.when)
+    names = {name.name for formula in formulas for name in references(formula)}
+    return operation.tensor is not None or bool(names & _COORDINATES)
+
+
+def execute(
+    problem: Problem,
+    operation: Operation,
+    values: Mapping[Read, torch.Tensor],
+    moment: Moment,
+) -> dict[str, torch.Tensor]:
+    """The pieces that ``operation`` writes, from the pieces that it reads.
+
+    A piece is a tensor [rows, columns] in the data type of its buffer. A store returns the tile for
+    global memory as the piece "", or nothing if it is not to happen.
+    """
+    return _Execution(problem, operation, values, moment).run()
+
+
+class _Execution:
+    """One execution of an operation; ``done`` has the outputs computed so far, by operand."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        operation: Operation,
+        values: Mapping[Read, torch.Tensor],
+        moment: Moment,
+    ) -> None:
+        self.problem = problem
+        self.kernel = problem.kernel
+        self.operation = operation
+        self.values = values
+        self.moment = moment
+        self.operands = dict(operation.operands)
+        self.formulas = dict(operation.formulas)
+        self.done: dict[str, torch.Tensor] = {}
+
+    def run(self) -> dict[str, torch.Tensor]:
+        operation = self.operation
+        match operation.kind:
+            case Kind.STORE:
+                return {"": self._operand("from")} if self._happens() else {}
+            case Kind.LOAD:
+                at = self.moment
+                self.done["to"] = self.problem.load(operation, at.coordinates, at.iteration)
+            case Kind.COPY:
+                tile = self._operand("from")
+                self.done["to"] = tile.T.contiguous() if operation.transposed else tile
+            case Kind.MMA:
+                self._product()
+            case Kind.REDUCE:
+                self._reduction()
+            case Kind.MASK:
+                tile, keep = self._operand("from"), self._formula(self.formulas["keep"])
+                fill = torch.tensor(float(operation.fill or "-inf"), dtype=tile.dtype)
+                self.done["to"] = torch.where(keep, tile, fill)
+            case Kind.MAP:
+                for name, formula in operation.formulas:
+                    self._output(name, self._formula(formula))
+        return self._pieces()
+
+    def _product(self) -> None:
+        a, b = self._factor("a"), self._factor("b")
+        product = a @ (b.T if self.operation.transpose_b else b)
+        if self.operation.accumulate:
+            product = self._operand("d").to(torch.float32) + product
+        self._output("d", product)
+
+    def _factor(self, operand: str) -> torch.Tensor:
+        """An operand of a product as float32, which holds each 16-bit product exactly."""
+        tile = self._operand(operand).to(torch.float32, copy=True)
+        if self._dtype(operand) == "tf32":
+            bits = tile.view(torch.int32)
+            tile = ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+        return tile.contiguous()
+
+    def _reduction(self) -> None:
+        tile = self._operand("from").to(torch.float32)
+        largest = self.operation.reduction == "max"
+        value = tile.amax(1, keepdim=True) if largest else tile.sum(1, keepdim=True)
+        if "carry" in self.formulas:
+            carry = self._formula(self.formulas["carry"])
+            value = torch.maximum(carry, value) if largest else carry + value
+        self._output("to", value)
+        for name, formula in self.operation.formulas:
+            if name not in ("carry", "keep"):
+                self._output(name, self._formula(formula))
+
+    # -- operands ------------------------------------------------------------------------------
+
+    def _dtype(self, operand: str) -> str:
+        return self.kernel.region_of(self.operands[operand][0]).dtype
+
+    def _operand(self, operand: str, distance: int | None = None) -> torch.Tensor:
+        """The tile that an operand reads; ``distance`` None is the only one there is."""
+        pieces = self.operands[operand]
+        found: list[torch.Tensor] = []
+        for piece in pieces:
+            if distance is None:
+                distances = [r.distance for r in self.operation.reads if r.piece == piece]
+                distance = distances[0]
+            found.append(self.values[Read(piece, distance)])
+        return assemble(self.kernel, pieces, found)
+
+    def _output(self, name: str, value: torch.Tensor) -> None:
+        """Note what an operand becomes, cast to the data type of its buffer."""
+        row0, row1, column0, column1 = whole(self.kernel, self.operands[name])
+        dtype = TORCH[self._dtype(name)]
+        self.done[name] = value.to(dtype).broadcast_to(row1 - row0, column1 - column0)
+
+    def _pieces(self) -> dict[str, torch.Tensor]:
+        """The outputs by piece, with what was there before where the condition is false."""
+        happens = None
+        if self.operation.when is not None:
+            happens = self._formula(self.operation.when)
+        found: dict[str, torch.Tensor] = {}
+        for name, tile in self.done.items():
+            for piece, part in split(self.kernel, self.operands[name], tile).items():
+                kept = part if happens is None else torch.where(happens, part, self._before(piece))
+                found[piece] = kept.contiguous()
+        return found
+
+    def _before(self, piece: str) -> torch.Tensor:
+        distances = [r.distance for r in self.operation.reads if r.piece == piece]
+        return self.values[Read(piece, distances[0] if distances else CURRENT)]
+
+    # -- formulas ------------------------------------------------------------------------------
+
+    def _happens(self) -> bool:
+        when = self.operation.when
+        return when is None or bool(self._formula(when).all())
+
+    def _formula(self, formula: Expression) -> torch.Tensor:
+        return compute(formula, self._look)
+
+    def _look(self, name: Name) -> torch.Tensor:
+        if name.name in self.operands:
+            if name.distance == 0 and (made := self._made(name.name)) is not None:
+                return made.to(torch.float32)
+            return self._operand(name.name, name.distance).to(torch.float32)
+        if name.name in ("row", "column"):
+            return self._axis(name.name)
+        if name.name in ("tile_row", "tile_column"):
+            extent = self.kernel.tile_extents[name.name == "tile_column"]
+            return torch.tensor(float(self.moment.coordinates[extent]))
+        return self.problem.names[name.name]
+
+    def _made(self, name: str) -> torch.Tensor | None:
+        """The value of an operand that this operation has computed a moment ago."""
+        for done, tile in self.done.items():
+            if self.operands[done] == self.operands[name]:
+                return tile
+        return None
+
+    def _axis(self, name: str) -> torch.Tensor:
+        """The coordinates of the rows or columns of the output in the global tensor."""
+        if not self.operation.places:
+            message = f"'{self.operation.name}' uses '{name}', but nothing says where its tile lies"
+            raise InterpretationError(message)
+        place = self.operation.places[name == "column"]
+        start = self.problem.start(place, self.moment.coordinates, self.moment.iteration)
+        axis = torch.arange(start, start + place.size, dtype=torch.float32)
+        return axis[:, None] if name == "row" else axis[None, :]

@@ -1,0 +1,1 @@
+"""Programs: what the GPU executes, and how synchronization is derived."""

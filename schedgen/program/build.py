@@ -1,0 +1,223 @@
+"""A program without synchronization: storage, accesses and the order of each role, from a schedule.
+
+A region has its own store, or it takes turns in that of a ring, or it lives in the store of its
+host. Versions are numbered per iteration or per tile; a ring of n regions is filled n times in each
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from schedgen.dependence import RingOption, ring_options
+from schedgen.kernel import Kernel, Kind, Operation, Phase, Piece, Region, Ring, Space
+from schedgen.machine import Cost, Machine, price
+from schedgen.program.model import (
+    Access,
+    Capacities,
+    Engine,
+    Number,
+    Store,
+    TileOperation,
+)
+from schedgen.schedule import Schedule, ScheduledBuffer
+from schedgen.solver.storage import aligned_bytes
+
+
+class ProgramError(ValueError):
+    """The schedule cannot be made a program; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a region lives: its store, the number of its versions, bytes into each row, tenancy."""
+
+    store: str
+    version: Number
+    shift: int
+    tenant: bool
+    rows: int
+    row_bytes: int
+
+
+class Storage:
+    """The stores of a schedule and the home of each region."""
+
+    def __init__(self, kernel: Kernel, schedule: Schedule) -> None:
+        self.kernel = kernel
+        self.buffer = {buffer.name: buffer for buffer in schedule.buffers}
+        self.homes: dict[str, Home] = {}
+        self.stores: list[Store] = []
+        self._outer = _used_outside(kernel)
+        for ring in kernel.rings:
+            self._add_ring(ring)
+        for region in kernel.regions:
+            if region.ring is None and self.buffer[region.name].alias is None:
+                self._add_region(region)
+        for region in kernel.regions:
+            if self.buffer[region.name].alias is not None:
+                self._add_tenant(region)
+
+    def _per_tile(self, region: Region) -> bool:
+        inside, outside = self._outer.get(region.name, (False, False))
+        if inside and outside and not region.per_tile:
+            raise ProgramError(
+                f"{region.name} is used in the loop and outside of it; let it live for a tile"
+            )
+        return region.per_tile or outside
+
+    def _add_ring(self, ring: Ring) -> None:
+        regions = [self.kernel.region[name] for name in ring.regions]
+        first = self.buffer[ring.regions[0]]
+        lags = self._lags(ring)
+        shapes = {(region.rows, region.row_bytes) for region in regions}
+        # Tiles of different shapes share the bytes of a slot, not its rows.
+        rows, row_bytes = shapes.pop() if len(shapes) == 1 else (1, 0)
+        row_bytes = row_bytes or max(region.slot_bytes for region in regions)
+        self._store(ring.name, regions[0].space, first, rows, row_bytes, regions)
+        for place, region in enumerate(regions):
+            offset = len(regions) * lags[place] + place
+            number = Number(len(regions), offset, self._per_tile(region))
+            self.homes[region.name] = Home(ring.name, number, 0, False, rows, row_bytes)
+
+    def _lags(self, ring: Ring) -> tuple[int, ...]:
+        found = tuple(self.buffer[name].lag for name in ring.regions)
+        depth = self.buffer[ring.regions[0]].depth
+        if RingOption(depth, found) not in ring_options(ring):
+            raise ProgramError(f"ring {ring.name} has a shape that the spec does not allow")
+        return found
+
+    def _add_region(self, region: Region) -> None:
+        buffer = self.buffer[region.name]
+        self._store(region.name, region.space, buffer, region.rows, region.row_bytes, [region])
+        number = Number(per_tile=self._per_tile(region))
+        self.homes[region.name] = Home(region.name, number, 0, False, region.rows, region.row_bytes)
+
+    def _add_tenant(self, region: Region) -> None:
+        buffer = self.buffer[region.name]
+        assert buffer.alias is not None
+        host, place = self.homes[buffer.alias], self.buffer[buffer.alias]
+        unit = 4 if region.space is Space.TMEM else 1
+        shift = (buffer.address - place.address) * unit
+        version = host.version.moved(buffer.skew * host.version.scale)
+        self.homes[region.name] = Home(host.store, version, shift, True, host.rows, host.row_bytes)
+
+    def _store(
+        self,
+        name: str,
+        space: Space,
+        buffer: ScheduledBuffer,
+        rows: int,
+        row_bytes: int,
+        regions: list[Region],
+    ) -> None:
+        slot = max(
+            aligned_bytes(r)
+            if space is Space.SMEM
+            else r.tmem_columns
+            if space is Space.TMEM
+            else r.registers
+            for r in regions
+        )
+        size = slot * buffer.depth
+        self.stores.append(Store(name, space, buffer.depth, rows, row_bytes, buffer.address, size))
+
+    def access(
+        self, piece: Piece, *, write: bool, distance: int, place: int, initial: bool
+    ) -> Access:
+        """How an operation at ``place`` of the spec touches ``piece``, ``distance`` iterations
+        after it was written."""
+        home = self.homes[piece.region]
+        version = home.version
+        if not version.per_tile:
+            version = version.moved(-distance * version.scale)
+        rows, columns = (
+            (piece.row0, piece.row1),
+            (piece.byte0 + home.shift, piece.byte1 + home.shift),
+        )
+        region = self.kernel.region[piece.region]
+        if (home.rows, home.row_bytes) != (region.rows, region.row_bytes) and not home.tenant:
+            rows = (0, 1)
+            columns = (piece.row0 * region.row_bytes, piece.row1 * region.row_bytes)
+        lag = 0 if version.per_tile else distance
+        turn = (int(home.tenant), lag, place)
+        return Access(
+            home.store,
+            version,
+            rows,
+            columns,
+            write,
+            turn,
+            piece.name,
+            distance if initial else 0,
+        )
+
+
+def _used_outside(kernel: Kernel) -> dict[str, tuple[bool, bool]]:
+    """Region -> whether the loop uses it, whether anything else does."""
+    used: dict[str, tuple[bool, bool]] = {}
+    for operation in kernel.operations:
+        for piece in (*(read.piece for read in operation.reads), *operation.writes):
+            inside, outside = used.get(kernel.piece[piece].region, (False, False))
+            in_loop = operation.phase is Phase.BODY
+            used[kernel.piece[piece].region] = (inside or in_loop, outside or not in_loop)
+    return used
+
+
+def accesses(kernel: Kernel, storage: Storage, operation: Operation) -> Iterator[Access]:
+    """Everything that ``operation`` reads, then everything that it writes."""
+    place = [o.name for o in kernel.operations].index(operation.name)
+    for read in operation.reads:
+        piece = kernel.piece[read.piece]
+        initial = read.distance > 0 and kernel.region[piece.region].initial is not None
+        yield storage.access(
+            piece, write=False, distance=read.distance, place=place, initial=initial
+        )
+    for name in operation.writes:
+        yield storage.access(kernel.piece[name], write=True, distance=0, place=place, initial=False)
+
+
+def engine(operation: Operation, cost: Cost | None, machine: Machine) -> Engine:
+    """Who executes ``operation``: bulk copies and products are asynchronous."""
+    if operation.kind is Kind.LOAD:
+        return Engine.COPY_IN
+    if operation.kind is Kind.STORE:
+        return Engine.COPY_OUT
+    if operation.kind is not Kind.MMA or cost is None:
+        return Engine.THREADS
+    queued = any(machine.queue(unit) for unit, _ in cost.units)
+    return Engine.TENSOR if queued else Engine.WGMMA
+
+
+def tile_operations(
+    kernel: Kernel, machine: Machine, storage: Storage
+) -> Mapping[str, TileOperation]:
+    """All operations with what they touch and how long they take."""
+    made: dict[str, TileOperation] = {}
+    for operation in kernel.operations:
+        cost = None if operation.boundary else price(operation, machine)
+        latency = (0, 0) if cost is None else (cost.latency.low, cost.latency.high)
+        hold = (0, 0) if cost is None else (cost.hold.low, cost.hold.high)
+        who = engine(operation, cost, machine)
+        queue = [] if cost is None else [c for unit, c in cost.units if machine.queue(unit)]
+        made[operation.name] = TileOperation(
+            operation.name,
+            who,
+            tuple(dict.fromkeys(accesses(kernel, storage, operation))),
+            latency,
+            hold,
+            max(queue, default=0),
+        )
+    return made
+
+
+def capacities(machine: Machine) -> Capacities:
+    """What ``machine`` has."""
+    return Capacities(
+        machine.smem_bytes,
+        machine.tmem_columns,
+        machine.registers_per_thread_sum,
+        machine.max_registers,
+        4 * machine.warpgroups,
+    )

@@ -1,0 +1,346 @@
+"""Puts synchronization into role programs: which step stands where.
+
+Every step has a time, that of the schedule: waits and their fences come right before an operation,
+arrivals right after it, a drain when what it waits for is ready. Sorting by time keeps all roles in
+an order in which the schedule itself is an execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from schedgen.kernel import Kernel, Operation, Phase
+from schedgen.program.model import (
+    EVERY,
+    FIRST,
+    LAST,
+    Action,
+    Arrive,
+    Barrier,
+    Commit,
+    Drain,
+    Engine,
+    Fence,
+    FenceKind,
+    Guard,
+    Number,
+    Program,
+    RoleProgram,
+    Run,
+    Step,
+    Wait,
+)
+from schedgen.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Says that ``operation`` has reached ``number``; ``slots`` phases can be open at a time."""
+
+    operation: str
+    number: Number
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """``target`` waits until ``signal`` has been given for ``number``.
+
+    ``store`` and ``fills`` say why: the target uses what was written, or writes over it.
+    """
+
+    signal: Signal
+    target: str
+    number: Number
+    store: str
+    fills: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """A fence right after an operation, or right before it (behind its waits)."""
+
+    operation: str
+    kind: FenceKind
+    guard: Guard = EVERY
+
+
+Part = Handoff | Fenced | str
+"""One decision; a drain is just the name of the operation."""
+
+
+@dataclass(frozen=True)
+class Synchronization:
+    """All decisions; `lay_out` turns them into steps. ``drains`` are operations to wait for."""
+
+    handoffs: tuple[Handoff, ...] = ()
+    fences: tuple[Fenced, ...] = ()
+    drains: tuple[str, ...] = ()
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        return tuple(dict.fromkeys(h.signal for h in self.handoffs))
+
+    def without(self, part: Part) -> Synchronization:
+        return Synchronization(
+            tuple(h for h in self.handoffs if h != part),
+            tuple(f for f in self.fences if f != part),
+            tuple(d for d in self.drains if d != part),
+        )
+
+    def joined(self, other: Synchronization) -> Synchronization:
+        return Synchronization(
+            tuple(dict.fromkeys((*self.handoffs, *other.handoffs))),
+            tuple(dict.fromkeys((*self.fences, *other.fences))),
+            tuple(dict.fromkeys((*self.drains, *other.drains))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """The barrier of a signal; its numbers there are ``(number + moved) / divisor``."""
+
+    barrier: str
+    moved: int = 0
+    divisor: int = 1
+
+    def number(self, number: Number) -> Number:
+        scale, offset = number.scale // self.divisor, (number.offset + self.moved) // self.divisor
+        return Number(scale, offset, number.per_tile)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The barriers, and the one of each signal."""
+
+    barriers: tuple[Barrier, ...]
+    of: Mapping[Signal, Mapped]
+
+
+Key = tuple[int, int, int, int, int]
+"""Shift, time in the turn, operation (drains come first), what it does for it, a counter."""
+
+_WAIT, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL = range(6)
+
+
+@dataclass
+class _Lists:
+    """The steps of one role while they are collected."""
+
+    entries: dict[str, list[tuple[tuple[int, ...], Step]]] = field(
+        default_factory=lambda: {"before": [], "loop": [], "after": []}
+    )
+    """Section -> steps with their place: that of `Key` without the shift."""
+
+    def sorted(self, section: str) -> tuple[Step, ...]:
+        """The steps in order of time; a wait for what was just waited for is left out."""
+        steps: list[Step] = []
+        seen: set[object] = set()
+        for _, step in sorted(self.entries[section], key=lambda entry: entry[0]):
+            same = (step.action, step.shift, step.guard)
+            if isinstance(step.action, Wait) and same in seen:
+                continue
+            seen.add(same)
+            steps.append(step)
+        return tuple(steps)
+
+
+class Layout:
+    """Where the operations of a schedule stand, and how synchronization is put around them."""
+
+    def __init__(self, kernel: Kernel, schedule: Schedule, skeleton: Program) -> None:
+        self.kernel = kernel
+        self.schedule = schedule
+        self.skeleton = skeleton
+        self.origin: list[tuple[Step, Part]] = []
+        """The steps of the program laid out last, each with the decision that it comes from."""
+        self.start = {op.id: op.start for op in schedule.ops}
+        self.role_of = {op.id: op.role for op in schedule.ops}
+        self._place = {op.name: n for n, op in enumerate(kernel.operations)}
+        self._follow = dict(self._boundary())
+        for name, follower in self._follow.items():
+            self.role_of[name], self.start[name] = self.role_of[follower], self.start[follower]
+        self._base = {
+            role.name: min((self.start[n] for n in role.operations if self.in_loop(n)), default=0)
+            for role in schedule.roles
+        }
+
+    def _boundary(self) -> Iterator[tuple[str, str]]:
+        """Operations of peeled iterations only, with the one that they come right before."""
+        for number, operation in enumerate(self.kernel.operations):
+            if operation.boundary:
+                touched = _regions(self.kernel, operation)
+                yield (
+                    operation.name,
+                    next(
+                        other.name
+                        for other in self.kernel.operations[number + 1 :]
+                        if not other.boundary and _regions(self.kernel, other) & touched
+                    ),
+                )
+
+    def in_loop(self, operation: str) -> bool:
+        return self.kernel.operation[operation].phase is Phase.BODY
+
+    def section(self, operation: str) -> str:
+        phase = self.kernel.operation[operation].phase
+        return "loop" if phase is Phase.BODY else phase.value
+
+    def key(self, operation: str, what: int, count: int = 0) -> Key:
+        """Where something that is done for ``operation`` stands."""
+        follower = self._follow.get(operation)
+        what = what if follower is None else what - 10
+        shift, time = self._turn(operation, self.start[operation])
+        return shift, time, self._place[follower or operation], what, count
+
+    def ready_key(self, operation: str, count: int = 0) -> Key:
+        """Where ``operation`` is known to be complete."""
+        latency = next(op.latency for op in self.schedule.ops if op.id == operation)
+        shift, time = self._turn(operation, self.start[operation] + latency)
+        return shift, time, -1, self._place[operation], count
+
+    def _turn(self, operation: str, time: int) -> tuple[int, int]:
+        if not self.in_loop(operation):
+            return 0, time
+        return divmod(time - self._base[self.role_of[operation]], self.schedule.ii_cycles)
+
+    def threads(self, operation: str) -> int:
+        role = next(r for r in self.schedule.roles if r.name == self.role_of[operation])
+        return 1 if role.warps < 4 else 32 * role.warps
+
+    def arrivals(self, signal: Signal) -> int:
+        """Arrivals that a signal makes per phase."""
+        engine = self.skeleton.operation[signal.operation].engine
+        single = engine in (Engine.TENSOR, Engine.COPY_IN, Engine.COPY_OUT)
+        return 1 if single else self.threads(signal.operation)
+
+    def loaded_bytes(self, operation: str) -> int:
+        """Bytes that a bulk load brings, 0 for other operations."""
+        if not self.is_load(operation):
+            return 0
+        pieces = self.kernel.operation[operation].writes
+        return sum(self.kernel.piece[name].bytes for name in pieces)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def lay_out(self, made: Synchronization, assignment: Assignment) -> Program:
+        """The program with ``made`` as its synchronization."""
+        self.origin.clear()
+        lists = {role.name: _Lists() for role in self.schedule.roles}
+        signals = made.signals
+        carried = {s.operation: s for s in signals if self.is_load(s.operation)}
+        for operation in self.kernel.operations:
+            self._add_run(lists, operation.name, carried.get(operation.name), assignment)
+        for number, handoff in enumerate(made.handoffs):
+            self._add_wait(lists, handoff, assignment, number)
+        for number, signal in enumerate(signals):
+            self._add_signal(lists, signal, assignment, number)
+        for fenced in made.fences:
+            before = fenced.kind in (FenceKind.TMEM_AFTER, FenceKind.REGISTERS)
+            key = self.key(fenced.operation, _FENCE_BEFORE if before else _FENCE_AFTER)
+            number = _FENCE_ORDER.index(fenced.kind)
+            self._add(lists, fenced.operation, (*key[:4], number), Fence(fenced.kind), fenced.guard)
+        for operation in made.drains:
+            self._add(lists, operation, self.ready_key(operation), Drain(operation), EVERY)
+        return replace(
+            self.skeleton,
+            barriers=assignment.barriers,
+            roles=tuple(
+                RoleProgram(
+                    role.name,
+                    role.warps,
+                    role.registers,
+                    *(lists[role.name].sorted(s) for s in ("before", "loop", "after")),
+                )
+                for role in self.schedule.roles
+            ),
+        )
+
+    def is_load(self, operation: str) -> bool:
+        return self.skeleton.operation[operation].engine is Engine.COPY_IN
+
+    def _add(
+        self,
+        lists: Mapping[str, _Lists],
+        operation: str,
+        key: Key,
+        action: Action,
+        guard: Guard,
+        part: Part | None = None,
+    ) -> None:
+        section = self.section(operation)
+        if section != "loop":
+            guard = EVERY
+        shift = key[0] if section == "loop" else 0
+        why = _why(part) if isinstance(part, Handoff) else ""
+        step = Step(action, shift, guard, why)
+        if part is not None:
+            self.origin.append((step, part))
+        lists[self.role_of[operation]].entries[section].append((key[1:], step))
+
+    def _add_run(
+        self,
+        lists: Mapping[str, _Lists],
+        operation: str,
+        signal: Signal | None,
+        assignment: Assignment,
+    ) -> None:
+        run, key = Run(operation), self.key(operation, _RUN)
+        if signal is not None:
+            mapped = assignment.of[signal]
+            barrier, number = mapped.barrier, mapped.number(signal.number)
+            size = self.loaded_bytes(operation)
+            run = Run(operation, barrier, number, size)
+            expect = Arrive(barrier, number, 1, size)
+            self._add(lists, operation, self.key(operation, _EXPECT), expect, EVERY)
+        self._add(lists, operation, key, run, EVERY)
+
+    def _add_wait(
+        self,
+        lists: Mapping[str, _Lists],
+        handoff: Handoff,
+        assignment: Assignment,
+        number: int,
+    ) -> None:
+        mapped, given = assignment.of[handoff.signal], handoff.signal.number
+        ahead = 0 if given.per_tile else (handoff.number.offset - given.offset) // given.scale
+        for phase in range(ahead):
+            # A wait that looks ahead skips the first phases of a tile; somebody has to see them.
+            early = Wait(mapped.barrier, mapped.number(given.moved(phase * given.scale)))
+            key = self.key(handoff.target, _WAIT, number * 8 + phase)
+            self._add(lists, handoff.target, key, early, Guard("first", phase + 1), handoff)
+        wait = Wait(mapped.barrier, mapped.number(handoff.number))
+        key = self.key(handoff.target, _WAIT, number * 8 + 7)
+        guard = FIRST if handoff.number.per_tile else Guard("every", 0, max(ahead, 0))
+        self._add(lists, handoff.target, key, wait, guard, handoff)
+
+    def _add_signal(
+        self, lists: Mapping[str, _Lists], signal: Signal, assignment: Assignment, number: int
+    ) -> None:
+        if self.is_load(signal.operation):
+            return  # the copy itself reports to the barrier
+        mapped = assignment.of[signal]
+        barrier, at = mapped.barrier, mapped.number(signal.number)
+        engine = self.skeleton.operation[signal.operation].engine
+        action: Action = Arrive(barrier, at, self.arrivals(signal))
+        if engine is Engine.TENSOR:
+            action = Commit(barrier, at)
+        drained = engine in (Engine.WGMMA, Engine.COPY_OUT)
+        key = self.key(signal.operation, _SIGNAL, number)
+        if drained:
+            key = self.ready_key(signal.operation, number + 1)
+        guard = LAST if signal.number.per_tile else EVERY
+        self._add(lists, signal.operation, key, action, guard)
+
+
+_FENCE_ORDER = list(FenceKind)
+
+
+def _why(handoff: Handoff) -> str:
+    return f"{handoff.target} {'uses' if handoff.fills else 'writes over'} {handoff.store}"
+
+
+def _regions(kernel: Kernel, operation: Operation) -> set[str]:
+    pieces: Iterable[str] = (*(read.piece for read in operation.reads), *operation.writes)
+    return {kernel.piece[name].region for name in pieces}

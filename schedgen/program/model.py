@@ -1,0 +1,327 @@
+"""What the GPU will execute: one list of steps per role, with every barrier, fence and wait.
+
+A role works through tiles. For each tile it runs ``before``, then its loop, then ``after``. The
+loop is software-pipelined: a step with ``shift`` s belongs to iteration ``i = t - s`` in loop turn
+t, and runs only where its guard holds for i. Turns go from 0 to ``max(trips, 1) + shifts - 1``, so
+trip counts of 0 and 1 are ordinary cases: `schedgen.program.sequence` is the definition.
+
+Slots and phases are expressions of a running number. ``Number`` gives it as ``scale * c + offset``
+where c counts iterations over all tiles (or tiles, if ``per_tile``). A ring of D slots uses slot
+``number mod D``; the mbarrier of that slot is in phase ``number div D``. Waiting for a negative
+number succeeds on a fresh barrier for the first turn of the ring: these are the initial credits.
+
+What orders two events
+    * the steps of a role, one after the other;
+    * a wait for number k happens after all arrivals, commits and copied bytes of number k;
+    * an asynchronous operation happens between its step and its completion, which only a barrier or
+      a drain makes known; operations of one in-order engine complete in the order of their steps;
+    * a commit arrives once everything that its role issued to the tensor queue before is complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from schedgen.kernel import Space
+
+
+class Engine(StrEnum):
+    """Who executes an operation, once its role has come to it."""
+
+    THREADS = "threads"
+    """The threads of the role; complete when the next step begins."""
+    TENSOR = "tensor"
+    """The tensor queue of the CTA (tcgen05), in order; completion is known through a commit."""
+    WGMMA = "wgmma"
+    """The tensor queue of the issuing warpgroup, in order; completion is known through a drain."""
+    COPY_IN = "copy in"
+    """Bulk copies to shared memory, unordered; each reports its bytes to a barrier."""
+    COPY_OUT = "copy out"
+    """Bulk copies from shared memory, in order of issue for drains by the issuing role."""
+
+    @property
+    def asynchronous(self) -> bool:
+        return self is not Engine.THREADS
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """``scale * c + offset``; c counts the iterations of all tiles so far, or the tiles."""
+
+    scale: int = 1
+    offset: int = 0
+    per_tile: bool = False
+
+    def at(self, tile: int, iteration: int) -> int:
+        """The value in tile number ``tile``, at cumulative iteration ``iteration``."""
+        return self.scale * (tile if self.per_tile else iteration) + self.offset
+
+    def moved(self, by: int) -> Number:
+        return Number(self.scale, self.offset + by, self.per_tile)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Storage with ``slots`` slots of ``rows`` times ``row_bytes``, at ``address``.
+
+    Addresses are bytes in shared memory and columns in tensor memory; registers have none (-1).
+    Several buffers may live in one store: the turns of a ring, tenants of a host.
+    """
+
+    name: str
+    space: Space
+    slots: int
+    rows: int
+    row_bytes: int
+    address: int
+    size: int
+    """What all slots occupy: bytes, columns, or registers per thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Rows [row0, row1), bytes [byte0, byte1) of each row, in slot ``version mod slots``.
+
+    Within one tile, accesses to the same bytes are meant to happen in the order of ``(version,
+    *turn)``, for storage that keeps its slot for a tile in the order of ``(section, iteration,
+    *turn)``; those of an earlier tile come before those of a later one. ``turn`` is (tenant or not,
+    iterations after the version was written, place in the spec). An access with ``initial`` n does
+    not happen in the first n iterations of a tile, where the operation uses the initial value.
+    """
+
+    store: str
+    version: Number
+    rows: tuple[int, int]
+    bytes: tuple[int, int]
+    write: bool
+    turn: tuple[int, int, int]
+    buffer: str
+    initial: int = 0
+
+    def overlaps(self, other: Access) -> bool:
+        return (
+            self.store == other.store
+            and max(self.rows[0], other.rows[0]) < min(self.rows[1], other.rows[1])
+            and max(self.bytes[0], other.bytes[0]) < min(self.bytes[1], other.bytes[1])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TileOperation:
+    """An operation of the kernel as the program sees it. Times are [low, high] cycles.
+
+    ``busy``: cycles for which its in-order engine serves nothing else.
+    """
+
+    name: str
+    engine: Engine
+    accesses: tuple[Access, ...]
+    latency: tuple[int, int]
+    hold: tuple[int, int]
+    busy: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """An array of ``slots`` barriers; each phase takes ``arrivals`` arrivals and ``bytes`` copied
+    bytes.
+
+    ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
+    phases are completed when the barriers are initialized. ``protects`` says what for.
+    """
+
+    name: str
+    kind: str
+    slots: int
+    arrivals: int
+    bytes: int
+    skipped: tuple[int, ...] = ()
+    protects: tuple[str, ...] = ()
+
+
+# -- steps -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """In which iterations i of a tile with n of them a step of the loop runs.
+
+    ``every``: low <= i < n - high. ``first``: i = 0 if n >= low. ``last``: i = max(n, 1) - 1 if
+    n >= low. With low = 0 the last two run exactly once per tile, even if it has no iterations.
+    """
+
+    kind: str = "every"
+    low: int = 0
+    high: int = 0
+
+    def holds(self, i: int, trips: int) -> bool:
+        if self.kind == "every":
+            return self.low <= i < trips - self.high
+        return trips >= self.low and i == (0 if self.kind == "first" else max(trips, 1) - 1)
+
+
+EVERY, FIRST, LAST = Guard(), Guard("first"), Guard("last")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Executes or issues an operation; a bulk load reports its bytes to ``barrier``."""
+
+    operation: str
+    barrier: str | None = None
+    number: Number | None = None
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Blocks until phase ``number`` of the barrier is complete."""
+
+    barrier: str
+    number: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """``count`` arrivals of the role's threads; with ``bytes`` it announces that many more."""
+
+    barrier: str
+    number: Number
+    count: int
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One arrival when the tensor queue has finished all that this role issued so far."""
+
+    barrier: str
+    number: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Blocks until the instance of ``operation`` from ``lag`` iterations before, and all that the
+    role issued to the same engine before that, is complete (or has been read, for a bulk store).
+
+    The emitter turns it into the number of groups that may still be pending.
+    """
+
+    operation: str
+    lag: int = 0
+
+
+class FenceKind(StrEnum):
+    """Fences and waits that make this role's own accesses visible elsewhere."""
+
+    ASYNC_PROXY = "fence.proxy.async"
+    """Shared-memory accesses by threads before, bulk copies and tensor core after."""
+    TMEM_LOADED = "tcgen05.wait::ld"
+    """Tensor-memory loads of these threads have completed."""
+    TMEM_STORED = "tcgen05.wait::st"
+    """Tensor-memory stores of these threads have completed."""
+    TMEM_BEFORE = "tcgen05.fence::before_thread_sync"
+    TMEM_AFTER = "tcgen05.fence::after_thread_sync"
+    REGISTERS = "wgmma.fence"
+    """Register accesses by threads before, tensor core after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    kind: FenceKind
+
+
+Action = Run | Wait | Arrive | Commit | Drain | Fence
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action at a place of a role's list; ``why`` says what it is there for."""
+
+    action: Action
+    shift: int = 0
+    guard: Guard = EVERY
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleProgram:
+    """What the ``warps`` warps of a role do for each tile; ``registers`` per thread."""
+
+    name: str
+    warps: int
+    registers: int
+    before: tuple[Step, ...] = ()
+    loop: tuple[Step, ...] = ()
+    after: tuple[Step, ...] = ()
+
+    @property
+    def shifts(self) -> int:
+        """Loop turns that the pipeline needs beyond the trip count."""
+        return max((step.shift for step in self.loop), default=0)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (*self.before, *self.loop, *self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An order that needs no barrier, and what gives it instead."""
+
+    before: str
+    after: str
+    store: str
+    reason: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacities:
+    """What the machine has: bytes, columns, registers per thread of all warpgroups together."""
+
+    smem_bytes: int
+    tmem_columns: int
+    registers_per_thread_sum: int
+    max_registers: int
+    warps: int
+    named_barriers: int = 16
+
+
+@dataclass(frozen=True)
+class Program:
+    """A synchronized kernel. Everything that proof, interpretation and emission need, and no more.
+
+    ``handoff`` are the cycles from an arrival to the end of a wait, [low, high].
+    """
+
+    kernel: str
+    target: str
+    arch: str
+    spec_sha256: str
+    ii_cycles: int
+    trips: int
+    capacities: Capacities
+    stores: tuple[Store, ...]
+    operations: tuple[TileOperation, ...]
+    barriers: tuple[Barrier, ...]
+    roles: tuple[RoleProgram, ...]
+    handoff: tuple[int, int] = (0, 0)
+    removals: tuple[Removal, ...] = field(default=())
+
+    @cached_property
+    def store(self) -> dict[str, Store]:
+        return {store.name: store for store in self.stores}
+
+    @cached_property
+    def operation(self) -> dict[str, TileOperation]:
+        return {operation.name: operation for operation in self.operations}
+
+    @cached_property
+    def barrier(self) -> dict[str, Barrier]:
+        return {barrier.name: barrier for barrier in self.barriers}
+
+    @cached_property
+    def role(self) -> dict[str, RoleProgram]:
+        return {role.name: role for role in self.roles}

@@ -1,0 +1,254 @@
+"""Derives the synchronization of a schedule: enough for every order that storage asks for, and
+nothing that could be left out.
+
+Conflicts between accesses are taken in an order that puts data first: who uses what somebody else
+made. Each one that nothing orders yet gets a hand-off. Hazards of reused storage come last; most
+are ordered by then, because data has to come back before storage can. Then each part is taken out
+again if the rest still orders everything, and the way that does it is kept as the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from schedgen.kernel import Kernel
+from schedgen.machine import Machine
+from schedgen.program.build import ProgramError, Storage, capacities, tile_operations
+from schedgen.program.layout import Fenced, Handoff, Layout, Part, Signal, Synchronization
+from schedgen.program.merge import assign, separate
+from schedgen.program.model import (
+    EVERY,
+    FIRST,
+    Engine,
+    FenceKind,
+    Number,
+    Program,
+    Removal,
+)
+from schedgen.proof.conflicts import Conflict, Kind, conflicts
+from schedgen.proof.orders import Orders, Way
+from schedgen.proof.phases import phase_findings
+from schedgen.schedule import Schedule
+
+
+def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
+    """The program of ``schedule``, synchronized.
+
+    Raises ProgramError if some order cannot be had with the barriers there are.
+    """
+    storage = Storage(kernel, schedule)
+    operations = tile_operations(kernel, machine, storage)
+    skeleton = Program(
+        kernel=schedule.kernel,
+        target=schedule.target,
+        arch=schedule.arch,
+        spec_sha256=schedule.spec_sha256,
+        ii_cycles=schedule.ii_cycles,
+        trips=schedule.tile.trips,
+        capacities=capacities(machine),
+        stores=tuple(storage.stores),
+        operations=tuple(operations.values()),
+        barriers=(),
+        roles=(),
+        handoff=(0, machine.cycles("handoff")),
+    )
+    return _Synthesis(Layout(kernel, schedule, skeleton)).run()
+
+
+# Slots that a barrier gets at most where its storage needs fewer.
+_MOST_SLOTS = 4
+_REPAIRS = 40
+
+
+class _Synthesis:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.made = Synchronization()
+        bare = layout.lay_out(self.made, separate(layout, self.made))
+        self.conflicts = sorted(conflicts(bare), key=self._rank)
+
+    def _rank(self, conflict: Conflict) -> tuple[bool, bool, bool, int, int]:
+        flow = conflict.first.write and not conflict.second.write
+        kinds = [Kind.SAME, Kind.OUTER, Kind.TILES, Kind.LATER]
+        return (
+            not (flow and self._same_version(conflict)),
+            conflict.first.write and conflict.second.write,
+            conflict.kind in (Kind.LATER, Kind.TILES),
+            kinds.index(conflict.kind),
+            conflict.distance,
+        )
+
+    @staticmethod
+    def _same_version(conflict: Conflict) -> bool:
+        if conflict.first.version.per_tile:
+            return conflict.kind is not Kind.TILES and conflict.distance == 0
+        gap = conflict.second.version.offset - conflict.first.version.offset
+        step = conflict.first.version.scale * conflict.distance
+        return conflict.kind is Kind.SAME and gap + step == 0
+
+    def run(self) -> Program:
+        for conflict in self.conflicts:
+            self._order(conflict)
+        removals = self._leave_out()
+        program = self._separate_phases()
+        return replace(program, removals=removals)
+
+    def _separate_phases(self) -> Program:
+        """Merges signals, and mends what could confuse two phases then.
+
+        A slot more lets a phase wait for its observer; where any number of phases could pass, the
+        observer has to say that it has seen one.
+        """
+        more: dict[str, int] = {}
+        for _ in range(_REPAIRS):
+            assignment = assign(self.layout, self.made, more)
+            program = self.layout.lay_out(self.made, assignment)
+            findings = list(phase_findings(Orders(program)))
+            if not findings:
+                return program
+            name = findings[0].subject[0]
+            slots = program.barrier[name].slots
+            handoffs = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
+            if slots < _MOST_SLOTS and not any(h.signal.number.per_tile for h in handoffs):
+                more[name] = slots + 1
+                continue
+            answers = tuple(self._answer(h) for h in handoffs)
+            if not set(answers) - set(self.made.handoffs):
+                break
+            self.made = self.made.joined(Synchronization(answers))
+        raise ProgramError(f"no barrier keeps the phases apart: {findings[0].text}")
+
+    def _answer(self, handoff: Handoff) -> Handoff:
+        """The target tells the source that it has seen what it waited for."""
+        signal = handoff.signal
+        back = Signal(handoff.target, signal.number, signal.slots)
+        wait = signal.number.moved(-signal.slots)
+        return Handoff(back, signal.operation, wait, handoff.store, False)
+
+    # -- adding --------------------------------------------------------------------------------
+
+    def _orders(self, made: Synchronization) -> Orders:
+        return Orders(self.layout.lay_out(made, separate(self.layout, made)))
+
+    def _order(self, conflict: Conflict) -> None:
+        """Adds what is missing for one conflict."""
+        orders = self._current()
+        if orders.ordered(conflict) is not None:
+            return
+        for more in self._remedies(orders, conflict):
+            joined = self.made.joined(more)
+            orders = self._orders(joined)
+            if orders.ordered(conflict) is not None:
+                self.made, self._known = joined, orders
+                return
+        raise ProgramError(f"no barrier makes sure that {conflict.text}")
+
+    def _current(self) -> Orders:
+        known = getattr(self, "_known", None)
+        if known is None:
+            known = self._known = self._orders(self.made)
+        return known
+
+    def _remedies(self, orders: Orders, conflict: Conflict) -> Iterator[Synchronization]:
+        """What could order ``conflict``: fences alone, a drain, a hand-off."""
+        fences = tuple(self._fences(orders, conflict))
+        drains: tuple[str, ...] = ()
+        engine = orders.program.operation[conflict.before].engine
+        if engine in (Engine.WGMMA, Engine.COPY_OUT):
+            drains = (conflict.before,)
+        if fences or drains:
+            yield Synchronization((), fences, drains)
+        if self._roles(conflict):
+            yield Synchronization((self._handoff(conflict),), fences, drains)
+        # One role overwrites what it wrote itself: whoever reads in between has to say so.
+        for other in self.conflicts:
+            again = (other.after, other.first.store) == (conflict.after, conflict.first.store)
+            if again and not other.first.write and self._roles(other):
+                yield Synchronization((self._handoff(other),), tuple(self._fences(orders, other)))
+
+    def _roles(self, conflict: Conflict) -> bool:
+        """Whether a hand-off is possible: two roles have to do with it."""
+        return self.layout.role_of[conflict.before] != self.layout.role_of[conflict.after]
+
+    def _fences(self, orders: Orders, conflict: Conflict) -> Iterator[Fenced]:
+        for kinds in orders.fences_after(conflict):
+            yield Fenced(conflict.before, kinds[0])
+        kind = orders.fence_between(conflict)
+        if kind is not None:
+            outer = conflict.kind in (Kind.OUTER, Kind.TILES)
+            in_loop = self.layout.in_loop(conflict.after)
+            yield Fenced(conflict.after, kind, FIRST if outer and in_loop else EVERY)
+
+    def _handoff(self, conflict: Conflict) -> Handoff:
+        """The target waits for the number that the source gives when it is done."""
+        at, slots = self._number(conflict)
+        signal = Signal(conflict.before, at, slots)
+        wait = at.moved(-conflict.distance * at.scale)
+        fills = conflict.first.write and not conflict.second.write
+        return Handoff(signal, conflict.after, wait, conflict.first.store, fills)
+
+    def _number(self, conflict: Conflict) -> tuple[Number, int]:
+        version = conflict.first.version
+        slots = self.layout.skeleton.store[conflict.first.store].slots
+        if conflict.kind in (Kind.SAME, Kind.LATER):
+            return (Number(), 1) if version.per_tile else (version, slots)
+        return (version, slots) if version.per_tile else (Number(per_tile=True), 1)
+
+    # -- leaving out ---------------------------------------------------------------------------
+
+    def _leave_out(self) -> tuple[Removal, ...]:
+        """Takes out, one after the other, what the rest makes superfluous."""
+        orders = self._orders(self.made)
+        ways = {conflict: self._ways(orders, conflict) for conflict in self.conflicts}
+        left_out: set[int] = set()
+        for part, events in self._parts(orders):
+            touched = [
+                c for c in self.conflicts if self._rests_on(part, events, c, ways[c], orders)
+            ]
+            orders.leave_out(left_out | events)
+            found = {conflict: orders.ordered(conflict) for conflict in touched}
+            if all(way is not None for way in found.values()):
+                left_out |= events
+                self.made = self.made.without(part)
+                ways.update({c: way for c, way in found.items() if way is not None})
+        return ()
+
+    def _parts(self, orders: Orders) -> list[tuple[Part, set[int]]]:
+        """Everything that could be left out, with its events: what costs most and helps least
+        first.
+        """
+        hazards = [h for h in self.made.handoffs if not h.fills]
+        data = [h for h in self.made.handoffs if h.fills]
+        parts: list[Part] = [*hazards[::-1], *data[::-1], *self.made.fences, *self.made.drains]
+        graph = orders.graph
+        event_of = {
+            id(event.step): n for n, event in enumerate(graph.events) if event.part == "step"
+        }
+        found: dict[Part, set[int]] = {}
+        for step, part in self.layout.origin:
+            event = event_of.get(id(step))
+            if event is not None:
+                same = (e for e in graph.ahead if graph.same_wait(e, event))
+                found.setdefault(part, set()).update({event, *same})
+        return [(part, found[part]) for part in parts if part in found]
+
+    @staticmethod
+    def _ways(orders: Orders, conflict: Conflict) -> list[Way]:
+        ways = orders.ordered(conflict)
+        assert ways is not None
+        return ways
+
+    def _rests_on(
+        self, part: Part, events: set[int], conflict: Conflict, ways: list[Way], orders: Orders
+    ) -> bool:
+        """Whether the order of a conflict could be gone without ``part``."""
+        if not isinstance(part, Fenced):
+            return any(way.events() & events for way in ways)
+        role = self.layout.role_of
+        if part.kind in (FenceKind.TMEM_AFTER, FenceKind.REGISTERS):
+            return role[conflict.after] == role[part.operation]
+        return conflict.before == part.operation
+
+
+__all__ = ["FenceKind", "phase_findings", "synthesize"]

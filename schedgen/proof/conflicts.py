@@ -1,0 +1,137 @@
+"""Which accesses must happen in which order, read off a program's storage.
+
+Two accesses conflict if they share bytes of a slot and one of them writes. Within a tile they are
+meant to happen in the order of the versions of the slot, across tiles in the order of the tiles.
+Later versions follow by transitivity: every version is written, and that write is in an order of
+its own with what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import product
+
+from schedgen.program.model import Access, Program, Run
+
+
+class Kind(Enum):
+    """Where the later access is. ``distance`` counts iterations, or tiles for TILES.
+
+    SAME    both in the loop, later one ``distance`` iterations after, in the same tile
+    LATER   both in the loop, at least ``distance`` iterations after, in a later tile
+    OUTER   in the same tile, at least one of them outside of the loop
+    TILES   ``distance`` tiles after
+    """
+
+    SAME = auto()
+    LATER = auto()
+    OUTER = auto()
+    TILES = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """``before`` must be complete when ``after`` begins."""
+
+    before: str
+    after: str
+    first: Access
+    second: Access
+    kind: Kind
+    distance: int
+
+    @property
+    def text(self) -> str:
+        """``PV[0] reads P[0], then QK[1] writes S[1], 1 iteration later``."""
+        verbs = ["writes" if access.write else "reads" for access in (self.first, self.second)]
+        when = {
+            Kind.SAME: f"{_count(self.distance, 'iteration')} later in the same tile",
+            Kind.LATER: f"{_count(self.distance, 'iteration')} later in another tile",
+            Kind.OUTER: "later in the same tile",
+            Kind.TILES: f"{_count(self.distance, 'tile')} later",
+        }[self.kind]
+        return (
+            f"{self.before} {verbs[0]} {self.first.buffer}, "
+            f"then {self.after} {verbs[1]} {self.second.buffer}, {when}"
+        )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+SECTIONS = {"before": 0, "loop": 1, "after": 2}
+
+
+def sections(program: Program) -> dict[str, int]:
+    """Where each operation runs: 0 before, 1 in, 2 after the loop."""
+    found: dict[str, int] = {}
+    for role in program.roles:
+        listed = {"before": role.before, "loop": role.loop, "after": role.after}
+        for section, steps in listed.items():
+            for step in steps:
+                if isinstance(step.action, Run):
+                    found[step.action.operation] = SECTIONS[section]
+    return found
+
+
+def conflicts(program: Program) -> Iterator[Conflict]:
+    """All orders that ``program`` has to keep, the nearest instances of each pair."""
+    section = sections(program)
+    accesses = [
+        (operation.name, access)
+        for operation in program.operations
+        for access in operation.accesses
+        if operation.name in section
+    ]
+    by_store: dict[str, list[tuple[str, Access]]] = {}
+    for name, access in accesses:
+        by_store.setdefault(access.store, []).append((name, access))
+    for store, uses in by_store.items():
+        slots = program.store[store].slots
+        for (a, first), (b, second) in product(uses, uses):
+            if first.overlaps(second) and (first.write or second.write):
+                yield from _pair(a, b, first, second, section[a], section[b], slots)
+
+
+def _pair(
+    a: str, b: str, first: Access, second: Access, where_a: int, where_b: int, slots: int
+) -> Iterator[Conflict]:
+    """The orders a -> b; the ones b -> a come when the pair is looked at the other way round."""
+    if first.version.per_tile or second.version.per_tile:
+        yield from _pair_of_tiles(a, b, first, second, where_a, where_b, slots)
+        return
+    scale = first.version.scale
+    # a uses version scale * c + x, b the version scale * (c + d) + y.
+    behind, rest = divmod(first.version.offset - second.version.offset, scale)
+    if not rest and first.turn < second.turn:
+        yield Conflict(a, b, first, second, Kind.SAME, behind)
+    for turn in range(1, scale + 1):
+        distance, rest = divmod(first.version.offset - second.version.offset + turn * slots, scale)
+        if not rest:
+            yield Conflict(a, b, first, second, Kind.SAME, distance)
+            break
+    for distance in range(1, scale * slots + 1):
+        gap = scale * distance + second.version.offset - first.version.offset
+        if gap % slots == 0:
+            yield Conflict(a, b, first, second, Kind.LATER, distance)
+            break
+
+
+def _pair_of_tiles(
+    a: str, b: str, first: Access, second: Access, where_a: int, where_b: int, slots: int
+) -> Iterator[Conflict]:
+    """Orders of storage that keeps its slot for a tile, or is filled several times per tile."""
+    scale, gap = first.version.scale, second.version.offset - first.version.offset
+    if gap % slots == 0:
+        if where_a == where_b == 1:
+            if first.turn < second.turn:
+                yield Conflict(a, b, first, second, Kind.SAME, 0)
+            yield Conflict(a, b, first, second, Kind.SAME, 1)
+        elif (-gap, where_a, first.turn) < (0, where_b, second.turn):
+            yield Conflict(a, b, first, second, Kind.OUTER, 0)
+    tiles = next((k for k in range(1, slots + 1) if (scale * k + gap) % slots == 0), None)
+    if tiles is not None:
+        yield Conflict(a, b, first, second, Kind.TILES, tiles)

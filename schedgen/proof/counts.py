@@ -1,0 +1,176 @@
+"""Counts: every phase of a barrier gets the arrivals and bytes that it takes, no more, no less.
+
+A running number is provided by the steps whose own numbers take that value. Steps that run once for
+each value, whatever the trip counts, are the only ones that add up for all programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from schedgen.program.model import Arrive, Barrier, Commit, Number, Program, Run, Wait
+from schedgen.proof.events import EventGraph, fires_always, show
+from schedgen.proof.report import Claim, Finding
+
+Provider = tuple[int, int, Number]
+
+
+def count_findings(graph: EventGraph) -> Iterator[Finding]:
+    """All phases that would take too few or too many, and waits for what nobody provides."""
+    known = {barrier.name for barrier in graph.program.barriers}
+    for name in sorted({*graph.providers, *graph.waits} - known):
+        yield Finding(Claim.COUNT, f"there is no barrier {name}", (name,))
+    for barrier in graph.program.barriers:
+        if len(set(barrier.skipped)) < len(barrier.skipped):
+            text = f"a phase of {barrier.name} is skipped twice"
+            yield Finding(Claim.COUNT, text, (barrier.name,))
+        providers = graph.providers.get(barrier.name, [])
+        groups: dict[tuple[bool, int, int], list[Provider]] = {}
+        for provider in providers:
+            groups.setdefault(_key(provider[2]), []).append(provider)
+        for group in groups.values():
+            yield from _phase(graph, barrier, group)
+        for wait in graph.waits.get(barrier.name, []):
+            yield from _wait(graph, barrier, wait, groups)
+        yield from _mixed(barrier, list(groups))
+
+
+def _key(number: Number) -> tuple[bool, int, int]:
+    return number.per_tile, number.scale, number.offset % number.scale
+
+
+def _mixed(barrier: Barrier, keys: list[tuple[bool, int, int]]) -> Iterator[Finding]:
+    if len({key[:2] for key in keys}) > 1:
+        text = f"the phases of {barrier.name} are numbered in two ways"
+        yield Finding(Claim.COUNT, text, (barrier.name,))
+    elif keys and len(keys) != keys[0][1]:
+        text = f"only {len(keys)} of {keys[0][1]} phases of {barrier.name} are provided"
+        yield Finding(Claim.COUNT, text, (barrier.name,))
+
+
+def _phase(graph: EventGraph, barrier: Barrier, group: list[Provider]) -> Iterator[Finding]:
+    """The arrivals and bytes of one phase, those of ``group``."""
+    arrivals = announced = delivered = 0
+    for step, _, number in group:
+        action = graph.step(step).action
+        if not fires_always(graph.step(step).guard, graph.events[step].section, number):
+            text = f"{graph.events[step].name} does not happen in every phase of {barrier.name}"
+            yield Finding(Claim.COUNT, text, (barrier.name, graph.events[step].name))
+        match action:
+            case Arrive():
+                arrivals, announced = arrivals + action.count, announced + action.bytes
+            case Commit():
+                arrivals += 1
+            case Run():
+                delivered += action.bytes
+            case _:
+                pass
+    name = f"{barrier.name}[{show(group[0][2])}]"
+    for what, got, takes in (
+        ("arrivals", arrivals, barrier.arrivals),
+        ("announced bytes", announced, barrier.bytes),
+        ("copied bytes", delivered, barrier.bytes),
+    ):
+        if got != takes:
+            text = f"a phase of {name} gets {got} {what}, it takes {takes}"
+            yield Finding(Claim.COUNT, text, (barrier.name,))
+    offsets = {number.offset for _, _, number in group}
+    if min(offsets) < 0:
+        text = f"{name} is provided before its first phase"
+        yield Finding(Claim.COUNT, text, (barrier.name,))
+    if len(offsets) > 1:
+        text = f"the first phases of {name} do not get all of their arrivals"
+        yield Finding(Claim.COUNT, text, (barrier.name,))
+    yield from _first_phases(barrier, group[0][2], min(offsets))
+
+
+def _first_phases(barrier: Barrier, number: Number, offset: int) -> Iterator[Finding]:
+    """Numbers that nobody provides, because the first one is later, have to be skipped."""
+    missing = {k for k in range(offset) if (k - offset) % number.scale == 0}
+    skipped = {k for k in barrier.skipped if (k - offset) % number.scale == 0}
+    for k in sorted(missing ^ skipped):
+        what = "is provided by nobody" if k in missing else "is skipped and provided as well"
+        text = f"phase number {k} of {barrier.name} {what}"
+        yield Finding(Claim.COUNT, text, (barrier.name,))
+
+
+def _wait(
+    graph: EventGraph,
+    barrier: Barrier,
+    wait: int,
+    groups: dict[tuple[bool, int, int], list[Provider]],
+) -> Iterator[Finding]:
+    action = graph.step(wait).action
+    assert isinstance(action, Wait)
+    subject = (barrier.name, graph.events[wait].name)
+    number = action.number
+    if _key(number) not in groups:
+        text = f"{graph.events[wait].name}: nobody ever arrives there"
+        yield Finding(Claim.DEADLOCK, text, subject)
+    if number.offset < -barrier.slots:
+        text = (
+            f"{graph.events[wait].name} starts {-number.offset} phases back, "
+            f"a fresh barrier grants {barrier.slots}"
+        )
+        yield Finding(Claim.DEADLOCK, text, subject)
+    later = [given for _, _, given in groups.get(_key(number), []) if given.offset < number.offset]
+    ahead = max((number.offset - given.offset for given in later), default=0) // number.scale
+    in_loop = graph.events[wait].section == "loop"
+    if ahead > 0 and graph.step(wait).guard.high < ahead and in_loop:
+        text = (
+            f"{graph.events[wait].name} waits for an iteration that the last of a tile do not have"
+        )
+        yield Finding(Claim.DEADLOCK, text, subject)
+    if ahead > 0 and not in_loop and number.per_tile:
+        yield Finding(Claim.DEADLOCK, f"{graph.events[wait].name} waits for a later tile", subject)
+
+
+def capacity_findings(program: Program) -> Iterator[Finding]:
+    """Storage overlaps or does not fit, too many registers, warps or named barriers."""
+    room = {"smem": program.capacities.smem_bytes, "tmem": program.capacities.tmem_columns}
+    for space, size in room.items():
+        stores = sorted((s for s in program.stores if s.space == space), key=lambda s: s.address)
+        end, last = 0, "the start"
+        for store in stores:
+            if store.address < end:
+                text = f"{store.name} at {store.address} overlaps {last}, which ends at {end}"
+                yield Finding(Claim.CAPACITY, text, (store.name, last))
+            end, last = max(end, store.address + store.size), store.name
+        if end > size:
+            text = f"{last} ends at {end} of {size} in {space}"
+            yield Finding(Claim.CAPACITY, text, (last,))
+    for store in program.stores:
+        needed = store.slots * _slot_size(store.space, store.rows, store.row_bytes)
+        if store.address >= 0 and needed > store.size:
+            text = f"{store.name} has room for {store.size}, its slots need {needed}"
+            yield Finding(Claim.CAPACITY, text, (store.name,))
+    yield from _role_capacities(program)
+
+
+def _slot_size(space: str, rows: int, row_bytes: int) -> int:
+    return -(-row_bytes // 4) if space == "tmem" else rows * row_bytes
+
+
+def _role_capacities(program: Program) -> Iterator[Finding]:
+    machine = program.capacities
+    narrow = [role for role in program.roles if role.warps < 4]
+    total = sum(role.registers for role in program.roles if role.warps >= 4)
+    total += max((role.registers for role in narrow), default=0)
+    if total > machine.registers_per_thread_sum:
+        room = machine.registers_per_thread_sum
+        text = f"all roles need {total} registers a thread, there are {room}"
+        yield Finding(Claim.CAPACITY, text, ("registers",))
+    for role in program.roles:
+        if role.registers > machine.max_registers:
+            most = machine.max_registers
+            text = (
+                f"{role.name} has {role.registers} registers a thread, at most {most} are possible"
+            )
+            yield Finding(Claim.CAPACITY, text, (role.name,))
+    warps = sum(role.warps for role in program.roles if role.warps >= 4) + len(narrow)
+    if warps > machine.warps:
+        yield Finding(Claim.CAPACITY, f"{warps} warps, there are {machine.warps}", ("warps",))
+    named = sum(b.slots for b in program.barriers if b.kind == "named")
+    if named > machine.named_barriers:
+        text = f"{named} named barriers, there are {machine.named_barriers}"
+        yield Finding(Claim.CAPACITY, text, ("named barriers",))

@@ -1,0 +1,82 @@
+"""Method 1: shortest paths on the periodic event graph, for every trip count, tile and latency.
+
+Each claim is a path with iteration shifts: conflicting accesses have one from the completion of the
+earlier to the beginning of the later, phases likewise. Deadlock is a cycle: waits only ever wait
+for what is earlier in some order, so a program comes to its end if and only if no cycle of arcs
+spans zero iterations or fewer. Executing one tile after the other is one legal execution, and which
+steps get executed does not depend on timing, so it is enough that single tiles end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import networkx as nx
+
+from schedgen.bounds import Constraint, ImpossibleCycle, critical_cycle
+from schedgen.program.model import Program
+from schedgen.proof.conflicts import conflicts
+from schedgen.proof.counts import capacity_findings, count_findings
+from schedgen.proof.events import EventGraph, Form
+from schedgen.proof.orders import Orders
+from schedgen.proof.phases import phase_findings
+from schedgen.proof.report import Claim, Finding, Verdict
+
+
+def prove(program: Program) -> Verdict:
+    """What the graph method has to object to in ``program``; nothing if it is proven."""
+    begin = perf_counter()
+    orders = Orders(program)
+    findings = list(all_findings(orders))
+    return Verdict("graph", tuple(findings), perf_counter() - begin)
+
+
+def all_findings(orders: Orders) -> Iterator[Finding]:
+    """Every claim that has no proof."""
+    yield from race_findings(orders)
+    yield from deadlock_findings(orders.graph)
+    yield from count_findings(orders.graph)
+    yield from phase_findings(orders)
+    yield from capacity_findings(orders.program)
+
+
+def race_findings(orders: Orders) -> Iterator[Finding]:
+    """Conflicting accesses that nothing orders."""
+    for conflict in conflicts(orders.program):
+        if orders.ordered(conflict) is None:
+            subject = (conflict.before, conflict.after, conflict.first.store)
+            yield Finding(Claim.RACE, f"nothing makes sure that {conflict.text}", subject)
+
+
+def deadlock_findings(graph: EventGraph) -> Iterator[Finding]:
+    """Cycles of waiting: within the loop, and within one tile around it."""
+    constraints = [
+        Constraint(str(a), str(arc.dst), 1, arc.shift, arc.why)
+        for a, arc in graph.all_arcs()
+        if arc.form in (Form.ANY, Form.SAME) and not graph.events[a].per_tile
+    ]
+    try:
+        critical_cycle(constraints)
+    except ImpossibleCycle as impossible:
+        names = [graph.events[int(c.src)].name for c in impossible.cycle.constraints]
+        yield _cycle(names)
+    tile = nx.DiGraph()
+    loop = "all iterations of the loop"
+    for a, arc in graph.all_arcs():
+        if arc.form is Form.IN:
+            tile.add_edge(a, loop)
+        if arc.form is Form.OUT:
+            tile.add_edge(loop, arc.dst)
+        if arc.form is Form.TILES and arc.shift == 0:
+            tile.add_edge(a, arc.dst)
+    try:
+        found = nx.find_cycle(tile)
+    except nx.NetworkXNoCycle:
+        return
+    yield _cycle([loop if a == loop else graph.events[a].name for a, _ in found])
+
+
+def _cycle(names: list[str]) -> Finding:
+    text = f"a cycle of waiting: {' -> '.join([*names, names[0]])}"
+    return Finding(Claim.DEADLOCK, text, tuple(names))

@@ -1,0 +1,166 @@
+"""Which events must come in which order for the accesses of a case to happen as meant.
+
+Of two conflicting accesses the earlier one ends with an event, and the later one begins with one.
+Fences move both: what threads did is done for others only after the fences that follow it, and what
+tensor memory held before the last fence of the reader does not count as seen.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from schedgen.kernel import Space
+from schedgen.program.model import Access, Engine, Fence, FenceKind, Run, Store
+from schedgen.proof.machine_events import AFTER, BEFORE, LOOP, Case
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """An access as it happens, by the step ``event`` of ``role``."""
+
+    access: Access
+    event: int
+    role: str
+    position: int
+    engine: Engine
+    tile: int
+    number: int
+    time: tuple[int, int]
+    """Section and iteration."""
+
+    def key(self, by_tile: bool) -> tuple[int, ...]:
+        """Sorts the accesses to the same bytes in the order that is meant."""
+        if by_tile:
+            return (self.tile, *self.time, *self.access.turn)
+        return (self.tile, self.number, *self.access.turn, *self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """``later`` must not come before ``earlier``; ``missing`` are the fences that never follow."""
+
+    earlier: Touch
+    later: Touch
+    missing: str = ""
+
+
+Conflicts = dict[int, dict[int, list[Conflict]]]
+"""Event that begins the later access -> event that ends the earlier one -> what that is about."""
+
+
+def conflicts(case: Case) -> Conflicts:
+    """All orders that the case needs. The number of events stands for one that never happens."""
+    fences = _Fences(case)
+    found: Conflicts = defaultdict(lambda: defaultdict(list))
+    for (name, _), touches in _touches(case).items():
+        store = case.program.store[name]
+        for one, two in combinations(touches, 2):
+            if one.event == two.event or not (one.access.write or two.access.write):
+                continue
+            if not one.access.overlaps(two.access):
+                continue
+            by_tile = one.access.version.per_tile or two.access.version.per_tile
+            earlier, later = sorted((one, two), key=lambda touch: touch.key(by_tile))
+            begin, end, missing = fences.order(store, earlier, later)
+            found[begin][end].append(Conflict(earlier, later, missing))
+    return {begin: dict(ends) for begin, ends in found.items()}
+
+
+def _touches(case: Case) -> dict[tuple[str, int], list[Touch]]:
+    """The accesses of the case for each slot of each store."""
+    found: dict[tuple[str, int], list[Touch]] = defaultdict(list)
+    for role, steps in case.roles.items():
+        for index in steps:
+            event = case.events[index]
+            if not isinstance(event.action, Run):
+                continue
+            instance = event.instance
+            engine = case.operation(index).engine
+            for access in _happening(case, index):
+                number = instance.number(access.version)
+                time = (event.section, instance.iteration)
+                slot = number % case.program.store[access.store].slots
+                found[access.store, slot].append(
+                    Touch(access, index, role, event.position, engine, instance.tile, number, time)
+                )
+    return found
+
+
+def _happening(case: Case, index: int) -> Iterator[Access]:
+    """The accesses of a run, without those that use initial values there."""
+    event = case.events[index]
+    done = {
+        BEFORE: 0,
+        LOOP: event.instance.iteration,
+        AFTER: case.trips[event.instance.tile],
+    }[event.section]
+    return (access for access in case.operation(index).accesses if done >= access.initial)
+
+
+class _Fences:
+    """Where the fences of each role are."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.never = len(case.events)
+        self.places: dict[tuple[str, FenceKind], list[int]] = defaultdict(list)
+        for role, steps in case.roles.items():
+            for index in steps:
+                action = case.events[index].action
+                if isinstance(action, Fence):
+                    self.places[role, action.kind].append(case.events[index].position)
+
+    def order(self, store: Store, earlier: Touch, later: Touch) -> tuple[int, int, str]:
+        """The event that begins the later access, the one that ends the earlier one, and which
+        fence does not exist at all.
+        """
+        same_role = earlier.role == later.role
+        same_engine = earlier.engine is later.engine
+        if earlier.engine is later.engine is Engine.TENSOR:
+            return later.event, earlier.event, ""  # one queue for all roles, in order of issue
+        if same_role and same_engine and earlier.engine is not Engine.COPY_IN:
+            return later.event, earlier.event, ""  # program order, or the role's own queue
+        end = self._end(store, earlier, later)
+        begin = later.event
+        if store.space is Space.TMEM and later.engine in (Engine.THREADS, Engine.TENSOR):
+            begin = self._last(later.role, FenceKind.TMEM_AFTER, later.position)
+        if begin == self.never:
+            return later.event, self.never, FenceKind.TMEM_AFTER
+        return begin, end[0], end[1]
+
+    def _end(self, store: Store, earlier: Touch, later: Touch) -> tuple[int, str]:
+        if earlier.engine.asynchronous:
+            return self.case.completion[earlier.event], ""
+        end, place = earlier.event, earlier.position
+        for kind in _publishing(store.space, earlier, later):
+            end = self._next(earlier.role, kind, place)
+            if end == self.never:
+                return end, kind
+            place = self.case.events[end].position
+        return end, ""
+
+    def _next(self, role: str, kind: FenceKind, after: int) -> int:
+        places = self.places[role, kind]
+        index = bisect_right(places, after)
+        return self.never if index == len(places) else self.case.roles[role][places[index]]
+
+    def _last(self, role: str, kind: FenceKind, before: int) -> int:
+        places = self.places[role, kind]
+        index = bisect_left(places, before)
+        return self.never if index == 0 else self.case.roles[role][places[index - 1]]
+
+
+def _publishing(space: Space, earlier: Touch, later: Touch) -> tuple[FenceKind, ...]:
+    """The fences, in order, that an access of threads needs before others may follow it."""
+    if space is Space.SMEM and later.engine.asynchronous:
+        return (FenceKind.ASYNC_PROXY,)
+    if space is Space.TMEM:
+        done = FenceKind.TMEM_STORED if earlier.access.write else FenceKind.TMEM_LOADED
+        return (done, FenceKind.TMEM_BEFORE)
+    if space is Space.REGISTERS and later.engine is Engine.WGMMA:
+        return (FenceKind.REGISTERS,)
+    return ()

@@ -1,0 +1,201 @@
+"""Whether one event happens before another in every execution: races and phases come down to this.
+
+What threads did becomes visible elsewhere only through fences: an access by threads to shared
+memory before an asynchronous one needs the proxy fence, tensor-memory accesses need their own wait
+and a fence on each side. So a way has to start at the last of the fences that follow the first
+access in its role, and to end at a fence that precedes the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schedgen.kernel import Space
+from schedgen.program.model import Engine, Fence, FenceKind, Program, Step
+from schedgen.proof.conflicts import Conflict, Kind
+from schedgen.proof.events import Event, EventGraph
+from schedgen.proof.reach import Place, Reach, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A proof of an order: the search and where it arrived."""
+
+    reach: Reach
+    place: Place
+
+    def explain(self) -> tuple[str, ...]:
+        return self.reach.explain(self.place)
+
+    def events(self) -> set[int]:
+        """Everything that this way goes through."""
+        return {arc.dst for _, arc in self.reach.way(self.place)}
+
+
+class Orders:
+    """Answers questions about the order of events of one program; remembers its searches."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.graph = EventGraph(program)
+        self._reach: dict[tuple[int, Span], Reach] = {}
+        # Far enough for any reuse of a slot.
+        slots = max((store.slots for store in program.stores), default=1)
+        self.near = Span(0, 1, together=False)
+        self.far = Span(0, slots, together=False, tiles=slots)
+
+    def reach(self, event: int, span: Span) -> Reach:
+        known = self._reach.get((event, span))
+        if known is None:
+            known = self._reach[event, span] = Reach(self.graph, event, span)
+        return known
+
+    def leave_out(self, events: set[int]) -> None:
+        """Ignores ``events`` (waits, drains or fences) from now on, and no others."""
+        self.graph.without = events
+        self._reach.clear()
+
+    # -- conflicts -----------------------------------------------------------------------------
+
+    def ordered(self, conflict: Conflict) -> list[Way] | None:
+        """A way for each pair of steps that run the two operations, None if one has none."""
+        ways: list[Way] = []
+        for begin in self.graph.begin_of.get(conflict.before, []):
+            for other in self.graph.begin_of.get(conflict.after, []):
+                way = self._ordered(conflict, begin, other)
+                if way is None:
+                    return None
+                ways.append(way)
+        return ways
+
+    def _ordered(self, conflict: Conflict, first: int, second: int) -> Way | None:
+        source = self.published(conflict, first)
+        if source is None:
+            return None
+        kind, distance = self.fence_between(conflict), conflict.distance
+        ends = [(second, 0)] if kind is None else list(self._fences_before(second, kind))
+        for reach in self._searches(conflict, source):
+            for end, before in ends:
+                place = self.find(reach, conflict.kind, distance - before, end)
+                if place is not None:
+                    return Way(reach, place)
+        return None
+
+    def _searches(self, conflict: Conflict, source: int) -> Iterator[Reach]:
+        """What holds in whatever tiles comes first: most questions end there."""
+        yield self.reach(source, self.far)
+        if conflict.kind is Kind.SAME:
+            distance = conflict.distance
+            yield self.reach(source, Span(min(0, distance), max(0, distance)))
+
+    def find(self, reach: Reach, kind: Kind, distance: int, event: int) -> Place | None:
+        """Where the search shows ``event`` to come later, as far away as the claim says."""
+        per_tile = self.graph.events[event].per_tile
+        if kind is Kind.SAME:
+            return reach.tile(event, 0) if per_tile else reach.near(event, distance)
+        if kind is Kind.OUTER:
+            return reach.tile(event, 0) if per_tile else reach.all(event, 0)
+        if per_tile:
+            return reach.tile(event, 1 if kind is Kind.LATER else distance)
+        tiles = 1 if kind is Kind.LATER else distance
+        near = None
+        if not self.graph.events[reach.source].per_tile:
+            near = reach.near(event, distance if kind is Kind.LATER else 1)
+        return near or reach.all(event, tiles)
+
+    # -- fences --------------------------------------------------------------------------------
+
+    def published(self, conflict: Conflict, begin: int) -> int | None:
+        """The event from which on others can rely on the first access being complete."""
+        end = self.graph.end_of[begin]
+        event = self.graph.events[end]
+        for kinds in self.fences_after(conflict):
+            found = self._following(end, event, kinds)
+            if found is None:
+                return None
+            end, event = found, self.graph.events[found]
+        return end
+
+    def fences_after(self, conflict: Conflict) -> Iterator[tuple[FenceKind, ...]]:
+        """Fences that the role of the first access has to execute after it, one after another."""
+        first, second = self._engines(conflict)
+        space = self.program.store[conflict.first.store].space
+        if first is not Engine.THREADS or self._same_threads(conflict):
+            return
+        if space is Space.SMEM and second.asynchronous:
+            yield (FenceKind.ASYNC_PROXY,)
+        if space is Space.TMEM:
+            stored = conflict.first.write
+            yield (FenceKind.TMEM_STORED if stored else FenceKind.TMEM_LOADED,)
+            yield (FenceKind.TMEM_BEFORE,)
+
+    def fence_between(self, conflict: Conflict) -> FenceKind | None:
+        """A fence that the role of the second access needs between the two, if any."""
+        first, second = self._engines(conflict)
+        space = self.program.store[conflict.first.store].space
+        if space is Space.REGISTERS and (first, second) == (Engine.THREADS, Engine.WGMMA):
+            return FenceKind.REGISTERS
+        queue = first is second is Engine.TENSOR
+        if space is Space.TMEM and not queue and not self._same_threads(conflict):
+            return FenceKind.TMEM_AFTER
+        return None
+
+    def _engines(self, conflict: Conflict) -> tuple[Engine, Engine]:
+        operation = self.program.operation
+        return operation[conflict.before].engine, operation[conflict.after].engine
+
+    def _same_threads(self, conflict: Conflict) -> bool:
+        """Whether one role's own threads do both."""
+        roles = {
+            self.graph.events[begin].role
+            for name in (conflict.before, conflict.after)
+            for begin in self.graph.begin_of.get(name, [])
+        }
+        return self._engines(conflict) == (Engine.THREADS, Engine.THREADS) and len(roles) == 1
+
+    def _following(self, number: int, event: Event, kinds: tuple[FenceKind, ...]) -> int | None:
+        """The next such fence after an event of its role, in the same iteration."""
+        for candidate in self.graph.of_role[event.role]:
+            other = self.graph.events[candidate]
+            if (
+                candidate not in self.graph.without
+                and other.section == event.section
+                and other.place > event.place
+                and _is_fence(other.step, kinds)
+                and _shift(other) == _shift(event)
+                and _guard(other) == _guard(event)
+            ):
+                return candidate
+        return None
+
+    def _fences_before(self, second: int, kind: FenceKind) -> Iterator[tuple[int, int]]:
+        """Fences after which the event ``second`` comes, and by how many iterations."""
+        event = self.graph.events[second]
+        for candidate in self.graph.of_role[event.role]:
+            other = self.graph.events[candidate]
+            if candidate in self.graph.without or not _is_fence(other.step, (kind,)):
+                continue
+            reach = self.reach(candidate, self.near)
+            if event.per_tile or other.per_tile:
+                if reach.tile(second, 0) or reach.all(second, 0):
+                    yield candidate, 0
+            else:
+                for distance in (0, 1):
+                    if reach.near(second, distance):
+                        yield candidate, distance
+                        break
+
+
+def _is_fence(step: Step | None, kinds: tuple[FenceKind, ...]) -> bool:
+    return step is not None and isinstance(step.action, Fence) and step.action.kind in kinds
+
+
+def _shift(event: Event) -> int:
+    return 0 if event.step is None else event.step.shift
+
+
+def _guard(event: Event) -> tuple[str, int, int]:
+    assert event.step is not None
+    guard = event.step.guard
+    return guard.kind, guard.low, guard.high

@@ -1,0 +1,41 @@
+"""A question to Z3: a violation, as a formula over the times of a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schedgen.program.model import Arrive, Commit, Drain, Fence, Program, Run, Wait
+from schedgen.proof.report import Claim
+from schedgen.proof.smt_window import Event, Term
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``formula`` is satisfiable if the claim fails; ``events`` are those it is about."""
+
+    claim: Claim
+    text: str
+    subject: tuple[str, ...]
+    formula: Term
+    events: tuple[Event, ...]
+
+
+def describe(program: Program, role: str, number: int) -> str:
+    """A step in words."""
+    return f"{role}: {_action(program, role, number)}"
+
+
+def _action(program: Program, role: str, number: int) -> str:
+    match program.role[role].steps[number].action:
+        case Run(operation):
+            return operation
+        case Wait(barrier):
+            return f"wait for '{barrier}'"
+        case Arrive(barrier):
+            return f"arrive at '{barrier}'"
+        case Commit(barrier):
+            return f"commit to '{barrier}'"
+        case Drain(operation):
+            return f"drain {operation}"
+        case Fence(kind):
+            return f"fence {kind.value}"

@@ -1,0 +1,223 @@
+"""Races as questions: can the later of two conflicting accesses begin before the earlier is done?
+
+It is enough to ask about accesses that are next to each other in the intended order. In a role the
+same step never begins earlier in a later iteration, so what is ordered before one instance of it is
+ordered before all that follow; and one of two conflicting accesses is a write, which is ordered
+before its own next instance by the same questions. Where a guard or an initial value leaves
+instances out, the next but one are asked about, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from schedgen.kernel import Space
+from schedgen.program.model import EVERY, Engine, Fence, FenceKind, RoleProgram
+from schedgen.proof.report import Claim
+from schedgen.proof.smt_accesses import Touch, conflicts, same_slot, slots_of
+from schedgen.proof.smt_question import Question
+from schedgen.proof.smt_window import Condition, Event, Place, Term, Window, both, condition
+
+
+class Races:
+    """The questions about races in one window."""
+
+    def __init__(self, window: Window) -> None:
+        self.window, self.program = window, window.program
+        self.defined: list[Term] = []
+        self._bounds: dict[tuple[Event, str], Term] = {}
+
+    def questions(self) -> Iterator[Question]:
+        for one, other in conflicts(self.program):
+            a, b = one.access.version, other.access.version
+            if (a.per_tile, a.scale) != (b.per_tile, b.scale):
+                continue
+            if self.window.jump and a.per_tile:
+                pairs = [*self._tiles(one, other), *self._sections(one, other)]
+            elif not self.window.jump and one.section == other.section == 1:
+                pairs = [*self._cells(one, other)]
+            else:
+                pairs = []
+            for first, second, when in pairs:
+                if when is not None and first != second:
+                    yield self._question(one, other, first, second, when)
+
+    # -- which instances -----------------------------------------------------------------------
+
+    def _event(self, touch: Touch, place: Place) -> Event:
+        return Event("at", touch.role.name, touch.number, place)
+
+    def _in_cell(self, touch: Touch, cell: int) -> Condition:
+        runs = self.window.runs(touch.step, cell)
+        return both(runs, self.window.index(cell, touch.access.initial))
+
+    def _cells(self, one: Touch, other: Touch) -> Iterator[tuple[Event, Event, Condition]]:
+        window, per_tile = self.window, one.access.version.per_tile
+        most = 1 + max(one.reach, other.reach)
+        for distance in range(0 if per_tile else -window.margin, window.span + 1):
+            here = window.anchor + max(-distance, 0)
+            there = here + distance
+            if per_tile:
+                fits = distance <= most and self._tile_order(one, other, distance)
+                order = window.uncut(here, there) if fits else None
+            else:
+                order = self._ring_order(one, other, here, distance)
+            if order is not None:
+                when = both(order, self._in_cell(one, here), self._in_cell(other, there))
+                first = self._event(one, Place("cell", here))
+                yield first, self._event(other, Place("cell", there)), when
+
+    def _tile_order(self, one: Touch, other: Touch, distance: int) -> bool:
+        same = same_slot(one, other, 0, slots_of(self.program, one))
+        return same and (distance, *other.access.turn) > (0, *one.access.turn)
+
+    def _ring_order(self, one: Touch, other: Touch, here: int, distance: int) -> Condition:
+        """When ``one`` comes first by intention, with ``other`` so many iterations later."""
+        slots = slots_of(self.program, one)
+        a, b = one.access.version, other.access.version
+        apart = b.scale * distance + b.offset - a.offset
+        furthest = slots if one.plain and other.plain else 2 * slots
+        if apart % slots or abs(apart) > furthest:
+            return None
+        clear = self.window.uncut(here, here + distance)
+        if (apart, *other.access.turn) > (0, *one.access.turn):
+            return () if distance >= 0 else clear
+        if distance <= 0 or clear is None:
+            return None
+        return condition(self.window.no(self.window.all(clear)))
+
+    def _tiles(self, one: Touch, other: Touch) -> Iterator[tuple[Event, Event, Condition]]:
+        """One access in tile 0, the other in a later tile."""
+        if same_slot(one, other, self.window.jump, slots_of(self.program, one)):
+            for (first, when), (second, also) in product(
+                self._in_tile(one, 0), self._in_tile(other, self.window.jump)
+            ):
+                yield first, second, both(when, also)
+
+    def _sections(self, one: Touch, other: Touch) -> Iterator[tuple[Event, Event, Condition]]:
+        """Both accesses in one tile, and at most one of them in many of its iterations."""
+        if not same_slot(one, other, 0, slots_of(self.program, one)):
+            return
+        guards = one.step.guard.kind, other.step.guard.kind
+        ends = one.section == other.section == 1 and guards == ("first", "last")
+        in_order = one.access.turn < other.access.turn
+        outside = one.section == other.section != 1 and in_order
+        if one.section < other.section or outside or (ends and in_order):
+            tile = self.window.jump if other.looped else 0
+            for (first, when), (second, also) in product(
+                self._in_tile(one, tile), self._in_tile(other, tile)
+            ):
+                yield first, second, both(when, also)
+
+    def _in_tile(self, touch: Touch, tile: int) -> Iterator[tuple[Event, Condition]]:
+        window = self.window
+        if touch.looped:
+            for cell in range(window.cells):
+                inside = window.inside(tile, cell)
+                if inside is not None:
+                    place = Place("cell", cell)
+                    yield self._event(touch, place), both(inside, self._in_cell(touch, cell))
+        else:
+            kind = touch.step.guard.kind if touch.section == 1 else "tile"
+            place = Place(kind, tile)
+            runs = window.runs_in_tile(touch.step, place)
+            full = condition(window.no(window.empty[tile])) if touch.access.initial else ()
+            yield self._event(touch, place), both(runs, full)
+
+    # -- begin and end of an access ------------------------------------------------------------
+
+    def _question(
+        self, one: Touch, other: Touch, first: Event, second: Event, when: tuple[Term, ...]
+    ) -> Question:
+        window = self.window
+        kinds = {True: "writes", False: "reads"}
+        late = kinds[other.access.write], kinds[one.access.write]
+        text = (
+            f"{other.operation} {late[0]} '{other.access.buffer}' in store '{one.access.store}' "
+            f"although {one.operation} still {late[1]} it"
+        )
+        begin, end, missing = self._span(one, other, first, second)
+        formula = window.all([*when, begin < end])
+        subject = (one.operation, other.operation, one.access.store)
+        text += f"; {missing}" if missing else ""
+        return Question(Claim.RACE, text, subject, formula, (first, second))
+
+    def _span(
+        self, one: Touch, other: Touch, first: Event, second: Event
+    ) -> tuple[Term, Term, str]:
+        """When the later access begins at the earliest, the earlier one is done, and what orders
+        them beyond barriers.
+        """
+        window = self.window
+        same_role = one.role.name == other.role.name
+        begin, end = window.time(second), window.time(first) + 1
+        same_agent = same_role and one.engine is other.engine
+        if same_agent and one.engine in (Engine.THREADS, Engine.TENSOR, Engine.WGMMA):
+            return begin, end, ""
+        if one.engine.asynchronous:
+            end = window.time(first._replace(kind="done"))
+        fences = _released_by(one, other, self.program.store[one.access.store].space, same_role)
+        if fences:
+            end = self._bound(one.role, first, fences, after=True)
+        if self.program.store[one.access.store].space is Space.TMEM:
+            begin = self._bound(other.role, second, (FenceKind.TMEM_AFTER,), after=False)
+            fences = (*fences, FenceKind.TMEM_AFTER)
+        names = ", ".join(fence.value for fence in fences)
+        return begin, end, f"it needs {names} on the way" if names else ""
+
+    def _bound(
+        self, role: RoleProgram, event: Event, kinds: tuple[FenceKind, ...], *, after: bool
+    ) -> Term:
+        """A time at or before the first such fences after ``event``, one after the other, or at or
+        after the last one before it: free where there is none.
+        """
+        key = (event, " ".join(kinds))
+        if key in self._bounds:
+            return self._bounds[key]
+        bound = self.window.z3.Int(f"bound {len(self._bounds)}", self.window.context)
+        self._bounds[key] = bound
+        mine = self.window.time(event)
+        for line in product(*([*self._fences(role, event, kind)] for kind in kinds)):
+            times = [self.window.time(fence) for fence, _ in line]
+            ahead = [a < b for a, b in zip([mine, *times], times, strict=False)]
+            holds = bound <= times[-1] if after else bound >= times[-1]
+            order = ahead if after else [times[-1] < mine]
+            runs = [term for _, when in line for term in when]
+            self.defined.append(self.window.implied((*runs, *order), holds))
+        return bound
+
+    def _fences(
+        self, role: RoleProgram, event: Event, kind: FenceKind
+    ) -> Iterator[tuple[Event, tuple[Term, ...]]]:
+        window = self.window
+        near = range(window.cells)
+        if event.place.kind == "cell":
+            cell, reach = event.place.number, role.shifts + 1
+            near = range(cell - reach, cell + reach + 1)
+        for number, step in enumerate(role.steps):
+            if step.action != Fence(kind):
+                continue
+            for place in window.places(role, number):
+                if place.kind != "cell":
+                    runs = window.runs_in_tile(step, place, surely=True)
+                elif place.number in near and step.guard.kind == EVERY.kind:
+                    runs = window.runs(step, place.number, surely=True)
+                else:
+                    runs = None
+                if runs is not None:
+                    yield Event("at", role.name, number, place), runs
+
+
+def _released_by(one: Touch, other: Touch, space: Space, same_role: bool) -> tuple[FenceKind, ...]:
+    """The fences that the role of the earlier access, by its threads, needs after it."""
+    if one.engine.asynchronous:
+        return ()
+    if space is Space.SMEM and other.engine.asynchronous:
+        return (FenceKind.ASYNC_PROXY,)
+    if space is Space.TMEM:
+        done = FenceKind.TMEM_STORED if one.access.write else FenceKind.TMEM_LOADED
+        return (done, FenceKind.TMEM_BEFORE)
+    if space is Space.REGISTERS and other.engine is Engine.WGMMA and same_role:
+        return (FenceKind.REGISTERS,)
+    return ()

@@ -1,0 +1,194 @@
+"""Counts and capacities: sums, which need no solver.
+
+Contributions to a number depend on the guards in its own tile only. Guards look no further than
+their bounds, and numbers no further than their offsets, so a few tiles of all short trip counts
+have all cases.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from schedgen.kernel import Space
+from schedgen.program.model import (
+    Arrive,
+    Barrier,
+    Commit,
+    Number,
+    Program,
+    RoleProgram,
+    Run,
+    Step,
+    Wait,
+)
+from schedgen.program.sequence import sequence
+from schedgen.proof.report import Claim, Finding
+
+WARPGROUP = 4
+TILES = 3
+
+
+class _Phase:
+    """What comes together at one number of a barrier."""
+
+    def __init__(self) -> None:
+        self.arrivals = self.announced = self.copied = self.waits = 0
+
+
+def counts(program: Program) -> Iterator[Finding]:
+    """Sums that are wrong, and waits that nobody ends, each barrier's first."""
+    seen: set[tuple[str, str]] = set()
+    for trips in _patterns(program):
+        phases = _phases(program, trips)
+        for barrier in program.barriers:
+            numbers = phases[barrier.name]
+            for number in sorted(numbers):
+                for finding in _wrong(program, barrier, numbers, number, trips):
+                    key = (barrier.name, finding.text.split(":")[0])
+                    if key not in seen:
+                        seen.add(key)
+                        yield finding
+
+
+def _patterns(program: Program) -> Iterator[tuple[int, ...]]:
+    steps = [step for role in program.roles for step in role.loop]
+    most = max((max(step.guard.low, step.guard.high) for step in steps), default=0) + 1
+    deepest = max((barrier.slots for barrier in program.barriers), default=1)
+    yield from product(range(most + 1), repeat=TILES)
+    yield from ((n, deepest + n, n, deepest + 1, 1) for n in range(most + 1))
+    yield (most + 1,) * (2 * deepest + 2)
+
+
+def _touches_barrier(step: Step) -> bool:
+    action = step.action
+    return isinstance(action, Wait | Arrive | Commit) or (
+        isinstance(action, Run) and action.barrier is not None
+    )
+
+
+def _phases(program: Program, trips: tuple[int, ...]) -> dict[str, dict[int, _Phase]]:
+    found: dict[str, dict[int, _Phase]] = defaultdict(lambda: defaultdict(_Phase))
+    for role in program.roles:
+        kept = replace(
+            role,
+            before=tuple(filter(_touches_barrier, role.before)),
+            loop=tuple(filter(_touches_barrier, role.loop)),
+            after=tuple(filter(_touches_barrier, role.after)),
+        )
+        for instance in sequence(kept, trips):
+            match instance.step.action:
+                case Arrive(name, number, count, announced):
+                    phase = found[name][instance.number(number)]
+                    phase.arrivals += count
+                    phase.announced += announced
+                case Commit(name, number):
+                    found[name][instance.number(number)].arrivals += 1
+                case Run(_, str(name), Number() as number, copied):
+                    found[name][instance.number(number)].copied += copied
+                case Wait(name, number):
+                    found[name][instance.number(number)].waits += 1
+                case _:
+                    pass
+    return found
+
+
+def _wrong(
+    program: Program,
+    barrier: Barrier,
+    numbers: dict[int, _Phase],
+    number: int,
+    trips: tuple[int, ...],
+) -> Iterator[Finding]:
+    phase, name = numbers[number], barrier.name
+    made = phase.arrivals or phase.announced or phase.copied
+    free = number < 0 or number in barrier.skipped
+    where = (f"tiles with {', '.join(map(str, trips))} iterations", f"phase number {number}")
+    if free:
+        if made:
+            text = f"'{name}' gets arrivals for a phase that counts as complete from the start"
+            yield Finding(Claim.COUNT, text, (name,), where)
+        return
+    if not made:
+        text = f"nobody arrives at a phase of '{name}' that is waited for"
+        yield Finding(Claim.COUNT, text, (name,), where)
+        roles = [role.name for role in program.roles if _waits_for(role, name)]
+        text = f"{', '.join(roles)} waits for ever for '{name}'"
+        yield Finding(Claim.DEADLOCK, text, (name, *roles), where)
+        return
+    moved = phase.announced, phase.copied
+    if phase.arrivals != barrier.arrivals:
+        text = f"wrong arrivals at '{name}': {phase.arrivals} where it takes {barrier.arrivals}"
+        yield Finding(Claim.COUNT, text, (name,), where)
+    if moved != (barrier.bytes, barrier.bytes):
+        text = (
+            f"wrong bytes at '{name}': {moved[0]} announced and {moved[1]} copied "
+            f"where a phase has {barrier.bytes}"
+        )
+        yield Finding(Claim.COUNT, text, (name,), where)
+    if phase.waits and (phase.arrivals < barrier.arrivals or moved[0] != moved[1]):
+        text = (
+            f"a phase of '{name}' never ends: {phase.arrivals} of {barrier.arrivals} arrive, "
+            f"{moved[1]} of {moved[0]} bytes"
+        )
+        yield Finding(Claim.DEADLOCK, text, (name,), where)
+    following = numbers.get(number + barrier.slots)
+    if not phase.waits and following is not None and following.arrivals:
+        text = f"nobody waits for a phase of '{name}', and the next one begins"
+        yield Finding(Claim.PHASE, text, (name,), where)
+
+
+def _waits_for(role: RoleProgram, name: str) -> bool:
+    actions = (step.action for step in role.steps)
+    return any(isinstance(action, Wait) and action.barrier == name for action in actions)
+
+
+# -- capacities ----------------------------------------------------------------------------------
+
+
+def capacities(program: Program) -> Iterator[Finding]:
+    """Storage that overlaps or does not fit; too many registers, warps or named barriers."""
+    machine = program.capacities
+    for space, limit in ((Space.SMEM, machine.smem_bytes), (Space.TMEM, machine.tmem_columns)):
+        end, owner = 0, ""
+        stores = [store for store in program.stores if store.space is space]
+        for store in sorted(stores, key=lambda store: store.address):
+            if store.address < end:
+                text = f"stores '{owner}' and '{store.name}' overlap"
+                yield Finding(Claim.CAPACITY, text, (owner, store.name))
+            if store.address + store.size > end:
+                end, owner = store.address + store.size, store.name
+        if end > limit or any(store.address < 0 for store in stores):
+            text = f"the stores need {end} of {limit} in {space.value}"
+            yield Finding(Claim.CAPACITY, text, (owner,))
+    yield from _threads(program)
+
+
+def _threads(program: Program) -> Iterator[Finding]:
+    machine = program.capacities
+    names = tuple(role.name for role in program.roles)
+    for role in program.roles:
+        if role.registers > machine.max_registers:
+            text = f"'{role.name}' needs {role.registers} registers of {machine.max_registers}"
+            yield Finding(Claim.CAPACITY, text, (role.name,))
+    warps = sum(role.warps for role in program.roles)
+    if warps > machine.warps:
+        yield Finding(Claim.CAPACITY, f"{warps} warps of {machine.warps}", names)
+    # Whole warpgroups have their own registers. Smaller roles fill warpgroups together, each with
+    # the most that one of its roles needs: at best, those that need much are in the same one.
+    total = sum(role.warps // WARPGROUP * role.registers for role in program.roles)
+    rest = sorted(
+        (role.registers for role in program.roles for _ in range(role.warps % WARPGROUP)),
+        reverse=True,
+    )
+    total += sum(rest[::WARPGROUP])
+    if total > machine.registers_per_thread_sum:
+        text = f"{total} registers per thread of {machine.registers_per_thread_sum}"
+        yield Finding(Claim.CAPACITY, text, names)
+    named = [barrier for barrier in program.barriers if barrier.kind == "named"]
+    used = sum(barrier.slots for barrier in named)
+    if used > machine.named_barriers:
+        text = f"{used} named barriers of {machine.named_barriers}"
+        yield Finding(Claim.CAPACITY, text, tuple(barrier.name for barrier in named))

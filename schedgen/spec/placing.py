@@ -1,0 +1,199 @@
+"""Where the tiles of a spec lie in global tensors, from the names of extents.
+
+The rules: the rows and columns of a tile lie along the last extents of a tensor, or along those
+that it calls ``tiled``; along its other extents the tile is one element. Extents that the trip
+count mentions are walked by the main loop; extents of tensors that are stored are cut into output
+tiles; every other one is covered as a whole. Instances of a buffer lie side by side: along the
+columns if their dimension splits columns elsewhere, else along the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+
+from schedgen.expressions import references
+from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase
+from schedgen.spec.dimensions import Index
+from schedgen.spec.draft import Draft
+from schedgen.spec.entries import Load, Store
+from schedgen.spec.layout import Layout
+from schedgen.spec.schema import SpecFile
+from schedgen.spec.values import Scope
+from schedgen.tensors import GridAxis, Place
+
+_SIDES = ("rows", "columns")
+_COORDINATES = {"row", "column"}
+
+
+class Placing:
+    """Finds the place of each tile; nothing is reported, a tile without a place just has none."""
+
+    def __init__(self, spec: SpecFile, scope: Scope, layout: Layout) -> None:
+        self.spec = spec
+        self.scope = scope
+        self.layout = layout
+
+    def places(self, operation: Operation, draft: Draft, index: Index) -> tuple[Place, ...]:
+        """Return the places of what ``operation`` moves, or computes from coordinates."""
+        if operation.kind in (Kind.LOAD, Kind.STORE):
+            operand = "to" if operation.kind is Kind.LOAD else "from"
+            sides = self._sides(operand, draft, index, transposed=operation.transposed)
+            return self._in_tensor(operation, sides) or ()
+        used = [*operation.formulas, *([("", operation.when)] if operation.when else [])]
+        names = {name.name for _, formula in used for name in references(formula)}
+        if not names & _COORDINATES:
+            return ()
+        first = "to" if operation.kind is Kind.MASK else operation.formulas[0][0]
+        sides = self._sides(first, draft, index)
+        extents = list(self.tile_extents)
+        if operation.phase is Phase.BODY and len(self._walked) == 1:
+            extents[1] = next(iter(self._walked))
+        if not all(extents):
+            return ()
+        rows, columns = (self._along(*pair, operation) for pair in zip(extents, sides, strict=True))
+        return rows, columns
+
+    def grid(self, operations: Sequence[Operation]) -> tuple[GridAxis, ...]:
+        """Return the axes along which the stored tensors are cut; none if they disagree."""
+        blocks: dict[str, set[int]] = {}
+        for operation in operations:
+            for place in operation.places:
+                if place.along and not place.grouped:
+                    blocks.setdefault(place.along, set()).add(place.block)
+        if any(len(found) > 1 for found in blocks.values()):
+            return ()
+        return tuple(
+            GridAxis(extent, blocks[extent].pop()) for extent in self._stored if extent in blocks
+        )
+
+    @cached_property
+    def tile_extents(self) -> tuple[str, str]:
+        """The extents along which the rows and columns of output tiles lie."""
+        for store in self._stores:
+            tiled = self._tiled(store.to)
+            if not store.transposed and len(tiled) == len(_SIDES):
+                if store.source in self.layout.present and self.layout.rank(store.source) == 1:
+                    continue
+                return tiled[0], tiled[1]
+        return "", ""
+
+    # -- extents -------------------------------------------------------------------------------
+
+    @cached_property
+    def _stores(self) -> list[Store]:
+        listed = self.spec.operations
+        every = [*listed.before, *listed.body, *listed.after]
+        return [e for e in every if isinstance(e, Store) and e.to in self.spec.arguments]
+
+    @cached_property
+    def _stored(self) -> dict[str, None]:
+        """The extents of all tensors that are stored."""
+        shapes = [self.spec.arguments[store.to].shape for store in self._stores]
+        return {extent: None for shape in shapes for extent in shape}
+
+    @cached_property
+    def _walked(self) -> set[str]:
+        """The extents that the main loop walks: those of the trip count.
+
+        A trip count that mentions none is for whatever its loads reach and the output has not.
+        """
+        trips = self.scope.expression(self.spec.loops.trips, ("loops", "trips"))
+        named = {name.name for name in references(trips)} if trips is not None else set[str]()
+        extents = {size for argument in self.spec.arguments.values() for size in argument.shape}
+        if named & extents:
+            return named & extents
+        loaded = [e.source for e in self.spec.operations.body if isinstance(e, Load)]
+        reached = {x for name in loaded if name in self.spec.arguments for x in self._tiled(name)}
+        return reached - self._stored.keys() - self.spec.parameters.keys()
+
+    def _tiled(self, tensor: str) -> list[str]:
+        argument = self.spec.arguments[tensor]
+        return argument.tiled or argument.shape[-2:]
+
+    def _side_of(self, dimension: str) -> str:
+        splits = [buffer.split for buffer in self.layout.present.values()]
+        columns = any(split.columns == dimension for split in splits)
+        return "columns" if columns and all(s.rows != dimension for s in splits) else "rows"
+
+    # -- places --------------------------------------------------------------------------------
+
+    def _sides(
+        self, operand: str, draft: Draft, index: Index, *, transposed: bool = False
+    ) -> tuple[Place, Place]:
+        """Return size, offset and block of the pieces of an operand: rows, then columns.
+
+        What is ``transposed`` has the columns of the output tile as its rows.
+        """
+        pieces = draft.operands[operand]
+        region = self.layout.regions[pieces[0].region]
+        bits = DTYPE_BITS[region.dtype]
+        spans = (
+            (min(p.row0 for p in pieces), max(p.row1 for p in pieces)),
+            (min(p.byte0 for p in pieces) * 8 // bits, max(p.byte1 for p in pieces) * 8 // bits),
+        )
+        found: list[Place] = []
+        frame = _SIDES[::-1] if transposed else _SIDES
+        extents = (*region.shape, 1)
+        for side, other, (begin, end), whole in zip(_SIDES, frame, spans, extents, strict=False):
+            number, count = self._instance(region.base, other, index)
+            offset, block = number * whole + begin, count * whole
+            found.append(Place("", side, end - begin, block=block, offset=offset))
+        return found[0], found[1]
+
+    def _instance(self, base: str, side: str, index: Index) -> tuple[int, int]:
+        """Return the number of a buffer's instance among those side by side, and their count."""
+        count = self.layout.dimensions.count
+        own = [dim for dim in self.layout.present[base].per if self._side_of(dim) == side]
+        number = 0
+        for dim in own:
+            number = number * count[dim] + index[dim]
+        return number, prod(count[dim] for dim in own)
+
+    def _in_tensor(
+        self, operation: Operation, sides: tuple[Place, Place]
+    ) -> tuple[Place, ...] | None:
+        """Return the place along each axis of the tensor, None if the spec does not tell."""
+        shape = self.spec.arguments[operation.tensor or ""].shape
+        tiled = self._tiled(operation.tensor or "")
+        operand = "to" if operation.kind is Kind.LOAD else "from"
+        region = self.layout.regions[_region(operation, operand, self.layout)]
+        if len(region.shape) == 1:
+            used = {tiled[-1]: sides[0]}
+        elif len(tiled) == 1:
+            if sides[0].size != 1:
+                return None
+            used = {tiled[0]: sides[1]}
+        else:
+            used = dict(zip(tiled, sides, strict=True))
+        frame = {extent: extent for extent in used}
+        if operation.transposed:
+            frame = dict(zip(used, reversed(used), strict=True))
+        places: list[Place] = []
+        for extent in shape:
+            if extent in used:
+                place = self._along(frame[extent], used[extent], operation)
+                places.append(replace(place, extent=extent))
+            elif extent in self.spec.loops.groups:
+                along = self.spec.loops.groups[extent]
+                places.append(Place(extent, along=along, grouped=True))
+            elif extent in self._stored:
+                places.append(Place(extent, along=extent, block=1))
+            else:
+                return None
+        return tuple(places)
+
+    def _along(self, extent: str, side: Place, operation: Operation) -> Place:
+        """Return the place of one side of a tile that lies along ``extent``."""
+        if operation.phase is Phase.BODY and extent in self._walked:
+            return replace(side, extent=extent, block=0, step=side.block)
+        if extent in self._stored:
+            return replace(side, extent=extent, along=extent)
+        return replace(side, extent=extent, block=0)
+
+
+def _region(operation: Operation, operand: str, layout: Layout) -> str:
+    name = dict(operation.operands)[operand][0]
+    return next(region for region, pieces in layout.pieces.items() if name in pieces)

@@ -1,0 +1,63 @@
+"""Kernels with small tiles, and inputs for them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from schedgen.kernel import Kernel
+from schedgen.spec.bind import bind
+from schedgen.spec.reader import parse_spec, read_spec
+
+SMALL = {"tile_m": "16", "tile_n": "32", "tile_k": "16", "slices": "2"}
+
+
+def kernel(name: str, target: str, **settings: str) -> Kernel:
+    """The first kernel of a shipped spec."""
+    spec = read_spec(name)
+    return bind(spec.source, spec.file, target, settings)[0]
+
+
+def kernel_of(text: str, **settings: str) -> Kernel:
+    """The kernel of a spec text for its first target."""
+    spec = parse_spec(text)
+    return bind(spec.source, spec.file, spec.file.targets[0], settings)[0]
+
+
+def random(*shape: int, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> torch.Tensor:
+    """Normally distributed numbers, the same each time."""
+    generator = torch.Generator().manual_seed(seed + 1000 * sum(shape))
+    return torch.randn(*shape, generator=generator).to(dtype)
+
+
+def attention_inputs(
+    seq_q: int, seq_k: int, *, heads: int = 2, heads_k: int = 1, dtype: torch.dtype = torch.bfloat16
+) -> dict[str, torch.Tensor]:
+    """Two batches of head dimension 64, with the plain softmax scale 1/8."""
+    return {
+        "q": random(2, seq_q, heads, 64, dtype=dtype, seed=1),
+        "k": random(2, seq_k, heads_k, 64, dtype=dtype, seed=2),
+        "v": random(2, seq_k, heads_k, 64, dtype=dtype, seed=3),
+        "scale": torch.tensor(math.log2(math.e) / 8),
+    }
+
+
+def gemm_inputs(
+    m: int, n: int, k: int, dtype: torch.dtype = torch.bfloat16
+) -> dict[str, torch.Tensor]:
+    """Two batches for any of the matrix products; a bias for those that have one."""
+    return {
+        "a": random(2, m, k, dtype=dtype, seed=1),
+        "b": random(2, n, k, dtype=dtype, seed=2),
+        "c": random(2, m, n, dtype=dtype, seed=3),
+        "bias": random(n, dtype=dtype, seed=4),
+        "alpha": torch.tensor(1.5),
+        "beta": torch.tensor(-0.5),
+    }
+
+
+def symmetric_inputs(m: int, k: int) -> dict[str, torch.Tensor]:
+    """Inputs with a symmetric result."""
+    inputs = gemm_inputs(m, m, k)
+    return {**inputs, "b": inputs["a"], "c": inputs["c"] + inputs["c"].mT}

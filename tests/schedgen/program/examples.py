@@ -1,0 +1,140 @@
+"""Programs written by hand, small enough to follow."""
+
+from __future__ import annotations
+
+from schedgen.kernel import Space
+from schedgen.program.model import (
+    FIRST,
+    LAST,
+    Access,
+    Arrive,
+    Barrier,
+    Capacities,
+    Commit,
+    Drain,
+    Engine,
+    Fence,
+    FenceKind,
+    Number,
+    Program,
+    RoleProgram,
+    Run,
+    Step,
+    Store,
+    TileOperation,
+    Wait,
+)
+
+MACHINE = Capacities(232448, 512, 512, 248, 16)
+TILE = Number(per_tile=True)
+
+
+def gemm(depth: int = 3) -> Program:
+    """D = A B on Blackwell: a ring of operands, an accumulator for a tile, an epilogue, a store."""
+    stores = (
+        Store("sA", Space.SMEM, depth, 128, 128, 1024, depth * 16384),
+        Store("acc", Space.TMEM, 1, 128, 512, 0, 128),
+        Store("sD", Space.SMEM, 1, 128, 256, 1024 + depth * 16384, 32768),
+    )
+
+    def whole(
+        store: str, number: Number, *, write: bool, place: int, initial: int = 0, lag: int = 0
+    ) -> Access:
+        width = {"sA": 128, "acc": 512, "sD": 256}[store]
+        turn = (0, lag, place)
+        return Access(store, number, (0, 128), (0, width), write, turn, store, initial)
+
+    each = Number()
+    operations = (
+        TileOperation(
+            "LA", Engine.COPY_IN, (whole("sA", each, write=True, place=0),), (600, 900), (20, 20)
+        ),
+        TileOperation(
+            "MMA",
+            Engine.TENSOR,
+            (
+                whole("sA", each, write=False, place=1),
+                whole("acc", TILE, write=False, place=1, initial=1),
+                whole("acc", TILE, write=True, place=1),
+            ),
+            (200, 300),
+            (10, 10),
+            128,
+        ),
+        TileOperation(
+            "EPI",
+            Engine.THREADS,
+            (whole("acc", TILE, write=False, place=2), whole("sD", TILE, write=True, place=2)),
+            (300, 500),
+            (300, 500),
+        ),
+        TileOperation(
+            "ST", Engine.COPY_OUT, (whole("sD", TILE, write=False, place=3),), (400, 900), (20, 20)
+        ),
+    )
+    barriers = (
+        Barrier("sA full", "mbarrier", depth, 1, 16384),
+        Barrier("sA empty", "mbarrier", depth, 1, 0),
+        Barrier("acc full", "mbarrier", 1, 1, 0),
+        Barrier("acc empty", "mbarrier", 1, 128, 0),
+        Barrier("sD full", "mbarrier", 1, 128, 0),
+        Barrier("sD empty", "mbarrier", 1, 1, 0),
+    )
+    load = RoleProgram(
+        "load",
+        1,
+        24,
+        loop=(
+            Step(Wait("sA empty", each.moved(-depth))),
+            Step(Arrive("sA full", each, 1, 16384)),
+            Step(Run("LA", "sA full", each, 16384)),
+        ),
+    )
+    tensor = RoleProgram(
+        "tensor",
+        1,
+        24,
+        loop=(
+            Step(Wait("acc empty", TILE.moved(-1)), guard=FIRST),
+            Step(Fence(FenceKind.TMEM_AFTER), guard=FIRST),
+            Step(Wait("sA full", each)),
+            Step(Run("MMA")),
+            Step(Commit("sA empty", each)),
+            Step(Commit("acc full", TILE), guard=LAST),
+        ),
+    )
+    epilogue = RoleProgram(
+        "epilogue",
+        4,
+        128,
+        after=(
+            Step(Wait("acc full", TILE)),
+            Step(Fence(FenceKind.TMEM_AFTER)),
+            Step(Wait("sD empty", TILE.moved(-1))),
+            Step(Run("EPI")),
+            Step(Fence(FenceKind.TMEM_LOADED)),
+            Step(Fence(FenceKind.TMEM_BEFORE)),
+            Step(Arrive("acc empty", TILE, 128)),
+            Step(Fence(FenceKind.ASYNC_PROXY)),
+            Step(Arrive("sD full", TILE, 128)),
+        ),
+    )
+    store = RoleProgram(
+        "store",
+        1,
+        24,
+        after=(
+            Step(Wait("sD full", TILE)),
+            Step(Run("ST")),
+            Step(Drain("ST")),
+            Step(Arrive("sD empty", TILE, 1)),
+        ),
+    )
+    roles = (load, tensor, epilogue, store)
+    return Program(
+        *("gemm", "b200", "sm_100a", "", 128, 32, MACHINE),
+        stores=stores,
+        operations=operations,
+        barriers=barriers,
+        roles=roles,
+    )

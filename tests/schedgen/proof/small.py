@@ -1,0 +1,52 @@
+"""Programs of a few steps, to look at one rule at a time."""
+
+from __future__ import annotations
+
+from schedgen.kernel import Space
+from schedgen.program.model import (
+    Access,
+    Action,
+    Barrier,
+    Capacities,
+    Engine,
+    Number,
+    Program,
+    RoleProgram,
+    Step,
+    Store,
+    TileOperation,
+)
+
+EACH = Number()
+TILE = Number(per_tile=True)
+
+
+def operation(name: str, engine: Engine, *accesses: Access) -> TileOperation:
+    return TileOperation(name, engine, accesses, (1, 1), (1, 1))
+
+
+def access(
+    store: str, place: int, *, write: bool = False, number: Number = EACH, initial: int = 0
+) -> Access:
+    """An access to all of a slot, in the order of ``place``."""
+    return Access(store, number, (0, 1), (0, 16), write, (0, 0, place), store, initial)
+
+
+def loop(*actions: Action | Step) -> tuple[Step, ...]:
+    return tuple(action if isinstance(action, Step) else Step(action) for action in actions)
+
+
+def program(
+    roles: dict[str, tuple[Step, ...]],
+    barriers: tuple[Barrier, ...] = (),
+    operations: tuple[TileOperation, ...] = (),
+    stores: tuple[tuple[str, Space, int], ...] = (),
+) -> Program:
+    """Each role with its loop; stores are given by name, space and slots."""
+    return Program(
+        *("small", "none", "none", "", 1, 1, Capacities(1, 1, 1, 1, 1)),
+        stores=tuple(Store(name, space, slots, 1, 16, 0, 16) for name, space, slots in stores),
+        operations=operations,
+        barriers=barriers,
+        roles=tuple(RoleProgram(name, 1, 24, loop=steps) for name, steps in roles.items()),
+    )
