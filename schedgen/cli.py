@@ -109,14 +109,21 @@ def solve(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write the schedule as JSON."),
     ] = None,
+    program: Annotated[
+        Path | None,
+        typer.Option("--program", metavar="FILE", help="Write the proven program as JSON."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Find the best schedule of SPEC and its certificate.
+    """Find the best schedule of SPEC and its certificate, synchronize it and prove the program.
 
     Exit status: 0 solved and proven, 1 infeasible, 2 bad input, 3 feasible but not proven within
     the time limit.
     """
     from schedgen.machine_file import read_machine
+    from schedgen.program.file import to_json
+    from schedgen.proof.prove import METHODS
+    from schedgen.proved import QUICK, prove_solution
     from schedgen.schedule import Schedule
     from schedgen.solution import Infeasible, OutOfTime
     from schedgen.solution import solve as run
@@ -138,6 +145,8 @@ def solve(
                 explain=explain,
                 progress=ticker,
             )
+            ticker("proving the program")
+            proved = prove_solution(solution, METHODS if confirm else QUICK)
     except (Infeasible, OutOfTime) as error:
         _fail(str(error), INFEASIBLE if isinstance(error, Infeasible) else UNPROVEN)
     except SchedgenError as error:
@@ -145,39 +154,72 @@ def solve(
     schedule: Schedule = solution.schedule
     if output is not None:
         _write(output, schedule.to_json())
+    if program is not None:
+        proof = proved.proven.proof.summary()
+        _write(program, to_json(proved.proven.program, proof={**proof, "seconds": None}))
     if json:
-        extra: dict[str, Any] = {"solve_seconds": round(solution.seconds, 3)}
+        extra: dict[str, Any] = {"solve_seconds": round(solution.seconds, 3), **proved.extra()}
         if explain:
             extra["explanation"] = list(solution.explanation)
         typer.echo(schedule.to_json(**extra), nl=False)
     else:
         from schedgen.visualize.summary import summary
 
-        typer.echo(summary(schedule, solution.seconds, solution.explanation))
+        typer.echo(summary(schedule, solution.seconds, solution.explanation, proved.lines()))
     raise typer.Exit(PROVEN if schedule.proven_optimal else UNPROVEN)
 
 
 @app.command()
-def show(
-    schedule: Annotated[
+def check(
+    file: Annotated[
         Path,
         typer.Argument(
-            metavar="SCHEDULE", help="File written by 'schedgen solve -o', or - for standard input."
+            metavar="FILE", help="Schedule or program written by 'schedgen solve', or - for input."
         ),
     ],
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="graph, z3 or execution; repeatable. Default: all three."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Prove the program in FILE free of races, deadlocks and phase errors, or show a witness.
+
+    Exit status: 0 proven, 1 refuted, 2 bad input.
+    """
+    from schedgen.cli_check import run_check
+
+    raise typer.Exit(run_check(file, method or [], json))
+
+
+@app.command()
+def show(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Schedule or program written by 'schedgen solve', or - for input."
+        ),
+    ],
+    program: Annotated[
+        bool, typer.Option("--program", help="The steps of each role and all barriers.")
+    ] = False,
     width: Annotated[int, typer.Option(min=60, max=400, help="Columns of the text.")] = 100,
 ) -> None:
-    """Draw one steady-state period of SCHEDULE per unit and role, with prologue and epilogue."""
+    """Draw one steady-state period of a schedule per unit and role, with prologue and epilogue."""
+    from schedgen.checking import load_program
+    from schedgen.cli_check import read_text
+    from schedgen.program.text import program_text
     from schedgen.schedule import ScheduleError, read_schedule
     from schedgen.visualize.timeline import timeline
 
     try:
-        text = sys.stdin.read() if str(schedule) == "-" else schedule.read_text(encoding="utf-8")
-        typer.echo(timeline(read_schedule(text, str(schedule)), width), nl=False)
-    except UnicodeDecodeError:
-        _fail(f"{schedule}: this is not text; give a file written by 'schedgen solve -o'")
-    except (OSError, ScheduleError) as error:
-        _fail(f"{schedule}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        text = read_text(file)
+        if program:
+            typer.echo(program_text(load_program(text, str(file))))
+        else:
+            typer.echo(timeline(read_schedule(text, str(file)), width), nl=False)
+    except (SchedgenError, ScheduleError) as error:
+        _fail(str(error))
 
 
 @app.command()

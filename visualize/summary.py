@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from schedgen.schedule import Schedule, ScheduledBuffer
 
 
-def summary(schedule: Schedule, seconds: float, explanation: tuple[str, ...] = ()) -> str:
-    """The result in a screenful: II and certificate, roles, storage, units, tile loop."""
+def summary(
+    schedule: Schedule,
+    seconds: float,
+    explanation: tuple[str, ...] = (),
+    more: Sequence[str] = (),
+) -> str:
+    """The result in a screenful: II and certificate, roles, storage, units, tile loop, and
+    ``more``.
+    """
     lines = [
         f"{schedule.kernel} on {schedule.target} ({schedule.arch}), "
         f"latencies at their {schedule.latencies} end",
         *_pace(schedule, seconds),
         *_resources(schedule),
+        *more,
         *(f"  note         {note}" for note in schedule.notes),
         *(f"  why          {sentence}" for sentence in explanation),
         "  All cycles are those of the machine model, not measured ones.",

@@ -49,6 +49,9 @@ class Actions:
         queue: by instance, its in-order queue, -1 for bulk copies.
         signal: by instance of a bulk load, the barrier slot and the bytes that it reports.
         drained: instances that a drain waits for.
+        barriers: the name of each barrier slot, for messages.
+        copies: by operation that is a bulk copy, its instances.
+        queues: how many in-order queues there are.
     """
 
     roles: list[list[Action]] = field(default_factory=list[list[Action]])
@@ -59,6 +62,7 @@ class Actions:
     signal: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     drained: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     barriers: list[str] = field(default_factory=list[str])
+    copies: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     queues: int = 0
 
 
@@ -175,6 +179,8 @@ class Compiler:
         if engine in (Engine.TENSOR, Engine.WGMMA):
             owner = "" if engine is Engine.TENSOR else role.name
             queue = self._queues.setdefault((engine, owner), len(self._queues))
+        else:
+            self.made.copies.setdefault(run.operation, []).append(instance.number)
         self.made.queue[instance.number] = queue
         if run.barrier is not None and run.number is not None:
             slot, _ = self._slot(run.barrier, run.number, at)

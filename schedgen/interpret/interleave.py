@@ -24,6 +24,8 @@ from schedgen.program.model import Engine
 
 _PACES = (1.0, 1.0, 0.3, 0.05)
 """How willing an agent is to go on; a run draws one for each, so that some lag behind."""
+_LAST = -1.0
+"""The rank of what only goes on when nothing else can."""
 _CHANGE = 0.02
 """How often an agent changes its rank, in runs where the highest ranking agent always goes on."""
 
@@ -65,6 +67,11 @@ class Interleaving:
         self._ranked = random.random() < 1 / 2
         agents = range(self._copies + len(instances))
         self._pace = [random.random() if self._ranked else random.choice(_PACES) for _ in agents]
+        if self._ranked:
+            groups = [[agent] for agent in range(self._copies)]
+            groups += [[self._copies + n for n in copy] for copy in actions.copies.values()]
+            for agent in random.choice(groups):
+                self._pace[agent] = _LAST
         self._outputs: list[tuple[Instance, torch.Tensor]] = []
 
     def run(self) -> list[tuple[Instance, torch.Tensor]]:
@@ -90,13 +97,14 @@ class Interleaving:
     def _choose(self) -> int:
         """The place in ``active`` of who goes on.
 
-        Half of the runs draw it, with agents more or less willing. The others let some lag as far
-        behind as waits allow, which finds a missing wait sooner.
+        Half of the runs draw it, with agents more or less willing. The others go by rank, and one
+        agent (or all copies of one operation) lags as far behind as waits allow, which finds a
+        missing wait soon.
         """
         random, active, pace = self._random, self._active, self._pace
         if self._ranked:
             place = max(range(len(active)), key=lambda number: pace[active[number]])
-            if random() < _CHANGE:
+            if random() < _CHANGE and pace[active[place]] != _LAST:
                 pace[active[place]] = random()
             return place
         place = int(random() * len(active))

@@ -60,6 +60,7 @@ class Cells:
 
     def numbers(self, access: Access, tile: torch.Tensor) -> tuple[int, ...]:
         """The contents of the cells that ``access`` writes with ``tile``."""
+        self._piece(access)
         flat: Bytes = tile.contiguous().view(torch.uint8).numpy()
         whole = flat.reshape(_length(access.rows), _length(access.bytes))
         return tuple(self._intern(whole[area]) for area in self._areas(access))
@@ -67,7 +68,9 @@ class Cells:
     def _piece(self, access: Access) -> Piece:
         piece = self._kernel.piece[access.buffer]
         if _length(access.rows) * _length(access.bytes) != piece.bytes:
-            message = f"the access to '{piece.name}' in '{access.store}' covers more than its bytes"
+            message = (
+                f"the access to '{piece.name}' in '{access.store}' is not as large as the piece"
+            )
             raise InterpretationError(message)
         return piece
 

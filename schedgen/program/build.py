@@ -208,8 +208,14 @@ def tile_operations(
             latency,
             hold,
             max(queue, default=0),
+            () if cost is None else _units(cost),
         )
     return made
+
+
+def _units(cost: Cost) -> tuple[tuple[str, int], ...]:
+    rates = ((unit, -(-c.numerator // c.denominator)) for unit, c in cost.rates)
+    return (*cost.units, *rates)
 
 
 def capacities(machine: Machine) -> Capacities:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
 from schedgen.kernel import Space
 
@@ -112,7 +113,8 @@ class Access:
 class TileOperation:
     """An operation of the kernel as the program sees it. Times are [low, high] cycles.
 
-    ``busy``: cycles for which its in-order engine serves nothing else.
+    ``busy``: cycles for which its in-order engine serves nothing else; ``units``: cycles of
+    capacity that it takes from each unit of the machine.
     """
 
     name: str
@@ -121,6 +123,7 @@ class TileOperation:
     latency: tuple[int, int]
     hold: tuple[int, int]
     busy: int = 0
+    units: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,7 @@ class Run:
     barrier: str | None = None
     number: Number | None = None
     bytes: int = 0
+    do: Literal["run"] = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +185,7 @@ class Wait:
 
     barrier: str
     number: Number
+    do: Literal["wait"] = "wait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +196,7 @@ class Arrive:
     number: Number
     count: int
     bytes: int = 0
+    do: Literal["arrive"] = "arrive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,7 @@ class Commit:
 
     barrier: str
     number: Number
+    do: Literal["commit"] = "commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +213,13 @@ class Drain:
     """Blocks until the instance of ``operation`` from ``lag`` iterations before, and all that the
     role issued to the same engine before that, is complete (or has been read, for a bulk store).
 
-    The emitter turns it into the number of groups that may still be pending.
+    It looks back within its tile only. Outside of the loop it waits for the last instance of the
+    tile. The emitter turns it into the number of groups that may still be pending.
     """
 
     operation: str
     lag: int = 0
+    do: Literal["drain"] = "drain"
 
 
 class FenceKind(StrEnum):
@@ -231,6 +240,7 @@ class FenceKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Fence:
     kind: FenceKind
+    do: Literal["fence"] = "fence"
 
 
 Action = Run | Wait | Arrive | Commit | Drain | Fence

@@ -27,7 +27,7 @@ from schedgen.program.model import (
     Removal,
 )
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
-from schedgen.proof.orders import Orders, Way
+from schedgen.proof.orders import Orders
 from schedgen.proof.phases import phase_findings
 from schedgen.schedule import Schedule
 
@@ -101,13 +101,14 @@ class _Synthesis:
         observer has to say that it has seen one.
         """
         more: dict[str, int] = {}
+        text = ""
         for _ in range(_REPAIRS):
             assignment = assign(self.layout, self.made, more)
             program = self.layout.lay_out(self.made, assignment)
             findings = list(phase_findings(Orders(program)))
             if not findings:
                 return program
-            name = findings[0].subject[0]
+            name, text = findings[0].subject[0], findings[0].text
             slots = program.barrier[name].slots
             handoffs = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
             if slots < _MOST_SLOTS and not any(h.signal.number.per_tile for h in handoffs):
@@ -117,7 +118,7 @@ class _Synthesis:
             if not set(answers) - set(self.made.handoffs):
                 break
             self.made = self.made.joined(Synchronization(answers))
-        raise ProgramError(f"no barrier keeps the phases apart: {findings[0].text}")
+        raise ProgramError(f"no barrier keeps the phases apart: {text}")
 
     def _answer(self, handoff: Handoff) -> Handoff:
         """The target tells the source that it has seen what it waited for."""
@@ -200,19 +201,32 @@ class _Synthesis:
     def _leave_out(self) -> tuple[Removal, ...]:
         """Takes out, one after the other, what the rest makes superfluous."""
         orders = self._orders(self.made)
-        ways = {conflict: self._ways(orders, conflict) for conflict in self.conflicts}
+        rests: dict[Conflict, set[int]] = {c: _events(orders, c) for c in self.conflicts}
         left_out: set[int] = set()
         for part, events in self._parts(orders):
-            touched = [
-                c for c in self.conflicts if self._rests_on(part, events, c, ways[c], orders)
-            ]
+            touched = [c for c in self.conflicts if self._rests_on(part, events, c, rests[c])]
+            touched.sort(key=lambda conflict: self._nearness(part, conflict))
             orders.leave_out(left_out | events)
-            found = {conflict: orders.ordered(conflict) for conflict in touched}
-            if all(way is not None for way in found.values()):
+            found: dict[Conflict, set[int]] = {}
+            for conflict in touched:
+                ways = orders.ordered(conflict)
+                if ways is None:
+                    break
+                found[conflict] = {event for way in ways for event in way.events()}
+            else:
                 left_out |= events
                 self.made = self.made.without(part)
-                ways.update({c: way for c, way in found.items() if way is not None})
+                rests.update(found)
         return ()
+
+    @staticmethod
+    def _nearness(part: Part, conflict: Conflict) -> int:
+        """Conflicts that a part was made for come first: they tell soonest that it is needed."""
+        if isinstance(part, Handoff):
+            pair = part.signal.operation == conflict.before, part.target == conflict.after
+            return 2 - sum(pair)
+        name = part.operation if isinstance(part, Fenced) else part
+        return 2 - (conflict.before == name) - (conflict.after == name)
 
     def _parts(self, orders: Orders) -> list[tuple[Part, set[int]]]:
         """Everything that could be left out, with its events: what costs most and helps least
@@ -233,22 +247,18 @@ class _Synthesis:
                 found.setdefault(part, set()).update({event, *same})
         return [(part, found[part]) for part in parts if part in found]
 
-    @staticmethod
-    def _ways(orders: Orders, conflict: Conflict) -> list[Way]:
-        ways = orders.ordered(conflict)
-        assert ways is not None
-        return ways
-
-    def _rests_on(
-        self, part: Part, events: set[int], conflict: Conflict, ways: list[Way], orders: Orders
-    ) -> bool:
-        """Whether the order of a conflict could be gone without ``part``."""
+    def _rests_on(self, part: Part, events: set[int], conflict: Conflict, way: set[int]) -> bool:
+        """Whether the order of a conflict, shown by ``way``, could be gone without ``part``."""
         if not isinstance(part, Fenced):
-            return any(way.events() & events for way in ways)
+            return not events.isdisjoint(way)
         role = self.layout.role_of
         if part.kind in (FenceKind.TMEM_AFTER, FenceKind.REGISTERS):
             return role[conflict.after] == role[part.operation]
         return conflict.before == part.operation
 
 
-__all__ = ["FenceKind", "phase_findings", "synthesize"]
+def _events(orders: Orders, conflict: Conflict) -> set[int]:
+    """Everything that the order of ``conflict`` rests on."""
+    ways = orders.ordered(conflict)
+    assert ways is not None
+    return {event for way in ways for event in way.events()}

@@ -365,10 +365,9 @@ class EventGraph:
             elif not event.per_tile:
                 assert mine.step is not None
                 least = loop_distance(event.step, event.place, mine.step, mine.place)
-                if drain.lag >= max(least, 0):
-                    self._arc(src, number, Form.ANY, drain.lag, why)
-                elif drain.lag >= least:
-                    self._arc(src, number, Form.SAME, drain.lag, why)
+                if drain.lag >= least:
+                    form = Form.SAME if drain.lag else Form.ANY
+                    self._arc(src, number, form, drain.lag, why)
 
     # -- order between roles -------------------------------------------------------------------
 

@@ -46,8 +46,13 @@ Holds = Sequence[Sequence[int]]
 """Sets of events to hold back; when nothing else can happen, the next set is let go."""
 
 
-def explore(program: Program, trips_list: Sequence[Sequence[int]] | None = None) -> Verdict:
-    """Searches the cases ``trips_list`` (trip counts of the tiles) for anything that goes wrong."""
+def explore(
+    program: Program, trips_list: Sequence[Sequence[int]] | None = None, *, first: bool = False
+) -> Verdict:
+    """Searches the cases ``trips_list`` (trip counts of the tiles) for anything that goes wrong.
+
+    ``first``: one finding is enough, the search ends there.
+    """
     start = time.perf_counter()
     found = _Findings()
     covered: list[str] = []
@@ -61,7 +66,11 @@ def explore(program: Program, trips_list: Sequence[Sequence[int]] | None = None)
         covered.append(str(list(trips)))
         found.add(count_findings(setup))
         for holds in plans:
+            if first and found.known:
+                break
             _execute(setup, holds, found)
+        if first and found.known:
+            break
     bound = f"every timing of tiles with trip counts {', '.join(covered)}"
     return Verdict(METHOD, found.all, time.perf_counter() - start, bound)
 

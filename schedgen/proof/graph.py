@@ -61,8 +61,8 @@ def deadlock_findings(graph: EventGraph) -> Iterator[Finding]:
     except ImpossibleCycle as impossible:
         names = [graph.events[int(c.src)].name for c in impossible.cycle.constraints]
         yield _cycle(names)
-    tile = nx.DiGraph()
-    loop = "all iterations of the loop"
+    loop = -1
+    tile: nx.DiGraph[int] = nx.DiGraph()
     for a, arc in graph.all_arcs():
         if arc.form is Form.IN:
             tile.add_edge(a, loop)
@@ -70,11 +70,10 @@ def deadlock_findings(graph: EventGraph) -> Iterator[Finding]:
             tile.add_edge(loop, arc.dst)
         if arc.form is Form.TILES and arc.shift == 0:
             tile.add_edge(a, arc.dst)
-    try:
-        found = nx.find_cycle(tile)
-    except nx.NetworkXNoCycle:
-        return
-    yield _cycle([loop if a == loop else graph.events[a].name for a, _ in found])
+    cycle = next(nx.simple_cycles(tile), None)
+    if cycle is not None:
+        what = ["all iterations of the loop" if a == loop else graph.events[a].name for a in cycle]
+        yield _cycle(what)
 
 
 def _cycle(names: list[str]) -> Finding:

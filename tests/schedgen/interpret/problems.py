@@ -61,3 +61,28 @@ def symmetric_inputs(m: int, k: int) -> dict[str, torch.Tensor]:
     """Inputs with a symmetric result."""
     inputs = gemm_inputs(m, m, k)
     return {**inputs, "b": inputs["a"], "c": inputs["c"] + inputs["c"].mT}
+
+
+def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
+    """Inputs for a shipped spec with its own tile sizes: several output tiles, ragged edges."""
+    walked = {"gemm_chain": 128, "attention_fwd": 128, "fa4_unit": 128}.get(name, 64)
+    inner = max(walked * trips - 7, 0)
+    if name == "attention_fwd":
+        return {
+            "q": random(1, 300, 2, 128, seed=1),
+            "k": random(1, inner, 1, 128, seed=2),
+            "v": random(1, inner, 1, 128, seed=3),
+            "scale": torch.tensor(math.log2(math.e) / 128**0.5),
+        }
+    if name == "gemm_chain":
+        shapes = {"a": (1, 300, 128), "b": (1, inner, 128), "c": (1, inner, 128)}
+        return {key: random(*shape, seed=len(key)) for key, shape in shapes.items()}
+    m, n = (300, 300) if name == "gemm_symmetric" else (200, 300)
+    return {
+        "a": random(1, m, inner, seed=1),
+        "b": random(1, n, inner, seed=1),
+        "c": random(1, m, n, seed=3) * (m != n),
+        "bias": random(n, seed=4),
+        "alpha": torch.tensor(1.5),
+        "beta": torch.tensor(-0.5),
+    }

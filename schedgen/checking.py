@@ -1,0 +1,111 @@
+"""From a file that somebody has to the program in it: a schedule is synchronized first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from schedgen.errors import SchedgenError
+from schedgen.kernel import Kernel
+from schedgen.machine import Machine
+from schedgen.program.build import ProgramError
+from schedgen.program.file import ProgramFileError, is_program, read_program
+from schedgen.program.model import Arrive, Commit, Program, Run, Wait
+from schedgen.program.synthesize import synthesize
+from schedgen.schedule import Schedule, ScheduleError, read_schedule
+
+
+def load_program(text: str, file: str) -> Program:
+    """The program of a program file, or the one synthesized from a schedule file.
+
+    Raises SchedgenError for a file that is neither, or whose spec is not what it was.
+    """
+    try:
+        if is_program(_json(text)):
+            return read_program(text, file)
+        schedule = read_schedule(text, file)
+    except (ProgramFileError, ScheduleError) as error:
+        raise SchedgenError(str(error)) from None
+    kernel, machine = rebind(schedule, file)
+    try:
+        return synthesize(kernel, schedule, machine)
+    except (ProgramError, KeyError, StopIteration) as error:
+        raise SchedgenError(f"{file}: this schedule cannot be synchronized ({error})") from None
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def rebind(schedule: Schedule, file: str) -> tuple[Kernel, Machine]:
+    """The kernel and the machine that ``schedule`` was made for, from its spec and parameters."""
+    from schedgen.machine_file import read_machine
+    from schedgen.spec.bind import bind
+    from schedgen.spec.reader import read_spec, shipped_specs
+
+    known = schedule.spec if Path(schedule.spec).exists() else schedule.kernel
+    if known == schedule.kernel and known not in shipped_specs():
+        raise SchedgenError(
+            f"{file}: the spec {schedule.spec} of this schedule is not there; "
+            "run from the folder where it was solved, or solve it again"
+        )
+    read, machine = read_spec(known), read_machine(schedule.target)
+    for what, now, then in (
+        ("spec", read.source.sha256, schedule.spec_sha256),
+        ("machine model", machine.sha256, schedule.machine_sha256),
+    ):
+        if now != then:
+            raise SchedgenError(
+                f"{file}: the {what} has changed since this was solved; solve it again"
+            )
+    settings = {name: str(value) for name, value in schedule.parameters.items()}
+    kernels = bind(read.source, read.file, schedule.target, settings)
+    return kernels[0], machine
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierRow:
+    """A barrier as `schedgen solve --json` reports it."""
+
+    name: str
+    kind: str
+    producer: tuple[str, ...]
+    consumer: tuple[str, ...]
+    count: int
+    bytes: int
+    depth: int
+    protects: tuple[str, ...]
+
+
+def barrier_rows(program: Program) -> list[BarrierRow]:
+    """All barriers of ``program`` with the roles at both sides."""
+    producers: dict[str, dict[str, None]] = {}
+    consumers: dict[str, dict[str, None]] = {}
+    for role in program.roles:
+        for step in role.steps:
+            match step.action:
+                case Arrive(barrier=name) | Commit(barrier=name):
+                    producers.setdefault(name, {})[role.name] = None
+                case Run(barrier=str(name)):
+                    producers.setdefault(name, {})[role.name] = None
+                case Wait(barrier=name):
+                    consumers.setdefault(name, {})[role.name] = None
+                case _:
+                    pass
+    return [
+        BarrierRow(
+            barrier.name,
+            barrier.kind,
+            tuple(producers.get(barrier.name, ())),
+            tuple(consumers.get(barrier.name, ())),
+            barrier.arrivals,
+            barrier.bytes,
+            barrier.slots,
+            barrier.protects,
+        )
+        for barrier in program.barriers
+    ]

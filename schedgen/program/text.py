@@ -1,0 +1,134 @@
+"""Programs as text: what a person reads to follow a kernel, 100 columns wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from schedgen.program.model import (
+    Arrive,
+    Barrier,
+    Commit,
+    Drain,
+    Fence,
+    Number,
+    Program,
+    RoleProgram,
+    Run,
+    Step,
+    Wait,
+)
+
+
+def program_text(program: Program) -> str:
+    """Barriers with what they protect, then each role: before, loop, after."""
+    return "\n".join([*_head(program), *_barriers(program), *_roles(program), *_removals(program)])
+
+
+def show_number(number: Number) -> str:
+    """``2c+3`` for iterations, ``t-1`` for tiles."""
+    scale = "" if number.scale == 1 else str(number.scale)
+    offset = f"{number.offset:+d}" if number.offset else ""
+    return f"{scale}{'t' if number.per_tile else 'c'}{offset}"
+
+
+def show_step(step: Step) -> str:
+    """One step without its place: ``wait sA full[c-3]``."""
+    match step.action:
+        case Run(operation, None):
+            return operation
+        case Run(operation, barrier, number, size) if number is not None:
+            return f"{operation} -> {barrier}[{show_number(number)}] {size} bytes"
+        case Wait(barrier, number):
+            return f"wait {barrier}[{show_number(number)}]"
+        case Arrive(barrier, number, count, 0):
+            return f"arrive {barrier}[{show_number(number)}] by {count}"
+        case Arrive(barrier, number, count, size):
+            return f"expect {barrier}[{show_number(number)}] by {count}, {size} bytes"
+        case Commit(barrier, number):
+            return f"commit {barrier}[{show_number(number)}]"
+        case Drain(operation, lag):
+            return f"drain {operation}" + (f", {lag} iterations back" if lag else "")
+        case Fence(kind):
+            return str(kind)
+        case _:
+            return str(step.action)
+
+
+def _head(program: Program) -> Iterator[str]:
+    yield f"{program.kernel} on {program.target} ({program.arch}), II {program.ii_cycles} cycles"
+    yield "c counts iterations over all tiles, t counts tiles; slot = number mod slots,"
+    yield "phase = number div slots; a wait for a negative number passes on a fresh barrier"
+
+
+def _barriers(program: Program) -> Iterator[str]:
+    yield ""
+    yield "barriers                       slots  arrivals   bytes"
+    for barrier in program.barriers:
+        yield (
+            f"  {barrier.name:28} {barrier.slots:5} {barrier.arrivals:9} {barrier.bytes:7}"
+            f"{_skipped(barrier)}"
+        )
+        for line in barrier.protects[:_SHOWN]:
+            yield f"      {line}"
+        if len(barrier.protects) > _SHOWN:
+            yield f"      and {len(barrier.protects) - _SHOWN} more"
+
+
+_SHOWN = 4
+
+
+def _skipped(barrier: Barrier) -> str:
+    if not barrier.skipped:
+        return ""
+    return f"  number {', '.join(map(str, barrier.skipped))} complete from the start"
+
+
+def _roles(program: Program) -> Iterator[str]:
+    for role in program.roles:
+        warps = "1 warp" if role.warps == 1 else f"{role.warps} warps"
+        yield ""
+        yield f"{role.name}: {warps}, {role.registers} registers a thread"
+        yield from _section("for each tile", role.before)
+        if role.loop:
+            yield from _section(_turns(role), role.loop, loop=True)
+        yield from _section("after the loop", role.after)
+
+
+def _turns(role: RoleProgram) -> str:
+    if not role.shifts:
+        return "for each iteration i"
+    return (
+        f"for turns 0 to n - 1 + {role.shifts}, each step with its own iteration i where there "
+        "is one"
+    )
+
+
+def _section(title: str, steps: tuple[Step, ...], *, loop: bool = False) -> Iterator[str]:
+    if not steps:
+        return
+    yield f"  {title}"
+    for step in steps:
+        where = f"i=turn-{step.shift}" if step.shift else "i=turn" if loop else ""
+        note = f"   # {step.why}" if step.why else ""
+        yield f"    {where:9} {_guard(step):11} {show_step(step)}{note}".rstrip()
+
+
+def _guard(step: Step) -> str:
+    guard = step.guard
+    if guard.kind == "every":
+        low, high = (
+            f"i>={guard.low}" if guard.low else "",
+            f"i<n-{guard.high}" if guard.high else "",
+        )
+        return " ".join(filter(None, (low, high)))
+    return f"{guard.kind}" + (f" n>={guard.low}" if guard.low else "")
+
+
+def _removals(program: Program) -> Iterator[str]:
+    if not program.removals:
+        return
+    yield ""
+    yield "needs no barrier of its own"
+    for removal in program.removals:
+        yield f"  {removal.before} before {removal.after} ({removal.store})"
+        yield f"      {' > '.join(removal.reason)}"

@@ -1,0 +1,128 @@
+"""What two methods make of a mutant: killed, equivalent, survived or unproven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from schedgen.program.model import Program
+from schedgen.proof.conflicts import Conflict, conflicts
+from schedgen.proof.explore import explore
+from schedgen.proof.graph import all_findings
+from schedgen.proof.mutants import Mutant
+from schedgen.proof.mutate import Site
+from schedgen.proof.orders import Orders, Way
+from schedgen.proof.report import Claim, Finding
+from schedgen.proof.smt_static import capacities
+
+
+class Outcome(StrEnum):
+    KILLED = "killed"
+    """Both methods object, for a reason that fits."""
+    EQUIVALENT = "equivalent"
+    """Proven, and no execution goes wrong."""
+    SURVIVED = "survived"
+    """Proven, but an execution goes wrong."""
+    UNPROVEN = "unproven"
+    """Refused by the proof, though no execution that was tried goes wrong: only too careful."""
+    UNRELATED = "unrelated"
+    """Both object, but what the proof says has nothing to do with the mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """``graph`` and ``execution`` are what the methods say first, '' for nothing; ``reason`` is why
+    an equivalent mutant is as good as the original.
+    """
+
+    outcome: Outcome
+    graph: str = ""
+    execution: str = ""
+    reason: str = ""
+
+
+def judge(mutant: Mutant) -> Judgement:
+    """Asks both methods."""
+    orders = Orders(mutant.program)
+    proof = _fitting(all_findings(orders), mutant.operator.claims)
+    execution = _refutation(mutant.program, proof)
+    graph, other = _text(proof), _text(execution)
+    if proof is None and execution is None:
+        return Judgement(Outcome.EQUIVALENT, reason=reason(mutant, orders))
+    if proof is None:
+        return Judgement(Outcome.SURVIVED, graph, other)
+    if execution is None:
+        return Judgement(Outcome.UNPROVEN, graph, other)
+    fits = proof.claim in mutant.operator.claims
+    return Judgement(Outcome.KILLED if fits else Outcome.UNRELATED, graph, other)
+
+
+def _fitting(findings: Iterator[Finding], claims: frozenset[Claim]) -> Finding | None:
+    """The first finding with one of the claims, or else the first one."""
+    first: Finding | None = None
+    for finding in findings:
+        if finding.claim in claims:
+            return finding
+        first = first or finding
+    return first
+
+
+def _refutation(program: Program, proof: Finding | None) -> Finding | None:
+    """What an execution shows. Capacities show in none: another sum of them has to do."""
+    if proof is None or proof.claim is Claim.CAPACITY:
+        found: Sequence[Finding] = tuple(capacities(program))
+        if found:
+            return found[0]
+    found = explore(program, first=True).findings
+    return found[0] if found else None
+
+
+def _text(finding: Finding | None) -> str:
+    return "" if finding is None else f"{finding.claim}: {finding.text}"
+
+
+# -- why a mutant is equivalent ----------------------------------------------------------------
+
+
+def reason(mutant: Mutant, orders: Orders) -> str:
+    """What still gives an order that rested on the changed step, or why none does."""
+    if mutant.site is None:
+        return _spare(mutant)
+    before = Orders(mutant.original)
+    rested = list(_resting(before, mutant.site))
+    for conflict in rested:
+        ways = orders.ordered(conflict)
+        if ways:
+            way = " <- ".join(reversed(_steps(ways[0])))
+            return f"{conflict.text}: still ordered, {way}"
+    return "no order between accesses rests on this step alone"
+
+
+def _spare(mutant: Mutant) -> str:
+    """Why sizes may differ."""
+    if mutant.operator.name == "barrier depth":
+        return "phases are counted by number, and a deeper ring of barriers is only slack"
+    if mutant.operator.name == "store depth":
+        return "the barriers let fewer slots be used than there are"
+    return "nothing else is where it is now"
+
+
+def _resting(orders: Orders, site: Site) -> Iterator[Conflict]:
+    """Conflicts whose order goes through a step."""
+    for conflict in conflicts(orders.program):
+        ways = orders.ordered(conflict)
+        if ways and any(_goes_through(orders, way, site) for way in ways):
+            yield conflict
+
+
+def _goes_through(orders: Orders, way: Way, site: Site) -> bool:
+    return any(
+        event.step is site.step and event.role == site.role.name
+        for event in (orders.graph.events[number] for number in {*way.events(), way.reach.source})
+    )
+
+
+def _steps(way: Way) -> tuple[str, ...]:
+    """The way in words; one without arcs is the order of one role."""
+    return way.explain() or ("one follows the other in the same role",)

@@ -1,0 +1,134 @@
+"""Changes of counts, bytes, ring depths, addresses and registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from schedgen.kernel import Space
+from schedgen.program.model import Arrive, Program, RoleProgram, Run, Store
+from schedgen.proof.mutate import Change, sites, with_barrier, with_role, with_store
+
+KILOBYTE = 1024
+T = TypeVar("T")
+
+
+def wrong_count(program: Program) -> Iterator[Change]:
+    """One arrival more or less, by a step or as a barrier takes them."""
+    for site in sites(program, Arrive):
+        action = site.action
+        assert isinstance(action, Arrive)
+        for by in (-1, 1):
+            changed = site.does(replace(action, count=action.count + by))
+            yield Change(f"{site.name}, {by:+}", changed, site)
+    for barrier in program.barriers:
+        for by in (-1, 1):
+            other = replace(barrier, arrivals=barrier.arrivals + by)
+            yield Change(f"{barrier.name} takes {by:+} arrivals", with_barrier(program, other))
+
+
+def wrong_bytes(program: Program) -> Iterator[Change]:
+    """Half or twice the bytes announced, copied, or taken by a barrier."""
+    for site in sites(program, Arrive, Run):
+        action = site.action
+        assert isinstance(action, Arrive | Run)
+        for size in (action.bytes // 2, action.bytes * 2) if action.bytes else ():
+            changed = site.does(replace(action, bytes=size))
+            yield Change(f"{site.name}, {size} bytes", changed, site)
+    for barrier in program.barriers:
+        for size in (barrier.bytes // 2, barrier.bytes * 2) if barrier.bytes else ():
+            other = with_barrier(program, replace(barrier, bytes=size))
+            yield Change(f"{barrier.name} takes {size} bytes", other)
+
+
+def barrier_depth(program: Program) -> Iterator[Change]:
+    """A slot more or less of the barriers only."""
+    for barrier in program.barriers:
+        for slots in (barrier.slots - 1, barrier.slots + 1):
+            if slots > 0:
+                other = with_barrier(program, replace(barrier, slots=slots))
+                yield Change(f"{barrier.name} has {slots} slots", other)
+
+
+def store_depth(program: Program) -> Iterator[Change]:
+    """A slot more or less of the storage only.
+
+    One slot more gets the room for it, by moving what lies behind: an overlap is another mistake.
+    """
+    for store in program.stores:
+        each = store.size // store.slots
+        if store.slots > 1:
+            other = replace(store, slots=store.slots - 1, size=store.size - each)
+            yield Change(f"{store.name} has {other.slots} slots", with_store(program, other))
+        other = replace(store, slots=store.slots + 1, size=store.size + each)
+        roomy = with_store(_moved_up(program, store, each), other)
+        yield Change(f"{store.name} has {other.slots} slots", roomy)
+
+
+def _moved_up(program: Program, store: Store, by: int) -> Program:
+    """With everything that lies behind a store further up, on a machine that has the room."""
+    if store.address < 0:
+        return program
+
+    def moved(other: Store) -> Store:
+        behind = other.space is store.space and other.address > store.address
+        return replace(other, address=other.address + by) if behind else other
+
+    room = program.capacities
+    if store.space is Space.SMEM:
+        room = replace(room, smem_bytes=room.smem_bytes + by)
+    elif store.space is Space.TMEM:
+        room = replace(room, tmem_columns=room.tmem_columns + by)
+    stores = tuple(moved(other) for other in program.stores)
+    return replace(program, stores=stores, capacities=room)
+
+
+def wrong_address(program: Program) -> Iterator[Change]:
+    """A store one slot or one kilobyte (32 columns) further on or back."""
+    for store in program.stores:
+        if store.address < 0:
+            continue
+        small = KILOBYTE if store.space is Space.SMEM else 32
+        for by in sorted({small, store.size // store.slots}):
+            for address in (store.address - by, store.address + by):
+                changed = with_store(program, replace(store, address=address))
+                yield Change(f"{store.name} at {address} instead of {store.address}", changed)
+
+
+def wrong_slot(program: Program) -> Iterator[Change]:
+    """An access of an operation to the slot before or after the right one."""
+    for place, operation in enumerate(program.operations):
+        for number, old in enumerate(operation.accesses):
+            if program.store[old.store].slots == 1:
+                continue
+            for by in (-1, 1):
+                new = replace(old, version=old.version.moved(by))
+                accesses = _exchanged(operation.accesses, number, new)
+                other = replace(operation, accesses=accesses)
+                operations = _exchanged(program.operations, place, other)
+                verb = "writes" if old.write else "reads"
+                what = f"{operation.name} {verb} {old.buffer} at slot {by:+}"
+                yield Change(what, replace(program, operations=operations))
+
+
+def _exchanged(items: tuple[T, ...], place: int, item: T) -> tuple[T, ...]:
+    return (*items[:place], item, *items[place + 1 :])
+
+
+def too_many_registers(program: Program) -> Iterator[Change]:
+    """More registers for a role than its threads, or all of them together, can have."""
+    most = program.capacities.max_registers
+    for role in program.roles:
+        yield Change(
+            f"{role.name} has {most + 8} registers", with_role(program, _registers(role, most + 8))
+        )
+        if role.registers < most:
+            yield Change(
+                f"{role.name} takes the whole pool",
+                with_role(program, _registers(role, program.capacities.registers_per_thread_sum)),
+            )
+
+
+def _registers(role: RoleProgram, registers: int) -> RoleProgram:
+    return replace(role, registers=registers)

@@ -1,0 +1,259 @@
+"""Changes of one step: left out, elsewhere, for another number, at another barrier, less often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from schedgen.program.model import (
+    EVERY,
+    FIRST,
+    LAST,
+    Action,
+    Arrive,
+    Barrier,
+    Commit,
+    Drain,
+    Engine,
+    Fence,
+    FenceKind,
+    Guard,
+    Program,
+    Run,
+    Step,
+    Wait,
+)
+from schedgen.proof.events import describe
+from schedgen.proof.mutate import Change, Maker, Site, sites
+
+Signals = Arrive | Commit
+
+
+def without(*kinds: type[Action]) -> Maker:
+    """Leaves out one step of these kinds."""
+
+    def make(program: Program) -> Iterator[Change]:
+        for site in sites(program, *kinds):
+            yield Change(f"without {site.name}", site.without(), site)
+
+    return make
+
+
+def without_fence(*kinds: FenceKind) -> Maker:
+    """Leaves out one fence of these kinds."""
+
+    def make(program: Program) -> Iterator[Change]:
+        for site in sites(program, Fence):
+            if isinstance(site.action, Fence) and site.action.kind in kinds:
+                yield Change(f"without {site.name}", site.without(), site)
+
+    return make
+
+
+# -- elsewhere ---------------------------------------------------------------------------------
+
+
+def late_wait(program: Program) -> Iterator[Change]:
+    """A wait behind the next step that is no wait."""
+    for site in sites(program, Wait):
+        other = site.next(lambda step: not isinstance(step.action, Wait))
+        if other is not None:
+            yield _behind(site, other)
+
+
+def wait_behind_use(program: Program) -> Iterator[Change]:
+    """A wait behind the next operation of its iteration, which may be what it is there for."""
+    for site in sites(program, Wait):
+        other = site.next(lambda step, site=site: _runs(step) and step.shift == site.step.shift)
+        if other is not None:
+            yield _behind(site, other)
+
+
+def early_signal(program: Program) -> Iterator[Change]:
+    """An arrival or commit before the step that it follows."""
+    for site in sites(program, Arrive, Commit):
+        if site.place > 0:
+            yield _ahead(site, site.place - 1)
+
+
+def signal_before_use(program: Program) -> Iterator[Change]:
+    """An arrival or commit before the last operation of its iteration."""
+    for site in sites(program, Arrive, Commit):
+        other = site.last(lambda step, site=site: _runs(step) and step.shift == site.step.shift)
+        if other is not None:
+            yield _ahead(site, other)
+
+
+def late_signal(program: Program) -> Iterator[Change]:
+    """An arrival or commit behind the next wait or drain: two roles may wait for each other."""
+    for site in sites(program, Arrive, Commit):
+        other = site.next(lambda step: isinstance(step.action, Wait | Drain))
+        if other is not None:
+            yield _behind(site, other)
+
+
+def fence_behind_signal(program: Program) -> Iterator[Change]:
+    """A fence behind the arrival or commit that it belongs before."""
+    for site in sites(program, Fence):
+        other = site.next(lambda step: isinstance(step.action, Signals))
+        if other is not None and not _before_use(site):
+            yield _behind(site, other)
+
+
+def fence_before_wait(program: Program) -> Iterator[Change]:
+    """A fence that belongs behind a wait before it."""
+    for site in sites(program, Fence):
+        other = site.last(lambda step: isinstance(step.action, Wait))
+        if other is not None and _before_use(site):
+            yield _ahead(site, other)
+
+
+def late_drain(program: Program) -> Iterator[Change]:
+    """A drain behind the arrival that says that it is over."""
+    for site in sites(program, Drain):
+        other = site.next(lambda step: isinstance(step.action, Signals))
+        if other is not None:
+            yield _behind(site, other)
+
+
+def _behind(site: Site, other: int) -> Change:
+    what = f"{site.name} behind {describe(site.steps[other])}"
+    return Change(what, site.behind(other), site)
+
+
+def _ahead(site: Site, other: int) -> Change:
+    what = f"{site.name} before {describe(site.steps[other])}"
+    return Change(what, site.ahead_of(other), site)
+
+
+def _runs(step: Step) -> bool:
+    return isinstance(step.action, Run)
+
+
+def _before_use(site: Site) -> bool:
+    """Whether a fence is one that stands before the operation that needs it."""
+    kinds = (FenceKind.TMEM_AFTER, FenceKind.REGISTERS)
+    return isinstance(site.action, Fence) and site.action.kind in kinds
+
+
+# -- another number or barrier -----------------------------------------------------------------
+
+
+def flipped_phase(program: Program) -> Iterator[Change]:
+    """A wait for the parity of the phase before or after."""
+    for site in sites(program, Wait):
+        assert isinstance(site.action, Wait)
+        slots = program.barrier[site.action.barrier].slots
+        for by in (-slots, slots):
+            yield _renumbered(site, by)
+
+
+def wrong_number(program: Program) -> Iterator[Change]:
+    """A wait for the number before or after."""
+    for site in sites(program, Wait):
+        yield from (_renumbered(site, by) for by in (-1, 1))
+
+
+def wrong_signal(program: Program) -> Iterator[Change]:
+    """An arrival, commit or copy for the number before or after."""
+    for site in sites(program, Arrive, Commit, Run):
+        if not isinstance(site.action, Run) or site.action.number is not None:
+            yield from (_renumbered(site, by) for by in (-1, 1))
+
+
+def extra_wait(program: Program) -> Iterator[Change]:
+    """Another wait, for the number that is next in turn for the same step."""
+    for site in sites(program, Wait):
+        action = site.action
+        assert isinstance(action, Wait)
+        more = replace(action, number=action.number.moved(action.number.scale))
+        program = site.instead(site.step, replace(site.step, action=more))
+        yield Change(f"{site.name}, then {describe(Step(more))}", program, site)
+
+
+def _renumbered(site: Site, by: int) -> Change:
+    action = site.action
+    assert isinstance(action, Wait | Arrive | Commit | Run)
+    assert action.number is not None
+    other = replace(action, number=action.number.moved(by))
+    return Change(f"{site.name}, number {by:+}", site.does(other), site)
+
+
+def wrong_barrier(program: Program) -> Iterator[Change]:
+    """A wait, arrival, commit or copy at the next barrier of the same shape."""
+    for site in sites(program, Wait, Arrive, Commit, Run):
+        action = site.action
+        assert not isinstance(action, Drain | Fence)
+        if action.barrier is not None:
+            other = _neighbour(program, action.barrier)
+            if other is not None:
+                changed = site.does(replace(action, barrier=other.name))
+                yield Change(f"{site.name}, at {other.name}", changed, site)
+
+
+def _neighbour(program: Program, name: str) -> Barrier | None:
+    mine = program.barrier[name]
+    place = program.barriers.index(mine)
+    others = (*program.barriers[place + 1 :], *program.barriers[:place])
+    shape = (mine.kind, mine.slots, mine.arrivals, mine.bytes)
+    alike = (o for o in others if (o.kind, o.slots, o.arrivals, o.bytes) == shape)
+    return next(alike, None)
+
+
+# -- more or less often ------------------------------------------------------------------------
+
+
+def wrong_guard(program: Program) -> Iterator[Change]:
+    """A step of the loop in other iterations than before."""
+    for site in sites(program, Wait, Arrive, Commit, Drain, Fence):
+        if site.section == "loop":
+            for guard, what in _guards(site.step.guard):
+                step = replace(site.step, guard=guard)
+                yield Change(f"{site.name}, {what}", site.instead(step), site)
+
+
+def _guards(old: Guard) -> Iterator[tuple[Guard, str]]:
+    if old.kind == "every":
+        yield FIRST, "in the first iteration only"
+        yield LAST, "in the last iteration only"
+        yield replace(old, low=old.low + 1), "not in the first iteration"
+        yield replace(old, high=old.high + 1), "not in the last iteration"
+        if old.low:
+            yield replace(old, low=old.low - 1), "in one more iteration at the start"
+        if old.high:
+            yield replace(old, high=old.high - 1), "in one more iteration at the end"
+        return
+    yield EVERY, "in every iteration"
+    yield replace(old, low=old.low + 1), "not in tiles that are too short"
+    yield replace(old, kind="last" if old.kind == "first" else "first"), "at the other end"
+
+
+def wrong_drain(program: Program) -> Iterator[Change]:
+    """A drain that leaves one group more pending."""
+    for site in sites(program, Drain):
+        action = site.action
+        assert isinstance(action, Drain)
+        if site.section == "loop":
+            other = replace(action, lag=action.lag + 1)
+            yield Change(f"{site.name}, one iteration less", site.does(other), site)
+        engine = program.operation[action.operation].engine
+        same = site.last(_issues_before(program, engine, site, action.operation))
+        before = None if same is None else site.steps[same].action
+        if isinstance(before, Run):
+            other = replace(action, operation=before.operation)
+            yield Change(f"{site.name}, but for {before.operation}", site.does(other), site)
+
+
+def _issues_before(
+    program: Program, engine: Engine, site: Site, operation: str
+) -> Callable[[Step], bool]:
+    """Whether a step issues to the engine before ``operation`` is issued."""
+    issued = site.last(lambda s: isinstance(s.action, Run) and s.action.operation == operation)
+    ahead = set(map(id, site.steps[: issued or 0]))
+
+    def issues(step: Step) -> bool:
+        action = step.action
+        runs = isinstance(action, Run) and program.operation[action.operation].engine is engine
+        return runs and id(step) in ahead
+
+    return issues

@@ -1,0 +1,119 @@
+"""Puts the three methods together: only what all of them accept becomes a `ProvenProgram`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from schedgen.program.model import Program
+from schedgen.proof.report import Claim, Finding, Verdict
+
+METHODS = ("graph", "z3", "execution")
+
+
+def _graph(program: Program) -> Verdict:
+    from schedgen.proof.graph import prove
+
+    return prove(program)
+
+
+def _z3(program: Program) -> Verdict:
+    from schedgen.proof.smt import refute
+
+    return refute(program)
+
+
+def _execution(program: Program) -> Verdict:
+    from schedgen.proof.explore import explore
+
+    return explore(program)
+
+
+_RUN: Mapping[str, Callable[[Program], Verdict]] = {
+    "graph": _graph,
+    "z3": _z3,
+    "execution": _execution,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The verdicts of all methods that were asked."""
+
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def proven(self) -> bool:
+        return all(verdict.proven for verdict in self.verdicts)
+
+    @property
+    def methods_agree(self) -> bool:
+        return len({verdict.proven for verdict in self.verdicts}) == 1
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for verdict in self.verdicts for finding in verdict.findings)
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether no method objects to ``claim``."""
+        return all(finding.claim is not claim for finding in self.findings)
+
+    def summary(self) -> dict[str, object]:
+        """The keys that `schedgen solve --json` reports."""
+        unbounded = any(verdict.proven and not verdict.bound for verdict in self.verdicts)
+        return {
+            **{claim.value: self.holds(claim) for claim in Claim},
+            "unbounded": self.proven and unbounded,
+            "methods": [verdict.method for verdict in self.verdicts],
+            "methods_agree": self.methods_agree,
+            "seconds": {verdict.method: round(verdict.seconds, 3) for verdict in self.verdicts},
+        }
+
+
+class Refuted(ValueError):
+    """A program that is not proven; ``proof`` has the findings."""
+
+    def __init__(self, proof: Proof) -> None:
+        first = proof.findings[0]
+        super().__init__(f"{first.text} ({first.claim.value})")
+        self.proof = proof
+
+
+_TOKEN = object()
+
+
+class ProvenProgram:
+    """A program with its proof. `prove` is the only way to get one, and emission takes nothing
+    else.
+    """
+
+    __slots__ = ("_program", "_proof")
+
+    def __init__(self, program: Program, proof: Proof, token: object = None) -> None:
+        if token is not _TOKEN or not proof.proven:
+            raise TypeError("a ProvenProgram comes from prove(), not from its constructor")
+        self._program = program
+        self._proof = proof
+
+    @property
+    def program(self) -> Program:
+        return self._program
+
+    @property
+    def proof(self) -> Proof:
+        return self._proof
+
+
+def check(program: Program, methods: tuple[str, ...] = METHODS) -> Proof:
+    """What each of ``methods`` says about ``program``, whether it is right or wrong."""
+    return Proof(tuple(_RUN[method](program) for method in methods))
+
+
+def prove(program: Program, methods: tuple[str, ...] = METHODS) -> ProvenProgram:
+    """``program``, proven by each of ``methods``. Raises Refuted if one of them objects."""
+    if "graph" not in methods and "z3" not in methods:
+        raise ValueError("execution covers small cases only; ask graph or z3 as well")
+    proof = check(program, methods)
+    if not proof.proven:
+        raise Refuted(proof)
+    return ProvenProgram(program, proof, _TOKEN)

@@ -1,0 +1,63 @@
+"""A solved schedule with its program and proof: what `schedgen solve` hands on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+from schedgen.checking import barrier_rows
+from schedgen.program.pace import Pace, pace
+from schedgen.program.synthesize import synthesize
+from schedgen.proof.prove import ProvenProgram, prove
+from schedgen.solution import Solution
+
+QUICK = ("graph", "execution")
+"""Methods that take less than a second or two; Z3 takes several."""
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A program, its proof, and its pace at the high and low end of the latencies."""
+
+    proven: ProvenProgram
+    pace: dict[str, Pace]
+    seconds: float
+
+    def extra(self) -> dict[str, Any]:
+        """What `schedgen solve --json` adds to the schedule."""
+        program = self.proven.program
+        return {
+            "proof": self.proven.proof.summary(),
+            "barriers": [asdict(row) for row in barrier_rows(program)],
+            "program_cycles": {end: at.cycles for end, at in self.pace.items()},
+            "synchronize_seconds": round(self.seconds, 3),
+        }
+
+    def lines(self) -> list[str]:
+        """What `schedgen solve` prints about the program."""
+        program, proof = self.proven.program, self.proven.proof
+        barriers, slots = len(program.barriers), sum(b.slots for b in program.barriers)
+        high = self.pace["high"]
+        took = ", ".join(f"{v.method} {v.seconds:.2f} s" for v in proof.verdicts)
+        return [
+            f"  program      {barriers} barriers in {slots} words, {len(program.removals)} orders "
+            "that need none",
+            f"  proof        race-free, deadlock-free, phase-safe for all trip counts, tiles and "
+            f"latencies; {took}",
+            f"  program runs {high.cycles:g} cycles per iteration with high latencies, "
+            f"{self.pace['low'].cycles:g} with low ones",
+        ]
+
+
+def prove_solution(solution: Solution, methods: tuple[str, ...] = QUICK) -> Proved:
+    """Synchronizes the schedule of ``solution`` and proves the program.
+
+    Raises ProgramError or Refuted, which both mean a defect of schedgen.
+    """
+    begin = perf_counter()
+    problem = solution.problem
+    program = synthesize(problem.kernel, solution.schedule, problem.machine)
+    seconds = perf_counter() - begin
+    proven = prove(program, methods)
+    return Proved(proven, {end: pace(program, end) for end in ("high", "low")}, seconds)

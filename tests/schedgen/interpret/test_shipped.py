@@ -1,0 +1,57 @@
+"""Level 1 for the shipped specs: synthesized programs compute what level 0 does, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from schedgen import read_machine, solve
+from schedgen.interpret.concurrent import Interpreter
+from schedgen.interpret.sequential import run
+from schedgen.kernel import Kernel
+from schedgen.program.model import Program
+from schedgen.program.synthesize import synthesize
+from schedgen.spec.bind import bind
+from schedgen.spec.reader import read_spec, shipped_specs
+from tests.schedgen.interpret.problems import full_size_inputs
+
+SPECS = [name for name in shipped_specs() if "h200" in read_spec(name).file.targets]
+TARGETS = ("b200", "h200")
+
+
+def synthesized(name: str, target: str) -> tuple[Kernel, Program]:
+    spec, machine = read_spec(name), read_machine(target)
+    schedule = solve(spec, machine).schedule
+    kernels = bind(spec.source, spec.file, target, dict(schedule.parameters))
+    return kernels[0], synthesize(kernels[0], schedule, machine)
+
+
+def check(name: str, kernel: Kernel, program: Program, trips: Sequence[int], runs: int) -> None:
+    for count in trips:
+        inputs = full_size_inputs(name, count)
+        wanted = run(kernel, inputs)
+        interpreter = Interpreter(program, kernel, inputs)
+        assert interpreter.problem.trips == count
+        assert len(interpreter.problem.tiles) > 1
+        for seed in range(runs):
+            found = interpreter.run(seed)
+            for tensor, value in wanted.items():
+                bits = found[tensor].view(torch.uint8), value.view(torch.uint8)
+                assert torch.equal(*bits), f"{tensor} with {count} iterations, seed {seed}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_some_interleavings(target: str) -> None:
+    kernel, program = synthesized("gemm_chain", target)
+    check("gemm_chain", kernel, program, [0, 1, 3], 50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SPECS)
+def test_many_interleavings(name: str, target: str) -> None:
+    kernel, program = synthesized(name, target)
+    depth = max(store.slots for store in program.stores)
+    check(name, kernel, program, sorted({0, 1, 2, depth - 1, depth, depth + 1}), 1000)
