@@ -90,9 +90,9 @@ class _Synthesis:
     def run(self) -> Program:
         for conflict in self.conflicts:
             self._order(conflict)
-        removals = self._leave_out()
+        self._leave_out()
         program = self._separate_phases()
-        return replace(program, removals=removals)
+        return replace(program, removals=tuple(self._removals(program)))
 
     def _separate_phases(self) -> Program:
         """Merges signals, and mends what could confuse two phases then.
@@ -198,7 +198,7 @@ class _Synthesis:
 
     # -- leaving out ---------------------------------------------------------------------------
 
-    def _leave_out(self) -> tuple[Removal, ...]:
+    def _leave_out(self) -> None:
         """Takes out, one after the other, what the rest makes superfluous."""
         orders = self._orders(self.made)
         rests: dict[Conflict, set[int]] = {c: _events(orders, c) for c in self.conflicts}
@@ -217,7 +217,20 @@ class _Synthesis:
                 left_out |= events
                 self.made = self.made.without(part)
                 rests.update(found)
-        return ()
+
+    def _removals(self, program: Program) -> Iterator[Removal]:
+        """The orders between two roles, or of a queue, that have no hand-off of their own."""
+        orders = Orders(program)
+        direct = {(h.signal.operation, h.target) for h in self.made.handoffs}
+        seen: set[tuple[str, str]] = set()
+        for conflict in self.conflicts:
+            pair = conflict.before, conflict.after
+            queued = Engine.THREADS not in {program.operation[name].engine for name in pair}
+            if pair in direct | seen or not (self._roles(conflict) or queued):
+                continue
+            seen.add(pair)
+            for way in orders.ordered(conflict) or ():
+                yield Removal(*pair, conflict.first.store, way.explain())
 
     @staticmethod
     def _nearness(part: Part, conflict: Conflict) -> int:

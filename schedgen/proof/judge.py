@@ -89,9 +89,8 @@ def reason(mutant: Mutant, orders: Orders) -> str:
     """What still gives an order that rested on the changed step, or why none does."""
     if mutant.site is None:
         return _spare(mutant)
-    before = Orders(mutant.original)
-    rested = list(_resting(before, mutant.site))
-    for conflict in rested:
+    resting = sorted(_resting(Orders(mutant.original), mutant.site), key=lambda pair: pair[0])
+    for _, conflict in resting:
         ways = orders.ordered(conflict)
         if ways:
             way = " <- ".join(reversed(_steps(ways[0])))
@@ -102,25 +101,26 @@ def reason(mutant: Mutant, orders: Orders) -> str:
 def _spare(mutant: Mutant) -> str:
     """Why sizes may differ."""
     if mutant.operator.name == "barrier depth":
-        return "phases are counted by number, and a deeper ring of barriers is only slack"
+        return "waits and arrivals keep the phases of a slot apart with that many slots as well"
     if mutant.operator.name == "store depth":
-        return "the barriers let fewer slots be used than there are"
-    return "nothing else is where it is now"
+        return "the waits let no more slots be used than there are"
+    return "accesses are ordered with this change, too"
 
 
-def _resting(orders: Orders, site: Site) -> Iterator[Conflict]:
-    """Conflicts whose order goes through a step."""
+def _resting(orders: Orders, site: Site) -> Iterator[tuple[tuple[bool, int], Conflict]]:
+    """Conflicts whose order goes through a step, with how directly that is (smallest first)."""
+    graph = orders.graph
+    here = {
+        number
+        for number, event in enumerate(graph.events)
+        if event.step is site.step and event.role == site.role.name
+    }
     for conflict in conflicts(orders.program):
-        ways = orders.ordered(conflict)
-        if ways and any(_goes_through(orders, way, site) for way in ways):
-            yield conflict
-
-
-def _goes_through(orders: Orders, way: Way, site: Site) -> bool:
-    return any(
-        event.step is site.step and event.role == site.role.name
-        for event in (orders.graph.events[number] for number in {*way.events(), way.reach.source})
-    )
+        for way in orders.ordered(conflict) or ():
+            if here & {*way.events(), way.reach.source}:
+                length = len(way.reach.way(way.place))
+                yield (way.reach.source not in here, length), conflict
+                break
 
 
 def _steps(way: Way) -> tuple[str, ...]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 from schedgen.kernel import Space
 from schedgen.program.model import Arrive, Program, RoleProgram, Run, Store
 from schedgen.proof.mutate import Change, sites, with_barrier, with_role, with_store
 
 KILOBYTE = 1024
-T = TypeVar("T")
 
 
 def wrong_count(program: Program) -> Iterator[Change]:
@@ -97,23 +95,20 @@ def wrong_address(program: Program) -> Iterator[Change]:
 
 
 def wrong_slot(program: Program) -> Iterator[Change]:
-    """An access of an operation to the slot before or after the right one."""
-    for place, operation in enumerate(program.operations):
-        for number, old in enumerate(operation.accesses):
-            if program.store[old.store].slots == 1:
+    """An operation that uses the slot of a store before or after the right one."""
+    for operation in program.operations:
+        for name in dict.fromkeys(access.store for access in operation.accesses):
+            if program.store[name].slots == 1:
                 continue
             for by in (-1, 1):
-                new = replace(old, version=old.version.moved(by))
-                accesses = _exchanged(operation.accesses, number, new)
+                accesses = tuple(
+                    replace(old, version=old.version.moved(by)) if old.store == name else old
+                    for old in operation.accesses
+                )
                 other = replace(operation, accesses=accesses)
-                operations = _exchanged(program.operations, place, other)
-                verb = "writes" if old.write else "reads"
-                what = f"{operation.name} {verb} {old.buffer} at slot {by:+}"
+                operations = tuple(other if o is operation else o for o in program.operations)
+                what = f"{operation.name} uses {name} at slot {by:+}"
                 yield Change(what, replace(program, operations=operations))
-
-
-def _exchanged(items: tuple[T, ...], place: int, item: T) -> tuple[T, ...]:
-    return (*items[:place], item, *items[place + 1 :])
 
 
 def too_many_registers(program: Program) -> Iterator[Change]:

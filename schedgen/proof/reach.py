@@ -71,10 +71,12 @@ class Reach:
         for places in waiting:
             for place in places:
                 event, where, shift = place
-                lists = [graph.arcs[event]]
+                arcs = graph.arcs[event]
+                if without:  # what is left out learns nothing, but its role still passes by
+                    arcs = [arc for arc in arcs if arc.dst not in without]
                 if event == self.source or graph.learns[event]:
-                    lists.append(graph.in_role[event])
-                for arc in (arc for arcs in lists for arc in arcs if arc.dst not in without):
+                    arcs = arcs + graph.in_role[event]
+                for arc in arcs:
                     known = least.get((arc.dst, where))
                     if known is not None and known[2] <= shift and not self.span.together:
                         continue
