@@ -15,7 +15,15 @@ from dataclasses import replace
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.program.build import ProgramError, Storage, capacities, tile_operations
-from schedgen.program.layout import Fenced, Handoff, Layout, Part, Signal, Synchronization
+from schedgen.program.layout import (
+    Assignment,
+    Fenced,
+    Handoff,
+    Layout,
+    Part,
+    Signal,
+    Synchronization,
+)
 from schedgen.program.merge import assign, separate
 from schedgen.program.model import (
     EVERY,
@@ -29,6 +37,7 @@ from schedgen.program.model import (
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
 from schedgen.proof.orders import Orders
 from schedgen.proof.phases import phase_findings
+from schedgen.proof.report import Finding
 from schedgen.schedule import Schedule
 
 
@@ -81,13 +90,14 @@ class _Synthesis:
 
     @staticmethod
     def _same_version(conflict: Conflict) -> bool:
-        if conflict.first.version.per_tile:
-            return conflict.kind is not Kind.TILES and conflict.distance == 0
         gap = conflict.second.version.offset - conflict.first.version.offset
+        if conflict.first.version.per_tile:
+            return conflict.kind is not Kind.TILES and conflict.distance == gap == 0
         step = conflict.first.version.scale * conflict.distance
         return conflict.kind is Kind.SAME and gap + step == 0
 
     def run(self) -> Program:
+        self._order_data()
         for conflict in self.conflicts:
             self._order(conflict)
         self._leave_out()
@@ -101,13 +111,12 @@ class _Synthesis:
         observer has to say that it has seen one.
         """
         more: dict[str, int] = {}
+        added: list[Handoff] = []
         text = ""
         for _ in range(_REPAIRS):
-            assignment = assign(self.layout, self.made, more)
-            program = self.layout.lay_out(self.made, assignment)
-            findings = list(phase_findings(Orders(program)))
+            program, findings, assignment = self._phases(self.made, more)
             if not findings:
-                return program
+                return self._fewest(program, added, more)
             name, text = findings[0].subject[0], findings[0].text
             slots = program.barrier[name].slots
             handoffs = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
@@ -117,8 +126,25 @@ class _Synthesis:
             answers = tuple(self._answer(h) for h in handoffs)
             if not set(answers) - set(self.made.handoffs):
                 break
+            added.extend(answers)
             self.made = self.made.joined(Synchronization(answers))
         raise ProgramError(f"no barrier keeps the phases apart: {text}")
+
+    def _phases(
+        self, made: Synchronization, more: dict[str, int]
+    ) -> tuple[Program, list[Finding], Assignment]:
+        assignment = assign(self.layout, made, more)
+        program = self.layout.lay_out(made, assignment)
+        return program, list(phase_findings(Orders(program))), assignment
+
+    def _fewest(self, program: Program, added: list[Handoff], more: dict[str, int]) -> Program:
+        """Drops the answers that turn out not to be needed."""
+        for answer in added:
+            fewer = self.made.without(answer)
+            without, findings, _ = self._phases(fewer, more)
+            if not findings:
+                self.made, program = fewer, without
+        return program
 
     def _answer(self, handoff: Handoff) -> Handoff:
         """The target tells the source that it has seen what it waited for."""
@@ -131,6 +157,17 @@ class _Synthesis:
 
     def _orders(self, made: Synchronization) -> Orders:
         return Orders(self.layout.lay_out(made, separate(self.layout, made)))
+
+    def _order_data(self) -> None:
+        """Hand-offs for all data at once; those that others imply are left out later."""
+        orders = self._current()
+        made = self.made
+        for conflict in self.conflicts:
+            if self._rank(conflict)[0] or orders.ordered(conflict) is not None:
+                continue
+            for remedy in list(self._remedies(orders, conflict, again=False))[-1:]:
+                made = made.joined(remedy)
+        self.made, self._known = made, self._orders(made)
 
     def _order(self, conflict: Conflict) -> None:
         """Adds what is missing for one conflict."""
@@ -151,7 +188,9 @@ class _Synthesis:
             known = self._known = self._orders(self.made)
         return known
 
-    def _remedies(self, orders: Orders, conflict: Conflict) -> Iterator[Synchronization]:
+    def _remedies(
+        self, orders: Orders, conflict: Conflict, *, again: bool = True
+    ) -> Iterator[Synchronization]:
         """What could order ``conflict``: fences alone, a drain, a hand-off."""
         fences = tuple(self._fences(orders, conflict))
         drains: tuple[str, ...] = ()
@@ -163,9 +202,9 @@ class _Synthesis:
         if self._roles(conflict):
             yield Synchronization((self._handoff(conflict),), fences, drains)
         # One role overwrites what it wrote itself: whoever reads in between has to say so.
-        for other in self.conflicts:
-            again = (other.after, other.first.store) == (conflict.after, conflict.first.store)
-            if again and not other.first.write and self._roles(other):
+        for other in self.conflicts if again else ():
+            same = (other.after, other.first.store) == (conflict.after, conflict.first.store)
+            if same and not other.first.write and self._roles(other):
                 yield Synchronization((self._handoff(other),), tuple(self._fences(orders, other)))
 
     def _roles(self, conflict: Conflict) -> bool:
@@ -258,6 +297,9 @@ class _Synthesis:
             if event is not None:
                 same = (e for e in graph.ahead if graph.same_wait(e, event))
                 found.setdefault(part, set()).update({event, *same})
+        for part in parts:
+            if part not in found:  # another part has the same step, and comes first
+                self.made = self.made.without(part)
         return [(part, found[part]) for part in parts if part in found]
 
     def _rests_on(self, part: Part, events: set[int], conflict: Conflict, way: set[int]) -> bool:
