@@ -32,12 +32,14 @@ Empty tiles. A tile without iterations has no place in this protocol: all that t
 the correction is the wait of PV for CR, so that the tensor role, which meets none in such a tile,
 could commit for tile after tile before anybody has looked. FA4 skips the tile in all roles instead.
 ``empty_tiles`` adds one wait per tile of the tensor role for `o_epi full` of the tile before, the
-way our own program does it.
+way our own program does it. It costs no time where tiles have iterations: by then CR(0) has come
+after that, in the same role. Without it, `prove_filled` has the proof for all other tiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from time import perf_counter
 
@@ -59,6 +61,7 @@ from schedgen.program.model import (
     Wait,
 )
 from schedgen.program.synthesize import synthesize
+from schedgen.proof.conflicts import Kind, conflicts
 from schedgen.proof.events import Arc, EventGraph, Form
 from schedgen.proof.graph import all_findings
 from schedgen.proof.orders import Orders
@@ -105,12 +108,6 @@ def fa4_program(ours: Program, *, empty_tiles: bool = True) -> Program:
         raise ValueError(f"FA4 has a ring of {RING}, the program one of {ours.store['kv'].slots}")
     roles = (_load(), _tensor(empty_tiles), _softmax(0), _softmax(1), _correction(), _epilogue())
     return replace(ours, barriers=tuple(_barriers()), roles=roles, removals=())
-
-
-def in_hardware(program: Program) -> Program:
-    """Only for counting: each barrier once that FA4 has in its shared memory."""
-    kept = tuple(b for b in program.barriers if not b.name.endswith(FINAL))
-    return replace(program, barriers=kept)
 
 
 def _barriers() -> Iterator[Barrier]:
@@ -297,6 +294,97 @@ def _epilogue() -> RoleProgram:
             Step(Arrive(f"o_epi[{s}] empty", TILE, 32)),
         ]
     return RoleProgram("epilogue", 1, 48, after=tuple(after))
+
+
+# -- counting ------------------------------------------------------------------------------------
+
+
+def in_hardware(barriers: Iterable[Barrier]) -> list[Barrier]:
+    """Each barrier once that FA4 has: phase n + 1 of a tile needs none of its own there."""
+    return [barrier for barrier in barriers if not barrier.name.endswith(FINAL)]
+
+
+def family(name: str) -> str:
+    """A name without the tile that it stands for: the barriers of both tiles are one array."""
+    return re.sub(r"softmax[01]", "softmax_s", re.sub(r"\[[01](?=[\],])", "[s", name))
+
+
+def arrays(barriers: Iterable[Barrier]) -> int:
+    """Barriers, those of both query tiles counted once."""
+    return len({family(barrier.name) for barrier in barriers})
+
+
+def words(barriers: Iterable[Barrier], kind: str) -> int:
+    """Hardware barriers of one kind: 8 bytes of shared memory each, or the number of a named one."""
+    return sum(barrier.slots for barrier in barriers if barrier.kind == kind)
+
+
+def waits_per_iteration(program: Program) -> int:
+    """Waits of all roles in an iteration that is neither the first nor the last one."""
+    steps = (step for role in program.roles for step in role.loop)
+    return sum(isinstance(step.action, Wait) and step.guard.kind == "every" for step in steps)
+
+
+# -- comparing -----------------------------------------------------------------------------------
+
+
+_PROTECTS = re.compile(r"(\S+) (?:uses|writes over) \S+ after (\S+)")
+
+
+def handoffs(barrier: Barrier) -> set[tuple[str, ...]]:
+    """(who waits, for whom), read off what the barrier protects."""
+    found = (_PROTECTS.fullmatch(text) for text in barrier.protects)
+    return {match.groups() for match in found if match}
+
+
+def counterparts(ours: Program, theirs: Program) -> dict[str, list[str]]:
+    """Our barriers, each with those of ``theirs`` that hand over between the same operations."""
+    return {
+        mine.name: [b.name for b in theirs.barriers if handoffs(b) & handoffs(mine)]
+        for mine in ours.barriers
+    }
+
+
+LEFT_OUT = {
+    "P in S is used up": ("PV[{s},1]", "QK[{s}]", "S[{s}]"),
+    "S is read": ("LDS[{s}]", "QK[{s}]", "S[{s}]"),
+    "first part of P is used up": ("PV[{s},0]", "STP[{s},0]", "S[{s}]"),
+    "last part of P is used up": ("PV[{s},1]", "STP[{s},1]", "S[{s}]"),
+    "O is complete": ("PV[{s},1]", "CR[{s}]", "O[{s}]"),
+}
+"""Orders one iteration later for which FA4 has no wait: (before, after, store)."""
+
+
+def reason(orders: Orders, left_out: str, stage: int) -> tuple[str, ...]:
+    """Why the order that `LEFT_OUT` names needs no wait, in the steps of this program."""
+    before, after, store = (name.format(s=stage) for name in LEFT_OUT[left_out])
+    found: dict[tuple[str, ...], None] = {}
+    for conflict in conflicts(orders.program):
+        same = (conflict.before, conflict.after, conflict.first.store) == (before, after, store)
+        if same and conflict.kind is Kind.SAME and conflict.distance == 1:
+            ways = orders.ordered(conflict)
+            if ways is None:
+                raise ValueError(f"nothing makes sure that {conflict.text}")
+            found.update(dict.fromkeys(way.explain() for way in ways))
+    (only,) = found
+    return only
+
+
+ROLES = {"tensor": "mma", "store": "epilogue", "tile_load": "load"}
+"""Our names of roles, and FA4's."""
+
+
+def translated(text: str, names: dict[str, list[str]]) -> str:
+    """A step of our program in FA4's names; ``names`` is what `counterparts` found."""
+    role, rest = text.split(": ", 1)
+    for mine in sorted(names, key=len, reverse=True):
+        for theirs in names[mine][:1]:
+            rest = re.sub(rf"(?<=wait ){re.escape(mine)}(?=\[[^\[]*\] )", theirs, rest)
+            rest = re.sub(rf"(?<=arrive ){re.escape(mine)}(?=\[[^\[]*\] )", theirs, rest)
+            rest = re.sub(rf"(?<=commit ){re.escape(mine)}(?=\[[^\[]*\] )", theirs, rest)
+            rest = rest.replace(f"(barrier {mine})", f"(barrier {theirs})")
+    rest = rest.replace(f"order of {role})", f"order of {ROLES.get(role, role)})")
+    return f"{ROLES.get(role, role)}: {rest}"
 
 
 # -- what holds if every tile has iterations -----------------------------------------------------

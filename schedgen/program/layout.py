@@ -240,9 +240,11 @@ class Layout:
             before = fenced.kind in (FenceKind.TMEM_AFTER, FenceKind.REGISTERS)
             key = self.key(fenced.operation, _FENCE_BEFORE if before else _FENCE_AFTER)
             number = _FENCE_ORDER.index(fenced.kind)
-            self._add(lists, fenced.operation, (*key[:4], number), Fence(fenced.kind), fenced.guard)
+            place = (*key[:4], number)
+            self._add(lists, fenced.operation, place, Fence(fenced.kind), fenced.guard, fenced)
         for operation in made.drains:
-            self._add(lists, operation, self.ready_key(operation), Drain(operation), EVERY)
+            key = self.ready_key(operation)
+            self._add(lists, operation, key, Drain(operation), EVERY, operation)
         return replace(
             self.skeleton,
             barriers=assignment.barriers,

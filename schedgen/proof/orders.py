@@ -78,9 +78,16 @@ class Orders:
         for reach in self._searches(conflict, source):
             for end, before in ends:
                 place = self.find(reach, conflict.kind, distance - before, end)
-                if place is not None:
+                if place is not None and (kind is None or self._executed(reach, place, second)):
                     return Way(reach, place)
         return None
+
+    def _executed(self, reach: Reach, place: Place, second: int) -> bool:
+        """Whether a fence certainly is executed where it is needed, if the second access is."""
+        fence = self.graph.events[place[0]]
+        if fence.per_tile and not self.graph.events[second].per_tile:
+            return _guard(fence)[1] <= 1 or reach.certain(place)  # the tile has an iteration
+        return reach.certain(place)
 
     def _searches(self, conflict: Conflict, source: int) -> Iterator[Reach]:
         """What holds in whatever tiles comes first: most questions end there."""
@@ -176,8 +183,10 @@ class Orders:
             other = self.graph.events[candidate]
             if candidate in self.graph.without or not _is_fence(other.step, (kind,)):
                 continue
+            if event.per_tile and not other.per_tile:
+                continue  # a tile without iterations has no such fence
             reach = self.reach(candidate, self.near)
-            if event.per_tile or other.per_tile:
+            if other.per_tile:
                 if reach.tile(second, 0) or reach.all(second, 0):
                     yield candidate, 0
             else:

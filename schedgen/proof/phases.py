@@ -47,6 +47,12 @@ def _premature(orders: Orders, barrier: Barrier, wait: int) -> Iterator[Finding]
 def _lapped(orders: Orders, barrier: Barrier, wait: int) -> Iterator[Finding]:
     """The phase after the one it waits for must not end before a wait returns."""
     number, relevant = wanted(orders, wait), False
+    for skipped in barrier.skipped:
+        # The phase after is complete from the start.
+        instance, rest = divmod(skipped - barrier.slots - number.offset, number.scale)
+        if not rest and instance >= 0:
+            text = f"{name(orders, wait)} may be lapped: phase number {skipped} is skipped"
+            yield Finding(Claim.PHASE, text, (barrier.name, name(orders, wait)))
     for _, event, given in orders.graph.providers.get(barrier.name, []):
         if _distance(number.moved(barrier.slots), given) is None:
             continue
@@ -66,15 +72,29 @@ def _unobserved(orders: Orders, barrier: Barrier) -> Iterator[Finding]:
     for step, event, given in orders.graph.providers.get(barrier.name, []):
         if not isinstance(orders.graph.step(step).action, Arrive | Commit):
             continue
-        waits = orders.graph.waits.get(barrier.name, [])
-        seen = any(
+        seen = [
             happens_before(orders, wait, wanted(orders, wait).moved(barrier.slots), event, given)
-            for wait in waits
+            for wait in _observers(orders, barrier)
             if _distance(wanted(orders, wait).moved(barrier.slots), given) is not None
-        )
-        if not seen:
+        ]
+        # All that wait at a named barrier take part in its phase.
+        if not (all(seen) and seen if barrier.kind == "named" else any(seen)):
             text = f"{name(orders, step)} may arrive before anybody has seen the phase before"
             yield Finding(Claim.PHASE, text, (barrier.name, name(orders, step)))
+
+
+def _observers(orders: Orders, barrier: Barrier) -> list[int]:
+    """Waits that certainly happen for each number, by themselves or together with others."""
+    graph = orders.graph
+    ahead = (event for event in graph.ahead if _barrier(orders, event) == barrier.name)
+    always = [w for w in graph.waits.get(barrier.name, []) if graph.margins[w] == (0, 0)]
+    return [*always, *ahead]
+
+
+def _barrier(orders: Orders, wait: int) -> str:
+    action = orders.graph.step(wait).action
+    assert isinstance(action, Wait)
+    return action.barrier
 
 
 def happens_before(orders: Orders, a: int, at_a: Number, b: int, at_b: Number) -> bool:

@@ -78,10 +78,10 @@ class Reach:
                     arcs = arcs + graph.in_role[event]
                 for arc in arcs:
                     known = least.get((arc.dst, where))
-                    if known is not None and known[2] <= shift and not self.span.together:
+                    if known is not None and known[2] <= shift and not self._each(arc.dst):
                         continue
                     for reached in self._along(where, shift, arc):
-                        if self._arrive(reached, (place, arc)) and self._exists(reached):
+                        if self._arrive(reached, (place, arc)) and self.certain(reached):
                             # A place before this one may turn up late; its turn is now.
                             waiting[max(reached[2], shift) - lowest].append(reached)
 
@@ -90,14 +90,26 @@ class Reach:
         event, where, shift = place
         known = self._least.get((event, where))
         if known is not None and known[2] <= shift:
-            # Within one tile later instances lead on to places that earlier ones do not show.
-            if not self.span.together or where is not Where.NEAR or place in self._came:
+            if not self._each(event) or place in self._came:
+                return False
+            if not self._conditional(event) and where is not Where.NEAR:
                 return False
         else:
             self._least[event, where] = place
         self._came[place] = came
         self._places.setdefault(event, []).append(place)
         return True
+
+    def _each(self, event: int) -> bool:
+        """Whether an earlier instance of an event does not stand for the later ones.
+
+        Within one tile later instances lead on to places that earlier ones do not show, and an
+        instance that does not happen shows nothing of later ones.
+        """
+        return self.span.together or self._conditional(event)
+
+    def _conditional(self, event: int) -> bool:
+        return self.graph.margins[event] != (0, 0)
 
     def _finish(self, event: int) -> None:
         """Adds the arcs by which a way can end at ``event``."""
@@ -108,11 +120,11 @@ class Reach:
             if src != self.source and not self.graph.learns[src]:
                 continue
             for place in tuple(self._places.get(src, ())):
-                if place[0] == self.source or self._exists(place):
+                if place[0] == self.source or self.certain(place):
                     for reached in self._along(place[1], place[2], arc):
                         self._arrive(reached, (place, arc))
 
-    def _exists(self, place: Place) -> bool:
+    def certain(self, place: Place) -> bool:
         """Whether the event certainly happens there, so that a way can lead through it."""
         event, where, shift = place
         low, high = self.graph.margins[event]
@@ -149,7 +161,7 @@ class Reach:
     def near(self, event: int, shift: int) -> Place | None:
         """The place that shows ``event`` at iteration c + shift to come later, None if none does.
 
-        Instances of an event are in order, so an earlier one will do.
+        Instances of an event are in order, so an earlier one will do if it happens.
         """
         return self._by(event, Where.NEAR, shift)
 
@@ -163,6 +175,12 @@ class Reach:
 
     def _by(self, event: int, where: Where, shift: int) -> Place | None:
         self._finish(event)
+        if self._conditional(event):
+            exactly = (event, where, shift)
+            if exactly in self._came:
+                return exactly
+            places = (p for p in self._places.get(event, ()) if p[1] is where and p[2] < shift)
+            return next(filter(self.certain, places), None)
         place = self._least.get((event, where))
         return None if place is None or place[2] > shift else place
 
