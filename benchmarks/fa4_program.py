@@ -15,9 +15,9 @@ waits for STPa(0), which comes after the statistics that CR(0) waits for.
 that, so the last one is a barrier of its own here (``final``), in both directions. `in_hardware`
 counts it as FA4 does.
 
-Order of the releases. `sm_stats empty` of tile 1 is given one iteration later, after CR_0(j + 1) or
-behind the loop; that is a step with shift 1. In iteration 0 FA4 releases tile 0 before CR_1(0), here
-it is after, as in all other iterations.
+Order of the releases. `sm_stats empty` of tile 1 is given one iteration later, after CR_0(j + 1)
+or behind the loop; that is a step with shift 1. In iteration 0 FA4 releases tile 0 before CR_1(0),
+here it is after, as in all other iterations.
 
 Threads. FA4 pairs softmax and correction warps through eight named barriers of 64 threads; a role
 is the finest grain here, so there are two. Threads that wait at a named barrier do not count.
@@ -315,7 +315,7 @@ def arrays(barriers: Iterable[Barrier]) -> int:
 
 
 def words(barriers: Iterable[Barrier], kind: str) -> int:
-    """Hardware barriers of one kind: 8 bytes of shared memory each, or the number of a named one."""
+    """Hardware barriers of one kind: words of shared memory, or named ones."""
     return sum(barrier.slots for barrier in barriers if barrier.kind == kind)
 
 
@@ -366,8 +366,9 @@ def reason(orders: Orders, left_out: str, stage: int) -> tuple[str, ...]:
             if ways is None:
                 raise ValueError(f"nothing makes sure that {conflict.text}")
             found.update(dict.fromkeys(way.explain() for way in ways))
-    (only,) = found
-    return only
+    if len(found) != 1:
+        raise ValueError(f"there are {len(found)} reasons why {before} comes before {after}")
+    return next(iter(found))
 
 
 ROLES = {"tensor": "mma", "store": "epilogue", "tile_load": "load"}
@@ -377,14 +378,13 @@ ROLES = {"tensor": "mma", "store": "epilogue", "tile_load": "load"}
 def translated(text: str, names: dict[str, list[str]]) -> str:
     """A step of our program in FA4's names; ``names`` is what `counterparts` found."""
     role, rest = text.split(": ", 1)
-    for mine in sorted(names, key=len, reverse=True):
-        for theirs in names[mine][:1]:
-            rest = re.sub(rf"(?<=wait ){re.escape(mine)}(?=\[[^\[]*\] )", theirs, rest)
-            rest = re.sub(rf"(?<=arrive ){re.escape(mine)}(?=\[[^\[]*\] )", theirs, rest)
-            rest = re.sub(rf"(?<=commit ){re.escape(mine)}(?=\[[^\[]*\] )", theirs, rest)
-            rest = rest.replace(f"(barrier {mine})", f"(barrier {theirs})")
-    rest = rest.replace(f"order of {role})", f"order of {ROLES.get(role, role)})")
-    return f"{ROLES.get(role, role)}: {rest}"
+    theirs = ROLES.get(role, role)
+    rest = rest.replace(f"(order of {role})", f"(order of {theirs})")
+    for mine, found in names.items():
+        for name in found[:1]:
+            rest = re.sub(rf"^(wait|arrive|commit) {re.escape(mine)}\[", rf"\1 {name}[", rest)
+            rest = rest.replace(f"(barrier {mine})", f"(barrier {name})")
+    return f"{theirs}: {rest}"
 
 
 # -- what holds if every tile has iterations -----------------------------------------------------

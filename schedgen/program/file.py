@@ -57,6 +57,10 @@ def read_program(text: str, file: str = "<text>") -> Program:
 
 
 def _first(error: ValidationError) -> str:
-    problem = error.errors()[0]
+    problems = error.errors()
+    # An action is one of several; those that it does not even claim to be are not meant.
+    others = [p["loc"][:-1] for p in problems if p["loc"][-1:] == ("do",)]
+    meant = [p for p in problems if not any(p["loc"][: len(o)] == o for o in others)]
+    problem = (meant or problems)[0]
     where = ".".join(str(part) for part in problem["loc"])
     return f"{where}: {problem['msg']}"

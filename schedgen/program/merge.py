@@ -38,7 +38,7 @@ class _Group:
     """Signals that become one barrier, by the phase that they stand for (number modulo scale)."""
 
     slots: int
-    divisor: int
+    alone: bool
     phases: dict[int, list[Signal]] = field(default_factory=dict[int, list[Signal]])
 
     @property
@@ -61,7 +61,7 @@ def assign(
     together: dict[object, _Group] = {}
     for signal in made.signals:
         if signal not in done:
-            group = _Group(_own_slots(signal, awaited[signal]), signal.number.scale)
+            group = _Group(_own_slots(signal, awaited[signal]), alone=True)
             key = (signal.number.per_tile, group.slots, _waits(signal, awaited[signal]))
             together.setdefault(key, group).phases.setdefault(0, []).append(signal)
     return _name(layout, [*groups, *together.values()], awaited, more or {})
@@ -92,7 +92,7 @@ def _rings(
     found: list[_Group] = []
     for family in families.values():
         scale = family[0].number.scale
-        group = _Group(family[0].slots, 1)
+        group = _Group(family[0].slots, alone=False)
         for signal in family:
             group.phases.setdefault(signal.number.offset % scale, []).append(signal)
         alike = {
@@ -131,10 +131,12 @@ def _name(
         phase = next(iter(group.phases.values()))
         skipped: list[int] = []
         for signal in group.signals:
-            number, divisor = signal.number, group.divisor
-            moved = -(number.offset // divisor) * divisor if divisor == number.scale else 0
-            rest = number.offset + moved
-            of[signal] = Mapped(name, moved - rest % divisor if divisor > 1 else moved, divisor)
+            number = signal.number
+            # By itself a signal counts its own instances; in a ring it keeps the numbers of it.
+            divisor = number.scale if group.alone else 1
+            moved = -number.offset if group.alone else 0
+            rest = 0 if group.alone else number.offset
+            of[signal] = Mapped(name, moved, divisor)
             skipped.extend(range(rest % number.scale, rest, number.scale))
         barriers.append(
             Barrier(

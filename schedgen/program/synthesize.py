@@ -208,8 +208,12 @@ class _Synthesis:
                 yield Synchronization((self._handoff(other),), tuple(self._fences(orders, other)))
 
     def _roles(self, conflict: Conflict) -> bool:
-        """Whether a hand-off is possible: two roles have to do with it."""
-        return self.layout.role_of[conflict.before] != self.layout.role_of[conflict.after]
+        """Whether a hand-off is possible: two roles have to do with it, or one role and an engine
+        that it knows about only through a barrier.
+        """
+        engine = self.layout.skeleton.operation[conflict.before].engine
+        roles = self.layout.role_of[conflict.before], self.layout.role_of[conflict.after]
+        return roles[0] != roles[1] or engine in (Engine.TENSOR, Engine.COPY_IN)
 
     def _fences(self, orders: Orders, conflict: Conflict) -> Iterator[Fenced]:
         for kinds in orders.fences_after(conflict):

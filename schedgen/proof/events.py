@@ -145,6 +145,11 @@ class EventGraph:
             self._order_role(role)
             self._order_engines(role)
         self._synchronize()
+        self.start_of: dict[int, int] = {}
+        """Wait -> the event at which its role comes to it; the wait itself is when it returns."""
+        for waits in self.waits.values():
+            for wait in waits:
+                self._add_start(wait)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -243,10 +248,21 @@ class EventGraph:
                     self._follow(begin, end, "it ends after it began")
                 self.begin_of.setdefault(action.operation, []).append(begin)
                 self.end_of[begin] = end
-                if action.barrier is not None and action.number is not None:
+                # A copy of no bytes tells a barrier nothing.
+                if action.barrier is not None and action.number is not None and action.bytes:
                     self._provides(action.barrier, number, end, action.number)
             case _:
                 pass
+
+    def _add_start(self, wait: int) -> None:
+        """An event that comes after what stands before a wait, but not after what it waits for."""
+        event = self.events[wait]
+        start = self._event(event.role, event.section, event.place, "start", event.step)
+        self.start_of[wait] = start
+        before = [(a, arc) for a, arcs in enumerate(self.in_role) for arc in arcs]
+        for a, arc in [*before, *self.last[wait]]:
+            if arc.dst == wait:
+                self.last[start].append((a, Arc(start, arc.form, arc.shift, arc.why)))
 
     def _follow(self, a: int, b: int, why: str) -> None:
         """b happens in the same instance, after a."""
@@ -317,9 +333,10 @@ class EventGraph:
             if engine is Engine.COPY_IN:
                 continue
             for a, b in product(numbers, numbers):
-                why = f"the {engine} engine works in order"
-                if engine is not Engine.COPY_OUT:
-                    self.order(a, b, self.end_of[self.begin_event(a)], self.begin_event(b), why)
+                why, begin = f"the {engine} engine works in order", self.begin_event(b)
+                # Copies run at the same time, but a drain counts them in the order of issue.
+                then = self.end_of[begin] if engine is Engine.COPY_OUT else begin
+                self.order(a, b, self.end_of[self.begin_event(a)], then, why)
             if engine is not Engine.COPY_OUT:
                 self._order_tiles(role.name, numbers, f"the {engine} engine works in order")
         for number in self.of_role[role.name]:

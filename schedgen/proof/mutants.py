@@ -56,6 +56,7 @@ OPERATORS = (
     _operator("wgmma fence removed", "", steps.without_fence(FenceKind.REGISTERS), RACE),
     _operator("wait one later", "", steps.late_wait, RACE, PHASE, DEADLOCK),
     _operator("wait behind use", "", steps.wait_behind_use, RACE, PHASE, DEADLOCK),
+    _operator("wait hoisted", "M18", steps.hoisted_wait, DEADLOCK, PHASE, RACE),
     _operator("signal one earlier", "", steps.early_signal, RACE, PHASE),
     _operator("signal before use", "", steps.signal_before_use, RACE, PHASE),
     _operator("signal behind wait", "", steps.late_signal, DEADLOCK, PHASE, RACE),

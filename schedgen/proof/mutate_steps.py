@@ -69,6 +69,13 @@ def wait_behind_use(program: Program) -> Iterator[Change]:
             yield _behind(site, other)
 
 
+def hoisted_wait(program: Program) -> Iterator[Change]:
+    """A wait as the first step of its section: what it waits for may need what it now delays."""
+    for site in sites(program, Wait):
+        if site.place > 0:
+            yield _ahead(site, 0)
+
+
 def early_signal(program: Program) -> Iterator[Change]:
     """An arrival or commit before the step that it follows."""
     for site in sites(program, Arrive, Commit):

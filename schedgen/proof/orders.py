@@ -40,8 +40,8 @@ class Orders:
         self.program = program
         self.graph = EventGraph(program)
         self._reach: dict[tuple[int, Span], Reach] = {}
-        # Far enough for any reuse of a slot.
-        slots = max((store.slots for store in program.stores), default=1)
+        # Far enough for any reuse of a slot, and for the next wait after that.
+        slots = 1 + max((ring.slots for ring in (*program.stores, *program.barriers)), default=1)
         self.near = Span(0, 1, together=False)
         self.far = Span(0, slots, together=False, tiles=slots)
 

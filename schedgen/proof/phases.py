@@ -33,10 +33,10 @@ def wanted(orders: Orders, wait: int) -> Number:
 
 def _premature(orders: Orders, barrier: Barrier, wait: int) -> Iterator[Finding]:
     """The phase before the one it waits for must be over when a wait starts."""
-    number = wanted(orders, wait)
+    number, start = wanted(orders, wait), orders.graph.start_of[wait]
     for step, event, given in orders.graph.providers.get(barrier.name, []):
         # What provides k - slots, where the wait is for k.
-        if not happens_before(orders, event, given.moved(barrier.slots), wait, number):
+        if not happens_before(orders, event, given.moved(barrier.slots), start, number):
             text = (
                 f"{name(orders, wait)} may pass one phase early: "
                 f"{name(orders, step)} of the phase before may still be missing"
@@ -113,7 +113,7 @@ def happens_before(orders: Orders, a: int, at_a: Number, b: int, at_b: Number) -
             return True
         if orders.find(reach, Kind.LATER, distance, b) is None:
             return False
-    if distance > 0 and orders.graph.margins[b][0] >= distance:
+    if distance > 0 and orders.graph.step(b).guard.kind == "first":
         return True  # b does not happen that far into a tile
     span = Span(min(0, distance), max(0, distance))
     return orders.find(orders.reach(a, span), Kind.SAME, distance, b) is not None

@@ -1,0 +1,123 @@
+"""Programs as sequences, files and text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from schedgen.program.file import ProgramFileError, read_program, to_json
+from schedgen.program.model import FIRST, LAST, Guard, Number, Program, Run, Step
+from schedgen.program.pace import gains, pace
+from schedgen.program.sequence import sequence
+from schedgen.program.text import program_text
+
+
+def gemm(depth: int = 3) -> Program:
+    path = Path(__file__).with_name("examples.py")
+    spec = spec_from_file_location("examples", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.gemm(depth)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 3, 7])
+def test_each_iteration_runs_once_whatever_the_trip_count(trips: int) -> None:
+    role = replace(
+        gemm().role["tensor"],
+        loop=(Step(Run("late"), 2), Step(Run("MMA")), Step(Run("once"), 1, LAST)),
+    )
+    found = [(i.step.action, i.iteration) for i in sequence(role, [trips])]
+    assert [i for a, i in found if a == Run("MMA")] == list(range(trips))
+    assert [i for a, i in found if a == Run("late")] == list(range(trips))
+    assert [i for a, i in found if a == Run("once")] == [max(trips, 1) - 1]
+
+
+def test_iterations_are_counted_over_tiles() -> None:
+    role = gemm().role["load"]
+    numbers = [
+        i.number(Number())
+        for i in sequence(role, [2, 0, 3])
+        if i.step.action == Run("LA", "sA full", Number(), 16384)
+    ]
+    assert numbers == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("guard", "trips", "expected"),
+    [
+        (Guard("every", 1, 0), 3, [1, 2]),
+        (Guard("every", 0, 1), 3, [0, 1]),
+        (FIRST, 0, [0]),
+        (Guard("first", 2), 1, []),
+        (LAST, 3, [2]),
+    ],
+)
+def test_guards(guard: Guard, trips: int, expected: list[int]) -> None:
+    assert [i for i in range(-1, 5) if guard.holds(i, trips)] == expected
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_a_program_survives_its_file() -> None:
+    program = gemm()
+    text = to_json(program)
+    assert read_program(text) == program
+    assert to_json(read_program(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a program"),
+        ('{"program_format": 99}', "program format 99"),
+        ('{"program_format": 1}', "kernel"),
+    ],
+)
+def test_damaged_files_are_named(text: str, words: str) -> None:
+    with pytest.raises(ProgramFileError, match=words):
+        read_program(text, "p.json")
+
+
+def test_the_damaged_field_is_named() -> None:
+    data = json.loads(to_json(gemm()))
+    data["roles"][0]["loop"][0]["action"]["number"]["scale"] = "one"
+    with pytest.raises(ProgramFileError, match=r"roles.0.loop.0.action.*scale"):
+        read_program(json.dumps(data))
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def test_text_names_every_step_and_barrier() -> None:
+    program = gemm()
+    text = program_text(program)
+    for barrier in program.barriers:
+        assert f"  {barrier.name} " in text
+    assert "wait sA empty[c-3]" in text
+    assert "expect sA full[c] by 1, 16384 bytes" in text
+    assert "last        commit acc full[t]" in text
+
+
+# -- pace ------------------------------------------------------------------------------------------
+
+
+def test_pace_is_the_slowest_cycle() -> None:
+    # MMA is busy 128 cycles an iteration; one slot leaves load and product one after the other.
+    assert pace(gemm(8), "low").cycles == 128
+    one = pace(gemm(1), "high")
+    assert one.cycles == pytest.approx(900 + 300)
+    assert any("LA" in name for name in one.cycle)
+
+
+def test_gains_name_what_helps() -> None:
+    found = gains(gemm(1))
+    assert found[0].what == "LA a tenth shorter"
+    assert found[0].cycles == pytest.approx(810 + 300)

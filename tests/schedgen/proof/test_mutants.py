@@ -1,0 +1,90 @@
+"""Every kind of mistake in every place: both methods find it, or it is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from schedgen.machine_file import read_machine
+from schedgen.program.model import Program
+from schedgen.program.synthesize import synthesize
+from schedgen.proof.judge import Outcome, judge
+from schedgen.proof.mutants import OPERATORS, Mutant, mutants, sampled
+from schedgen.proof.mutate import sites
+from schedgen.solution import solve
+from schedgen.spec.reader import read_spec
+from tests.schedgen.program.examples import gemm
+
+SOUND = {Outcome.KILLED, Outcome.EQUIVALENT}
+
+
+@cache
+def shipped(name: str, target: str) -> Program:
+    problem = (solution := solve(read_spec(name), read_machine(target))).problem
+    return synthesize(problem.kernel, solution.schedule, problem.machine)
+
+
+def check(mutant: Mutant, *allowed: Outcome) -> Outcome:
+    judgement = judge(mutant)
+    about = (mutant.operator.name, mutant.what, judgement)
+    assert judgement.outcome in (*SOUND, *allowed), about
+    assert (judgement.reason != "") == (judgement.outcome is Outcome.EQUIVALENT), about
+    return judgement.outcome
+
+
+def test_mutants_are_different() -> None:
+    program = gemm(2)
+    found = list(mutants(program))
+    assert all(mutant.program != program for mutant in found)
+    assert len({(mutant.operator.name, mutant.what) for mutant in found}) == len(found)
+    every = {mutant.site.name for mutant in found if mutant.site is not None}
+    assert every == {site.name for site in sites(program) if "MMA" not in site.name} - {
+        "epilogue after 3: EPI",
+        "store after 1: ST",
+    }
+
+
+def test_a_sample_has_every_operator() -> None:
+    program = gemm(2)
+    every = Counter(mutant.operator.name for mutant in mutants(program))
+    some = Counter(mutant.operator.name for mutant in sampled(program, 2))
+    assert some == {name: min(2, count) for name, count in every.items()}
+    # Nothing on this machine is issued by warpgroups, and no tensor memory is stored to.
+    missing = {"wgmma fence removed", "wait::st removed", "drain of one less"}
+    missing.add("signal behind wait")  # there is none
+    assert {operator.name for operator in OPERATORS} - set(every) == missing
+
+
+def test_all_of_a_small_program() -> None:
+    outcomes = Counter(check(mutant) for mutant in mutants(gemm(2)))
+    assert outcomes[Outcome.KILLED] > 8 * outcomes[Outcome.EQUIVALENT]
+
+
+REMOVALS = {operator.name for operator in OPERATORS if operator.name.endswith("removed")}
+
+
+def test_nothing_of_a_small_program_can_be_left_out() -> None:
+    for mutant in mutants(gemm(2)):
+        if mutant.operator.name in REMOVALS:
+            assert check(mutant) is Outcome.KILLED
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("gemm", "b200"), ("attention_fwd", "h200")],
+)
+def test_some_of_shipped_programs(name: str, target: str) -> None:
+    outcomes = Counter(
+        check(mutant, Outcome.UNPROVEN) for mutant in sampled(shipped(name, target), 2)
+    )
+    assert outcomes[Outcome.KILLED] > 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["attention_fwd", "gemm_chain"])
+def test_many_of_shipped_programs(name: str) -> None:
+    for target in ("b200", "h200"):
+        for mutant in sampled(shipped(name, target), 6):
+            check(mutant, Outcome.UNPROVEN)

@@ -1,0 +1,54 @@
+"""Only what all methods accept becomes a proven program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from schedgen.program.model import Program
+from schedgen.proof.prove import Proof, ProvenProgram, Refuted, check, prove
+from schedgen.proof.report import Claim
+
+
+def gemm() -> Program:
+    path = Path(__file__).parent.parent / "program" / "examples.py"
+    spec = spec_from_file_location("examples", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.gemm(2)
+
+
+def test_all_methods_accept_the_gemm() -> None:
+    proven = prove(gemm())
+    assert [v.method for v in proven.proof.verdicts] == ["graph", "z3", "execution"]
+    summary = proven.proof.summary()
+    assert all(summary[claim.value] for claim in Claim)
+    assert summary["unbounded"]
+    assert summary["methods_agree"]
+
+
+def test_a_refuted_program_is_not_handed_on() -> None:
+    program = gemm()
+    role = program.role["tensor"]
+    bad = replace(
+        program, roles=tuple(replace(r, loop=r.loop[3:]) if r is role else r for r in program.roles)
+    )
+    with pytest.raises(Refuted) as refuted:
+        prove(bad)
+    assert not refuted.value.proof.holds(Claim.RACE)
+    assert check(bad, ("graph",)).summary()["unbounded"] is False
+
+
+def test_nobody_else_makes_a_proven_program() -> None:
+    with pytest.raises(TypeError, match="comes from prove"):
+        ProvenProgram(gemm(), Proof(()))
+
+
+def test_small_cases_alone_are_no_proof() -> None:
+    with pytest.raises(ValueError, match="small cases only"):
+        prove(gemm(), ("execution",))
