@@ -55,8 +55,11 @@ def judged(program: Program, each: int | None) -> list[tuple[Mutant, Judgement]]
     return [(mutant, found[place]) for place, mutant in enumerate(_current)]
 
 
-def rows_of(spec: str, found: list[tuple[Mutant, Judgement]]) -> list[Row]:
-    """One row per operator: how many have which outcome, and all that is not killed."""
+def rows_of(spec: str, program: Program, found: list[tuple[Mutant, Judgement]]) -> list[Row]:
+    """One row per operator: how many there are, how many have which outcome, and all that is not
+    killed.
+    """
+    there_are = Counter(mutant.operator.name for mutant in mutants(program))
     rows: list[Row] = []
     for operator in OPERATORS:
         mine = [(mutant, judgement) for mutant, judgement in found if mutant.operator is operator]
@@ -68,6 +71,7 @@ def rows_of(spec: str, found: list[tuple[Mutant, Judgement]]) -> list[Row]:
                 "spec": spec,
                 "operator": operator.name,
                 "numbers": operator.numbers,
+                "mutants": there_are[operator.name],
                 **{outcome.value: outcomes[outcome] for outcome in Outcome},
                 "others": [
                     {"what": mutant.what, **asdict(judgement)}
@@ -111,8 +115,9 @@ def main(arguments: list[str]) -> None:
     for name in names:
         spec, target = name.split(":")
         begin = perf_counter()
-        found = judged(shipped(spec, target), each)
-        rows += rows_of(name, found)
+        program = shipped(spec, target)
+        found = judged(program, each)
+        rows += rows_of(name, program, found)
         seconds = perf_counter() - begin
         print(f"{name}: {len(found)} mutants, {seconds:.0f} s", file=sys.stderr, flush=True)
     print(json.dumps(rows, indent=1) if "--json" in arguments else table(overview(rows)))

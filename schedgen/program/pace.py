@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from schedgen.bounds import Constraint, critical_cycle
 from schedgen.program.model import Engine, Program, Run, Wait
-from schedgen.proof.events import EventGraph, Form
+from schedgen.proof.events import EventGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,7 @@ def pace(program: Program, end: str = "high") -> Pace:
     graph = EventGraph(program)
     constraints = [
         Constraint(str(a), str(arc.dst), _delay(graph, a, arc.dst, end), arc.shift, arc.why)
-        for a, arc in graph.all_arcs()
-        if arc.form in (Form.ANY, Form.SAME) and not graph.events[a].per_tile
+        for a, arc in graph.loop_arcs()
     ]
     found, (unit, busy) = critical_cycle(constraints), _busiest_unit(program)
     if found is None or found.ratio <= busy:

@@ -17,7 +17,7 @@ its end, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 from itertools import pairwise, product
@@ -53,6 +53,8 @@ class Arc:
     form: Form
     shift: int
     why: str
+    in_role: bool = False
+    """Whether it is just the order of the steps of a role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class EventGraph:
         self.in_role: list[list[Arc]] = []
         """The same along the order of a role. Only what it learned from others is passed on so."""
         self.learns: list[bool] = []
+        self.in_role_at_times: list[list[Arc]] = []
+        """Of these, the ones to steps of the loop that do not run in each iteration."""
         self.without: set[int] = set()
         """Events that are to be ignored: would the program do without them?"""
         self.last: list[list[tuple[int, Arc]]] = []
@@ -160,16 +164,20 @@ class EventGraph:
         self.margins.append(margins(section, step))
         self.arcs.append([])
         self.in_role.append([])
+        self.in_role_at_times.append([])
         learns = step is None or isinstance(step.action, Wait | Drain)
         self.learns.append(learns or section in {"before", "after"})
         self.last.append([])
         return len(self.events) - 1
 
     def _arc(self, a: int, b: int, form: Form, shift: int = 0, why: str = "") -> None:
-        arc = Arc(b, form, shift, why)
-        if why.startswith("order of"):
+        in_role = why.startswith("order of")
+        arc = Arc(b, form, shift, why, in_role)
+        if in_role:
             if self._leads_on(b):
                 self.in_role[a].append(arc)
+                if self.margins[b] != (0, 0):
+                    self.in_role_at_times[a].append(arc)
             else:
                 self.last[b].append((a, arc))
         else:
@@ -259,10 +267,11 @@ class EventGraph:
         event = self.events[wait]
         start = self._event(event.role, event.section, event.place, "start", event.step)
         self.start_of[wait] = start
-        before = [(a, arc) for a, arcs in enumerate(self.in_role) for arc in arcs]
+        mine = [self.begins[event.role], *self.of_role[event.role]]
+        before = ((a, arc) for a in mine for arc in self.in_role[a])
         for a, arc in [*before, *self.last[wait]]:
             if arc.dst == wait:
-                self.last[start].append((a, Arc(start, arc.form, arc.shift, arc.why)))
+                self.last[start].append((a, replace(arc, dst=start)))
 
     def _follow(self, a: int, b: int, why: str) -> None:
         """b happens in the same instance, after a."""
@@ -439,6 +448,27 @@ class EventGraph:
             return False
         role = self.events[ahead].role == self.events[event].role
         return role and action.barrier == other.barrier
+
+    def place_of(self, event: int) -> tuple[str, str, tuple[int, int]]:
+        """Role, section, and where in a turn of the loop: shift and place."""
+        found = self.events[event]
+        return found.role, found.section, (found.step.shift if found.step else 0, found.place)
+
+    def loop_arcs(self) -> Iterator[tuple[int, Arc]]:
+        """What orders the events of the loop; of the order of a role only from step to step."""
+        for event, arcs in enumerate(self.arcs):
+            if not self.events[event].per_tile:
+                yield from ((event, a) for a in arcs if a.form in (Form.ANY, Form.SAME))
+        for role, numbers in self.of_role.items():
+            loop = [n for n in numbers if self.events[n].section == "loop"]
+            loop.sort(key=lambda n: self.events[n].place)
+            for a, b in zip(loop, [*loop[1:], *loop[:1]], strict=True):
+                one, other = self.events[a], self.events[b]
+                assert one.step is not None
+                assert other.step is not None
+                turn = 0 if one.place <= other.place and a != b and b != loop[0] else 1
+                shift = one.step.shift - other.step.shift + turn
+                yield a, Arc(b, Form.SAME, shift, f"order of {role}", True)
 
     def all_arcs(self) -> Iterator[tuple[int, Arc]]:
         """Every arc with the event that it starts from."""

@@ -52,9 +52,7 @@ def race_findings(orders: Orders) -> Iterator[Finding]:
 def deadlock_findings(graph: EventGraph) -> Iterator[Finding]:
     """Cycles of waiting: within the loop, and within one tile around it."""
     constraints = [
-        Constraint(str(a), str(arc.dst), 1, arc.shift, arc.why)
-        for a, arc in graph.all_arcs()
-        if arc.form in (Form.ANY, Form.SAME) and not graph.events[a].per_tile
+        Constraint(str(a), str(arc.dst), 1, arc.shift, arc.why) for a, arc in graph.loop_arcs()
     ]
     try:
         critical_cycle(constraints)

@@ -100,11 +100,13 @@ def reason(mutant: Mutant, orders: Orders) -> str:
 
 def _spare(mutant: Mutant) -> str:
     """Why sizes may differ."""
-    if mutant.operator.name == "barrier depth":
-        return "waits and arrivals keep the phases of a slot apart with that many slots as well"
-    if mutant.operator.name == "store depth":
-        return "the waits let no more slots be used than there are"
-    return "accesses are ordered with this change, too"
+    reasons = {
+        "barrier depth": "the waits keep the phases of a slot apart with that many slots as well",
+        "store depth": "the waits let no more slots be used than there are",
+        "address": "no other store lies there",
+        "slot": "another version is used, but in order: wrong data without a race",
+    }
+    return reasons.get(mutant.operator.name, "every access is in order with this change, too")
 
 
 def _resting(orders: Orders, site: Site) -> Iterator[tuple[tuple[bool, int], Conflict]]:

@@ -59,6 +59,8 @@ class Reach:
         self._least: dict[tuple[int, Where], Place] = {}
         self._places: dict[int, list[Place]] = {}
         self._complete: set[int] = set()
+        self._learned: dict[tuple[str, str], tuple[int, int]] = {}
+        """Role and section -> the earliest turn and place at which it has learned of the source."""
         self._search((source, Where.TILE if per_tile else Where.NEAR, 0))
 
     def _search(self, start: Place) -> None:
@@ -74,8 +76,10 @@ class Reach:
                 arcs = graph.arcs[event]
                 if without:  # what is left out learns nothing, but its role still passes by
                     arcs = [arc for arc in arcs if arc.dst not in without]
-                if event == self.source or graph.learns[event]:
+                if event == self.source or (graph.learns[event] and self._is_news(place)):
                     arcs = arcs + graph.in_role[event]
+                elif graph.learns[event]:
+                    arcs = arcs + graph.in_role_at_times[event]
                 for arc in arcs:
                     known = least.get((arc.dst, where))
                     if known is not None and known[2] <= shift and not self._each(arc.dst):
@@ -84,6 +88,23 @@ class Reach:
                         if self._arrive(reached, (place, arc)) and self.certain(reached):
                             # A place before this one may turn up late; its turn is now.
                             waiting[max(reached[2], shift) - lowest].append(reached)
+
+    def _is_news(self, place: Place) -> bool:
+        """Whether a role learns anything there that it did not know at an earlier step.
+
+        If it does not, only steps that do not happen in each iteration can be news.
+        """
+        event, where, shift = place
+        role, section, step = self.graph.place_of(event)
+        if section in {"before", "after"} or where is Where.ALL:
+            return True
+        # Nearest places come first, so the tiles of two first steps need no comparison.
+        turn = (shift + step[0], step[1]) if where is Where.NEAR else step
+        known = self._learned.get((role, section))
+        if known is not None and known <= turn:
+            return False
+        self._learned[role, section] = turn
+        return True
 
     def _arrive(self, place: Place, came: tuple[Place, Arc] | None) -> bool:
         """Notes a place, unless it is known or follows from one that is."""
@@ -152,6 +173,8 @@ class Reach:
         if arc.form is Form.ANY:
             return [(arc.dst, Where.NEAR, then)] if then <= span.high else []
         if arc.form is Form.SAME:
+            if arc.in_role:
+                then = max(then, span.low)  # a later instance comes later still
             near = inside and span.together and span.low <= then <= span.high
             return [(arc.dst, Where.NEAR, then)] if near else []
         if arc.form is Form.OUT and inside:

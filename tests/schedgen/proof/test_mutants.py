@@ -59,7 +59,7 @@ def test_a_sample_has_every_operator() -> None:
 
 def test_all_of_a_small_program() -> None:
     outcomes = Counter(check(mutant) for mutant in mutants(gemm(2)))
-    assert outcomes[Outcome.KILLED] > 8 * outcomes[Outcome.EQUIVALENT]
+    assert outcomes[Outcome.KILLED] > 150
 
 
 REMOVALS = {operator.name for operator in OPERATORS if operator.name.endswith("removed")}
@@ -77,9 +77,9 @@ def test_nothing_of_a_small_program_can_be_left_out() -> None:
 )
 def test_some_of_shipped_programs(name: str, target: str) -> None:
     outcomes = Counter(
-        check(mutant, Outcome.UNPROVEN) for mutant in sampled(shipped(name, target), 2)
+        check(mutant, Outcome.UNPROVEN) for mutant in sampled(shipped(name, target), 1)
     )
-    assert outcomes[Outcome.KILLED] > 40
+    assert outcomes[Outcome.KILLED] > 18
 
 
 @pytest.mark.slow
