@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = ("README.md", "docs/attention.md")
+FILES = ("README.md", "docs/attention.md", "docs/proof.md")
 PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
 
 
@@ -46,7 +46,7 @@ def command(*arguments: str) -> str:
         text=True,
         check=True,
     )
-    text = re.sub(r"; \d+\.\d\d s\n", "\n", run.stdout)
+    text = re.sub(r"; (\w+ )?\d+\.\d\d s(, \w+ \d+\.\d\d s)*\n", "\n", run.stdout)
     return f"```\n$ schedgen {' '.join(arguments)}\n{text.rstrip()}\n```"
 
 
@@ -56,6 +56,14 @@ def shown(*arguments: str) -> str:
         file = f"{folder}/schedule.json"
         command("solve", *arguments, "-o", file)
         return command("show", file).replace(file, "schedule.json")
+
+
+def program(*arguments: str) -> str:
+    """The program of what `schedgen solve ARGUMENTS` finds."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/program.json"
+        command("solve", *arguments, "--program", file)
+        return command("show", "--program", file).replace(file, "program.json")
 
 
 def steady(*arguments: str) -> str:
@@ -78,6 +86,21 @@ PARTS: dict[str, Callable[[], str]] = {
             *("spec", "target", "operations", "II", "bound", "proven", "certificate"),
             *("command s", "search s", "peak MB"),
         ),
+    ),
+    "program": lambda: program("gemm_chain", "--target", "h200"),
+    "proof": lambda: results_table(
+        "proof",
+        (
+            *("spec", "target", "operations", "steps", "barriers", "words"),
+            *("synthesis s", "graph s", "z3 s", "execution s", "proven"),
+        ),
+    ),
+    "proof-growth": lambda: results_table(
+        "proof_growth",
+        ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
+    ),
+    "fa4": lambda: results_table(
+        "fa4_barriers", ("set", "arrays", "words", "named", "waits/iteration", "waits/tile")
     ),
     "growth": lambda: results_table(
         "solve_growth",

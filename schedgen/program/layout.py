@@ -196,9 +196,13 @@ class Layout:
 
     def ready_key(self, operation: str, count: int = 0) -> Key:
         """Where ``operation`` is known to be complete."""
-        latency = next(op.latency for op in self.schedule.ops if op.id == operation)
-        shift, time = self._turn(operation, self.start[operation] + latency)
+        shift, time = self._turn(operation, self.done(operation))
         return shift, time, -1, self._place[operation], count
+
+    def done(self, operation: str) -> int:
+        """Cycle of the schedule at which ``operation`` is complete."""
+        latency = next(op.latency for op in self.schedule.ops if op.id == operation)
+        return self.start[operation] + latency
 
     def _turn(self, operation: str, time: int) -> tuple[int, int]:
         if not self.in_loop(operation):

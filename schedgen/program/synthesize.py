@@ -34,7 +34,9 @@ from schedgen.program.model import (
     Program,
     Removal,
 )
+from schedgen.program.share import sharings
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
+from schedgen.proof.graph import deadlock_findings
 from schedgen.proof.orders import Orders
 from schedgen.proof.phases import phase_findings
 from schedgen.proof.report import Finding
@@ -101,6 +103,8 @@ class _Synthesis:
         for conflict in self.conflicts:
             self._order(conflict)
         self._leave_out()
+        if self._share():
+            self._leave_out()
         program = self._separate_phases()
         return replace(program, removals=tuple(self._removals(program)))
 
@@ -283,6 +287,18 @@ class _Synthesis:
             return 2 - sum(pair)
         name = part.operation if isinstance(part, Fenced) else part
         return 2 - (conflict.before == name) - (conflict.after == name)
+
+    def _share(self) -> bool:
+        """Does without signals that a later one can stand for; says whether there were any."""
+        shared = False
+        options = iter(sharings(self.layout, self.made))
+        while (fewer := next(options, None)) is not None:
+            orders = self._orders(fewer)
+            ordered = all(orders.ordered(conflict) is not None for conflict in self.conflicts)
+            if ordered and not any(deadlock_findings(orders.graph)):
+                self.made, shared = fewer, True
+                options = iter(sharings(self.layout, self.made))
+        return shared
 
     def _parts(self, orders: Orders) -> list[tuple[Part, set[int]]]:
         """Everything that could be left out, with its events: what costs most and helps least
