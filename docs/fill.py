@@ -21,10 +21,13 @@ FILES = ("README.md", "docs/attention.md", "docs/proof.md")
 PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
 
 
-def results_table(name: str, columns: Sequence[str]) -> str:
-    """Columns of `benchmarks/results/NAME.json` as a Markdown table, with where it was measured."""
+def results_table(name: str, columns: Sequence[str], only: str = "") -> str:
+    """Columns of `benchmarks/results/NAME.json` as a Markdown table, with where it was measured.
+
+    ``only`` picks the rows whose ``table`` it is, where a file holds several.
+    """
     found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
-    rows: list[Mapping[str, object]] = found["rows"]
+    rows: list[Mapping[str, object]] = [r for r in found["rows"] if not only or r["table"] == only]
     lines = [columns, ["---"] * len(columns), *[[_cell(row[c]) for c in columns] for row in rows]]
     where = found["environment"]
     versions = ", ".join(f"{key} {where[key]}" for key in ("python", "ortools", "z3-solver"))
@@ -72,6 +75,38 @@ def steady(*arguments: str) -> str:
     return f"{head}\n```"
 
 
+def fa4() -> str:
+    """FlashAttention-4's barriers, ours, and how many there are of each."""
+    columns = ("barrier", "kind", "slots", "tiles", "count", "producer -> consumer", "protects")
+    parts = [
+        f"{title}\n\n{results_table('fa4_barriers', columns, only)}"
+        for title, only in (("FlashAttention-4, by hand:", "FA4"), ("Synthesized:", "ours"))
+    ]
+    found = json.loads((ROOT / "benchmarks/results/fa4_barriers.json").read_text("utf-8"))
+    totals = next(row for row in found["rows"] if row["table"] == "totals")
+    names = [name for name in totals if name != "table"]
+    return "\n\n".join([*parts, results_table("fa4_barriers", names, "totals")])
+
+
+def mutants() -> str:
+    """What became of the mutants of all programs, by operator."""
+    path = ROOT / "benchmarks/results/mutants.json"
+    found = json.loads(path.read_text("utf-8"))
+    ends = ("killed", "equivalent", "survived", "unproven")
+    total: dict[str, dict[str, int]] = {}
+    for row in found["rows"]:
+        counts = total.setdefault(row["operator"], dict.fromkeys(ends, 0))
+        for end in ends:
+            counts[end] += row[end]
+    everything = {end: sum(counts[end] for counts in total.values()) for end in ends}
+    lines = [("operator", *ends), ("---",) * 5]
+    for name, counts in {**total, "all": everything}.items():
+        lines.append((name, *(str(counts[end]) for end in ends)))
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    where = found["environment"]
+    return f"{text}\n\n*{where['date']}; a sample of each operator and program; `{path.name}`*"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "summary": lambda: command("solve", "attention_fwd", "--target", "b200"),
     "timeline": lambda: steady("attention_fwd", "--target", "b200"),
@@ -99,9 +134,8 @@ PARTS: dict[str, Callable[[], str]] = {
         "proof_growth",
         ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
     ),
-    "fa4": lambda: results_table(
-        "fa4_barriers", ("set", "arrays", "words", "named", "waits/iteration", "waits/tile")
-    ),
+    "fa4": fa4,
+    "mutants": mutants,
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),

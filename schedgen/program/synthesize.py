@@ -20,7 +20,6 @@ from schedgen.program.layout import (
     Fenced,
     Handoff,
     Layout,
-    Part,
     Signal,
     Synchronization,
 )
@@ -29,11 +28,11 @@ from schedgen.program.model import (
     EVERY,
     FIRST,
     Engine,
-    FenceKind,
     Number,
     Program,
     Removal,
 )
+from schedgen.program.reduce import leave_out
 from schedgen.program.share import sharings
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
 from schedgen.proof.graph import deadlock_findings
@@ -102,9 +101,9 @@ class _Synthesis:
         self._order_data()
         for conflict in self.conflicts:
             self._order(conflict)
-        self._leave_out()
+        self.made = leave_out(self.layout, self.made, self.conflicts)
         if self._share():
-            self._leave_out()
+            self.made = leave_out(self.layout, self.made, self.conflicts)
         program = self._separate_phases()
         return replace(program, removals=tuple(self._removals(program)))
 
@@ -245,26 +244,6 @@ class _Synthesis:
 
     # -- leaving out ---------------------------------------------------------------------------
 
-    def _leave_out(self) -> None:
-        """Takes out, one after the other, what the rest makes superfluous."""
-        orders = self._orders(self.made)
-        rests: dict[Conflict, set[int]] = {c: _events(orders, c) for c in self.conflicts}
-        left_out: set[int] = set()
-        for part, events in self._parts(orders):
-            touched = [c for c in self.conflicts if self._rests_on(part, events, c, rests[c])]
-            touched.sort(key=lambda conflict: self._nearness(part, conflict))
-            orders.leave_out(left_out | events)
-            found: dict[Conflict, set[int]] = {}
-            for conflict in touched:
-                ways = orders.ordered(conflict)
-                if ways is None:
-                    break
-                found[conflict] = {event for way in ways for event in way.events()}
-            else:
-                left_out |= events
-                self.made = self.made.without(part)
-                rests.update(found)
-
     def _removals(self, program: Program) -> Iterator[Removal]:
         """The orders between two roles, or of a queue, that have no hand-off of their own."""
         orders = Orders(program)
@@ -279,15 +258,6 @@ class _Synthesis:
             for way in orders.ordered(conflict) or ():
                 yield Removal(*pair, conflict.first.store, way.explain())
 
-    @staticmethod
-    def _nearness(part: Part, conflict: Conflict) -> int:
-        """Conflicts that a part was made for come first: they tell soonest that it is needed."""
-        if isinstance(part, Handoff):
-            pair = part.signal.operation == conflict.before, part.target == conflict.after
-            return 2 - sum(pair)
-        name = part.operation if isinstance(part, Fenced) else part
-        return 2 - (conflict.before == name) - (conflict.after == name)
-
     def _share(self) -> bool:
         """Does without signals that a later one can stand for; says whether there were any."""
         shared = False
@@ -299,41 +269,3 @@ class _Synthesis:
                 self.made, shared = fewer, True
                 options = iter(sharings(self.layout, self.made))
         return shared
-
-    def _parts(self, orders: Orders) -> list[tuple[Part, set[int]]]:
-        """Everything that could be left out, with its events: what costs most and helps least
-        first.
-        """
-        hazards = [h for h in self.made.handoffs if not h.fills]
-        data = [h for h in self.made.handoffs if h.fills]
-        parts: list[Part] = [*hazards[::-1], *data[::-1], *self.made.fences, *self.made.drains]
-        graph = orders.graph
-        event_of = {
-            id(event.step): n for n, event in enumerate(graph.events) if event.part == "step"
-        }
-        found: dict[Part, set[int]] = {}
-        for step, part in self.layout.origin:
-            event = event_of.get(id(step))
-            if event is not None:
-                same = (e for e in graph.ahead if graph.same_wait(e, event))
-                found.setdefault(part, set()).update({event, *same})
-        for part in parts:
-            if part not in found:  # another part has the same step, and comes first
-                self.made = self.made.without(part)
-        return [(part, found[part]) for part in parts if part in found]
-
-    def _rests_on(self, part: Part, events: set[int], conflict: Conflict, way: set[int]) -> bool:
-        """Whether the order of a conflict, shown by ``way``, could be gone without ``part``."""
-        if not isinstance(part, Fenced):
-            return not events.isdisjoint(way)
-        role = self.layout.role_of
-        if part.kind in (FenceKind.TMEM_AFTER, FenceKind.REGISTERS):
-            return role[conflict.after] == role[part.operation]
-        return conflict.before == part.operation
-
-
-def _events(orders: Orders, conflict: Conflict) -> set[int]:
-    """Everything that the order of ``conflict`` rests on."""
-    ways = orders.ordered(conflict)
-    assert ways is not None
-    return {event for way in ways for event in way.events()}

@@ -149,11 +149,7 @@ class EventGraph:
             self._order_role(role)
             self._order_engines(role)
         self._synchronize()
-        self.start_of: dict[int, int] = {}
-        """Wait -> the event at which its role comes to it; the wait itself is when it returns."""
-        for waits in self.waits.values():
-            for wait in waits:
-                self._add_start(wait)
+        self._starts: dict[int, int] = {}
 
     # -- events --------------------------------------------------------------------------------
 
@@ -262,16 +258,22 @@ class EventGraph:
             case _:
                 pass
 
-    def _add_start(self, wait: int) -> None:
-        """An event that comes after what stands before a wait, but not after what it waits for."""
+    def start(self, wait: int) -> int:
+        """The event at which a role comes to a wait; the wait itself is when it returns.
+
+        It comes after what stands before the wait, but not after what that waits for.
+        """
+        if wait in self._starts:
+            return self._starts[wait]
         event = self.events[wait]
         start = self._event(event.role, event.section, event.place, "start", event.step)
-        self.start_of[wait] = start
+        self._starts[wait] = start
         mine = [self.begins[event.role], *self.of_role[event.role]]
         before = ((a, arc) for a in mine for arc in self.in_role[a])
         for a, arc in [*before, *self.last[wait]]:
             if arc.dst == wait:
                 self.last[start].append((a, replace(arc, dst=start)))
+        return start
 
     def _follow(self, a: int, b: int, why: str) -> None:
         """b happens in the same instance, after a."""

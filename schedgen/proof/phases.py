@@ -33,7 +33,7 @@ def wanted(orders: Orders, wait: int) -> Number:
 
 def _premature(orders: Orders, barrier: Barrier, wait: int) -> Iterator[Finding]:
     """The phase before the one it waits for must be over when a wait starts."""
-    number, start = wanted(orders, wait), orders.graph.start_of[wait]
+    number, start = wanted(orders, wait), orders.graph.start(wait)
     for step, event, given in orders.graph.providers.get(barrier.name, []):
         # What provides k - slots, where the wait is for k.
         if not happens_before(orders, event, given.moved(barrier.slots), start, number):
