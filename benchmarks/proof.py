@@ -104,7 +104,7 @@ def _at(name: str, n: int) -> str:
 
 
 def growth(found: list[tuple[str, str, Program, float]]) -> list[dict[str, object]]:
-    """Seconds of the graph method against the number of operations. Capacities are not the point."""
+    """Seconds of the graph method against the number of operations, whatever fits."""
     rows: list[dict[str, object]] = []
     for name, target, counts in (
         ("gemm_chain", "b200", (1, 2)),

@@ -23,7 +23,7 @@ from report import keep, table
 
 from schedgen.machine import Machine
 from schedgen.machine_file import read_machine
-from schedgen.solution import solve
+from schedgen.solution import OutOfTime, solve
 from schedgen.spec.reader import read_spec, shipped_specs
 
 RUNS = 3
@@ -94,6 +94,10 @@ def larger(machine: Machine, factor: int) -> Machine:
     )
 
 
+# Seconds after which the largest graphs are given up.
+PATIENCE = 60.0
+
+
 def growth() -> list[dict[str, object]]:
     """attention_fwd with 2, 4 and 8 query tiles; the units stay those of one SM."""
     rows: list[dict[str, object]] = []
@@ -101,11 +105,23 @@ def growth() -> list[dict[str, object]]:
         for tiles in (2, 4, 8):
             settings: Mapping[str, str] = {"tiles": str(tiles)}
             begin = perf_counter()
-            found = solve(
-                read_spec("attention_fwd"),
-                larger(read_machine(target), tiles // 2),
-                settings=settings,
-            )
+            machine = larger(read_machine(target), tiles // 2)
+            spec = read_spec("attention_fwd")
+            try:
+                found = solve(spec, machine, settings=settings, time_limit=PATIENCE)
+            except OutOfTime:
+                nothing = dict.fromkeys(("operations", "edges", "II", "bound"), "-")
+                seconds = round(perf_counter() - begin, 2)
+                rows.append(
+                    {
+                        "target": target,
+                        "tiles": tiles,
+                        **nothing,
+                        "proven": False,
+                        "seconds": seconds,
+                    }
+                )
+                continue
             body = found.schedule.body
             rows.append(
                 {

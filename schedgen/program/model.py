@@ -59,6 +59,13 @@ class Number:
         """The value in tile number ``tile``, at cumulative iteration ``iteration``."""
         return self.scale * (tile if self.per_tile else iteration) + self.offset
 
+    @property
+    def text(self) -> str:
+        """``2c+3`` for iterations, ``t-1`` for tiles."""
+        scale = "" if self.scale == 1 else str(self.scale)
+        offset = f"{self.offset:+d}" if self.offset else ""
+        return f"{scale}{'t' if self.per_tile else 'c'}{offset}"
+
     def moved(self, by: int) -> Number:
         return Number(self.scale, self.offset + by, self.per_tile)
 

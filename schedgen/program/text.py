@@ -10,7 +10,6 @@ from schedgen.program.model import (
     Commit,
     Drain,
     Fence,
-    Number,
     Program,
     RoleProgram,
     Run,
@@ -24,28 +23,21 @@ def program_text(program: Program) -> str:
     return "\n".join([*_head(program), *_barriers(program), *_roles(program), *_removals(program)])
 
 
-def show_number(number: Number) -> str:
-    """``2c+3`` for iterations, ``t-1`` for tiles."""
-    scale = "" if number.scale == 1 else str(number.scale)
-    offset = f"{number.offset:+d}" if number.offset else ""
-    return f"{scale}{'t' if number.per_tile else 'c'}{offset}"
-
-
 def show_step(step: Step) -> str:
     """One step without its place: ``wait sA full[c-3]``."""
     match step.action:
         case Run(operation, None):
             return operation
         case Run(operation, barrier, number, size) if number is not None:
-            return f"{operation} -> {barrier}[{show_number(number)}] {size} bytes"
+            return f"{operation} -> {barrier}[{number.text}] {size} bytes"
         case Wait(barrier, number):
-            return f"wait {barrier}[{show_number(number)}]"
+            return f"wait {barrier}[{number.text}]"
         case Arrive(barrier, number, count, 0):
-            return f"arrive {barrier}[{show_number(number)}] by {count}"
+            return f"arrive {barrier}[{number.text}] by {count}"
         case Arrive(barrier, number, count, size):
-            return f"expect {barrier}[{show_number(number)}] by {count}, {size} bytes"
+            return f"expect {barrier}[{number.text}] by {count}, {size} bytes"
         case Commit(barrier, number):
-            return f"commit {barrier}[{show_number(number)}]"
+            return f"commit {barrier}[{number.text}]"
         case Drain(operation, lag):
             return f"drain {operation}" + (f", {lag} iterations back" if lag else "")
         case Fence(kind):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from schedgen.program.model import Arrive, Barrier, Commit, Number, Program, Run, Wait
-from schedgen.proof.events import EventGraph, fires_always, show
+from schedgen.proof.events import EventGraph
 from schedgen.proof.report import Claim, Finding
+from schedgen.proof.steps import fires_always
 
 Provider = tuple[int, int, Number]
 
@@ -65,7 +66,7 @@ def _phase(graph: EventGraph, barrier: Barrier, group: list[Provider]) -> Iterat
                 delivered += action.bytes
             case _:
                 pass
-    name = f"{barrier.name}[{show(group[0][2])}]"
+    name = f"{barrier.name}[{group[0][2].text}]"
     for what, got, takes in (
         ("arrivals", arrivals, barrier.arrivals),
         ("announced bytes", announced, barrier.bytes),

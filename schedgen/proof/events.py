@@ -23,13 +23,10 @@ from functools import cached_property
 from itertools import pairwise, product
 
 from schedgen.program.model import (
-    EVERY,
     Arrive,
     Commit,
     Drain,
     Engine,
-    Fence,
-    Guard,
     Number,
     Program,
     RoleProgram,
@@ -37,6 +34,7 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
+from schedgen.proof.steps import describe, fires_always, loop_distance, margins, section_of
 
 
 class Form(Enum):
@@ -80,35 +78,6 @@ class Event:
         text = "" if self.step is None else describe(self.step)
         what = {"begin": " begins", "end": " is done", "arrival": " arrives"}.get(self.part, "")
         return f"{self.role}: {text or self.part}{what if text else ''}"
-
-
-def describe(step: Step) -> str:
-    """``wait sA full[c-3]``."""
-    match step.action:
-        case Run(operation=operation):
-            return operation
-        case Wait(barrier, number):
-            return f"wait {barrier}[{show(number)}]"
-        case Arrive(barrier, number, count):
-            return f"arrive {barrier}[{show(number)}] x {count}"
-        case Commit(barrier, number):
-            return f"commit {barrier}[{show(number)}]"
-        case Drain(operation, lag):
-            return f"drain {operation}" + (f" of {lag} before" if lag else "")
-        case Fence(kind):
-            return str(kind)
-
-
-def show(number: Number) -> str:
-    """``2c+3`` for iterations, ``t-1`` for tiles."""
-    scale = "" if number.scale == 1 else str(number.scale)
-    offset = f"{number.offset:+d}" if number.offset else ""
-    return f"{scale}{'t' if number.per_tile else 'c'}{offset}"
-
-
-def loop_distance(a: Step, a_place: int, b: Step, b_place: int) -> int:
-    """Smallest d with a(c) before b(c + d) in the turns of one role's loop."""
-    return a.shift - b.shift + (0 if a_place < b_place else 1)
 
 
 class EventGraph:
@@ -479,33 +448,6 @@ class EventGraph:
                 yield from ((event, arc) for arc in arcs)
         for arcs in self.last:
             yield from arcs
-
-
-_NEVER = 1 << 20
-
-
-def section_of(section: str, step: Step) -> str:
-    """``first`` and ``last`` steps of the loop are tile events, unless they number iterations."""
-    if section != "loop" or step.guard.kind == "every":
-        return section
-    numbered = isinstance(step.action, Wait | Arrive | Commit) and not step.action.number.per_tile
-    return "loop" if numbered else step.guard.kind
-
-
-def margins(section: str, step: Step | None) -> tuple[int, int]:
-    """Iterations at both ends of a tile in which a step of the loop may not run."""
-    if step is None or section in {"before", "after"}:
-        return 0, 0
-    if step.guard.kind == "every":
-        return step.guard.low, step.guard.high
-    return (_NEVER, _NEVER) if section == "loop" or step.guard.low else (0, 0)
-
-
-def fires_always(guard: Guard, section: str, number: Number) -> bool:
-    """Whether a step runs once for each value of its running number, whatever the trip counts."""
-    if section == "loop":
-        return not number.per_tile and guard == EVERY
-    return number.per_tile and guard.low == 0
 
 
 def _earlier(one: Event, other: Event) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from schedgen.program.model import Action, Barrier, Program, RoleProgram, Step, Store
-from schedgen.proof.events import describe
+from schedgen.proof.steps import describe
 
 SECTIONS = ("before", "loop", "after")
 Steps = tuple[Step, ...]

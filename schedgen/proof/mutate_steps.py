@@ -23,8 +23,8 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
-from schedgen.proof.events import describe
 from schedgen.proof.mutate import Change, Maker, Site, sites
+from schedgen.proof.steps import describe
 
 Signals = Arrive | Commit
 

@@ -124,7 +124,8 @@ def test_a_lagging_buffer_skips_a_phase() -> None:
 
 # -- any pipeline ----------------------------------------------------------------------------------
 
-ANY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+ANY = settings(deadline=None, suppress_health_check=SLOW)
 
 
 @settings(ANY, max_examples=200)
