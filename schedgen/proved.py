@@ -59,5 +59,5 @@ def prove_solution(solution: Solution, methods: tuple[str, ...] = QUICK) -> Prov
     problem = solution.problem
     program = synthesize(problem.kernel, solution.schedule, problem.machine)
     seconds = perf_counter() - begin
-    proven = prove(program, methods)
+    proven = prove(program, methods, quick=methods == QUICK)
     return Proved(proven, {end: pace(program, end) for end in ("high", "low")}, seconds)

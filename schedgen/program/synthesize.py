@@ -101,9 +101,8 @@ class _Synthesis:
         self._order_data()
         for conflict in self.conflicts:
             self._order(conflict)
+        self._share()
         self.made = leave_out(self.layout, self.made, self.conflicts)
-        if self._share():
-            self.made = leave_out(self.layout, self.made, self.conflicts)
         program = self._separate_phases()
         return replace(program, removals=tuple(self._removals(program)))
 
@@ -120,17 +119,20 @@ class _Synthesis:
             program, findings, assignment = self._phases(self.made, more)
             if not findings:
                 return self._fewest(program, added, more)
-            name, text = findings[0].subject[0], findings[0].text
-            slots = program.barrier[name].slots
-            handoffs = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
-            if slots < _MOST_SLOTS and not any(h.signal.number.per_tile for h in handoffs):
-                more[name] = slots + 1
-                continue
-            answers = tuple(self._answer(h) for h in handoffs)
-            if not set(answers) - set(self.made.handoffs):
+            text = findings[0].text
+            answers: list[Handoff] = []
+            for name in dict.fromkeys(finding.subject[0] for finding in findings):
+                of = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
+                slots = program.barrier[name].slots
+                if slots < _MOST_SLOTS and not any(h.signal.number.per_tile for h in of):
+                    more[name] = slots + 1
+                else:
+                    answers.extend(self._answer(handoff) for handoff in of)
+            new = [answer for answer in answers if answer not in self.made.handoffs]
+            if answers and not new:
                 break
-            added.extend(answers)
-            self.made = self.made.joined(Synchronization(answers))
+            added.extend(new)
+            self.made = self.made.joined(Synchronization(tuple(new)))
         raise ProgramError(f"no barrier keeps the phases apart: {text}")
 
     def _phases(
@@ -258,14 +260,12 @@ class _Synthesis:
             for way in orders.ordered(conflict) or ():
                 yield Removal(*pair, conflict.first.store, way.explain())
 
-    def _share(self) -> bool:
-        """Does without signals that a later one can stand for; says whether there were any."""
-        shared = False
+    def _share(self) -> None:
+        """Does without signals that a later one can stand for."""
         options = iter(sharings(self.layout, self.made))
         while (fewer := next(options, None)) is not None:
             orders = self._orders(fewer)
             ordered = all(orders.ordered(conflict) is not None for conflict in self.conflicts)
             if ordered and not any(deadlock_findings(orders.graph)):
-                self.made, shared = fewer, True
+                self.made = fewer
                 options = iter(sharings(self.layout, self.made))
-        return shared

@@ -27,6 +27,8 @@ from schedgen.program.model import (
     Commit,
     Drain,
     Engine,
+    Fence,
+    FenceKind,
     Number,
     Program,
     RoleProgram,
@@ -266,8 +268,16 @@ class EventGraph:
             per_tile = self.events[a].per_tile
             self._arc(before[-1], a, Form.TILES if per_tile else Form.IN, 0, why)
             self._arc(a, after[0], Form.TILES if per_tile else Form.OUT, 0, why)
-        for a, b in product(loop, loop):
+        ends = [b for b in loop if self._can_end(b)]
+        for a, b in product(loop, ends):
             self.order(a, b, a, b, why)
+
+    def _can_end(self, event: int) -> bool:
+        """Whether it matters that something comes before this step."""
+        action = self.step(event).action
+        if isinstance(action, Fence):
+            return action.kind in (FenceKind.TMEM_AFTER, FenceKind.REGISTERS)
+        return not isinstance(action, Drain)
 
     def order(self, a: int, b: int, src: int, dst: int, why: str) -> None:
         """Arcs from ``src`` to ``dst`` wherever step a comes before step b in their role."""

@@ -47,11 +47,16 @@ Holds = Sequence[Sequence[int]]
 
 
 def explore(
-    program: Program, trips_list: Sequence[Sequence[int]] | None = None, *, first: bool = False
+    program: Program,
+    trips_list: Sequence[Sequence[int]] | None = None,
+    *,
+    first: bool = False,
+    budget: int = BUDGET,
 ) -> Verdict:
     """Searches the cases ``trips_list`` (trip counts of the tiles) for anything that goes wrong.
 
-    ``first``: one finding is enough, the search ends there.
+    ``first``: one finding is enough, the search ends there. ``budget``: events to execute, where
+    the cases are not given.
     """
     start = time.perf_counter()
     found = _Findings()
@@ -61,7 +66,7 @@ def explore(
         setup = Setup(program, trips)
         plans = list(_plans(setup))
         spent += len(plans) * len(setup.case.events)
-        if trips_list is None and covered and spent > BUDGET:
+        if trips_list is None and covered and spent > budget:
             break
         covered.append(str(list(trips)))
         found.add(count_findings(setup))
