@@ -117,13 +117,13 @@ def solve(
 ) -> None:
     """Find the best schedule of SPEC and its certificate, synchronize it and prove the program.
 
-    Exit status: 0 solved and proven, 1 infeasible, 2 bad input, 3 feasible but not proven within
-    the time limit.
+    Exit status: 0 solved and proven, 1 infeasible, 2 bad input, 3 feasible but not proven: the
+    schedule within the time limit, or its program.
     """
     from schedgen.machine_file import read_machine
     from schedgen.program.file import to_json
     from schedgen.proof.prove import METHODS
-    from schedgen.proved import QUICK, prove_solution
+    from schedgen.proved import QUICK, Proved, attempt
     from schedgen.schedule import Schedule
     from schedgen.solution import Infeasible, OutOfTime
     from schedgen.solution import solve as run
@@ -146,7 +146,7 @@ def solve(
                 progress=ticker,
             )
             ticker("proving the program")
-            proved = prove_solution(solution, METHODS if confirm else QUICK)
+            proved = attempt(solution, METHODS if confirm else QUICK)
     except (Infeasible, OutOfTime) as error:
         _fail(str(error), INFEASIBLE if isinstance(error, Infeasible) else UNPROVEN)
     except SchedgenError as error:
@@ -155,6 +155,8 @@ def solve(
     if output is not None:
         _write(output, schedule.to_json())
     if program is not None:
+        if not isinstance(proved, Proved):
+            _fail(f"{program} is not written: {proved.reason}", UNPROVEN)
         proof = proved.proven.proof.summary()
         _write(program, to_json(proved.proven.program, proof={**proof, "seconds": None}))
     if json:
@@ -166,7 +168,8 @@ def solve(
         from schedgen.visualize.summary import summary
 
         typer.echo(summary(schedule, solution.seconds, solution.explanation, proved.lines()))
-    raise typer.Exit(PROVEN if schedule.proven_optimal else UNPROVEN)
+    proven = schedule.proven_optimal and isinstance(proved, Proved)
+    raise typer.Exit(PROVEN if proven else UNPROVEN)
 
 
 @app.command()

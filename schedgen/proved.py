@@ -7,9 +7,10 @@ from time import perf_counter
 from typing import Any
 
 from schedgen.checking import barrier_rows
+from schedgen.program.build import ProgramError
 from schedgen.program.pace import Pace, pace
 from schedgen.program.synthesize import synthesize
-from schedgen.proof.prove import ProvenProgram, prove
+from schedgen.proof.prove import ProvenProgram, Refuted, prove
 from schedgen.solution import Solution
 
 QUICK = ("graph", "execution")
@@ -50,10 +51,33 @@ class Proved:
         ]
 
 
+@dataclass(frozen=True)
+class Unproved:
+    """A schedule without a proven program, and why. The schedule is what it is."""
+
+    reason: str
+
+    def extra(self) -> dict[str, Any]:
+        """What `schedgen solve --json` adds to the schedule."""
+        return {"proof": {"proven": False, "reason": self.reason}, "barriers": []}
+
+    def lines(self) -> list[str]:
+        """What `schedgen solve` prints about the program."""
+        return [f"  program      NOT PROVEN: {self.reason}"]
+
+
+def attempt(solution: Solution, methods: tuple[str, ...] = QUICK) -> Proved | Unproved:
+    """`prove_solution`, or why there is no proven program."""
+    try:
+        return prove_solution(solution, methods)
+    except (ProgramError, Refuted) as error:
+        return Unproved(str(error))
+
+
 def prove_solution(solution: Solution, methods: tuple[str, ...] = QUICK) -> Proved:
     """Synchronizes the schedule of ``solution`` and proves the program.
 
-    Raises ProgramError or Refuted, which both mean a defect of schedgen.
+    Raises ProgramError (no barrier can order what has to be) or Refuted.
     """
     begin = perf_counter()
     problem = solution.problem
