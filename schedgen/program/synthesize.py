@@ -202,7 +202,7 @@ class _Synthesis:
         engine = orders.program.operation[conflict.before].engine
         if engine in (Engine.WGMMA, Engine.COPY_OUT):
             drains = (conflict.before,)
-        if fences or drains:
+        if set(fences) - set(self.made.fences) or set(drains) - set(self.made.drains):
             yield Synchronization((), fences, drains)
         if self._roles(conflict):
             yield Synchronization((self._handoff(conflict),), fences, drains)

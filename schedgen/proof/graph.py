@@ -10,9 +10,8 @@ steps get executed does not depend on timing, so it is enough that single tiles 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from time import perf_counter
-
-import networkx as nx
 
 from schedgen.bounds import Constraint, ImpossibleCycle, critical_cycle
 from schedgen.program.model import Program
@@ -60,18 +59,20 @@ def deadlock_findings(graph: EventGraph) -> Iterator[Finding]:
         names = [graph.events[int(c.src)].name for c in impossible.cycle.constraints]
         yield _cycle(names)
     loop = -1
-    tile: nx.DiGraph[int] = nx.DiGraph()
+    tile: TopologicalSorter[int] = TopologicalSorter()
     for a, arc in graph.all_arcs():
         if arc.form is Form.IN:
-            tile.add_edge(a, loop)
+            tile.add(loop, a)
         if arc.form is Form.OUT:
-            tile.add_edge(loop, arc.dst)
+            tile.add(arc.dst, loop)
         if arc.form is Form.TILES and arc.shift == 0:
-            tile.add_edge(a, arc.dst)
-    cycle = next(nx.simple_cycles(tile), None)
-    if cycle is not None:
+            tile.add(arc.dst, a)
+    try:
+        tile.prepare()
+    except CycleError as error:
+        cycle: list[int] = error.args[1]
         what = ["all iterations of the loop" if a == loop else graph.events[a].name for a in cycle]
-        yield _cycle(what)
+        yield _cycle(what[1:])
 
 
 def _cycle(names: list[str]) -> Finding:
