@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = ("README.md", "docs/attention.md", "docs/proof.md")
+FILES = ("README.md", "docs/attention.md", "docs/proof.md", "docs/solver.md")
 PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
 
 
