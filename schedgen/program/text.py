@@ -16,11 +16,13 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
+from schedgen.program.pace import gains, pace
 
 
 def program_text(program: Program) -> str:
     """Barriers with what they protect, then each role: before, loop, after."""
-    return "\n".join([*_head(program), *_barriers(program), *_roles(program), *_removals(program)])
+    parts = (_head, _pace, _barriers, _roles, _removals)
+    return "\n".join(line for part in parts for line in part(program))
 
 
 def show_step(step: Step) -> str:
@@ -50,6 +52,16 @@ def _head(program: Program) -> Iterator[str]:
     yield f"{program.kernel} on {program.target} ({program.arch}), II {program.ii_cycles} cycles"
     yield "c counts iterations over all tiles, t counts tiles; slot = number mod slots,"
     yield "phase = number div slots; a wait for a negative number passes on a fresh barrier"
+
+
+def _pace(program: Program) -> Iterator[str]:
+    """The pace with high latencies, the cycle that sets it, and what would help most."""
+    now = pace(program)
+    yield ""
+    yield f"pace: {now.cycles:g} cycles per iteration with high latencies; set by"
+    yield f"  {' > '.join(now.cycle)}"
+    for gain in gains(program)[:_SHOWN]:
+        yield f"  {gain.what}: {gain.cycles:g}"
 
 
 def _barriers(program: Program) -> Iterator[str]:
