@@ -139,7 +139,7 @@ def test_random_pipelines_are_proven(
 
 
 @pytest.mark.slow
-@settings(ANY, max_examples=200)
+@settings(ANY, max_examples=60)
 @given(st.data())
 def test_z3_agrees_on_random_pipelines(
     pipelines: st.SearchStrategy[Program], data: st.DataObject
