@@ -116,6 +116,10 @@ class _Search:
                 questions.setdefault(key, []).append(question)
         if not questions:
             return {}
+        if self.until is not None and perf_counter() >= self.until:
+            self.left_out["the time ended before all questions were asked"] = None
+            text = "not shown for all tiles: the time ended"
+            return {(Claim.RACE, UNKNOWN, text): Finding(Claim.RACE, text, UNKNOWN)}
         solver = self._solver(window)
         violated = {
             key: window.z3.Or(*(question.formula for question in group))

@@ -181,7 +181,7 @@ def test_confirms_attention(end: str, maps: str) -> None:
     assert result.ii > result.bound.cycles  # not plain arithmetic
     below = confirm_infeasible(problem, result.ii - 1)
     assert below.verdict == "infeasible", below.reason
-    assert below.seconds < 10
+    assert below.seconds < 60  # 2.4 s on an idle machine
     at = confirm_infeasible(problem, result.ii)
     assert at.verdict == "feasible"
     assert at.schedule is not None
