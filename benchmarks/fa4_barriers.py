@@ -14,21 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from fa4_program import (
+from fa4_compare import (
     LEFT_OUT,
-    STAGES,
     arrays,
     counterparts,
-    fa4_program,
     family,
-    in_hardware,
-    our_program,
     prove_filled,
     reason,
     translated,
     waits_per_iteration,
     words,
 )
+from fa4_program import STAGES, fa4_program, in_hardware, our_program
 from report import keep, table
 
 from schedgen.program.model import Arrive, Barrier, Commit, Program, Run, Step, Wait

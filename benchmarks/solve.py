@@ -28,7 +28,6 @@ from schedgen.spec.reader import read_spec, shipped_specs
 
 RUNS = 3
 # Seconds for one row of the growth table; a row that needs more says so by `proven`.
-LIMIT = 15.0
 
 
 def command(arguments: list[str]) -> tuple[float, dict[str, object], float]:

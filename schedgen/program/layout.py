@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from schedgen.kernel import Kernel, Operation, Phase
+from schedgen.program.build import ProgramError
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -121,7 +122,8 @@ class Assignment:
 Key = tuple[int, int, int, int, int]
 """Shift, time in the turn, operation (drains come first), what it does for it, a counter."""
 
-_WAIT, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL = range(6)
+_ACTIONS = 6
+_WAIT, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL = range(_ACTIONS)
 
 
 @dataclass
@@ -134,7 +136,9 @@ class _Lists:
     """Section -> steps with their place: that of `Key` without the shift."""
 
     def sorted(self, section: str) -> tuple[Step, ...]:
-        """The steps in order of time; a wait for what was just waited for is left out."""
+        """The steps in order of time, those of one time as they came; a wait for what was just
+        waited for is left out.
+        """
         steps: list[Step] = []
         seen: set[object] = set()
         for _, step in sorted(self.entries[section], key=lambda entry: entry[0]):
@@ -169,16 +173,16 @@ class Layout:
     def _boundary(self) -> Iterator[tuple[str, str]]:
         """Operations of peeled iterations only, with the one that they come right before."""
         for number, operation in enumerate(self.kernel.operations):
-            if operation.boundary:
-                touched = _regions(self.kernel, operation)
-                yield (
-                    operation.name,
-                    next(
-                        other.name
-                        for other in self.kernel.operations[number + 1 :]
-                        if not other.boundary and _regions(self.kernel, other) & touched
-                    ),
+            if not operation.boundary:
+                continue
+            touched = _regions(self.kernel, operation)
+            later = (o for o in self.kernel.operations[number + 1 :] if not o.boundary)
+            follower = next((o for o in later if _regions(self.kernel, o) & touched), None)
+            if follower is None:
+                raise ProgramError(
+                    f"nothing after {operation.name} uses what it writes; put it before what does"
                 )
+            yield operation.name, follower.name
 
     def in_loop(self, operation: str) -> bool:
         return self.kernel.operation[operation].phase is Phase.BODY
@@ -190,7 +194,7 @@ class Layout:
     def key(self, operation: str, what: int, count: int = 0) -> Key:
         """Where something that is done for ``operation`` stands."""
         follower = self._follow.get(operation)
-        what = what if follower is None else what - 10
+        what = what if follower is None else what - _ACTIONS
         shift, time = self._turn(operation, self.start[operation])
         return shift, time, self._place[follower or operation], what, count
 
@@ -311,13 +315,12 @@ class Layout:
     ) -> None:
         mapped, given = assignment.of[handoff.signal], handoff.signal.number
         ahead = 0 if given.per_tile else (handoff.number.offset - given.offset) // given.scale
+        key = self.key(handoff.target, _WAIT, number)
         for phase in range(ahead):
             # A wait that looks ahead skips the first phases of a tile; somebody has to see them.
             early = Wait(mapped.barrier, mapped.number(given.moved(phase * given.scale)))
-            key = self.key(handoff.target, _WAIT, number * 8 + phase)
             self._add(lists, handoff.target, key, early, Guard("first", phase + 1), handoff)
         wait = Wait(mapped.barrier, mapped.number(handoff.number))
-        key = self.key(handoff.target, _WAIT, number * 8 + 7)
         guard = FIRST if handoff.number.per_tile else Guard("every", 0, max(ahead, 0))
         self._add(lists, handoff.target, key, wait, guard, handoff)
 

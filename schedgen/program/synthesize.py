@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
@@ -61,7 +62,7 @@ def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
         operations=tuple(operations.values()),
         barriers=(),
         roles=(),
-        handoff=(0, machine.cycles("handoff")),
+        handoff=(ceil(machine.value("handoff", "low")), machine.cycles("handoff")),
     )
     return _Synthesis(Layout(kernel, schedule, skeleton)).run()
 
@@ -75,8 +76,9 @@ class _Synthesis:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.made = Synchronization()
-        bare = layout.lay_out(self.made, separate(layout, self.made))
-        self.conflicts = sorted(conflicts(bare), key=self._rank)
+        self.known = self._orders(self.made)
+        """The orders that ``made`` gives, while it only grows."""
+        self.conflicts = sorted(conflicts(self.known.program), key=self._rank)
 
     def _rank(self, conflict: Conflict) -> tuple[bool, bool, bool, int, int]:
         flow = conflict.first.write and not conflict.second.write
@@ -165,33 +167,27 @@ class _Synthesis:
 
     def _order_data(self) -> None:
         """Hand-offs for all data at once; those that others imply are left out later."""
-        orders = self._current()
+        orders = self.known
         made = self.made
         for conflict in self.conflicts:
             if self._rank(conflict)[0] or orders.ordered(conflict) is not None:
                 continue
             for remedy in list(self._remedies(orders, conflict, again=False))[-1:]:
                 made = made.joined(remedy)
-        self.made, self._known = made, self._orders(made)
+        self.made, self.known = made, self._orders(made)
 
     def _order(self, conflict: Conflict) -> None:
         """Adds what is missing for one conflict."""
-        orders = self._current()
+        orders = self.known
         if orders.ordered(conflict) is not None:
             return
         for more in self._remedies(orders, conflict):
             joined = self.made.joined(more)
             orders = self._orders(joined)
             if orders.ordered(conflict) is not None:
-                self.made, self._known = joined, orders
+                self.made, self.known = joined, orders
                 return
         raise ProgramError(f"no barrier makes sure that {conflict.text}")
-
-    def _current(self) -> Orders:
-        known = getattr(self, "_known", None)
-        if known is None:
-            known = self._known = self._orders(self.made)
-        return known
 
     def _remedies(
         self, orders: Orders, conflict: Conflict, *, again: bool = True
@@ -244,7 +240,7 @@ class _Synthesis:
             return (Number(), 1) if version.per_tile else (version, slots)
         return (version, slots) if version.per_tile else (Number(per_tile=True), 1)
 
-    # -- leaving out ---------------------------------------------------------------------------
+    # -- reducing -----------------------------------------------------------------------------
 
     def _removals(self, program: Program) -> Iterator[Removal]:
         """The orders between two roles, or of a queue, that have no hand-off of their own."""

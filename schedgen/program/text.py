@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from schedgen.program.model import (
     Arrive,
     Barrier,
-    Commit,
-    Drain,
-    Fence,
     Program,
     RoleProgram,
     Run,
     Step,
-    Wait,
 )
 from schedgen.program.pace import gains, pace
+from schedgen.proof.steps import describe
 
 
 def program_text(program: Program) -> str:
@@ -28,24 +25,12 @@ def program_text(program: Program) -> str:
 def show_step(step: Step) -> str:
     """One step without its place: ``wait sA full[c-3]``."""
     match step.action:
-        case Run(operation, None):
-            return operation
         case Run(operation, barrier, number, size) if number is not None:
             return f"{operation} -> {barrier}[{number.text}] {size} bytes"
-        case Wait(barrier, number):
-            return f"wait {barrier}[{number.text}]"
-        case Arrive(barrier, number, count, 0):
-            return f"arrive {barrier}[{number.text}] by {count}"
-        case Arrive(barrier, number, count, size):
-            return f"expect {barrier}[{number.text}] by {count}, {size} bytes"
-        case Commit(barrier, number):
-            return f"commit {barrier}[{number.text}]"
-        case Drain(operation, lag):
-            return f"drain {operation}" + (f", {lag} iterations back" if lag else "")
-        case Fence(kind):
-            return str(kind)
+        case Arrive(barrier, number, count, size) if size:
+            return f"expect {barrier}[{number.text}] x {count}, {size} bytes"
         case _:
-            return str(step.action)
+            return describe(step)
 
 
 def _head(program: Program) -> Iterator[str]:

@@ -15,9 +15,10 @@ from time import perf_counter
 
 from schedgen.bounds import Constraint, ImpossibleCycle, critical_cycle
 from schedgen.program.model import Program
+from schedgen.proof.arcs import Form
 from schedgen.proof.conflicts import conflicts
 from schedgen.proof.counts import capacity_findings, count_findings
-from schedgen.proof.events import EventGraph, Form
+from schedgen.proof.events import EventGraph
 from schedgen.proof.orders import Orders
 from schedgen.proof.phases import phase_findings
 from schedgen.proof.report import Claim, Finding, Verdict

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from schedgen.kernel import Space
 from schedgen.program.model import Engine, Fence, FenceKind, Program, Step
+from schedgen.proof.arcs import Event
 from schedgen.proof.conflicts import Conflict, Kind
-from schedgen.proof.events import Event, EventGraph
+from schedgen.proof.events import EventGraph
 from schedgen.proof.reach import Place, Reach, Span
 
 

@@ -12,7 +12,7 @@ METHODS = ("graph", "z3", "execution")
 
 
 # Events for `explore` where a second or two is too much.
-_QUICK_EVENTS = 400_000
+_QUICK_EVENTS = 250_000
 
 
 def _graph(program: Program, quick: bool) -> Verdict:

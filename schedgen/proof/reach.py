@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from schedgen.proof.events import Arc, EventGraph, Form
+from schedgen.proof.arcs import Arc, Form
+from schedgen.proof.events import EventGraph
 
 
 class Where(IntEnum):

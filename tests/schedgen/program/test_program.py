@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 
 from schedgen.program.file import ProgramFileError, read_program, to_json
-from schedgen.program.model import FIRST, LAST, Guard, Number, Program, Run, Step
+from schedgen.program.model import FIRST, LAST, Guard, Number, Run, Step
 from schedgen.program.pace import gains, pace
 from schedgen.program.sequence import sequence
 from schedgen.program.text import program_text
-
-
-def gemm(depth: int = 3) -> Program:
-    path = Path(__file__).with_name("examples.py")
-    spec = spec_from_file_location("examples", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.gemm(depth)
+from tests.schedgen.program.examples import gemm
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 7])
@@ -102,7 +91,7 @@ def test_text_names_every_step_and_barrier() -> None:
     for barrier in program.barriers:
         assert f"  {barrier.name} " in text
     assert "wait sA empty[c-3]" in text
-    assert "expect sA full[c] by 1, 16384 bytes" in text
+    assert "expect sA full[c] x 1, 16384 bytes" in text
     assert "last        commit acc full[t]" in text
 
 

@@ -10,21 +10,18 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[3]))  # benchmarks are no part of the installation
 
-from benchmarks.fa4_program import (
+from benchmarks.fa4_compare import (
     LEFT_OUT,
-    STAGES,
     arrays,
     counterparts,
-    fa4_program,
     family,
-    in_hardware,
-    our_program,
     prove_filled,
     reason,
     translated,
     waits_per_iteration,
     words,
 )
+from benchmarks.fa4_program import STAGES, fa4_program, in_hardware, our_program
 from schedgen.program.model import Barrier, Program, RoleProgram, Step, Wait
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 
-from schedgen.program.model import Program
 from schedgen.proof.prove import Proof, ProvenProgram, Refuted, check, prove
 from schedgen.proof.report import Claim
-
-
-def gemm() -> Program:
-    path = Path(__file__).parent.parent / "program" / "examples.py"
-    spec = spec_from_file_location("examples", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.gemm(2)
+from tests.schedgen.program.examples import gemm
 
 
 def test_all_methods_accept_the_gemm() -> None:
-    proven = prove(gemm())
+    proven = prove(gemm(2))
     assert [v.method for v in proven.proof.verdicts] == ["graph", "z3", "execution"]
     summary = proven.proof.summary()
     assert all(summary[claim.value] for claim in Claim)
@@ -33,7 +21,7 @@ def test_all_methods_accept_the_gemm() -> None:
 
 
 def test_a_refuted_program_is_not_handed_on() -> None:
-    program = gemm()
+    program = gemm(2)
     role = program.role["tensor"]
     bad = replace(
         program, roles=tuple(replace(r, loop=r.loop[3:]) if r is role else r for r in program.roles)
@@ -46,9 +34,9 @@ def test_a_refuted_program_is_not_handed_on() -> None:
 
 def test_nobody_else_makes_a_proven_program() -> None:
     with pytest.raises(TypeError, match="comes from prove"):
-        ProvenProgram(gemm(), Proof(()))
+        ProvenProgram(gemm(2), Proof(()))
 
 
 def test_small_cases_alone_are_no_proof() -> None:
     with pytest.raises(ValueError, match="small cases only"):
-        prove(gemm(), ("execution",))
+        prove(gemm(2), ("execution",))
