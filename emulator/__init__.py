@@ -1,1 +1,1 @@
-"""Home of the CPU emulator for compiled PTX and of its race checker; not written yet."""
+"""CPU emulator for compiled PTX of CuTe DSL kernels, and its race checker."""

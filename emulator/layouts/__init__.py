@@ -1,0 +1,1 @@
+"""Where tiles, fragments and matrices lie, and products of them: pure functions."""

@@ -1,0 +1,1 @@
+"""Lanes, warps, blocks, memories and the scheduler that runs them."""

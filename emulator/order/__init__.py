@@ -1,0 +1,1 @@
+"""Happens-before over the generic, async and tensor proxies."""

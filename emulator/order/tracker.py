@@ -1,0 +1,128 @@
+"""What the machine tells whoever follows the order of accesses, and one who ignores it.
+
+The machine (`schedgen.emulator.machine`) calls these methods while it executes; the race checker
+(`schedgen.emulator.order`) implements them. Units of execution are warps: lanes of one warp count
+as ordered. A warp is named by its number in the launch, which is unique over all CTAs.
+
+An asynchronous operation (bulk copy, tensor-core operation, cp.async) is an `int` handle from
+`issue`. Its accesses are reported with `access` when it executes. What ends it is said with `track`,
+`commit`, `bulk_commit` or `group_commit`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Space(StrEnum):
+    SHARED = "shared"
+    TENSOR = "tensor"
+    GLOBAL = "global"
+
+
+class Proxy(StrEnum):
+    GENERIC = "generic"
+    ASYNC = "async"
+    TENSOR = "tensor"
+    """tcgen05 accesses to tensor memory."""
+
+
+class Queue(StrEnum):
+    """Which asynchronous operations of a warp are ordered among each other, and how they end."""
+
+    BULK_LOAD = "bulk load"
+    """Ends by complete-tx on an mbarrier (`track`)."""
+    BULK_STORE = "bulk store"
+    """Ends by bulk groups of the issuing warp (`bulk_commit`, `bulk_wait`)."""
+    MMA = "tcgen05"
+    """tcgen05 mma, cp and shift: ends by `commit`; pipelined among each other (C2)."""
+    TMEM_LOAD = "tcgen05.ld"
+    TMEM_STORE = "tcgen05.st"
+    WGMMA = "wgmma"
+    CP_ASYNC = "cp.async"
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Bytes that one access touches.
+
+    ``index``: byte addresses, flat int64 array or a slice. SHARED: offsets in the shared memory of
+    CTA ``cta`` (its number in the launch). TENSOR: ``lane * 512 + column`` of ``cta``. GLOBAL: host
+    addresses; ``cta`` is -1.
+    """
+
+    space: Space
+    cta: int
+    index: NDArray[np.int64] | slice
+
+
+class Tracker(Protocol):
+    """Methods in the order in which a kernel meets them. ``line`` is the line of the PTX."""
+
+    # accesses
+    def generic(
+        self, warp: int, cells: Cells, *, write: bool, line: int, atomic: bool = False
+    ) -> None: ...
+    def issue(self, warp: int, queue: Queue, line: int) -> int: ...
+    def access(self, operation: int, cells: Cells, *, write: bool) -> None: ...
+    def finish(self, operation: int) -> None: ...
+
+    # mbarriers: ``barrier`` is (cta, byte offset), ``phase`` counts from 0 since init
+    def barrier_init(self, warp: int, barrier: tuple[int, int], line: int) -> None: ...
+    def barrier_invalidate(self, warp: int, barrier: tuple[int, int], line: int) -> None: ...
+    def arrive(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        phase: int,
+        *,
+        line: int,
+        cluster: bool = False,
+        relaxed: bool = False,
+    ) -> None: ...
+    def track(self, operation: int, barrier: tuple[int, int], phase: int) -> None: ...
+    def commit(self, warp: int, barrier: tuple[int, int], phase: int, *, line: int) -> None: ...
+    def wait(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        phase: int,
+        *,
+        line: int,
+        cluster: bool = False,
+        relaxed: bool = False,
+    ) -> None: ...
+
+    # groups of asynchronous operations
+    def bulk_commit(self, warp: int) -> None: ...
+    def bulk_wait(self, warp: int, pending: int, *, read: bool) -> None: ...
+    def group_commit(self, warp: int, queue: Queue) -> None: ...
+    def group_wait(self, warp: int, queue: Queue, pending: int) -> None: ...
+    def tmem_wait(self, warp: int, queue: Queue) -> None: ...
+
+    # fences
+    def proxy_fence(self, warp: int, space: Space | None) -> None: ...
+    def barrier_init_fence(self, warp: int) -> None: ...
+    def tcgen05_fence(self, warp: int, *, before: bool) -> None: ...
+    def thread_fence(self, warp: int, *, cluster: bool) -> None: ...
+
+    # barriers among warps: all that arrived are ordered before all that leave
+    def join(
+        self, arrived: tuple[int, ...], leaving: tuple[int, ...], *, cluster: bool
+    ) -> None: ...
+
+
+class Ignore:
+    """The tracker of a run without race detection."""
+
+    def __getattr__(self, name: str) -> object:
+        return _nothing
+
+
+def _nothing(*_: object, **__: object) -> int:
+    return 0

@@ -1,0 +1,1 @@
+"""Typed trees of PTX files, and the parser that makes them."""
