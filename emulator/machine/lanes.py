@@ -159,7 +159,7 @@ def _constant(value: np.generic) -> Read:
     return lambda _warp: lanes
 
 
-def _bits(value: int | float, type_: str, where: Instruction) -> np.generic:
+def _bits(value: int | float, type_: str, where: Instruction) -> Any:
     """A literal in the type in which lanes are seen; integers wrap around."""
     seen: Any = NUMPY.get(type_)
     if seen is None:

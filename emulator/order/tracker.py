@@ -5,8 +5,8 @@ The machine (`schedgen.emulator.machine`) calls these methods while it executes;
 as ordered. A warp is named by its number in the launch, which is unique over all CTAs.
 
 An asynchronous operation (bulk copy, tensor-core operation, cp.async) is an `int` handle from
-`issue`. Its accesses are reported with `access` when it executes. What ends it is said with `track`,
-`commit`, `bulk_commit` or `group_commit`.
+`issue`. Its accesses are reported with `access` when it executes. What ends it is said with
+`track`, `commit`, `bulk_commit` or `group_commit`.
 """
 
 from __future__ import annotations
