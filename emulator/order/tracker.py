@@ -66,8 +66,23 @@ class Tracker(Protocol):
 
     # accesses
     def generic(
-        self, warp: int, cells: Cells, *, write: bool, line: int, atomic: bool = False
-    ) -> None: ...
+        self,
+        warp: int,
+        cells: Cells,
+        *,
+        write: bool,
+        line: int,
+        atomic: bool = False,
+        acquire: bool = False,
+        release: bool = False,
+    ) -> None:
+        """``atomic``: atom, red, and strong ld and st (volatile, relaxed, acquire, release).
+
+        An atomic read-modify-write is reported once, with ``write``. ``acquire`` and ``release``
+        are those of its ``.sem``.
+        """
+        ...
+
     def issue(self, warp: int, queue: Queue, line: int) -> int: ...
     def access(self, operation: int, cells: Cells, *, write: bool) -> None: ...
     def finish(self, operation: int) -> None: ...
@@ -111,7 +126,35 @@ class Tracker(Protocol):
     def tcgen05_fence(self, warp: int, *, before: bool) -> None: ...
     def thread_fence(self, warp: int, *, cluster: bool) -> None: ...
 
-    # barriers among warps: all that arrived are ordered before all that leave
+    # barriers among warps: what a warp did before its signal is ordered before what others do
+    # after they leave. ``barrier`` is (cta, 0…15) for bar, (number of the cluster, -1) for
+    # barrier.cluster; ``generation`` counts its completions. The machine calls these two; `join` is
+    # their short form for all at once, for tests.
+    def signal(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        generation: int,
+        *,
+        line: int,
+        cluster: bool = False,
+        relaxed: bool = False,
+    ) -> None:
+        """A warp arrives (bar.sync, bar.arrive, bar.red, barrier.cluster.arrive)."""
+        ...
+
+    def leave(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        generation: int,
+        *,
+        line: int,
+        cluster: bool = False,
+    ) -> None:
+        """A warp that waited goes on: the generation in which it arrived is complete."""
+        ...
+
     def join(
         self, arrived: tuple[int, ...], leaving: tuple[int, ...], *, cluster: bool
     ) -> None: ...
