@@ -6,11 +6,13 @@ as ordered. A warp is named by its number in the launch, which is unique over al
 
 An asynchronous operation (bulk copy, tensor-core operation, cp.async) is an `int` handle from
 `issue`. Its accesses are reported with `access` when it executes. What ends it is said with
-`track`, `commit`, `bulk_commit` or `group_commit`.
+`track`, `commit`, `bulk_commit` or `group_commit`; `finish` follows when it has executed and all
+its `track` calls were made, and is not optional.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -45,6 +47,9 @@ class Queue(StrEnum):
     TMEM_STORE = "tcgen05.st"
     WGMMA = "wgmma"
     CP_ASYNC = "cp.async"
+    """Ends by groups (`group_commit`, `group_wait`), or by `track` (cp.async.mbarrier.arrive)."""
+    STORE_ASYNC = "st.async"
+    """st.async and red.async: end by complete-tx on an mbarrier (`track`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +59,24 @@ class Cells:
     ``index``: byte addresses, flat int64 array or a slice. SHARED: offsets in the shared memory of
     CTA ``cta`` (its number in the launch). TENSOR: ``lane * 512 + column`` of ``cta``. GLOBAL: host
     addresses; ``cta`` is -1.
+
+    ``width``: how many consecutive cells each entry of an array stands for. 32 lanes that load 16
+    bytes each are 32 addresses of width 16; a box in global memory is its rows; tcgen05.ld.x32 is
+    32 lanes of width 32. It is several times cheaper than one entry per cell. An array is not
+    changed afterwards; one that is not writeable (``setflags``) is taken for one that comes again.
     """
 
     space: Space
     cta: int
     index: NDArray[np.int64] | slice
+    width: int = 1
 
 
 class Tracker(Protocol):
-    """Methods in the order in which a kernel meets them. ``line`` is the line of the PTX."""
+    """Methods in the order in which a kernel meets them. ``line`` is the line of the PTX.
+
+    Every argument with a default may be left out; what is lost then is said beside it.
+    """
 
     # accesses
     def generic(
@@ -83,9 +97,36 @@ class Tracker(Protocol):
         """
         ...
 
-    def issue(self, warp: int, queue: Queue, line: int) -> int: ...
-    def access(self, operation: int, cells: Cells, *, write: bool) -> None: ...
+    def issue(
+        self,
+        warp: int,
+        queue: Queue,
+        line: int,
+        *,
+        together: tuple[int, ...] = (),
+        chain: Hashable = None,
+    ) -> int:
+        """An asynchronous operation begins; what its warp knows now is what it relies on.
+
+        Args:
+            together: the other warps that execute the same operation (a wgmma that is issued once
+                for its warpgroup); it relies on what all of them know.
+            chain: accumulator and shape of a tcgen05.mma, None for cp and shift (C2). Only used
+                where `Readings.product_order` asks for it.
+        """
+        ...
+
+    def access(
+        self, operation: int, cells: Cells, *, write: bool, atomic: bool = False
+    ) -> None: ...
     def finish(self, operation: int) -> None: ...
+    def consumed(self, operation: int) -> None:
+        """All lanes' registers of this tcgen05.ld have been read (S10); else it counts as not."""
+        ...
+
+    # tensor memory comes and goes; without these calls, its cells live for ever
+    def allocate(self, warp: int, cells: Cells, line: int) -> None: ...
+    def deallocate(self, warp: int, cells: Cells, line: int) -> None: ...
 
     # mbarriers: ``barrier`` is (cta, byte offset), ``phase`` counts from 0 since init
     def barrier_init(self, warp: int, barrier: tuple[int, int], line: int) -> None: ...
@@ -101,7 +142,22 @@ class Tracker(Protocol):
         relaxed: bool = False,
     ) -> None: ...
     def track(self, operation: int, barrier: tuple[int, int], phase: int) -> None: ...
-    def commit(self, warp: int, barrier: tuple[int, int], phase: int, *, line: int) -> None: ...
+    def commit(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        phase: int,
+        *,
+        line: int,
+        operation: int | None = None,
+    ) -> None:
+        """The arrive-on of a tcgen05.commit happens.
+
+        ``operation`` is what `issue` (with `Queue.MMA`) returned when the commit was issued: it
+        tracks what its warp had issued by then. Without it, what the warp has issued by now.
+        """
+        ...
+
     def wait(
         self,
         warp: int,
@@ -124,7 +180,9 @@ class Tracker(Protocol):
     def proxy_fence(self, warp: int, space: Space | None) -> None: ...
     def barrier_init_fence(self, warp: int) -> None: ...
     def tcgen05_fence(self, warp: int, *, before: bool) -> None: ...
-    def thread_fence(self, warp: int, *, cluster: bool) -> None: ...
+    def thread_fence(self, warp: int, *, cluster: bool, gpu: bool = True) -> None:
+        """fence.acq_rel, fence.sc or membar of ``.cta`` scope, or wider: ``cluster``, ``gpu``."""
+        ...
 
     # barriers among warps: what a warp did before its signal is ordered before what others do
     # after they leave. ``barrier`` is (cta, 0…15) for bar, (number of the cluster, -1) for
