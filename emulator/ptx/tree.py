@@ -19,7 +19,10 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """``%r12`` or a special register as ``%tid.x``; ``name`` has the percent sign."""
+    """``%r12`` or a special register as ``%tid.x``; ``name`` has the percent sign.
+
+    A register declared without a percent sign, as inline assembly does, has none here either.
+    """
 
     name: str
 
@@ -133,12 +136,16 @@ class Variable:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One ``.entry``. ``labels`` map to the index in ``body`` of what follows them."""
+    """One ``.entry``. ``labels`` map to the index in ``body`` of what follows them.
+
+    What is declared within inner braces is called ``name#n`` here, with n the number of the braces
+    in the kernel; ``#`` is in no name of PTX.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
     registers: dict[str, str]
-    """Name with percent sign -> type without dot (``b32``, ``pred``, …), ranges expanded."""
+    """Name as in `Register` -> type without dot (``b32``, ``pred``, …), ranges expanded."""
     variables: tuple[Variable, ...]
     body: tuple[Instruction, ...]
     labels: dict[str, int]
@@ -146,7 +153,18 @@ class Kernel:
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Performance directives as ``maxntid`` -> (384, 1, 1), ``reqnctapercluster`` -> (2, 1, 1)."""
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """``.branchtargets`` lists: name -> labels."""
+    """``.branchtargets`` and ``.calltargets`` lists: name -> labels or functions."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A ``.func``; ``body`` is None for a prototype, as for functions that the driver provides."""
+
+    name: str
+    results: tuple[Parameter, ...]
+    parameters: tuple[Parameter, ...]
+    line: int
+    body: Kernel | None
 
 
 @dataclass(frozen=True)
@@ -159,3 +177,4 @@ class Module:
     variables: tuple[Variable, ...]
     lines: tuple[str, ...]
     """The text, for messages that quote it."""
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
