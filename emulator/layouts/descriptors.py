@@ -6,7 +6,7 @@ the mode with 32-byte atoms are those of CUTLASS ``include/cute/arch/mma_sm100_d
 Every layout keeps 16-byte chunks whole, so that reading an operand means gathering chunks.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -17,8 +17,6 @@ from schedgen.emulator.layouts.swizzle import Swizzle, swizzle
 
 CHUNK = 16
 """Bytes that no layout takes apart."""
-PERIOD = 1024
-"""Bytes after which all swizzles repeat: addresses are cached up to a multiple of it."""
 
 _WGMMA_SWIZZLES = {0: Swizzle.NONE, 1: Swizzle.B128, 2: Swizzle.B64, 3: Swizzle.B32}
 _TCGEN05_SWIZZLES = {
@@ -86,6 +84,7 @@ def decode_tcgen05(value: int) -> MatrixDescriptor:
     return _decoded(value, _TCGEN05_SWIZZLES[mode])
 
 
+@lru_cache(maxsize=4096)
 def chunks(
     matrix: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
 ) -> NDArray[np.int64]:
@@ -99,58 +98,11 @@ def chunks(
         k_major: whether elements along K are adjacent; else those along M or N.
 
     Returns:
-        (rows, k * bits / 128) if K-major, (k, rows * bits / 128) else.
+        (rows, k * bits / 128) if K-major, (k, rows * bits / 128) else; not writeable.
 
     Raises:
         LayoutError: the shape does not fit the swizzle.
     """
-    low = matrix.start % PERIOD
-    relative = _chunks(replace(matrix, start=low), rows, k, bits, k_major)
-    return relative + (matrix.start - low) // CHUNK
-
-
-def addresses(
-    matrix: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
-) -> NDArray[np.int64]:
-    """Byte address of every element; arguments as of `chunks`, ``bits`` at least 8.
-
-    Returns:
-        (rows, k).
-    """
-    first = chunks(matrix, rows, k, bits, k_major=k_major) * CHUNK
-    each = first[:, :, None] + np.arange(0, CHUNK, bits // 8, dtype=np.int64)
-    flat = each.reshape(len(first), -1)
-    return flat if k_major else flat.T
-
-
-def touched(
-    matrix: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
-) -> NDArray[np.int64]:
-    """Addresses of all bytes of an operand, flat and rising; arguments as of `chunks`."""
-    low = matrix.start % PERIOD
-    relative = _touched(replace(matrix, start=low), rows, k, bits, k_major)
-    return relative + (matrix.start - low)
-
-
-def _decoded(value: int, mode: Swizzle) -> MatrixDescriptor:
-    base_offset = value >> 49 & 7
-    if base_offset and mode is Swizzle.NONE:
-        raise LayoutError(
-            f"matrix descriptor {value:#018x}: base offset {base_offset} without a swizzle"
-        )
-    return MatrixDescriptor(
-        start=(value & 0x3FFF) << 4,
-        leading=(value >> 16 & 0x3FFF) << 4,
-        stride=(value >> 32 & 0x3FFF) << 4,
-        swizzle=mode,
-        base_offset=base_offset,
-    )
-
-
-@lru_cache(maxsize=4096)
-def _chunks(
-    matrix: MatrixDescriptor, rows: int, k: int, bits: int, k_major: bool
-) -> NDArray[np.int64]:
     mode, start = matrix.swizzle, matrix.start
     length = (k if k_major else rows) * bits
     if length % (8 * CHUNK):
@@ -172,6 +124,45 @@ def _chunks(
     result = swizzle(start + offsets, mode, matrix.base_offset) // CHUNK
     result.flags.writeable = False
     return result
+
+
+@lru_cache(maxsize=4096)
+def touched(
+    matrix: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
+) -> NDArray[np.int64]:
+    """Addresses of all chunks of an operand, flat, rising and not writeable; see `chunks`."""
+    result = np.unique(chunks(matrix, rows, k, bits, k_major=k_major)) * CHUNK
+    result.flags.writeable = False
+    return result
+
+
+def addresses(
+    matrix: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
+) -> NDArray[np.int64]:
+    """Byte address of every element; arguments as of `chunks`, ``bits`` at least 8.
+
+    Returns:
+        (rows, k).
+    """
+    first = chunks(matrix, rows, k, bits, k_major=k_major) * CHUNK
+    each = first[:, :, None] + np.arange(0, CHUNK, bits // 8, dtype=np.int64)
+    flat = each.reshape(len(first), -1)
+    return flat if k_major else flat.T
+
+
+def _decoded(value: int, mode: Swizzle) -> MatrixDescriptor:
+    base_offset = value >> 49 & 7
+    if base_offset and mode is Swizzle.NONE:
+        raise LayoutError(
+            f"matrix descriptor {value:#018x}: base offset {base_offset} without a swizzle"
+        )
+    return MatrixDescriptor(
+        start=(value & 0x3FFF) << 4,
+        leading=(value >> 16 & 0x3FFF) << 4,
+        stride=(value >> 32 & 0x3FFF) << 4,
+        swizzle=mode,
+        base_offset=base_offset,
+    )
 
 
 def _k_major(
@@ -197,13 +188,3 @@ def _mn_major(
         + (k % deep) * span
         + (k // deep) * stride
     )
-
-
-@lru_cache(maxsize=1024)
-def _touched(
-    matrix: MatrixDescriptor, rows: int, k: int, bits: int, k_major: bool
-) -> NDArray[np.int64]:
-    first = np.unique(_chunks(matrix, rows, k, bits, k_major)) * CHUNK
-    result = (first[:, None] + np.arange(CHUNK, dtype=np.int64)).reshape(-1)
-    result.flags.writeable = False
-    return result

@@ -1,53 +1,24 @@
 """Tile-mode tensor copies: which global bytes a box names and where they lie in shared memory.
 
-Source: PTX ISA sections 5.5.3 (tiled mode) and 5.5.7; for traversal strides the documentation of
-cuTensorMapEncodeTiled. Dimension 0 of a tensor map is the innermost; arrays here have the
-outermost first, and their last dimension counts bytes.
+Source: PTX ISA sections 5.5.3 (tiled mode) and 5.5.7; for traversal strides and padded types the
+documentation of cuTensorMapEncodeTiled. Dimension 0 of a tensor map is the innermost; arrays here
+have the outermost first, and their last dimension counts bytes.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.layouts.descriptors import CHUNK, PERIOD
+from schedgen.emulator.launch.tensor_map import Element, Fill, Interleave, TensorMap
+from schedgen.emulator.layouts.descriptors import CHUNK
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.swizzle import Swizzle, swizzle
 
 ALIGNMENT = 128
 """Of the shared-memory address of a box (CUDA programming guide, multi-dimensional bulk copies)."""
-
-
-class TensorMap(Protocol):
-    """What a copy needs of a decoded tensor map; innermost dimension first."""
-
-    @property
-    def address(self) -> int:
-        """Global address of element 0."""
-        ...
-
-    @property
-    def element_bytes(self) -> int: ...
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Size of the tensor in elements."""
-        ...
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Bytes between neighbours in dimensions 1 and up: one less than dimensions."""
-        ...
-
-    @property
-    def box(self) -> tuple[int, ...]: ...
-    @property
-    def element_strides(self) -> tuple[int, ...]: ...
-    @property
-    def swizzle(self) -> Swizzle: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +43,25 @@ class Block:
         steps = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
         return self.address + steps + 1
 
-    def addresses(self) -> NDArray[np.int64]:
-        """Global addresses of all bytes, flat."""
-        return _relative(self.shape, self.strides) + self.address
+    def rows(self) -> NDArray[np.int64]:
+        """Global addresses of its rows of ``shape[-1]`` adjacent bytes, flat."""
+        return _relative(self.shape[:-1], self.strides[:-1]) + self.address
 
 
 def box_shape(tensor: TensorMap, rows: int | None = None) -> tuple[int, ...]:
-    """Extents of a box in shared memory, the last in bytes.
+    """Extents of a box, the last in bytes of global memory.
 
     Args:
         tensor: the map.
         rows: how many rows a gather4 or scatter4 moves (4), None for a plain tile.
 
     Raises:
-        LayoutError: a box that the ISA does not allow or whose layout is not known.
+        LayoutError: a box whose layout is not known.
     """
-    steps = tensor.element_strides
-    counts = [-(-n // step) for n, step in zip(tensor.box, steps, strict=True)]
+    if tensor.interleave is not Interleave.NONE:
+        raise LayoutError("interleaved tensor maps are not supported; use Interleave.NONE")
+    counts = [-(-n // step) for n, step in zip(tensor.box, tensor.element_strides, strict=True)]
+    counts[0] = tensor.box[0]
     if rows is not None:
         if len(counts) != 2 or tensor.box[1] != 1:
             raise LayoutError(
@@ -96,43 +69,43 @@ def box_shape(tensor: TensorMap, rows: int | None = None) -> tuple[int, ...]:
                 f" not the box {tensor.box}"
             )
         counts[1] = rows
-    row = counts[0] * tensor.element_bytes
+    row = counts[0] * tensor.element.bits // 8
+    stored = row if not tensor.element.is_padded else counts[0]
     span = tensor.swizzle.value.span
-    if steps[0] != 1:
-        raise LayoutError(f"element stride {steps[0]} in dimension 0, where only 1 is allowed")
-    if row % CHUNK:
-        raise LayoutError(f"a box with rows of {row} bytes: they must be a multiple of 16")
-    if tensor.swizzle is not Swizzle.NONE and row != span:
+    if tensor.swizzle is not Swizzle.NONE and stored != span:
         raise LayoutError(
-            f"a box with rows of {row} bytes and a swizzle of {span}: how rows are placed that do "
-            "not fill the swizzle is not known"
-            if row < span
-            else f"a box with rows of {row} bytes exceeds its swizzle of {span}"
+            f"a box with rows of {stored} bytes and a swizzle of {span}: how rows are placed that "
+            "do not fill the swizzle is not known; make the rows as long as the swizzle"
         )
     return (*reversed(counts[1:]), row)
 
 
 def block(tensor: TensorMap, coordinates: Sequence[int]) -> Block | None:
     """The global bytes of the box at ``coordinates`` (innermost first); None if all are outside."""
-    size = tensor.element_bytes
+    bits = tensor.element.bits
     shape: list[int] = []
     strides: list[int] = []
     place: list[slice] = []
     address = tensor.address
-    pitches = (size, *tensor.strides)
-    for start, dim, extent, step, pitch in zip(
-        coordinates, tensor.dims, tensor.box, tensor.element_strides, pitches, strict=True
-    ):
-        count = -(-extent // step)
+    steps = (1, *tensor.element_strides[1:])
+    for number, start in enumerate(coordinates):
+        step = steps[number]
         first = max(0, -(start // step))
-        last = min(count, -((start - dim) // step))
+        last = min(-(-tensor.box[number] // step), -((start - tensor.dims[number]) // step))
         if last <= first:
             return None
-        unit = size if not shape else 1  # bytes of the innermost dimension, else rows
-        shape.append((last - first) * unit)
-        strides.append(1 if not strides else step * pitch)
-        place.append(slice(first * unit, last * unit))
-        address += (start + first * step) * pitch
+        if number:
+            pitch = step * tensor.strides[number - 1]
+            address += start * tensor.strides[number - 1] + first * pitch
+        else:
+            if start * bits % 8:
+                raise LayoutError(f"coordinate {start} of {bits}-bit elements is inside of a byte")
+            pitch = 1
+            first, last = first * bits // 8, last * bits // 8
+            address += start * bits // 8 + first
+        shape.append(last - first)
+        strides.append(pitch)
+        place.append(slice(first, last))
     return Block(address, tuple(shape[::-1]), tuple(strides[::-1]), tuple(place[::-1]))
 
 
@@ -153,13 +126,17 @@ def rows(tensor: TensorMap, coordinates: Sequence[int]) -> list[Block]:
     return found
 
 
-def box_chunks(shape: tuple[int, ...], start: int, mode: Swizzle) -> NDArray[np.int64]:
+@lru_cache(maxsize=4096)
+def box_chunks(size: int, start: int, mode: Swizzle) -> NDArray[np.int64]:
     """Numbers (address / 16) of the chunks of a box in shared memory, in the order of the box.
 
     Args:
-        shape: as of `box_shape`.
+        size: bytes of the box in shared memory, a multiple of 16.
         start: address in shared memory.
         mode: the swizzle.
+
+    Returns:
+        (size / 16), not writeable.
 
     Raises:
         LayoutError: the address is not aligned.
@@ -168,21 +145,30 @@ def box_chunks(shape: tuple[int, ...], start: int, mode: Swizzle) -> NDArray[np.
         raise LayoutError(
             f"shared-memory address {start:#x} of a tensor copy is not a multiple of {ALIGNMENT}"
         )
-    low = start % PERIOD
-    return _box_chunks(prod(shape) // CHUNK, low, mode) + (start - low) // CHUNK
-
-
-def filling(tensor_bytes: int, *, nan: bool) -> bytes:
-    """What one element outside of the tensor reads as: zero, or a NaN (all ones but the sign)."""
-    return b"\xff" * (tensor_bytes - 1) + b"\x7f" if nan else bytes(tensor_bytes)
-
-
-@lru_cache(maxsize=1024)
-def _box_chunks(count: int, start: int, mode: Swizzle) -> NDArray[np.int64]:
-    offsets = np.arange(count, dtype=np.int64) * CHUNK
+    offsets = np.arange(0, size, CHUNK, dtype=np.int64)
     result = swizzle(start + offsets, mode) // CHUNK
     result.flags.writeable = False
     return result
+
+
+def fill(tensor: TensorMap) -> bytes | None:
+    """What elements outside of the tensor read as where that is not zero: one NaN each."""
+    if tensor.fill is Fill.ZERO:
+        return None
+    return b"\xff" * (tensor.element_bytes - 1) + b"\x7f"  # all ones but the sign
+
+
+def padded(box: NDArray[np.uint8], element: Element) -> NDArray[np.uint8]:
+    """A box as it lies in shared memory: with gaps behind groups of 16 values of some types.
+
+    Gaps become zero; what they hold on hardware is not specified.
+    """
+    if not element.is_padded:
+        return box
+    groups = box.reshape(-1, 2 * element.bits)
+    wide = np.zeros((len(groups), CHUNK), np.uint8)
+    wide[:, : 2 * element.bits] = groups
+    return wide.reshape(*box.shape[:-1], -1)
 
 
 @lru_cache(maxsize=256)

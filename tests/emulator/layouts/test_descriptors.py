@@ -96,7 +96,8 @@ def test_chunks_cover_what_is_touched() -> None:
     found = chunks(matrix, 128, 16, 16, k_major=True)
     assert found.shape == (128, 2)
     every = addresses(matrix, 128, 32, 8, k_major=True)
-    assert np.array_equal(np.sort(every.ravel()), touched(matrix, 128, 16, 16, k_major=True))
+    bytes_ = touched(matrix, 128, 16, 16, k_major=True)[:, None] + np.arange(16)
+    assert np.array_equal(np.sort(every.ravel()), bytes_.ravel())
     assert chunks(matrix, 32, 16, 16, k_major=False).shape == (16, 4)
 
 

@@ -1,6 +1,6 @@
 """Boxes against a loop over their elements."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -8,31 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedgen.emulator.launch.tensor_map import Element, Fill, Interleave, TensorMap
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.swizzle import Swizzle, swizzle
-from schedgen.emulator.layouts.tiles import block, box_chunks, box_shape, filling, rows
+from schedgen.emulator.layouts.tiles import block, box_chunks, box_shape, fill, padded, rows
 
-
-@dataclass(frozen=True)
-class Map:
-    address: int = 1 << 20
-    element_bytes: int = 2
-    dims: tuple[int, ...] = (64, 32)
-    strides: tuple[int, ...] = (256,)
-    box: tuple[int, ...] = (8, 4)
-    element_strides: tuple[int, ...] = (1, 1)
-    swizzle: Swizzle = Swizzle.NONE
+BASE = TensorMap(
+    address=1 << 20,
+    element=Element.F16,
+    dims=(64, 32),
+    strides=(256,),
+    box=(8, 4),
+    element_strides=(1, 1),
+)
+ELEMENTS = {1: Element.U8, 2: Element.BF16, 4: Element.F32, 8: Element.U64}
 
 
 @st.composite
-def boxes(draw: st.DrawFn) -> tuple[Map, tuple[int, ...]]:
+def boxes(draw: st.DrawFn) -> tuple[TensorMap, tuple[int, ...]]:
     rank = draw(st.integers(1, 4))
     size = draw(st.sampled_from([1, 2, 4, 8]))
     dims = tuple(draw(st.lists(st.integers(1, 20), min_size=rank, max_size=rank)))
     outer = draw(st.lists(st.integers(1, 4), min_size=rank - 1, max_size=rank - 1))
     steps = draw(st.lists(st.integers(1, 3), min_size=rank - 1, max_size=rank - 1))
-    tensor = Map(
-        element_bytes=size,
+    tensor = replace(
+        BASE,
+        element=ELEMENTS[size],
         dims=dims,
         strides=tuple(256 * 20**n for n in range(rank - 1)),
         box=(16 * draw(st.integers(1, 2)) // size, *outer),
@@ -43,7 +44,7 @@ def boxes(draw: st.DrawFn) -> tuple[Map, tuple[int, ...]]:
 
 
 @given(boxes())
-def test_blocks_name_the_elements_of_their_box(case: tuple[Map, tuple[int, ...]]) -> None:
+def test_blocks_name_the_elements_of_their_box(case: tuple[TensorMap, tuple[int, ...]]) -> None:
     tensor, start = case
     shape = box_shape(tensor)
     size = tensor.element_bytes
@@ -59,7 +60,8 @@ def test_blocks_name_the_elements_of_their_box(case: tuple[Map, tuple[int, ...]]
         assert not expected
         return
     box = np.full(shape, -1, np.int64)
-    box[found.place] = found.addresses().reshape(found.shape)
+    addresses = found.rows()[:, None] + np.arange(found.shape[-1])
+    box[found.place] = addresses.reshape(found.shape)
     assert found.end == max(expected.values()) + size
     for place in product(*(range(n) for n in extents)):
         inner, *outer = place
@@ -72,16 +74,17 @@ def test_blocks_name_the_elements_of_their_box(case: tuple[Map, tuple[int, ...]]
 
 @pytest.mark.parametrize("mode", [Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128])
 def test_boxes_are_dense_and_swizzled_by_absolute_address(mode: Swizzle) -> None:
-    tensor = Map(box=(mode.value.span // 2, 24), swizzle=mode)
+    tensor = replace(BASE, box=(mode.value.span // 2, 24), swizzle=mode)
     shape = box_shape(tensor)
+    assert shape == (24, mode.value.span)
     start = 5 * 1024 + 128
-    found = box_chunks(shape, start, mode)
-    bytes_ = start + np.arange(np.prod(shape), dtype=np.int64)
+    found = box_chunks(24 * mode.value.span, start, mode)
+    bytes_ = start + np.arange(24 * mode.value.span, dtype=np.int64)
     assert np.array_equal(found, swizzle(bytes_, mode)[::16] // 16)
 
 
 def test_gather_takes_four_rows() -> None:
-    tensor = Map(box=(64, 1), swizzle=Swizzle.B128)
+    tensor = replace(BASE, box=(64, 1), swizzle=Swizzle.B128)
     assert box_shape(tensor, rows=4) == (4, 128)
     found = rows(tensor, (16, 3, 40, 0, 31))
     assert [one.place[0].start for one in found] == [0, 2, 3]
@@ -89,24 +92,38 @@ def test_gather_takes_four_rows() -> None:
     assert all(one.shape == (1, 96) for one in found)
 
 
-@pytest.mark.parametrize(
-    ("change", "count", "message"),
-    [
-        ({"box": (4, 4)}, None, "rows of 8 bytes: they must be a multiple of 16"),
-        ({"element_strides": (2, 1)}, None, "element stride 2 in dimension 0"),
-        ({"box": (64, 4), "swizzle": Swizzle.B64}, None, "128 bytes exceeds its swizzle of 64"),
-        ({"box": (16, 4), "swizzle": Swizzle.B64}, None, "do not fill the swizzle is not known"),
-        ({}, 4, "a box of 1 row"),
-    ],
-)
-def test_boxes_that_are_refused(change: dict[str, object], count: int, message: str) -> None:
-    with pytest.raises(LayoutError, match=message):
-        box_shape(replace(Map(), **change), count)  # pyright: ignore[reportArgumentType]
-
-
-def test_alignment_and_filling() -> None:
+def test_boxes_that_are_refused() -> None:
+    with pytest.raises(LayoutError, match="rows of 32 bytes and a swizzle of 64"):
+        box_shape(replace(BASE, box=(16, 4), swizzle=Swizzle.B64))
+    with pytest.raises(LayoutError, match="a box of 1 row"):
+        box_shape(BASE, 4)
+    with pytest.raises(LayoutError, match="interleaved tensor maps are not supported"):
+        box_shape(replace(BASE, interleave=Interleave.B16))
     with pytest.raises(LayoutError, match="0x40 of a tensor copy is not a multiple of 128"):
-        box_chunks((4, 64), 64, Swizzle.B64)
-    assert filling(2, nan=False) == b"\0\0"
-    assert np.isnan(np.frombuffer(filling(2, nan=True), np.float16)[0])
-    assert np.isnan(np.frombuffer(filling(4, nan=True), np.float32)[0])
+        box_chunks(256, 64, Swizzle.B64)
+
+
+def test_filling() -> None:
+    assert fill(BASE) is None
+    half = fill(replace(BASE, fill=Fill.NAN))
+    assert half is not None
+    assert np.isnan(np.frombuffer(half, np.float16)[0])
+    single = fill(replace(BASE, element=Element.TF32, fill=Fill.NAN))
+    assert single is not None
+    assert np.isnan(np.frombuffer(single, np.float32)[0])
+
+
+def test_values_of_four_and_six_bits() -> None:
+    tensor = replace(BASE, element=Element.U4_PADDED, dims=(256, 8), box=(128, 2))
+    tensor = replace(tensor, swizzle=Swizzle.B128)
+    assert box_shape(tensor) == (2, 64)
+    found = block(tensor, (128, 7))
+    assert found is not None
+    assert (found.address, found.shape) == ((1 << 20) + 64 + 7 * 256, (1, 64))
+    box = np.arange(128, dtype=np.uint8).reshape(2, 64)
+    wide = padded(box, tensor.element)
+    assert wide.shape == (2, 128)
+    assert wide[1, 16:32].tolist() == [*range(72, 80), *[0] * 8]
+    assert padded(box[:, :48], Element.U6_PADDED)[0, 16:32].tolist() == [*range(12, 24), *[0] * 4]
+    with pytest.raises(LayoutError, match="coordinate 3 of 4-bit elements is inside of a byte"):
+        block(replace(tensor, element=Element.U4), (3, 0))
