@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from schedgen.program.model import (
     Arrive,
@@ -32,6 +33,8 @@ class EventGraph:
         self.events: list[Event] = []
         self.margins: list[tuple[int, int]] = []
         """Iterations at the start and the end of a tile in which an event may not happen."""
+        self.place: list[tuple[str, str, tuple[int, int]]] = []
+        """Role, section, and where in a turn of the loop: shift and place."""
         self.arcs: list[list[Arc]] = []
         """What leads on to other events: work that is handed over, waits for it, signals."""
         self.in_role: list[list[Arc]] = []
@@ -68,6 +71,7 @@ class EventGraph:
     ) -> int:
         self.events.append(Event(role, section, place, part, step))
         self.margins.append(margins(section, step))
+        self.place.append((role, section, (step.shift if step else 0, place)))
         self.arcs.append([])
         self.in_role.append([])
         self.in_role_at_times.append([])
@@ -178,12 +182,18 @@ class EventGraph:
         event = self.events[wait]
         start = self.add_event(event.role, event.section, event.place, "start", event.step)
         self._starts[wait] = start
-        mine = [self.begins[event.role], *self.of_role[event.role]]
-        before = ((a, arc) for a in mine for arc in self.in_role[a])
-        for a, arc in [*before, *self.last[wait]]:
-            if arc.dst == wait:
-                self.last[start].append((a, replace(arc, dst=start)))
+        for a, arc in [*self._before.get(wait, []), *self.last[wait]]:
+            self.last[start].append((a, replace(arc, dst=start)))
         return start
+
+    @cached_property
+    def _before(self) -> dict[int, list[tuple[int, Arc]]]:
+        """Event -> what comes before it in its role, where anything follows it."""
+        found: dict[int, list[tuple[int, Arc]]] = {}
+        for a, arcs in enumerate(self.in_role):
+            for arc in arcs:
+                found.setdefault(arc.dst, []).append((a, arc))
+        return found
 
     def _follow(self, a: int, b: int, why: str) -> None:
         """b happens in the same instance, after a."""
@@ -210,11 +220,6 @@ class EventGraph:
             return False
         role = self.events[ahead].role == self.events[event].role
         return role and action.barrier == other.barrier
-
-    def place_of(self, event: int) -> tuple[str, str, tuple[int, int]]:
-        """Role, section, and where in a turn of the loop: shift and place."""
-        found = self.events[event]
-        return found.role, found.section, (found.step.shift if found.step else 0, found.place)
 
     def loop_arcs(self) -> Iterator[tuple[int, Arc]]:
         """What orders the events of the loop; of the order of a role only from step to step."""

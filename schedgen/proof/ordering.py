@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
@@ -109,22 +110,50 @@ class _Ordering:
         for engine, numbers in runs.items():
             if engine is Engine.COPY_IN:
                 continue
-            for a, b in product(numbers, numbers):
+            for a, b in self._nearest(numbers, numbers):
                 why, begin = f"the {engine} engine works in order", self.graph.begin_event(b)
                 # Copies run at the same time, but a drain counts them in the order of issue.
                 then = self.graph.end_of[begin] if engine is Engine.COPY_OUT else begin
                 self.order(a, b, self.graph.end_of[self.graph.begin_event(a)], then, why)
             if engine is not Engine.COPY_OUT:
                 self._order_tiles(role.name, numbers, f"the {engine} engine works in order")
-        for number in self.graph.of_role[role.name]:
-            step = self.graph.events[number].step
-            assert step is not None
-            if isinstance(step.action, Commit):
-                for a in runs.get(Engine.TENSOR, []):
-                    end = self.graph.end_of[self.graph.begin_event(a)]
-                    self.order(a, number, end, number + 1, "a commit follows the queue")
-            if isinstance(step.action, Drain):
-                self._drain(number, step.action, runs)
+        steps = [(n, self.graph.step(n).action) for n in self.graph.of_role[role.name]]
+        commits = [number for number, action in steps if isinstance(action, Commit)]
+        for number, a in self._nearest(commits, runs.get(Engine.TENSOR, []), before=True):
+            end = self.graph.end_of[self.graph.begin_event(a)]
+            self.order(a, number, end, number + 1, "a commit follows the queue")
+        for number, action in steps:
+            if isinstance(action, Drain):
+                self._drain(number, action, runs)
+
+    def _nearest(
+        self, steps: list[int], queue: list[int], *, before: bool = False
+    ) -> Iterator[tuple[int, int]]:
+        """Each step with those of a queue that come right after it, or before it.
+
+        What the queue does further away is ordered by the queue: steps of one section and one shift
+        follow each other in every turn of the loop, so the next one and the first of each such
+        group stand for all, up to the first that certainly happens.
+        """
+        groups: dict[tuple[str, int], list[int]] = {}
+        for number in queue:
+            _, section, (shift, _) = self.graph.place[number]
+            groups.setdefault((section, shift), []).append(number)
+        for group in groups.values():
+            group.sort(key=lambda n: self.graph.events[n].place, reverse=before)
+            places = [self.graph.events[n].place for n in group]
+            for step in steps:
+                mine = self.graph.events[step].place
+                beyond = (p < mine if before else p > mine for p in places)
+                first = next((n for n, further in enumerate(beyond) if further), 0)
+                found = {*self._up_to_certain(group[first:]), *self._up_to_certain(group)}
+                yield from ((step, number) for number in sorted(found))
+
+    def _up_to_certain(self, numbers: list[int]) -> Iterator[int]:
+        for number in numbers:
+            yield number
+            if self.graph.margins[number] == (0, 0):
+                return
 
     def _order_tiles(self, role: str, runs: list[int], why: str) -> None:
         """An in-order engine finishes what it got for one tile before it begins with the next."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 
 from schedgen.proof.arcs import Arc, Form
 from schedgen.proof.events import EventGraph
@@ -27,6 +28,12 @@ class Where(IntEnum):
 
 Place = tuple[int, Where, int]
 """Event, where, shift."""
+
+_AT_ONCE = 24
+"""Places to look at before the question is asked again."""
+
+_NEVER = 1 << 60
+"""More than any shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,11 @@ class Span:
 
 
 class Reach:
-    """All that happens after one event, as far as a span goes; remembers on which way."""
+    """All that happens after one event, as far as a span goes; remembers on which way.
+
+    Unless a span holds iterations together, no arc leads back to a smaller shift, so the search
+    goes no further than it is asked about.
+    """
 
     def __init__(self, graph: EventGraph, source: int, span: Span) -> None:
         self.graph = graph
@@ -57,38 +68,58 @@ class Reach:
         per_tile = graph.events[source].per_tile
         self._loop_source = not per_tile
         self._came: dict[Place, tuple[Place, Arc] | None] = {}
-        self._least: dict[tuple[int, Where], Place] = {}
+        self._least: tuple[dict[int, int], ...] = ({}, {}, {})
+        """For each `Where` the least shift at which an event is known to be."""
         self._places: dict[int, list[Place]] = {}
-        self._complete: set[int] = set()
+        self._ends: dict[Place, tuple[Place, Arc]] = {}
+        """Where ways ended that do not go on."""
         self._learned: dict[tuple[str, str], tuple[int, int]] = {}
         """Role and section -> the earliest turn and place at which it has learned of the source."""
-        self._search((source, Where.TILE if per_tile else Where.NEAR, 0))
-
-    def _search(self, start: Place) -> None:
-        """Nearest places first; of an event whose instances are in order the nearest is enough."""
+        self._lowest = min(span.low, 0)
+        self._waiting: list[list[Place]] = [[] for _ in range(self._lowest, span.furthest + 1)]
+        """Shift -> places that are to be looked at, from the lowest shift on."""
+        self._next = 0
+        self._done = 0
+        """The first of these lists that was not looked at yet, and how far it was."""
+        start: Place = (source, Where.TILE if per_tile else Where.NEAR, 0)
         self._arrive(start, None)
-        graph, lowest = self.graph, min(self.span.low, 0)
-        waiting: list[list[Place]] = [[] for _ in range(lowest, self.span.furthest + 1)]
-        waiting[-lowest].append(start)
-        least, without = self._least, graph.without
-        for places in waiting:
-            for place in places:
-                event, where, shift = place
-                arcs = graph.arcs[event]
-                if without:  # what is left out learns nothing, but its role still passes by
-                    arcs = [arc for arc in arcs if arc.dst not in without]
-                if event == self.source or (graph.learns[event] and self._is_news(place)):
-                    arcs = arcs + graph.in_role[event]
-                elif graph.learns[event]:
-                    arcs = arcs + graph.in_role_at_times[event]
-                for arc in arcs:
-                    known = least.get((arc.dst, where))
-                    if known is not None and known[2] <= shift and not self._each(arc.dst):
-                        continue
-                    for reached in self._along(where, shift, arc):
-                        if self._arrive(reached, (place, arc)) and self.certain(reached):
-                            # A place before this one may turn up late; its turn is now.
-                            waiting[max(reached[2], shift) - lowest].append(reached)
+        self._waiting[-self._lowest].append(start)
+
+    def _search(self, event: int, where: Where, shift: int) -> Place | None:
+        """The place that shows ``event`` to be that late. Goes on from where it stopped before."""
+        found, at_once = self._shown(event, where, shift), _AT_ONCE
+        furthest = self.span.furthest if self.span.together else min(shift, self.span.furthest)
+        while found is None and self._next + self._lowest <= furthest:
+            places = self._waiting[self._next]
+            for place in islice(places, self._done, self._done + at_once):
+                self._leave(place)
+            self._done += at_once
+            at_once *= 2  # asking again takes longer the more there is
+            if self._done >= len(places):
+                self._next, self._done = self._next + 1, 0
+            found = self._shown(event, where, shift)
+        return found
+
+    def _leave(self, place: Place) -> None:
+        """Goes on along all arcs; of an event with its instances in order the nearest will do."""
+        event, where, shift = place
+        graph = self.graph
+        arcs = graph.arcs[event]
+        if graph.without:  # what is left out learns nothing, but its role still passes by
+            arcs = [arc for arc in arcs if arc.dst not in graph.without]
+        if event == self.source or (graph.learns[event] and self._is_news(place)):
+            arcs = arcs + graph.in_role[event]
+        elif graph.learns[event]:
+            arcs = arcs + graph.in_role_at_times[event]
+        known = self._least[where]
+        for arc in arcs:
+            dst = arc.dst
+            if known.get(dst, _NEVER) <= shift and not self._each(dst):
+                continue
+            for reached in self._along(where, shift, arc):
+                if self._arrive(reached, (place, arc)) and self.certain(reached):
+                    # A place before this one may turn up late; its turn is now.
+                    self._waiting[max(reached[2], shift) - self._lowest].append(reached)
 
     def _is_news(self, place: Place) -> bool:
         """Whether a role learns anything there that it did not know at an earlier step.
@@ -96,7 +127,7 @@ class Reach:
         If it does not, only steps that do not happen in each iteration can be news.
         """
         event, where, shift = place
-        role, section, step = self.graph.place_of(event)
+        role, section, step = self.graph.place[event]
         if section in {"before", "after"} or where is Where.ALL:
             return True
         # Nearest places come first, so the tiles of two first steps need no comparison.
@@ -110,14 +141,14 @@ class Reach:
     def _arrive(self, place: Place, came: tuple[Place, Arc] | None) -> bool:
         """Notes a place, unless it is known or follows from one that is."""
         event, where, shift = place
-        known = self._least.get((event, where))
-        if known is not None and known[2] <= shift:
+        known = self._least[where]
+        if known.get(event, _NEVER) <= shift:
             if not self._each(event) or place in self._came:
                 return False
             if not self._conditional(event) and where is not Where.NEAR:
                 return False
         else:
-            self._least[event, where] = place
+            known[event] = shift
         self._came[place] = came
         self._places.setdefault(event, []).append(place)
         return True
@@ -133,24 +164,11 @@ class Reach:
     def _conditional(self, event: int) -> bool:
         return self.graph.margins[event] != (0, 0)
 
-    def _finish(self, event: int) -> None:
-        """Adds the arcs by which a way can end at ``event``."""
-        if event in self._complete:
-            return
-        self._complete.add(event)
-        for src, arc in self.graph.last[event]:
-            if src != self.source and not self.graph.learns[src]:
-                continue
-            for place in tuple(self._places.get(src, ())):
-                if place[0] == self.source or self.certain(place):
-                    for reached in self._along(place[1], place[2], arc):
-                        self._arrive(reached, (place, arc))
-
     def certain(self, place: Place) -> bool:
         """Whether the event certainly happens there, so that a way can lead through it."""
         event, where, shift = place
         low, high = self.graph.margins[event]
-        if (low, high) == (0, 0):
+        if not (low or high):
             return True
         inside = self.span.low <= shift - low and shift + high <= self.span.high
         return where is Where.NEAR and self.span.together and inside
@@ -187,31 +205,42 @@ class Reach:
 
         Instances of an event are in order, so an earlier one will do if it happens.
         """
-        return self._by(event, Where.NEAR, shift)
+        return self._search(event, Where.NEAR, shift)
 
     def all(self, event: int, tiles: int) -> Place | None:
         """The same for all iterations of ``event`` in tile t + tiles and the tiles after it."""
-        return self._by(event, Where.ALL, tiles)
+        return self._search(event, Where.ALL, tiles)
 
     def tile(self, event: int, tiles: int) -> Place | None:
         """The same for the tile event ``event`` of tile t + tiles."""
-        return self._by(event, Where.TILE, tiles)
+        return self._search(event, Where.TILE, tiles)
 
-    def _by(self, event: int, where: Where, shift: int) -> Place | None:
-        self._finish(event)
-        if self._conditional(event):
-            exactly = (event, where, shift)
-            if exactly in self._came:
-                return exactly
-            places = (p for p in self._places.get(event, ()) if p[1] is where and p[2] < shift)
-            return next(filter(self.certain, places), None)
-        place = self._least.get((event, where))
-        return None if place is None or place[2] > shift else place
+    def _shown(self, event: int, where: Where, shift: int) -> Place | None:
+        """The same among the places that were found so far, and those where a way can only end."""
+        for place in self._places.get(event, ()):
+            if self._shows(place, where, shift):
+                return place
+        for src, arc in self.graph.last[event]:
+            if src != self.source and not self.graph.learns[src]:
+                continue
+            for place in self._places.get(src, ()):
+                if src == self.source or self.certain(place):
+                    for reached in self._along(place[1], place[2], arc):
+                        if self._shows(reached, where, shift):
+                            self._ends.setdefault(reached, (place, arc))
+                            return reached
+        return None
+
+    def _shows(self, place: Place, where: Where, shift: int) -> bool:
+        """Whether a place stands for all from ``shift`` on: it is there, or earlier for certain."""
+        if place[1] is not where or place[2] > shift:
+            return False
+        return place[2] == shift or self.certain(place)
 
     def way(self, place: Place) -> list[tuple[Place, Arc]]:
         """The arcs from the source to ``place``, each with the place that it starts from."""
         steps: list[tuple[Place, Arc]] = []
-        came = self._came[place]
+        came = self._came[place] if place in self._came else self._ends[place]
         while came is not None:
             steps.append(came)
             came = self._came[came[0]]

@@ -16,6 +16,7 @@ from schedgen.proof import smt_accesses, smt_phases
 from schedgen.proof.report import Claim, Finding, Verdict
 from schedgen.proof.smt_deadlock import blocked, cycle_lines, steady
 from schedgen.proof.smt_order import add_order
+from schedgen.proof.smt_pairs import tile_pairs
 from schedgen.proof.smt_phases import Phases
 from schedgen.proof.smt_question import Question, describe
 from schedgen.proof.smt_races import Races
@@ -52,6 +53,7 @@ class _Search:
         self.program, self.until = program, until
         self.left_out: dict[str, None] = {}
         self.margin = 1 + _reach(program)
+        self.pairs = tile_pairs(program)
 
     def run(self) -> list[Finding]:
         """What is violated in windows of each shape."""
@@ -85,14 +87,15 @@ class _Search:
         """The iterations that questions span, and the distances between tiles."""
         apart = smt_phases.distances(self.program)
         span = max([1, *(abs(turns) for per_tile, turns in apart if not per_tile)])
+        jumps = {1, *(abs(turns) for per_tile, turns in apart if per_tile and turns)}
+        jumps.update(turns for pair in self.pairs for turns in pair.apart if turns)
         for one, other in smt_accesses.conflicts(self.program):
             versions = one.access.version, other.access.version
             if not any(version.per_tile for version in versions):
                 shift = abs(versions[0].offset - versions[1].offset)
                 turns = (self.program.store[one.access.store].slots + shift) // versions[0].scale
                 span = max(span, turns)
-        tiles = {abs(turns) for per_tile, turns in apart if per_tile} - {0}
-        return span, smt_accesses.jumps(self.program) | tiles | {1}
+        return span, jumps
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -108,7 +111,7 @@ class _Search:
 
     def _ask(self, window: Window, suspects: set[Key] | None) -> dict[Key, Finding]:
         """The questions that ``window`` answers with an execution, one finding for each key."""
-        races, phases = Races(window), Phases(window)
+        races, phases = Races(window, self.pairs), Phases(window)
         questions: dict[Key, list[Question]] = {}
         for question in (*races.questions(), *phases.questions()):
             key = _key(question)

@@ -71,17 +71,6 @@ def uncomparable(program: Program) -> Iterator[tuple[str, str, str]]:
             yield one.operation, other.operation, one.access.store
 
 
-def jumps(program: Program) -> set[int]:
-    """Distances of tiles that questions about races are asked for."""
-    found: set[int] = set()
-    for one, other in conflicts(program):
-        a, b, slots = one.access.version, other.access.version, slots_of(program, one)
-        if a.per_tile and b.per_tile and a.scale == b.scale:
-            fits = [k for k in range(1, 2 * slots + 1) if same_slot(one, other, k, slots)]
-            found.update(fits[:1] if not other.looped and other.plain else fits[:2])
-    return found
-
-
 def slots_of(program: Program, touch: Touch) -> int:
     """The slots of the store that is accessed."""
     return program.store[touch.access.store].slots

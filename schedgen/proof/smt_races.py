@@ -9,39 +9,33 @@ instances out, the next but one are asked about, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 from schedgen.kernel import Space
 from schedgen.program.model import EVERY, Engine, Fence, FenceKind, RoleProgram
 from schedgen.proof.report import Claim
 from schedgen.proof.smt_accesses import Touch, conflicts, same_slot, slots_of
+from schedgen.proof.smt_pairs import Pair, fences_after
 from schedgen.proof.smt_question import Question
 from schedgen.proof.smt_window import Condition, Event, Place, Term, Window, both, condition
+
+Instance = tuple[Touch, Touch, Event, Event, Condition]
+"""Two accesses, an event of each, and when both happen."""
 
 
 class Races:
     """The questions about races in one window."""
 
-    def __init__(self, window: Window) -> None:
-        self.window, self.program = window, window.program
+    def __init__(self, window: Window, pairs: Sequence[Pair]) -> None:
+        self.window, self.program, self.pairs = window, window.program, pairs
         self.defined: list[Term] = []
         self._bounds: dict[tuple[Event, str], Term] = {}
 
     def questions(self) -> Iterator[Question]:
-        for one, other in conflicts(self.program):
-            a, b = one.access.version, other.access.version
-            if (a.per_tile, a.scale) != (b.per_tile, b.scale):
-                continue
-            if self.window.jump and a.per_tile:
-                pairs = [*self._tiles(one, other), *self._sections(one, other)]
-            elif not self.window.jump and one.section == other.section == 1:
-                pairs = [*self._cells(one, other)]
-            else:
-                pairs = []
-            for first, second, when in pairs:
-                if when is not None and first != second:
-                    yield self._question(one, other, first, second, when)
+        for one, other, first, second, when in self._tiles() if self.window.jump else self._loop():
+            if when is not None and first != second:
+                yield self._question(one, other, first, second, when)
 
     # -- which instances -----------------------------------------------------------------------
 
@@ -51,6 +45,14 @@ class Races:
     def _in_cell(self, touch: Touch, cell: int) -> Condition:
         runs = self.window.runs(touch.step, cell)
         return both(runs, self.window.index(cell, touch.access.initial))
+
+    def _loop(self) -> Iterator[Instance]:
+        for one, other in conflicts(self.program):
+            a, b = one.access.version, other.access.version
+            comparable = (a.per_tile, a.scale) == (b.per_tile, b.scale)
+            if comparable and one.section == other.section == 1:
+                for first, second, when in self._cells(one, other):
+                    yield one, other, first, second, when
 
     def _cells(self, one: Touch, other: Touch) -> Iterator[tuple[Event, Event, Condition]]:
         window, per_tile = self.window, one.access.version.per_tile
@@ -87,37 +89,49 @@ class Races:
             return None
         return condition(self.window.no(self.window.all(clear)))
 
-    def _tiles(self, one: Touch, other: Touch) -> Iterator[tuple[Event, Event, Condition]]:
-        """One access in tile 0, the other in a later tile."""
-        if same_slot(one, other, self.window.jump, slots_of(self.program, one)):
-            for (first, when), (second, also) in product(
-                self._in_tile(one, 0), self._in_tile(other, self.window.jump)
-            ):
-                yield first, second, both(when, also)
+    def _tiles(self) -> Iterator[Instance]:
+        """One access in tile 0, the other in the last one; and both in one tile, which events of
+        that tile alone can order, so that one window is enough to ask.
+        """
+        jump = self.window.jump
+        for pair in self.pairs:
+            one, other = pair.one, pair.other
+            tiles = [(0, jump)] if jump in pair.apart else []
+            if jump == 1 and 0 in pair.apart:
+                tiles.append((jump, jump) if other.looped else (0, 0))
+            for here, there in tiles:
+                for (first, when), (second, also) in product(
+                    self._last(one, here), self._first(other, there)
+                ):
+                    yield one, other, first, second, both(when, also)
 
-    def _sections(self, one: Touch, other: Touch) -> Iterator[tuple[Event, Event, Condition]]:
-        """Both accesses in one tile, and at most one of them in many of its iterations."""
-        if not same_slot(one, other, 0, slots_of(self.program, one)):
-            return
-        guards = one.step.guard.kind, other.step.guard.kind
-        ends = one.section == other.section == 1 and guards == ("first", "last")
-        in_order = one.access.turn < other.access.turn
-        outside = one.section == other.section != 1 and in_order
-        if one.section < other.section or outside or (ends and in_order):
-            tile = self.window.jump if other.looped else 0
-            for (first, when), (second, also) in product(
-                self._in_tile(one, tile), self._in_tile(other, tile)
-            ):
-                yield first, second, both(when, also)
+    def _last(self, touch: Touch, tile: int) -> Iterator[tuple[Event, Condition]]:
+        """The accesses of a tile of which one may be the last to be done."""
+        if tile == 0 and touch.looped and touch.plain and touch.engine is not Engine.COPY_IN:
+            return self._in_cells(touch, tile, [self.window.split - 1])
+        return self._in_tile(touch, tile)
+
+    def _first(self, touch: Touch, tile: int) -> Iterator[tuple[Event, Condition]]:
+        """The accesses of a tile of which one may be the first to begin."""
+        if tile == self.window.jump and touch.looped and touch.plain:
+            return self._in_cells(touch, tile, [self.window.split])
+        return self._in_tile(touch, tile)
+
+    def _in_cells(
+        self, touch: Touch, tile: int, cells: Iterable[int]
+    ) -> Iterator[tuple[Event, Condition]]:
+        for cell in cells:
+            inside = self.window.inside(tile, cell)
+            if inside is not None:
+                yield (
+                    self._event(touch, Place("cell", cell)),
+                    both(inside, self._in_cell(touch, cell)),
+                )
 
     def _in_tile(self, touch: Touch, tile: int) -> Iterator[tuple[Event, Condition]]:
         window = self.window
         if touch.looped:
-            for cell in range(window.cells):
-                inside = window.inside(tile, cell)
-                if inside is not None:
-                    place = Place("cell", cell)
-                    yield self._event(touch, place), both(inside, self._in_cell(touch, cell))
+            yield from self._in_cells(touch, tile, range(window.cells))
         else:
             kind = touch.step.guard.kind if touch.section == 1 else "tile"
             place = Place(kind, tile)
@@ -157,7 +171,7 @@ class Races:
             return begin, end, ""
         if one.engine.asynchronous:
             end = window.time(first._replace(kind="done"))
-        fences = _released_by(one, other, self.program.store[one.access.store].space, same_role)
+        fences = fences_after(self.program, one, other)
         if fences:
             end = self._bound(one.role, first, fences, after=True)
         if self.program.store[one.access.store].space is Space.TMEM:
@@ -207,17 +221,3 @@ class Races:
                     runs = None
                 if runs is not None:
                     yield Event("at", role.name, number, place), runs
-
-
-def _released_by(one: Touch, other: Touch, space: Space, same_role: bool) -> tuple[FenceKind, ...]:
-    """The fences that the role of the earlier access, by its threads, needs after it."""
-    if one.engine.asynchronous:
-        return ()
-    if space is Space.SMEM and other.engine.asynchronous:
-        return (FenceKind.ASYNC_PROXY,)
-    if space is Space.TMEM:
-        done = FenceKind.TMEM_STORED if one.access.write else FenceKind.TMEM_LOADED
-        return (done, FenceKind.TMEM_BEFORE)
-    if space is Space.REGISTERS and other.engine is Engine.WGMMA and same_role:
-        return (FenceKind.REGISTERS,)
-    return ()

@@ -77,6 +77,8 @@ class Window:
         self.same: list[tuple[Event, Event, tuple[Term, ...]]] = []
         self.given: list[Term] = []
         self.times: dict[Event, Term] = {}
+        self._negated: dict[int, tuple[Term, Term]] = {}
+        """Z3's number of a term -> the term, to keep that number taken, and its negation."""
         self.cut: list[Term] = [self._bool(f"cut {j}") for j in range(self.cells + 1)]
         self.empty: list[Term] = [False] * self.tiles
         if jump:
@@ -90,19 +92,36 @@ class Window:
     def all(self, terms: Iterable[Term]) -> Term:
         """Their conjunction."""
         terms = [term for term in terms if term is not True]
-        return self.z3.And(*terms) if len(terms) > 1 else terms[0] if terms else self.true
+        if len(terms) > 1:
+            return self._joined(self.z3.Z3_mk_and, terms)
+        return terms[0] if terms else self.true
 
     def any(self, terms: Iterable[Term]) -> Term:
         """Their disjunction."""
         terms = list(terms)
-        return self.z3.Or(*terms) if terms else self.z3.BoolVal(False, self.context)
+        if len(terms) > 1:
+            return self._joined(self.z3.Z3_mk_or, terms)
+        return terms[0] if terms else self.z3.BoolVal(False, self.context)
+
+    def _joined(self, make: Any, terms: list[Term]) -> Term:
+        """What ``z3.And`` and ``z3.Or`` do, less their look at the sort and context of each term,
+        which took most of the time of a proof.
+        """
+        array = (self.z3.Ast * len(terms))(*(term.as_ast() for term in terms))
+        return self.z3.BoolRef(make(self.context.ref(), len(terms), array), self.context)
 
     @property
     def true(self) -> Term:
         return self.z3.BoolVal(True, self.context)
 
     def no(self, term: Term) -> Term:
-        return (not term) if isinstance(term, bool) else self.z3.Not(term)
+        """Its negation; each is made once, because making terms is most of the time."""
+        if isinstance(term, bool):
+            return not term
+        key = term.get_id()
+        if key not in self._negated:
+            self._negated[key] = term, self.z3.Not(term)
+        return self._negated[key][1]
 
     # -- tiles ---------------------------------------------------------------------------------
 
@@ -220,7 +239,7 @@ class Window:
             yield self.implied(when, difference <= 0)
 
     def implied(self, when: tuple[Term, ...], holds: Term) -> Term:
-        return self.z3.Or(*(self.z3.Not(term) for term in when), holds) if when else holds
+        return self.any([*(self.no(term) for term in when), holds])
 
     def places(self, role: RoleProgram, number: int) -> Iterator[Place]:
         """All places of a step in this window."""
