@@ -118,8 +118,8 @@ class Reach:
                 continue
             for reached in self._along(where, shift, arc):
                 if self._arrive(reached, (place, arc)) and self.certain(reached):
-                    # A place before this one may turn up late; its turn is now.
-                    self._waiting[max(reached[2], shift) - self._lowest].append(reached)
+                    # What is nearer than all that is looked at now turns up late; its turn is now.
+                    self._waiting[max(reached[2] - self._lowest, self._next)].append(reached)
 
     def _is_news(self, place: Place) -> bool:
         """Whether a role learns anything there that it did not know at an earlier step.
