@@ -73,6 +73,18 @@ FAMILIES = (
     "memory",
     "matrix_memory",
     "copies",
+    "integer",
+    "integer_bits",
+    "integer_carry",
+    "logic",
+    "floating",
+    "floating_approximate",
+    "floating_select",
+    "packed",
+    "convert",
+    "compare",
+    "move",
+    "warp_level",
 )
 """Modules of this package that register builders; a new family adds its name."""
 

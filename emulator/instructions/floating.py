@@ -1,0 +1,236 @@
+"""Arithmetic of f32, f32x2 and f64 (PTX ISA 9.7.3.3 to 9.7.3.15): add, sub, mul, fma, mad, div, …
+
+Also the mixed forms of 9.7.5, where f16 or bf16 operands are converted to f32 first. Results are
+rounded once, as IEEE 754 asks, in all four modes.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+
+from schedgen.emulator.instructions.floating_rounding import (
+    MODES,
+    Exact,
+    exact_double,
+    exact_zero,
+    odd_sum,
+    single,
+)
+from schedgen.emulator.instructions.floating_values import (
+    LOAD,
+    canonical,
+    flushed,
+    on_three,
+    on_two,
+    on_value,
+    result,
+)
+from schedgen.emulator.instructions.forms import Form, One, Three, Two, typed
+from schedgen.emulator.machine.lanes import Lanes, Step
+
+_LOW = np.full(64, 0xFFFFFFF, np.uint64)
+"""The 28 low bits of a float64; all zero in ties between two float32, subnormal ones included."""
+
+
+@typed("add sub mul", "f32 f32x2")
+def _two_singles(form: Form) -> Step:
+    mode = form.choose(*MODES, default="rn")
+    flush, finish = result(form, saturates=form.type == "f32")
+    compute = two_singles(form.where.opcode, mode)
+    if flush:
+        return on_two(form, lambda a, b: finish(compute(flushed(a), flushed(b))))
+    return on_two(form, lambda a, b: finish(compute(a, b)))
+
+
+@typed("fma", "f32 f32x2")
+@typed("mad", "f32")
+def _fused_singles(form: Form) -> Step:
+    mode = form.choose(*MODES)
+    flush, finish = result(form, saturates=form.type == "f32")
+    compute = fused_singles(mode)
+    if flush:
+        return on_three(form, lambda a, b, c: finish(compute(flushed(a), flushed(b), flushed(c))))
+    return on_three(form, lambda a, b, c: finish(compute(a, b, c)))
+
+
+def two_singles(opcode: str, mode: str) -> Two:
+    """The sum, difference or product of float32 values, rounded once."""
+    nearest: Two = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[opcode]
+    if mode == "rn":
+        return nearest
+    if opcode == "mul":  # exact in float64
+        return lambda a, b: single(a.astype(np.float64) * b, mode)
+
+    def total(a: Lanes, b: Lanes) -> Lanes:
+        addend = b.astype(np.float64)
+        if opcode == "sub":
+            addend = -addend
+        first = a.astype(np.float64)
+        return exact_zero(single(odd_sum(first, addend), mode), mode, first, addend)
+
+    return total
+
+
+def fused_singles(mode: str) -> Three:
+    """``a * b + c`` of float32 values, rounded once. The product is exact in float64."""
+
+    def fused_nearest(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+        product = a.astype(np.float64) * b.astype(np.float64)
+        addend = c.astype(np.float64)
+        total = product + addend
+        # Rounding twice differs from rounding once only if the first gave a tie.
+        maybe_tie = total.view(np.uint64) & _LOW[: total.size]
+        if np.count_nonzero(maybe_tie) != total.size:
+            total = odd_sum(product, addend)
+        return total.astype(np.float32)
+
+    def fused(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+        product = a.astype(np.float64) * b
+        addend = c.astype(np.float64)
+        return exact_zero(single(odd_sum(product, addend), mode), mode, product, addend)
+
+    return fused_nearest if mode == "rn" else fused
+
+
+def mixed(form: Form, element: str) -> Step:
+    """``add.f32.bf16 d, a, c`` and its like: all sources but the last are of type ``element``."""
+    load = LOAD[element]
+    opcode = form.where.opcode
+    if opcode == "fma":
+        fuse = fused_singles(form.choose(*MODES))
+        _, finish = result(form)
+        return form.ternary(
+            lambda a, b, c: finish(fuse(_single(load(a)), _single(load(b)), c)),
+            *("f32", element, element, "f32"),
+        )
+    compute = two_singles(opcode, form.choose(*MODES, default="rn"))
+    _, finish = result(form)
+    return form.binary(lambda a, c: finish(compute(_single(load(a)), c)), "f32", element, "f32")
+
+
+def _single(values: Lanes) -> Lanes:
+    return values.astype(np.float32, copy=False)
+
+
+@typed("add sub mul", "f64")
+def _two_doubles(form: Form) -> Step:
+    mode = form.choose(*MODES, default="rn")
+    opcode = form.where.opcode
+    nearest: Two = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[opcode]
+    exact: Exact = {"add": _add, "sub": _subtract, "mul": _multiply}[opcode]
+    if mode == "rn":
+        return form.binary(lambda a, b: canonical(nearest(a, b)))
+
+    def compute(a: Lanes, b: Lanes) -> Lanes:
+        value = exact_double(exact, nearest(a, b), mode, a, b)
+        if opcode != "mul":
+            value = exact_zero(value, mode, a, -b if opcode == "sub" else b)
+        return canonical(value)
+
+    return form.binary(compute)
+
+
+@typed("fma mad", "f64")
+def _fused_doubles(form: Form) -> Step:
+    mode = form.choose(*MODES)
+
+    def compute(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+        product = a * b
+        value = exact_double(_fuse, product + c, mode, a, b, c)
+        return canonical(exact_zero(value, mode, product, c))
+
+    return form.ternary(compute)
+
+
+@typed("div", "f64")
+def _divide_doubles(form: Form) -> Step:
+    compute = _quotient(form.choose(*MODES))
+    return form.binary(lambda a, b: canonical(compute(a, b)))
+
+
+@typed("rcp sqrt", "f64")
+def _root_doubles(form: Form) -> Step:
+    compute = _one_double(form.where.opcode, form.choose(*MODES))
+    return form.unary(lambda a: canonical(compute(a)))
+
+
+def divide_singles(form: Form, mode: str) -> Step:
+    """``div.rn.f32`` and its like."""
+    flush, finish = result(form, saturates=False)
+    double = _quotient(mode)
+
+    def compute(a: Lanes, b: Lanes) -> Lanes:
+        if flush:
+            a, b = flushed(a), flushed(b)
+        if mode == "rn":
+            return finish(a / b)
+        # Rounding twice in the same direction is like rounding once.
+        return finish(single(double(a.astype(np.float64), b.astype(np.float64)), mode))
+
+    return on_two(form, compute)
+
+
+def root_singles(form: Form, mode: str) -> Step:
+    """``rcp.rn.f32``, ``sqrt.rn.f32`` and their like."""
+    flush, finish = result(form, saturates=False)
+    opcode = form.where.opcode
+    double = _one_double(opcode, mode)
+
+    def compute(a: Lanes) -> Lanes:
+        if flush:
+            a = flushed(a)
+        if mode == "rn":
+            return finish(np.sqrt(a) if opcode == "sqrt" else np.reciprocal(a))
+        return finish(single(double(a.astype(np.float64)), mode))
+
+    return on_value(form, compute)
+
+
+def _quotient(mode: str) -> Two:
+    if mode == "rn":
+        return np.divide
+    return lambda a, b: exact_double(_divide, a / b, mode, a, b)
+
+
+def _one_double(opcode: str, mode: str) -> One:
+    """The reciprocal or square root of float64 values."""
+    if opcode == "rcp":
+        return lambda a: _quotient(mode)(np.ones_like(a), a)
+    if mode == "rn":
+        return np.sqrt
+    return lambda a: exact_double(_near_root, np.sqrt(a), mode, a)
+
+
+def _near_root(a: float) -> Fraction:
+    """On the same side of every float64 as the square root of ``a``, and exact if that is one.
+
+    A float64 has 53 bits: 120 bits of the root and one that says whether more follow will do.
+    """
+    value = Fraction(a)
+    shift = 240 + 2 * value.denominator.bit_length()
+    scaled = (value.numerator << shift) // value.denominator
+    root = isqrt(scaled)
+    return Fraction(2 * root + (root * root != scaled), 2) / 2 ** (shift // 2)
+
+
+def _add(a: float, b: float) -> Fraction:
+    return Fraction(a) + Fraction(b)
+
+
+def _subtract(a: float, b: float) -> Fraction:
+    return Fraction(a) - Fraction(b)
+
+
+def _multiply(a: float, b: float) -> Fraction:
+    return Fraction(a) * Fraction(b)
+
+
+def _divide(a: float, b: float) -> Fraction:
+    return Fraction(a) / Fraction(b)
+
+
+def _fuse(a: float, b: float, c: float) -> Fraction:
+    return Fraction(a) * Fraction(b) + Fraction(c)
