@@ -1,0 +1,94 @@
+"""The parts of nvidia-cutlass-dsl that capturing needs, all of them in one place.
+
+They are not a documented interface, so every one is looked up here, and a version that lacks one
+gets an error that says so. Written against 4.8.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+from schedgen.emulator.launch.errors import LaunchError
+
+_TESTED = "4.8.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Dsl:
+    """Classes and objects of the DSL, untyped as they are there.
+
+    Attributes:
+        singletons: the two compilers, for functions of ``cute`` and of ``cute.experimental``; the
+            attribute ``envar`` holds their settings.
+        tracer: base class of both; its method ``extract_dynamic_args`` sees the arguments of every
+            compilation, and so of calls of functions that were not compiled before.
+        function: what ``cute.compile`` returns.
+        module: an engine and an entry point, as an executor takes it.
+        executor: packs arguments and calls the entry point.
+        engine: compiles MLIR to machine code; symbols can be given to it.
+        options: options of a compilation; ``apply_envar_settings`` adds the settings to them.
+        hardware: what drivers of persistent kernels ask for the number of clusters.
+        tensor: class of runtime tensors.
+        pointer: class of runtime pointers.
+    """
+
+    singletons: tuple[Any, ...]
+    tracer: Any
+    function: Any
+    module: Any
+    executor: Any
+    engine: Any
+    options: Any
+    hardware: Any
+    tensor: Any
+    pointer: Any
+
+
+@cache
+def load() -> Dsl:
+    """Import the DSL.
+
+    Raises:
+        LaunchError: it is not installed, or a version whose internals differ.
+    """
+    try:
+        return _load()
+    except (ImportError, AttributeError) as error:
+        raise LaunchError(
+            f"nvidia-cutlass-dsl {installed()} is not what the emulator was written against "
+            f"({error}); install {_TESTED}, which is tested"
+        ) from error
+
+
+def installed() -> str:
+    """Return the version of the DSL, for messages."""
+    return version("nvidia-cutlass-dsl")
+
+
+def _load() -> Dsl:
+    base: Any = import_module("cutlass.base_dsl.dsl")
+    frontend: Any = import_module("cutlass.cutlass_dsl")
+    executor: Any = import_module("cutlass.cutlass_dsl.cuda_jit_executor")
+    engine: Any = import_module("cutlass._mlir.execution_engine")
+    compiler: Any = import_module("cutlass.base_dsl.compiler")
+    utils: Any = import_module("cutlass.utils")
+    cute: Any = import_module("cutlass.cute")
+    return Dsl(
+        singletons=(
+            frontend.CuTeDSL._get_dsl(),
+            frontend.CuteExperimentalDSL._get_dsl(),
+        ),
+        tracer=base.BaseDSL,
+        function=executor.CudaDialectJitCompiledFunction,
+        module=executor.CudaDialectJitModule,
+        executor=executor.JitExecutor,
+        engine=engine.ExecutionEngine,
+        options=compiler.CompileOptions,
+        hardware=utils.HardwareInfo,
+        tensor=cute.Tensor,
+        pointer=cute.Pointer,
+    )
