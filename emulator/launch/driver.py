@@ -65,6 +65,8 @@ class Driver:
             "_cudaKernelSetAttributeForDevice": self._nothing,
             "_cudaLaunchKernelEx": self._launch_kernel,
             "_cuTensorMapEncodeTiled": self._encode_tiled,
+            # Called with results of the others. A failure comes out as a Python error instead.
+            "cuda_dialect_assert_success": self._nothing,
         }
         self._target = target
         self._launch = launch
@@ -99,7 +101,7 @@ class Driver:
         ctypes.c_int32.from_address(value).value = 0
 
     def _nothing(self, *_: int) -> None:
-        """Limits that are raised need no answer."""
+        """Accept what needs no answer, such as a higher limit."""
 
     def _launch_kernel(self, config: int, kernel: int, parameters: int) -> None:
         read = Config(config)

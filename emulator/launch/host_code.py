@@ -18,22 +18,24 @@ from schedgen.emulator.launch.driver import FAILED, Driver
 from schedgen.emulator.launch.dsl import Dsl, installed
 from schedgen.emulator.launch.errors import LaunchError
 
-_OURS = re.compile(r"_?cu(da)?[A-Z_]\w*")  # _cudaX, _cuX, cuda_dialect_x
-_TYPES: dict[str, type[ctypes.c_void_p | ctypes.c_int32 | ctypes.c_int64]] = {
+_WRAPPER = re.compile(r"_cu(da)?[A-Z]\w*")  # of a CUDA function
+_TYPES: dict[str, Any] = {
     "ptr": ctypes.c_void_p,
     "i32": ctypes.c_int32,
     "i64": ctypes.c_int64,
+    "void": None,
 }
 _SIGNATURES = {
-    "_cudaLibraryLoadData": "ptr, ptr, ptr, ptr, i32, ptr, ptr, i32",
-    "_cudaLibraryGetKernel": "ptr, ptr, ptr",
-    "_cudaGetDevice": "ptr",
-    "_cudaDeviceGetAttribute": "ptr, i32, i32",
-    "_cuKernelGetAttribute": "ptr, i32, ptr, i32",
-    "_cudaFuncSetAttribute": "ptr, i32, i32",
-    "_cudaKernelSetAttributeForDevice": "ptr, i32, i32, i32",
-    "_cudaLaunchKernelEx": "ptr, ptr, ptr",
-    "_cuTensorMapEncodeTiled": "ptr, i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32",
+    "_cudaLibraryLoadData": "i32 (ptr, ptr, ptr, ptr, i32, ptr, ptr, i32)",
+    "_cudaLibraryGetKernel": "i32 (ptr, ptr, ptr)",
+    "_cudaGetDevice": "i32 (ptr)",
+    "_cudaDeviceGetAttribute": "i32 (ptr, i32, i32)",
+    "_cuKernelGetAttribute": "i32 (ptr, i32, ptr, i32)",
+    "_cudaFuncSetAttribute": "i32 (ptr, i32, i32)",
+    "_cudaKernelSetAttributeForDevice": "i32 (ptr, i32, i32, i32)",
+    "_cudaLaunchKernelEx": "i32 (ptr, ptr, ptr)",
+    "_cuTensorMapEncodeTiled": "i32 (ptr, i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32)",
+    "cuda_dialect_assert_success": "void (i32)",
 }
 
 
@@ -53,7 +55,8 @@ class HostCode:
         self._failure: BaseException | None = None
         self._engine = dsl.engine(function.ir_module, shared_libs=_libraries(dsl))
         self._callbacks = [  # the engine has only their addresses
-            self._define(name, types, driver) for name, types in _declared(function.ir_module)
+            self._define(name, signature, driver)
+            for name, signature in _declared(function.ir_module)
         ]
         if function.has_gpu_module:
             self._load()
@@ -81,18 +84,15 @@ class HostCode:
         self._raise()
         return result
 
-    def _define(self, name: str, types: str, driver: Driver) -> Any:
-        function = driver.functions.get(name)
-        if function is None:
-            function = _refuse(name)
-        elif types != _SIGNATURES[name]:
+    def _define(self, name: str, signature: str, driver: Driver) -> Any:
+        function = driver.functions.get(name) or _refuse(name)
+        if signature != _SIGNATURES.get(name, signature):
             raise LaunchError(
-                f"host code of nvidia-cutlass-dsl {installed()} calls {name}({types}), the "
-                f"emulator expects ({_SIGNATURES[name]})"
+                f"host code of nvidia-cutlass-dsl {installed()} calls {name} as {signature}, the "
+                f"emulator expects {_SIGNATURES[name]}"
             )
-        parameters = [_TYPES[part] for part in types.split(", ") if part]
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *parameters)
-        callback = prototype(self._guarded(function))
+        result, *parameters = (_TYPES[part] for part in re.findall(r"\w+", signature))
+        callback = ctypes.CFUNCTYPE(result, *parameters)(self._guarded(function))
         self._engine.raw_register_runtime(name, ctypes.cast(callback, ctypes.c_void_p))
         return callback
 
@@ -129,18 +129,13 @@ class HostCode:
 
 
 def _declared(module: Any) -> Iterator[tuple[str, str]]:
-    """Yield name and parameter types of the CUDA functions that `module` expects from outside."""
+    """Yield names and types of the functions to define, of those that `module` has no code of."""
     for operation in module.body.operations:
         if operation.operation.name != "llvm.func" or len(operation.regions[0].blocks):
             continue
         name: str = operation.attributes["sym_name"].value
-        if not _OURS.fullmatch(name):
-            continue
-        signature = str(operation.attributes["function_type"])
-        found = re.search(r"<(\w+) \((.*)\)>", signature)
-        if found is None or found[1] != "i32" or not set(found[2].split(", ")) <= {*_TYPES, ""}:
-            raise LaunchError(f"host code calls {name} of type {signature}, which is not expected")
-        yield name, found[2]
+        if name in _SIGNATURES or _WRAPPER.fullmatch(name):
+            yield name, str(operation.attributes["function_type"])[len("!llvm.func<") : -1]
 
 
 def _refuse(name: str) -> Callable[..., None]:
