@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
@@ -45,10 +48,11 @@ class Condition:
         again: execute the instruction again once ready (it will find what it needs), instead of
             going on behind it.
         timed: the wait may end without success, as `mbarrier.try_wait` does. Whoever cannot go on
-            otherwise is woken; ``expired`` is then True when the instruction is executed again.
+            otherwise is woken; ``expired`` is then True.
+        tag: what the instruction wants to find in `Warp.resumed` when it is executed again.
     """
 
-    __slots__ = ("again", "expired", "explain", "ready", "resource", "timed", "wake")
+    __slots__ = ("again", "expired", "explain", "ready", "resource", "tag", "timed", "wake")
 
     def __init__(
         self,
@@ -58,25 +62,46 @@ class Condition:
         *,
         again: bool = True,
         timed: bool = False,
+        tag: object = None,
     ) -> None:
         self.resource = resource
         self.ready = ready
         self.explain = explain
         self.again = again
         self.timed = timed
+        self.tag = tag
         self.expired = False
         self.wake: Callable[[], None] = _nobody
+
+
+class Meeting(Condition):
+    """Lanes wait at an instruction until others of their warp, ``needed``, have come to it."""
+
+    __slots__ = ("needed",)
+
+    def __init__(self, needed: NDArray[np.bool_]) -> None:
+        super().__init__(_NOTHING, lambda: False, lambda: "other lanes of the warp")
+        self.needed = needed
 
 
 class Control(NamedTuple):
     """A step that may branch, end lanes or block: it is the last of the steps run in one go.
 
     When ``run`` is called, ``warp.pc`` is the index of the next instruction; it may be changed.
-    A condition as result blocks the group of lanes that executes.
+    A condition as result blocks the lanes that execute; `YIELD` lets other warps go first, and
+    `EXITED` says that the lanes have ended. `Warp.resumed` is the condition for which the
+    instruction has waited, while it is executed again. ``guarded``: the step looks at the guard of
+    the instruction by itself.
     """
 
     run: Callable[[Warp], Condition | None]
+    guarded: bool = False
 
 
 def _nobody() -> None:
     raise AssertionError("a condition wakes a warp only while one waits for it")
+
+
+_NOTHING = Resource()
+YIELD = Condition(_NOTHING, lambda: True, lambda: "its turn")
+EXITED = Condition(_NOTHING, lambda: False, lambda: "nothing")

@@ -8,7 +8,7 @@ are read as the bits of their register.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +47,8 @@ class WarpState(Protocol):
     """(32,) lanes that execute the current instruction."""
     full: bool
     """Whether all 32 do."""
+    shared_base: np.uint32
+    """Where the shared memory of the CTA begins in the window of the cluster."""
 
     def special(self, name: str) -> Lanes:
         """Lanes of a special register as ``%tid.x``, uint32 or uint64."""
@@ -61,13 +63,20 @@ Step = Callable[[WarpState], None]
 class Decoder:
     """Operands of one kernel. ``names``: register -> type, as `Kernel.registers`.
 
-    ``symbol`` gives the value of a symbol as a source (address of a variable).
+    ``symbol`` gives the value of a symbol as a source (address of a variable). For variables in
+    ``shared`` that is an offset in the shared memory of the CTA that executes.
     """
 
-    def __init__(self, names: Mapping[str, str], symbol: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        symbol: Callable[[str], int],
+        shared: Collection[str] = (),
+    ) -> None:
         self.slot = {name: number for number, name in enumerate(names)}
         self.types = tuple(names.values())
         self.symbol = symbol
+        self.shared = frozenset(shared)
 
     def empty(self) -> list[Lanes]:
         """Registers of a new warp: zero."""
@@ -91,7 +100,10 @@ class Decoder:
                 return lambda warp: _seen_as(warp.special(name), seen)
             case _ if (name := getattr(operand, "name", None)) is not None:
                 value = self.symbol(name) + getattr(operand, "offset", 0)
-                return _constant(_bits(value, type_, where))
+                constant = _constant(_bits(value, type_, where))
+                if name not in self.shared:
+                    return constant
+                return lambda warp: constant(warp) + warp.shared_base
             case _:
                 raise error(where, f"{operand} is no source of type {type_}")
 
@@ -164,12 +176,12 @@ def _bits(value: int | float, type_: str, where: Instruction) -> Any:
     seen: Any = NUMPY.get(type_)
     if seen is None:
         raise error(where, f"a literal of type {type_} is not supported")
-    if issubclass(seen, np.bool_):
+    if seen is np.bool_:
         return np.bool_(bool(value))
-    if issubclass(seen, np.floating):
+    if np.dtype(seen).kind == "f":
         return seen(value)
     if isinstance(value, float):
-        as_float = np.float32 if np.dtype(seen).itemsize == 4 else np.float64
-        return as_float(value).view(seen)
+        real: Any = np.float32(value) if np.dtype(seen).itemsize == 4 else np.float64(value)
+        return real.view(seen)
     size = np.dtype(seen).itemsize
     return UNSIGNED[size](value & ((1 << (8 * size)) - 1)).view(seen)

@@ -1,0 +1,69 @@
+"""membar and fence (PTX ISA 9.7.13.4).
+
+Warps execute one after the other here, so fences change no value; they matter to the race checker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedgen.emulator.instructions.operands import SCOPES
+from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
+from schedgen.emulator.machine.lanes import Decoder
+from schedgen.emulator.order.tracker import Space
+from schedgen.emulator.ptx.tree import Instruction
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.warp import Warp
+
+_ASYNC: dict[tuple[str, ...], Space | None] = {
+    ("async",): None,
+    ("async", "global"): Space.GLOBAL,
+    ("async", "shared::cta"): Space.SHARED,
+    ("async", "shared::cluster"): Space.SHARED,
+    ("async::generic", "acquire", "sync_restrict::shared::cluster", "cluster"): Space.SHARED,
+    ("async::generic", "release", "sync_restrict::shared::cta", "cluster"): Space.SHARED,
+}
+
+
+@builds("fence.proxy", "membar.proxy")
+def _proxy(instruction: Instruction, _decoder: Decoder, _environment: Environment) -> Execute:
+    kind = instruction.modifiers[1:]
+    if kind == ("alias",) or kind[:1] == ("tensormap::generic",):
+        return lambda _warp: None  # aliases and tensor maps are not tracked
+    if kind not in _ASYNC:
+        raise unsupported(instruction, kind)
+    space = _ASYNC[kind]
+
+    def run(warp: Warp) -> None:
+        if warp.machine.tracking:
+            warp.machine.tracker.proxy_fence(warp.number, space)
+
+    return run
+
+
+@builds("fence.mbarrier_init")
+def _init(instruction: Instruction, _decoder: Decoder, _environment: Environment) -> Execute:
+    if instruction.modifiers[1:] != ("release", "cluster"):
+        raise unsupported(instruction, instruction.modifiers[1:])
+
+    def run(warp: Warp) -> None:
+        if warp.machine.tracking:
+            warp.machine.tracker.barrier_init_fence(warp.number)
+
+    return run
+
+
+@builds("fence", "membar")
+def _fence(instruction: Instruction, _decoder: Decoder, _environment: Environment) -> Execute:
+    modifiers = set(instruction.modifiers)
+    levels = SCOPES | {"gl"}
+    if extra := modifiers - levels - {"sc", "acq_rel", "acquire", "release"}:
+        raise unsupported(instruction, extra)
+    cluster = "cta" not in modifiers
+
+    def run(warp: Warp) -> None:
+        if warp.machine.tracking:
+            warp.machine.tracker.thread_fence(warp.number, cluster=cluster)
+
+    return run

@@ -1,0 +1,339 @@
+"""mbarrier.* (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schedgen.emulator.instructions.operands import SCOPES, address, executing
+from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
+from schedgen.emulator.machine.addresses import RANK_SHIFT, SHARED_WINDOW
+from schedgen.emulator.machine.block import Block
+from schedgen.emulator.machine.conditions import YIELD, Condition, Control
+from schedgen.emulator.machine.lanes import LANES, Decoder, Read, Write, error
+from schedgen.emulator.machine.mbarrier import Mbarrier
+from schedgen.emulator.machine.switches import Spurious
+from schedgen.emulator.ptx.tree import Instruction, Register
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.warp import Warp
+
+_SPACES = frozenset({"shared", "shared::cta", "shared::cluster"})
+_STATE_PHASE = 32
+"""Bits of the opaque state: from here on the phase; below, the pending count (B15)."""
+_NO_COMPLETE = 1 << 31
+"""Set in the state that a .noComplete arrive returns."""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What the modifiers of an mbarrier instruction say."""
+
+    remote: bool
+    """Whether the object may be in another CTA of the cluster."""
+    cluster: bool
+    """Whether the scope is the cluster."""
+    relaxed: bool
+
+
+def _form(instruction: Instruction, known: Iterable[str], sem: tuple[str, ...]) -> _Form:
+    modifiers = set(instruction.modifiers[1:]) - {"b64"}
+    allowed = {*known, *sem, "relaxed", *(SCOPES - {"gpu", "sys"}), *_SPACES}
+    if extra := modifiers - allowed:
+        raise unsupported(instruction, extra)
+    space = next(iter(modifiers & _SPACES), "")
+    return _Form(
+        remote=space in ("", "shared::cluster"),
+        cluster="cluster" in modifiers,
+        relaxed="relaxed" in modifiers,
+    )
+
+
+def _locate(warp: Warp, value: int, where: Instruction, *, remote: bool) -> tuple[Block, int]:
+    """CTA and byte offset of an mbarrier's address, generic or shared.
+
+    Raises:
+        EmulationError: not shared memory, or another CTA's where that is not allowed (B8).
+    """
+    if value >> 32:
+        if value >> 32 != SHARED_WINDOW >> 32:
+            raise error(where, f"the generic address {value:#x} is not in shared memory (rule B2)")
+        value &= 0xFFFFFFFF
+    rank = value >> RANK_SHIFT
+    block = warp.block
+    if rank == block.rank:
+        return block, value & ((1 << RANK_SHIFT) - 1)
+    if not remote:
+        raise error(
+            where,
+            f"address {value:#x} is in the CTA of rank {rank}, this one has rank {block.rank}; "
+            "only arrive, expect_tx and complete_tx may be remote, with .shared::cluster (rule B8)",
+        )
+    return block.cluster.locate(value, where)
+
+
+def _places(
+    warp: Warp, addresses: Read, where: Instruction, *, remote: bool
+) -> list[tuple[Block, int, int]]:
+    """CTA, offset and number of lanes for each object that the executing lanes name."""
+    values = executing(warp, addresses(warp)).tolist()
+    first = values[0]
+    if values.count(first) == len(values):
+        return [(*_locate(warp, first, where, remote=remote), len(values))]
+    return [
+        (*_locate(warp, value, where, remote=remote), values.count(value))
+        for value in dict.fromkeys(values)
+    ]
+
+
+@builds("mbarrier.init")
+def _init(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
+    _form(instruction, (), ())
+    addresses = address(instruction.operands[0], decoder, instruction)
+    counts = decoder.read(instruction.operands[1], "u32", instruction)
+
+    def run(warp: Warp) -> None:
+        count = int(executing(warp, counts(warp))[0])
+        for block, offset, _ in _places(warp, addresses, instruction, remote=False):
+            if offset in block.shared.barriers:
+                raise error(
+                    instruction,
+                    f"the {block.shared.barriers[offset].title} is live; invalidate it first "
+                    "(rule B2)",
+                )
+            block.shared.check(np.array([offset]), 8, instruction)
+            block.shared.install(Mbarrier(block, offset, count, instruction))
+            machine = warp.machine
+            machine.events += 1
+            if machine.tracking:
+                machine.tracker.barrier_init(warp.number, (block.number, offset), instruction.line)
+
+    return run
+
+
+@builds("mbarrier.inval")
+def _inval(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
+    _form(instruction, (), ())
+    addresses = address(instruction.operands[0], decoder, instruction)
+
+    def run(warp: Warp) -> None:
+        for block, offset, _ in _places(warp, addresses, instruction, remote=False):
+            barrier = block.mbarrier(offset, instruction)
+            if barrier.waiting:
+                raise error(instruction, f"somebody waits for the {barrier.title} (rule B2)")
+            block.shared.remove(offset)
+            machine = warp.machine
+            if machine.tracking:
+                machine.tracker.barrier_invalidate(warp.number, barrier.key, instruction.line)
+
+    return run
+
+
+@builds("mbarrier.arrive", "mbarrier.arrive_drop")
+def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Control:
+    form = _form(instruction, ("expect_tx", "noComplete"), ("release",))
+    expects = "expect_tx" in instruction.modifiers
+    completes = "noComplete" not in instruction.modifiers
+    drop = instruction.modifiers[0] == "arrive_drop"
+    destination = instruction.operands[0]
+    sink = isinstance(destination, Register) and destination.name == "_"
+    write = decoder.write(destination, instruction)
+    addresses = address(instruction.operands[1], decoder, instruction)
+    operand = (
+        decoder.read(instruction.operands[2], "u32", instruction)
+        if len(instruction.operands) > 2
+        else None
+    )
+    line = instruction.line
+
+    def run(warp: Warp) -> Condition | None:
+        values = executing(warp, addresses(warp)).tolist()
+        amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
+        state = 0
+        for value in dict.fromkeys(values):
+            block, offset = _locate(warp, value, instruction, remote=form.remote)
+            barrier = block.mbarrier(offset, instruction)
+            if not sink and block is not warp.block:
+                raise error(
+                    instruction, "an arrive on a remote mbarrier returns no state (rule B8)"
+                )
+            mine = [a for v, a in zip(values, amounts, strict=True) if v == value]
+            count = len(mine) if expects else sum(mine)
+            if expects:
+                barrier.expect(sum(mine), instruction)
+            state = barrier.phase << _STATE_PHASE | barrier.pending
+            machine = warp.machine
+            if machine.tracking:
+                # Before the arrival: a phase that it completes may be waited for at once.
+                machine.tracker.arrive(
+                    warp.number,
+                    barrier.key,
+                    barrier.phase,
+                    line=line,
+                    cluster=form.cluster,
+                    relaxed=form.relaxed,
+                )
+            barrier.arrive(count, warp.title, instruction, drop=drop, complete=completes)
+        if not sink:
+            state |= 0 if completes else _NO_COMPLETE
+            write(warp, np.full(LANES, state, np.uint64))
+
+    return Control(run)
+
+
+@builds("mbarrier.expect_tx", "mbarrier.complete_tx")
+def _transactions(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Control:
+    form = _form(instruction, (), ())
+    addresses = address(instruction.operands[0], decoder, instruction)
+    counts = decoder.read(instruction.operands[1], "u32", instruction)
+    expects = instruction.modifiers[0] == "expect_tx"
+
+    def run(warp: Warp) -> Condition | None:
+        values = executing(warp, addresses(warp)).tolist()
+        amounts = executing(warp, counts(warp)).tolist()
+        for value, amount in zip(values, amounts, strict=True):
+            block, offset = _locate(warp, value, instruction, remote=form.remote)
+            barrier = block.mbarrier(offset, instruction)
+            if expects:
+                barrier.expect(amount, instruction)
+            else:
+                barrier.complete(amount, instruction)
+
+    return Control(run)
+
+
+@builds("mbarrier.pending_count")
+def _pending(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
+    write = decoder.write(instruction.operands[0], instruction)
+    states = decoder.read(instruction.operands[1], "u64", instruction)
+
+    def run(warp: Warp) -> None:
+        lanes = states(warp)
+        if not all(state & _NO_COMPLETE for state in executing(warp, lanes).tolist()):
+            raise error(instruction, "the state is not of a .noComplete arrive (rule B15)")
+        write(warp, (lanes & np.uint64(_NO_COMPLETE - 1)).astype(np.uint32))
+
+    return run
+
+
+@builds("mbarrier.test_wait", "mbarrier.try_wait")
+def _wait(instruction: Instruction, decoder: Decoder, environment: Environment) -> Control:
+    form = _form(instruction, ("parity",), ("acquire",))
+    parity = "parity" in instruction.modifiers
+    wait = _Wait(
+        instruction,
+        form,
+        write=decoder.write(instruction.operands[0], instruction),
+        addresses=address(instruction.operands[1], decoder, instruction),
+        phases=decoder.read(instruction.operands[2], "u32" if parity else "u64", instruction),
+        parity=parity,
+        blocking=instruction.modifiers[0] == "try_wait",
+        spurious=environment.switches.spurious is not Spurious.NEVER,
+    )
+    return Control(wait.run)
+
+
+_FALSE = np.zeros(LANES, np.bool_)
+_TRUE = np.ones(LANES, np.bool_)
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """test_wait, and try_wait with ``blocking``.
+
+    A try_wait that finds its phase incomplete is suspended until the phase completes, and returns
+    True then. It returns False when nothing else can run (its time is up), and now and then for no
+    reason (B10, S19). A test_wait returns False at once; the warp then goes to the back, since it
+    can find nothing new before somebody else has run.
+    """
+
+    instruction: Instruction
+    form: _Form
+    write: Write
+    addresses: Read
+    phases: Read
+    parity: bool
+    blocking: bool
+    spurious: bool
+
+    def run(self, warp: Warp) -> Condition | None:
+        values = executing(warp, self.addresses(warp)).tolist()
+        wanted = executing(warp, self.phases(warp)).tolist()
+        if values.count(values[0]) != len(values) or wanted.count(wanted[0]) != len(wanted):
+            return self._each(warp, values, wanted)
+        barrier = self._barrier(warp, values[0])
+        phase = self._phase(barrier, wanted[0])
+        resumed = warp.resumed
+        if resumed is not None and resumed.resource is barrier:
+            assert isinstance(resumed.tag, int)
+            phase = resumed.tag
+            self._recent(barrier, phase)
+        if barrier.phase > phase:
+            self._observe(warp, barrier)
+            self.write(warp, _TRUE)
+            return None
+        if resumed is not None:
+            self.write(warp, _FALSE)
+            return None
+        if not self.blocking:
+            self.write(warp, _FALSE)
+            return barrier.until(phase, again=False, timed=True)
+        if self.spurious and warp.machine.policy.spurious():
+            self.write(warp, _FALSE)
+            return YIELD
+        return barrier.until(phase, again=True, timed=True)
+
+    def _each(self, warp: Warp, values: list[int], wanted: list[int]) -> Condition | None:
+        """Lanes that wait for different objects or phases: tested one by one."""
+        results: list[bool] = []
+        missing: Condition | None = None
+        for value, want in zip(values, wanted, strict=True):
+            barrier = self._barrier(warp, value)
+            phase = self._phase(barrier, want)
+            results.append(barrier.phase > phase)
+            if results[-1]:
+                self._observe(warp, barrier)
+            else:
+                missing = barrier.until(phase, again=False, timed=True)
+        lanes = np.zeros(LANES, np.bool_)
+        lanes[warp.active] = results
+        self.write(warp, lanes)
+        return missing
+
+    def _barrier(self, warp: Warp, value: int) -> Mbarrier:
+        block, offset = _locate(warp, value, self.instruction, remote=False)
+        return block.mbarrier(offset, self.instruction)
+
+    def _phase(self, barrier: Mbarrier, wanted: int) -> int:
+        """The phase that is meant: the current or the preceding one of a parity, or a state's."""
+        if not self.parity:
+            phase = wanted >> _STATE_PHASE
+            self._recent(barrier, phase)
+            return phase
+        if wanted > 1:
+            raise error(self.instruction, f"phase parity {wanted}; it is 0 or 1 (rule B9)")
+        return barrier.phase if barrier.phase & 1 == wanted else barrier.phase - 1
+
+    def _recent(self, barrier: Mbarrier, phase: int) -> None:
+        if barrier.phase > phase + 1:
+            raise error(
+                self.instruction,
+                f"it waits for phase {phase} of the {barrier.title}, which has completed phase "
+                f"{barrier.phase - 1} since; a waiter must not be two phases behind (rule B9)",
+            )
+
+    def _observe(self, warp: Warp, barrier: Mbarrier) -> None:
+        phase = barrier.observe()
+        machine = warp.machine
+        if machine.tracking and phase >= 0:
+            machine.tracker.wait(
+                warp.number,
+                barrier.key,
+                phase,
+                line=self.instruction.line,
+                cluster=self.form.cluster,
+                relaxed=self.form.relaxed,
+            )

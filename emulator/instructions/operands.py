@@ -1,0 +1,76 @@
+"""What builders of several families read from an instruction: addresses, uniform values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, Read, error, stored
+from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Register, Symbol, Vector
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.warp import Warp
+
+HINTS = frozenset({
+    "ca", "cg", "cs", "lu", "cv", "nc", "unified",
+    "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
+    "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last",
+    "L2::cache_hint", "L2::64B", "L2::128B", "L2::256B",
+})  # fmt: skip
+"""Modifiers about caches, which change no result."""
+
+SCOPES = frozenset({"cta", "cluster", "gpu", "sys"})
+
+
+def address(operand: Operand, decoder: Decoder, where: Instruction) -> Read:
+    """Lanes of the address ``[base+offset]``: uint32 or uint64, as the base is."""
+    if not isinstance(operand, Address):
+        raise error(where, f"{operand} is no address; write it in brackets")
+    match operand.base:
+        case None:
+            return decoder.read(Symbol("", operand.offset), "b64", where)
+        case Symbol(name, offset):
+            return decoder.read(Symbol(name, offset + operand.offset), "b64", where)
+        case Register(name):
+            if name not in decoder.slot:
+                raise error(where, f"register {name} is not declared")
+            kind = stored(decoder.types[decoder.slot[name]])
+            read = decoder.read(operand.base, "b64" if kind is np.uint64 else "b32", where)
+            if not operand.offset:
+                return read
+            mask = np.iinfo(np.uint64 if kind is np.uint64 else np.uint32).max
+            offset = (np.uint64 if kind is np.uint64 else np.uint32)(operand.offset & int(mask))
+            return lambda warp: read(warp) + offset
+
+
+def items(operand: Operand) -> tuple[Operand, ...]:
+    """The elements of a vector operand, or the operand itself."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def executing(warp: Warp, lanes: Lanes) -> Lanes:
+    """The lanes that execute, without the others."""
+    return lanes if warp.full else lanes[warp.active]
+
+
+def spread(warp: Warp, values: Lanes) -> Lanes:
+    """(…, executing lanes) as (…, 32), zero in the lanes that do not execute."""
+    if warp.full:
+        return values
+    wide = np.zeros((*values.shape[:-1], LANES), values.dtype)
+    wide[..., warp.active] = values
+    return wide
+
+
+def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction) -> int:
+    """The value that all executing lanes have.
+
+    Raises:
+        EmulationError: they differ.
+    """
+    values = executing(warp, lanes).tolist()
+    first = values[0]
+    if values.count(first) != len(values):
+        raise error(where, f"{what} differs between the lanes: {values}")
+    return int(first)

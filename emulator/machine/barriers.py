@@ -1,0 +1,310 @@
+"""Named barriers of a CTA (PTX ISA 9.7.13.1) and the barrier of a cluster (9.7.13.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedgen.emulator.machine.conditions import Condition, Resource
+from schedgen.emulator.machine.lanes import LANES, EmulationError
+from schedgen.emulator.ptx.tree import Instruction
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.block import Block, Cluster
+    from schedgen.emulator.machine.warp import Warp
+
+BARRIERS = 16
+"""Named barriers of a CTA (N1)."""
+
+
+class NamedBarrier(Resource):
+    """One of the 16 barriers of a CTA.
+
+    ``generation`` counts completions. An arrival counts all 32 threads of its warp (N1).
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_block",
+        "_count",
+        "_red",
+        "_votes",
+        "generation",
+        "number",
+        "results",
+    )
+
+    def __init__(self, block: Block, number: int) -> None:
+        super().__init__()
+        self._block = block
+        self.number = number
+        self.generation = 0
+        self.results: dict[int, tuple[int, int]] = {}
+        """Of bar.red, by generation: lanes that voted true, lanes that voted."""
+        self._count: int | None = 0
+        self._arrived: dict[int, tuple[str, int]] = {}
+        self._red = False
+        self._votes = (0, 0)
+
+    @property
+    def title(self) -> str:
+        """How messages name it."""
+        return f"named barrier {self.number} of {self._block.title}"
+
+    def arrive(
+        self,
+        warp: Warp,
+        count: int | None,
+        where: Instruction,
+        votes: tuple[int, int] | None = None,
+    ) -> int:
+        """A warp arrives. Returns the generation that it arrives in.
+
+        Args:
+            warp: the whole warp.
+            count: threads that take part, None for all of the CTA.
+            where: the instruction.
+            votes: of bar.red: lanes that vote true, lanes that vote.
+
+        Raises:
+            EmulationError: N1 (count), N3 (arrival twice, counts disagree, red mixed with others).
+        """
+        if count is not None and (count <= 0 or count % LANES):
+            raise self._broken(
+                where, "N1", f"the thread count {count} is no positive multiple of {LANES}"
+            )
+        if warp.rank in self._arrived:
+            kind, line = self._arrived[warp.rank]
+            raise self._broken(
+                where,
+                "N3",
+                f"{warp.title} arrives again at {self.title} before its generation "
+                f"{self.generation} is complete; it arrived with {kind} in PTX line {line}",
+            )
+        if not self._arrived:
+            self._count, self._red = count, votes is not None
+        elif self._needed(count) != self._needed(self._count):
+            raise self._broken(
+                where,
+                "N3",
+                f"{warp.title} says that {self._needed(count)} threads take part in {self.title}, "
+                f"but the generation was begun with {self._needed(self._count)}",
+            )
+        elif self._red != (votes is not None):
+            raise self._broken(where, "N3", f"bar.red is mixed with other forms on {self.title}")
+        generation = self.generation
+        self._arrived[warp.rank] = (where.name, where.line)
+        if votes is not None:
+            self._votes = (self._votes[0] + votes[0], self._votes[1] + votes[1])
+        self._block.machine.events += 1
+        self.settle()
+        return generation
+
+    def settle(self) -> None:
+        """Completes the generation if all have arrived; also called when warps exit (N5)."""
+        if not self._arrived or len(self._arrived) * LANES < self._needed(self._count):
+            return
+        if self._red:
+            self.results[self.generation] = self._votes
+            self._votes = (0, 0)
+        self.generation += 1
+        self._arrived = {}
+        self.changed()
+
+    def until(self, generation: int) -> Condition:
+        """The condition that a generation is complete; ``tag`` is the generation."""
+        return Condition(
+            self,
+            lambda: self.generation > generation,
+            self.explain,
+            tag=generation,
+        )
+
+    def explain(self) -> str:
+        """The state of the barrier."""
+        arrived = ", ".join(
+            f"warp {warp} ({kind}, PTX line {line})"
+            for warp, (kind, line) in sorted(self._arrived.items())
+        )
+        return (
+            f"{self.title}, generation {self.generation}: {len(self._arrived) * LANES} of "
+            f"{self._needed(self._count)} threads have arrived: {arrived or 'nobody'}"
+        )
+
+    def _needed(self, count: int | None) -> int:
+        """Threads to wait for. Those that have exited are, of the whole CTA, not waited for."""
+        if count is not None:
+            return count
+        return LANES * sum(
+            not warp.finished or warp.rank in self._arrived for warp in self._block.warps
+        )
+
+    def _broken(self, where: Instruction, rule: str, problem: str) -> EmulationError:
+        return EmulationError(f"PTX line {where.line}: {where.name}: {problem} (rule {rule})")
+
+
+class ClusterBarrier(Resource):
+    """The barrier of all threads of a cluster (N6)."""
+
+    __slots__ = ("_arrived", "_cluster", "generation")
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.generation = 0
+        self._arrived: dict[int, int] = {}
+
+    def arrive(self, warp: Warp, where: Instruction) -> int:
+        """A warp arrives. Returns the generation.
+
+        Raises:
+            EmulationError: it has arrived already in this generation.
+        """
+        if warp.number in self._arrived:
+            raise EmulationError(
+                f"PTX line {where.line}: {where.name}: {warp.title} arrives again at the barrier "
+                f"of the cluster before its generation {self.generation} is complete; it arrived "
+                f"in PTX line {self._arrived[warp.number]}; wait before arriving again (rule N6)"
+            )
+        generation = self.generation
+        self._arrived[warp.number] = where.line
+        warp.cluster_generation = generation
+        self._cluster.machine.events += 1
+        self.settle()
+        return generation
+
+    def settle(self) -> None:
+        """Completes the generation if all threads that have not exited have arrived."""
+        if not self._arrived or self._missing():
+            return
+        self.generation += 1
+        self._arrived = {}
+        self.changed()
+
+    def until(self, generation: int) -> Condition:
+        """The condition that a generation is complete; ``tag`` is the generation."""
+        return Condition(
+            self,
+            lambda: self.generation > generation,
+            self._explain,
+            tag=generation,
+        )
+
+    def _missing(self) -> list[Warp]:
+        return [
+            warp
+            for block in self._cluster.blocks
+            for warp in block.warps
+            if not warp.finished and warp.number not in self._arrived
+        ]
+
+    def _explain(self) -> str:
+        missing = ", ".join(warp.title for warp in self._missing()[:6])
+        return f"the barrier of the cluster, generation {self.generation}; not arrived: {missing}"
+
+
+class Registers(Resource):
+    """The registers of a CTA that setmaxnreg moves between warps (N7).
+
+    Args:
+        block: the CTA.
+        each: registers per thread at launch.
+        known: whether ``each`` is what the kernel was compiled for, and not the most that fit.
+    """
+
+    __slots__ = ("_block", "_history", "_known", "_owned", "free")
+
+    def __init__(self, block: Block, each: int, *, known: bool) -> None:
+        super().__init__()
+        self._block = block
+        self._known = known
+        self._owned = [each] * len(block.warps)
+        self._history: list[list[tuple[str, int, int]]] = [[] for _ in block.warps]
+        self.free = 0
+        """Registers in the pool, in units of one per thread of a warp."""
+
+    def begin(self, warp: Warp, action: str, count: int, where: Instruction) -> None:
+        """A warp executes setmaxnreg.
+
+        Raises:
+            EmulationError: N7: count out of range, wrong direction, or the warps of the warpgroup
+                do not execute the same ones.
+        """
+        if not 24 <= count <= 256 or count % 8:
+            raise self._broken(where, f"{count} is no multiple of 8 in 24…256")
+        owned = self._owned[warp.rank]
+        if self._known and (count > owned if action == "dec" else count < owned):
+            raise self._broken(
+                where, f"{warp.title} owns {owned} registers per thread; .{action} to {count}"
+            )
+        mine = self._history[warp.rank]
+        first = warp.rank // 4 * 4
+        for rank in range(first, min(first + 4, len(self._history))):
+            other = self._history[rank]
+            if len(other) > len(mine) and other[len(mine)][:2] != (action, count):
+                kind, value, line = other[len(mine)]
+                raise self._broken(
+                    where,
+                    f"{warp.title} executes .{action} {count}, warp {rank} of its warpgroup "
+                    f".{kind} {value} (PTX line {line})",
+                )
+            if len(other) <= len(mine) and self._block.warps[rank].finished:
+                raise self._broken(
+                    where, f"warp {rank} of the warpgroup has exited without executing it"
+                )
+            if len(other) < len(mine):
+                raise self._broken(
+                    where,
+                    f"{warp.title} is at its setmaxnreg number {len(mine) + 1}, warp {rank} of its "
+                    f"warpgroup has executed {len(other)}; synchronize the warpgroup in between",
+                )
+        mine.append((action, count, where.line))
+        if count <= owned:
+            self._give(warp.rank, owned - count)
+
+    def take(self, warp: Warp, count: int) -> bool:
+        """Moves registers from the pool to a warp until it owns ``count``; False: too few."""
+        more = count - self._owned[warp.rank]
+        if more > self.free:
+            return False
+        self.free -= more
+        self._owned[warp.rank] = count
+        return True
+
+    def until(self, warp: Warp, count: int) -> Condition:
+        """The condition that the pool suffices."""
+        more = count - self._owned[warp.rank]
+        return Condition(
+            self,
+            lambda: more <= self.free,
+            lambda: (
+                f"setmaxnreg: {more} more registers per thread; the pool of {self._block.title} "
+                f"has {self.free}; owned by its warps: {', '.join(map(str, self._owned))}"
+            ),
+        )
+
+    def ended(self, warp: Warp) -> None:
+        """A warp exits: the rest of its warpgroup must not have executed more setmaxnreg.
+
+        Raises:
+            EmulationError: N7.
+        """
+        first = warp.rank // 4 * 4
+        group = self._history[first : first + 4]
+        mine = len(self._history[warp.rank])
+        most = max(group, key=len)
+        if len(most) > mine:
+            action, count, line = most[mine]
+            raise EmulationError(
+                f"PTX line {line}: setmaxnreg.{action} {count}: {warp.title} of the same warpgroup "
+                "exits without executing it; all warps of a warpgroup must (rule N7)"
+            )
+
+    def _give(self, rank: int, count: int) -> None:
+        self.free += count
+        self._owned[rank] -= count
+        self._block.machine.events += 1
+        if count:
+            self.changed()
+
+    def _broken(self, where: Instruction, problem: str) -> EmulationError:
+        return EmulationError(f"PTX line {where.line}: {where.name}: {problem} (rule N7)")

@@ -1,0 +1,188 @@
+"""CTAs and clusters: shared memory and what lives in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.machine.addresses import RANK_SHIFT
+from schedgen.emulator.machine.barriers import ClusterBarrier, NamedBarrier, Registers
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.mbarrier import SIZE, Mbarrier
+from schedgen.emulator.machine.memory import Flat, Offsets
+from schedgen.emulator.machine.operations import Groups, InOrder
+from schedgen.emulator.machine.tensor import TensorMemory
+from schedgen.emulator.order.tracker import Space
+from schedgen.emulator.ptx.tree import Instruction
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.machine import Machine
+    from schedgen.emulator.machine.warp import Warp
+
+POISON = 0xFF
+"""Byte that shared memory holds at the start: NaN in every floating-point format that has one."""
+
+
+class SharedMemory(Flat):
+    """Shared memory of a CTA, with the mbarriers in it."""
+
+    def __init__(self, size: int, number: int, title: str) -> None:
+        data = np.full(-(-size // 16) * 16, POISON, np.uint8)
+        super().__init__(data, size, f"shared memory of {title}", Space.SHARED, cta=number)
+        self.barriers: dict[int, Mbarrier] = {}
+        self._guard: NDArray[np.bool_] = np.zeros(len(data) // SIZE + 1, np.bool_)
+        self._low = size
+        self._high = 0
+
+    def plain(self, offsets: Offsets, size: int, where: Instruction) -> None:
+        """Checks that ordinary accesses touch no live mbarrier (B2).
+
+        Raises:
+            EmulationError: one does.
+        """
+        if not self.barriers or int(offsets.min()) >= self._high:
+            return
+        last = offsets + (size - 1)
+        if int(last.max()) < self._low:
+            return
+        hit = self._guard[offsets // SIZE] | self._guard[last // SIZE]
+        for middle in range(SIZE, size - 1, SIZE):
+            hit |= self._guard[(offsets + middle) // SIZE]
+        if hit.any():
+            self._touched(int(offsets[hit][0]), size, where)
+
+    def plain_range(self, start: int, size: int, where: Instruction) -> None:
+        """As `plain`, for ``size`` consecutive bytes."""
+        if self.barriers and self._guard[start // SIZE : (start + size - 1) // SIZE + 1].any():
+            self._touched(start, size, where)
+
+    def install(self, barrier: Mbarrier) -> None:
+        """Makes an mbarrier live."""
+        self.barriers[barrier.offset] = barrier
+        self._guard[barrier.offset // SIZE] = True
+        self._low = min(self._low, barrier.offset)
+        self._high = max(self._high, barrier.offset + SIZE)
+
+    def remove(self, offset: int) -> None:
+        """Ends the life of an mbarrier."""
+        del self.barriers[offset]
+        self._guard[offset // SIZE] = False
+
+    def _touched(self, offset: int, size: int, where: Instruction) -> None:
+        near = min(self.barriers.values(), key=lambda barrier: abs(barrier.offset - offset))
+        raise EmulationError(
+            f"PTX line {where.line}: {where.name}: {size} bytes at shared offset {offset:#x} touch "
+            f"the live {near.title}; invalidate it before its memory is used otherwise (rule B2)"
+        )
+
+
+class Block:
+    """A CTA.
+
+    ``number`` is unique in the launch, ``rank`` is %cluster_ctarank, ``index`` %ctaid.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        number: int,
+        rank: int,
+        index: tuple[int, int, int],
+        size: int,
+    ) -> None:
+        self.machine: Machine = cluster.machine
+        self.cluster = cluster
+        self.number = number
+        self.rank = rank
+        self.index = index
+        self.title = f"CTA {index}".replace(", ", ",")
+        self.shared = SharedMemory(size, number, self.title)
+        self.base = np.uint32(rank << RANK_SHIFT)
+        """Shared address of the first byte of this CTA's shared memory."""
+        self.barriers: list[NamedBarrier]
+        self.tensor: TensorMemory
+        self.registers: Registers
+        """Set, as the two before, by `residency.start`."""
+        self.warps: list[Warp] = []
+        self.products = InOrder()
+        """Operations of its tensor core (tcgen05 mma, cp, shift, commit)."""
+        self.warpgroups: dict[int, Groups] = {}
+        """wgmma groups of a warpgroup, by its number; see `wgmma_groups`."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of its threads have exited."""
+        return all(warp.finished for warp in self.warps)
+
+    def wgmma_groups(self, warpgroup: int) -> Groups:
+        """The wgmma groups of a warpgroup."""
+        return self.warpgroups.setdefault(warpgroup, Groups("wgmma"))
+
+    def mbarrier(self, offset: int, where: Instruction) -> Mbarrier:
+        """The live mbarrier at a byte offset of shared memory.
+
+        Raises:
+            EmulationError: there is none (B2), or the offset is not aligned (B1).
+        """
+        barrier = self.shared.barriers.get(offset)
+        if barrier is None:
+            known = ", ".join(f"{offset:#x}" for offset in sorted(self.shared.barriers))
+            problem = (
+                f"no mbarrier is initialized at shared offset {offset:#x} of {self.title} (rule B2)"
+                if offset % SIZE == 0
+                else f"shared offset {offset:#x} is not a multiple of {SIZE} (rule B1)"
+            )
+            raise EmulationError(
+                f"PTX line {where.line}: {where.name}: {problem}; live ones: {known or 'none'}"
+            )
+        return barrier
+
+    def ended(self) -> None:
+        """All threads have exited.
+
+        Raises:
+            EmulationError: C14.
+        """
+        self.tensor.ended()
+
+
+class Cluster:
+    """CTAs that run at the same time and reach each other's shared memory."""
+
+    def __init__(self, machine: Machine, number: int, shape: tuple[int, int, int]) -> None:
+        self.machine = machine
+        self.number = number
+        self.shape = shape
+        self.size = shape[0] * shape[1] * shape[2]
+        self.blocks: list[Block] = []
+        self.barrier: ClusterBarrier
+
+    @property
+    def finished(self) -> bool:
+        """Whether all threads have exited."""
+        return all(block.finished for block in self.blocks)
+
+    def peer(self, rank: int, where: Instruction) -> Block:
+        """The CTA of a rank, which must not have exited.
+
+        Raises:
+            EmulationError: N9.
+        """
+        if not 0 <= rank < self.size:
+            raise EmulationError(
+                f"PTX line {where.line}: {where.name}: rank {rank} of a cluster of {self.size} CTAs"
+            )
+        block = self.blocks[rank]
+        if block.finished:
+            raise EmulationError(
+                f"PTX line {where.line}: {where.name}: {block.title} (rank {rank} of the cluster) "
+                "has exited, so its shared memory is gone; put a cluster barrier before the exit "
+                "(rule N9)"
+            )
+        return block
+
+    def locate(self, address: int, where: Instruction) -> tuple[Block, int]:
+        """CTA and byte offset of a ``shared::cluster`` address."""
+        return self.peer(address >> RANK_SHIFT, where), address & ((1 << RANK_SHIFT) - 1)

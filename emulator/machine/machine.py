@@ -1,0 +1,129 @@
+"""The state of one launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from schedgen.emulator.machine.policies import Policy
+from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.order.tracker import Ignore, Tracker
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.agents import Operations
+    from schedgen.emulator.machine.block import Cluster
+    from schedgen.emulator.machine.memory import HostMemory
+    from schedgen.emulator.machine.program import Program
+    from schedgen.emulator.machine.warp import Warp
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The sizes of a launch.
+
+    ``shared`` bytes of shared memory per CTA, the system's 1024 bytes included; ``dynamic`` those
+    of the dynamic part; ``local`` bytes of local memory per thread. ``registers`` per thread at
+    launch, ``known`` if that is what the kernel was compiled for, and not just the most that fit.
+    """
+
+    grid: Triple
+    block: Triple
+    cluster: Triple
+    explicit_cluster: bool
+    shared: int
+    dynamic: int
+    local: int
+    registers: int
+    known_registers: bool
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return math.prod(self.block)
+
+    @property
+    def cluster_size(self) -> int:
+        """CTAs of a cluster."""
+        return math.prod(self.cluster)
+
+
+class Machine:
+    """A launch under execution.
+
+    Attributes:
+        tracking: whether there is a race checker, ``tracker``. Nothing must be computed for it
+            otherwise.
+        executed: warp instructions so far.
+        events: counts what may let others go on: arrivals, operations, exits.
+        ready: warps that can run.
+        resident: clusters that have been started and not ended.
+        warnings: deviations from the ISA that are tolerated.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        shape: Shape,
+        *,
+        memory: HostMemory,
+        policy: Policy,
+        tracker: Tracker | None,
+        switches: Switches,
+        processors: int,
+    ) -> None:
+        self.program = program
+        self.shape = shape
+        self.memory = memory
+        self.policy = policy
+        self.tracking = tracker is not None
+        self.tracker: Tracker = tracker or cast(Tracker, Ignore())
+        self.switches = switches
+        self.processors = processors
+        self.operations: Operations
+        """Set by whoever makes the machine."""
+        self.executed = 0
+        self.events = 0
+        self.started = 0
+        """Clusters."""
+        self.warnings: list[str] = []
+        self.ready: list[Warp] = []
+        self.resident: list[Cluster] = []
+        self._unstarted = _order(shape)
+        self._next = next(self._unstarted, None)
+
+    @property
+    def unstarted(self) -> bool:
+        """Whether clusters of the grid have not started."""
+        return self._next is not None
+
+    def cancel(self) -> Triple | None:
+        """Takes a cluster that has not started off the grid (clusterlaunchcontrol.try_cancel).
+
+        Returns %ctaid of its first CTA, or None if all have started.
+        """
+        first, self._next = self._next, next(self._unstarted, None)
+        return first
+
+    def queue(self, warp: Warp) -> None:
+        """Lets a warp run when it is chosen."""
+        if not warp.queued:
+            warp.queued = True
+            self.ready.append(warp)
+
+    def warn(self, text: str) -> None:
+        """Notes something that is wrong by the letter of the ISA but no error here."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+
+def _order(shape: Shape) -> Iterator[Triple]:
+    """%ctaid of the first CTA of each cluster, x fastest."""
+    width, height, depth = shape.cluster
+    for z in range(0, shape.grid[2], depth):
+        for y in range(0, shape.grid[1], height):
+            for x in range(0, shape.grid[0], width):
+                yield x, y, z

@@ -1,0 +1,209 @@
+"""Byte memories that lanes read and write: host memory in registered ranges, and what derives.
+
+Addresses in kernel parameters and tensor maps are those of CPU tensors, so global memory is host
+memory, seen through numpy views. An access outside of every registered range is an error that
+names the nearest one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.machine.lanes import EmulationError, Lanes
+from schedgen.emulator.order.tracker import Cells, Space
+from schedgen.emulator.ptx.tree import Instruction
+
+Offsets = NDArray[np.int64]
+"""One byte offset per accessing lane."""
+
+_ALIGN = 16  # of the base of the views: the widest access
+_COUNTS: dict[int, Any] = {n: np.arange(n, dtype=np.int64)[:, None] for n in (1, 2, 4, 8, 16)}
+_BYTES: dict[int, Any] = {n: np.arange(n, dtype=np.int64) for n in (1, 2, 4, 8, 16, 32)}
+
+
+class Flat:
+    """A range of bytes. Offsets count from its first byte.
+
+    Args:
+        data: the bytes, from ``base`` on; its memory begins at a multiple of 16 bytes.
+        skip: bytes of ``data`` before the first one that may be accessed.
+        size: bytes that may be accessed.
+        name: for messages, as ``tensor 'C'``.
+        cta: number of the CTA whose memory it is, or -1.
+        origin: what to add to an offset for the index that the race checker gets.
+    """
+
+    def __init__(
+        self,
+        data: NDArray[np.uint8],
+        size: int,
+        name: str,
+        space: Space,
+        *,
+        skip: int = 0,
+        cta: int = -1,
+        origin: int = 0,
+    ) -> None:
+        whole = data[: len(data) // _ALIGN * _ALIGN]
+        self.views: dict[int, Any] = {
+            1: whole, 2: whole.view(np.uint16), 4: whole.view(np.uint32), 8: whole.view(np.uint64),
+        }  # fmt: skip
+        self.bytes = data[skip : skip + size]
+        """The accessible bytes, for copies."""
+        self.size = size
+        self.name = name
+        self.space = space
+        self.cta = cta
+        self.origin = origin
+        self._skip = skip
+
+    @classmethod
+    def private(cls, size: int, name: str) -> Flat:
+        """Memory of its own, zero, that is not shared: the race checker need not know it."""
+        return cls(np.zeros(-(-size // _ALIGN) * _ALIGN, np.uint8), size, name, Space.GLOBAL)
+
+    def check(
+        self, offsets: Offsets, size: int, where: Instruction, align: int | None = None
+    ) -> None:
+        """Checks that accesses of ``size`` bytes are inside, and aligned to their size.
+
+        Args:
+            offsets: where they begin; at least one.
+            size: bytes of each.
+            where: the instruction, for messages.
+            align: what their addresses must be a multiple of, if not of ``size``.
+
+        Raises:
+            EmulationError: one is not.
+        """
+        lanes = offsets.tolist()
+        low, high = min(lanes), max(lanes)
+        if low < 0 or high + size > self.size:
+            raise EmulationError(
+                f"PTX line {where.line}: {where.name}: {size} bytes at offset "
+                f"{low if low < 0 else high} of {self.name}, which has {self.size} bytes; check "
+                "the address arithmetic, or the shapes of the tensors passed"
+            )
+        align = align or size
+        joined = 0
+        for lane in lanes:
+            joined |= lane + self.origin
+        if joined % align:
+            bad = next(lane for lane in lanes if (lane + self.origin) % align)
+            raise EmulationError(
+                f"PTX line {where.line}: {where.name}: address {bad + self.origin:#x} ({bad} bytes "
+                f"into {self.name}) is not a multiple of {align} bytes"
+            )
+
+    def load(self, offsets: Offsets, width: int, count: int, where: Instruction) -> Lanes:
+        """(count, lanes) elements of ``width`` bytes, ``count`` in a row from each offset."""
+        self.check(offsets, width * count, where)
+        view = self.views[width]
+        return view[self._index(offsets, width, count)]
+
+    def store(
+        self, offsets: Offsets, values: Lanes, width: int, count: int, where: Instruction
+    ) -> None:
+        """Puts (count, lanes) elements. Of lanes with one address the last wins."""
+        self.check(offsets, width * count, where)
+        self.views[width][self._index(offsets, width, count)] = values
+
+    def cells(self, offsets: Offsets, size: int) -> Cells:
+        """What an access of ``size`` bytes from each offset touches."""
+        first = offsets + self.origin
+        index = (first[:, None] + _BYTES[size]).ravel() if size in _BYTES else _spans(first, size)
+        return Cells(self.space, self.cta, index)
+
+    def _index(self, offsets: Offsets, width: int, count: int) -> Offsets:
+        if self._skip:
+            offsets = offsets + self._skip
+        elements = offsets // width if width > 1 else offsets
+        return _COUNTS[count] + elements
+
+
+def _spans(first: Offsets, size: int) -> Offsets:
+    return (first[:, None] + np.arange(size, dtype=np.int64)).ravel()
+
+
+class HostMemory:
+    """Global memory: registered ranges of the memory of this process."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._regions: list[Flat] = []
+
+    def register(self, address: int, size: int, name: str) -> Flat:
+        """Makes ``size`` bytes at a host address accessible to kernels.
+
+        The caller keeps them alive. A range that is registered already may be registered again.
+
+        Raises:
+            EmulationError: the range overlaps another one.
+        """
+        if size <= 0:
+            raise EmulationError(f"{name} has {size} bytes; a range needs at least one")
+        at = bisect.bisect_left(self._starts, address)
+        if at < len(self._starts) and self._starts[at] == address:
+            same = self._regions[at]
+            if same.size == size:
+                return same
+        for other in self._regions[max(at - 1, 0) : at + 1]:
+            if other.origin < address + size and address < other.origin + other.size:
+                raise EmulationError(
+                    f"{name} at {address:#x} ({size} bytes) overlaps {other.name} at "
+                    f"{other.origin:#x} ({other.size} bytes); register the storage once, as a whole"
+                )
+        skip = address % _ALIGN
+        # The views begin and end at multiples of 16 bytes; `check` keeps accesses inside.
+        whole = -(-(skip + size) // _ALIGN) * _ALIGN
+        raw = (ctypes.c_uint8 * whole).from_address(address - skip)
+        data: NDArray[np.uint8] = np.ctypeslib.as_array(raw)
+        region = Flat(data, size, name, Space.GLOBAL, skip=skip, origin=address)
+        self._starts.insert(at, address)
+        self._regions.insert(at, region)
+        return region
+
+    def unregister(self, address: int) -> None:
+        """Forgets the range that starts at an address."""
+        at = self._starts.index(address)
+        del self._starts[at], self._regions[at]
+
+    def find(self, address: int) -> Flat | None:
+        """The range that contains an address."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at < 0:
+            return None
+        region = self._regions[at]
+        return region if address < region.origin + region.size else None
+
+    def region(self, address: int, where: Instruction) -> Flat:
+        """The range that contains an address.
+
+        Raises:
+            EmulationError: there is none.
+        """
+        region = self.find(address)
+        if region is None:
+            raise EmulationError(
+                f"PTX line {where.line}: {where.name}: address {address:#x} is in no registered "
+                f"tensor{self._nearest(address)}"
+            )
+        return region
+
+    def _nearest(self, address: int) -> str:
+        if not self._regions:
+            return "; none is registered"
+        near = min(self._regions, key=lambda region: _distance(region, address))
+        side = "before the start" if address < near.origin else "behind the end"
+        return f"; it is {_distance(near, address)} bytes {side} of {near.name}"
+
+
+def _distance(region: Flat, address: int) -> int:
+    if address < region.origin:
+        return region.origin - address
+    return address - (region.origin + region.size) + 1

@@ -1,0 +1,135 @@
+"""Who goes next: the order in which warps run and asynchronous operations execute.
+
+Every order that a policy chooses is one that the hardware could choose; a correct kernel gives the
+same result under all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Protocol
+
+from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.warp import Warp
+
+_UNFAIR = 64
+"""Turns in a row after which a warp loses its priority, since it may spin for what others do."""
+_LATEST = 4096
+"""Turns after which an operation executes although warps could still run, for the same reason."""
+
+
+class Policy(Protocol):
+    """Chooses among what could happen next."""
+
+    quantum: int
+    """Instructions that a warp executes before others may."""
+    clusters: int
+    """Clusters that are started at once; further ones start when these cannot go on."""
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        """An index into ``ready`` followed by ``pending``, which are not both empty."""
+        ...
+
+    def admit(self, operation: Operation) -> None:
+        """An operation may execute from now on."""
+        ...
+
+    def spurious(self) -> bool:
+        """Whether an mbarrier.try_wait that would have to wait returns False at once."""
+        ...
+
+
+class RoundRobin:
+    """Warps in turn; asynchronous operations execute as soon as the issuing warp's turn is over."""
+
+    def __init__(self, quantum: int = 512) -> None:
+        self.quantum = quantum
+        self.clusters = 1
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        return len(ready) if pending else 0
+
+    def admit(self, operation: Operation) -> None:
+        pass
+
+    def spurious(self) -> bool:
+        return False
+
+
+class Seeded:
+    """Anything with equal chances; the same seed gives the same order."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.quantum = self._random.choice((8, 32, 128, 512))
+        self.clusters = self._random.choice((1, 2, 4))
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        return self._random.randrange(len(ready) + len(pending))
+
+    def admit(self, operation: Operation) -> None:
+        pass
+
+    def spurious(self) -> bool:
+        return self._random.random() < 1 / 8
+
+
+class Adversarial:
+    """Delays what somebody may rely on too early, and hurries what may come too early.
+
+    Warps have random priorities, which change now and then, so that some run far ahead of others
+    (Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs",
+    ASPLOS 2010). Operations execute, by the seed, as late as possible (only when no warp can run),
+    at once, or after a delay of their own.
+
+    Args:
+        seed: the same one gives the same order.
+        delay: ``"late"``, ``"early"``, ``"mixed"``, or None to let the seed choose.
+    """
+
+    def __init__(self, seed: int, delay: str | None = None) -> None:
+        self._random = random.Random(seed)
+        self.quantum = self._random.choice((16, 64, 1024))
+        self.clusters = self._random.choice((1, 2))
+        self._delay = delay or ("late", "mixed", "early")[seed % 3]
+        self._changes = self._random.choice((1 / 256, 1 / 32, 1 / 8))
+        self._priority: dict[int, float] = {}
+        self._turn = 0
+        self._last = -1
+        self._streak = 0
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        self._turn += 1
+        due = [index for index, operation in enumerate(pending) if operation.due <= self._turn]
+        late = self._delay == "late" and self._turn % _LATEST
+        if due and not (late and ready):
+            return len(ready) + self._random.choice(due)
+        if not ready:
+            return len(ready) + self._random.randrange(len(pending))
+        if self._random.random() < self._changes:
+            self._priority[self._random.choice(ready).number] = self._random.random()
+        index = max(range(len(ready)), key=lambda at: self._of(ready[at]))
+        self._count(ready[index])
+        return index
+
+    def admit(self, operation: Operation) -> None:
+        mixed = self._delay == "mixed"
+        operation.due = self._turn + self._random.choice((0, 1, 4, 16, 64, 1024)) if mixed else 0
+
+    def spurious(self) -> bool:
+        return self._random.random() < 1 / 4
+
+    def _of(self, warp: Warp) -> float:
+        priority = self._priority.get(warp.number)
+        if priority is None:
+            priority = self._priority[warp.number] = self._random.random()
+        return priority
+
+    def _count(self, warp: Warp) -> None:
+        """A warp that has been chosen often in a row is the last one to be chosen again."""
+        self._streak = self._streak + 1 if warp.number == self._last else 0
+        self._last = warp.number
+        if self._streak >= _UNFAIR:
+            self._priority[warp.number] = min(self._priority.values()) - self._random.random()
+            self._streak = 0

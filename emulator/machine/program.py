@@ -1,0 +1,187 @@
+"""A kernel as Python functions: straight runs of steps, decoded when they are first reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from schedgen.emulator.instructions.table import Environment, Execute, build, load
+from schedgen.emulator.machine.conditions import Condition, Control, Meeting
+from schedgen.emulator.machine.lanes import Decoder, Read, error
+from schedgen.emulator.machine.precedence import ranks
+from schedgen.emulator.machine.warp import NONE, ONES, Warp
+from schedgen.emulator.ptx.tree import Instruction
+
+Run = Callable[[Warp], Condition | None]
+
+_MEMBERS = frozenset({"shfl", "vote", "match", "redux", "elect"})
+"""Opcodes whose last operand is a mask of the lanes that have to execute them together."""
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Instructions that are executed in one go: steps, then perhaps one that may block or branch.
+
+    ``end`` is the index of the instruction after the last one; ``times`` counts executions.
+    """
+
+    start: int
+    end: int
+    steps: tuple[Execute, ...]
+    control: Run | None
+    times: int = 0
+
+
+class Program:
+    """The steps of a kernel. ``stretches[pc]`` is what begins at an instruction, once decoded."""
+
+    def __init__(self, environment: Environment) -> None:
+        load()
+        kernel = environment.kernel
+        self.kernel = kernel
+        self.environment = environment
+        self.decoder = Decoder(
+            kernel.registers,
+            environment.symbols.__getitem__,
+            {v.name for v in kernel.variables if v.space == "shared"},
+        )
+        self.stretches: list[Stretch | None] = [None] * (len(kernel.body) + 1)
+        self._labels = set(kernel.labels.values())
+        self._steps: dict[int, Execute | Control] = {}
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The order in which divergent lanes run; needed only when lanes diverge."""
+        return ranks(self.kernel)
+
+    def decode(self, start: int) -> Stretch:
+        """Builds the stretch that begins at an instruction.
+
+        Raises:
+            EmulationError: an instruction of it is not supported, or the kernel ends without ret.
+        """
+        body = self.kernel.body
+        steps: list[Execute] = []
+        at = start
+        control: Run | None = None
+        while control is None and (at == start or at not in self._labels):
+            if at == len(body):
+                raise error(body[-1], "the kernel runs past its last instruction; end it with ret")
+            step = self._step(at)
+            at += 1
+            if isinstance(step, Control):
+                control = step.run
+            else:
+                steps.append(step)
+        stretch = Stretch(start, at, tuple(steps), control)
+        self.stretches[start] = stretch
+        return stretch
+
+    def _step(self, at: int) -> Execute | Control:
+        step = self._steps.get(at)
+        if step is None:
+            instruction = self.kernel.body[at]
+            step = build(instruction, self.decoder, self.environment)
+            step = self._together(instruction, self._guarded(instruction, step))
+            self._steps[at] = step
+        return step
+
+    def _guarded(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
+        guard = instruction.guard
+        if guard is None:
+            return step
+        if isinstance(step, Control):
+            return step if step.guarded else Control(_guard(self._condition(instruction), step.run))
+        return cast(Execute, _guard(self._condition(instruction), step))
+
+    def _condition(self, instruction: Instruction) -> Read:
+        guard = instruction.guard
+        assert guard is not None
+        if guard.register not in self.decoder.slot:
+            raise error(instruction, f"register {guard.register} is not declared")
+        slot = self.decoder.slot[guard.register]
+        if guard.negated:
+            return lambda warp: ~warp.registers[slot]
+        return lambda warp: warp.registers[slot]
+
+    def _together(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
+        """Lets instructions that lanes execute together wait until those lanes have met."""
+        if not _collective(instruction):
+            return step
+        condition = self._condition(instruction) if instruction.guard is not None else None
+        members = None
+        if instruction.opcode in _MEMBERS or "warp" in instruction.modifiers:
+            members = self.decoder.read(instruction.operands[-1], "b32", instruction)
+        run = step.run if isinstance(step, Control) else _without_result(step)
+        return Control(_meet(instruction, condition, members, run), guarded=True)
+
+
+def _collective(instruction: Instruction) -> bool:
+    if instruction.opcode in ("bar", "barrier"):
+        return True
+    return "sync" in instruction.modifiers or "aligned" in instruction.modifiers
+
+
+def _without_result(step: Execute) -> Run:
+    def run(warp: Warp) -> Condition | None:
+        step(warp)
+
+    return run
+
+
+def _guard(condition: Read, run: Callable[[Warp], Condition | None]) -> Run:
+    """Executes only the lanes whose guard holds, and nothing when there are none."""
+
+    def guarded(warp: Warp) -> Condition | None:
+        mask = condition(warp)
+        bits = mask.tobytes()
+        if bits == NONE:
+            return None
+        full, active = warp.full, warp.active
+        if full:
+            if bits == ONES:
+                return run(warp)
+        else:
+            mask = mask & active
+            if mask.tobytes() == NONE:
+                return None
+        warp.active, warp.full = mask, False
+        result = run(warp)
+        warp.active, warp.full = active, full
+        return result
+
+    return guarded
+
+
+def _meet(instruction: Instruction, condition: Read | None, members: Read | None, run: Run) -> Run:
+    """Waits for the lanes that must execute an instruction together; then executes it."""
+    aligned = members is None
+
+    def meet(warp: Warp) -> Condition | None:
+        if warp.full and condition is None:
+            return run(warp)
+        executing = warp.active
+        if condition is not None:
+            executing = condition(warp) & warp.active
+            if not executing.any():
+                return None
+        needed = warp.alive
+        if members is not None:
+            mask = int(members(warp)[int(executing.argmax())])
+            needed = needed & np.array([mask >> lane & 1 for lane in range(32)], np.bool_)
+        if (needed & ~warp.active).any():
+            return Meeting(needed)
+        if (needed & ~executing).any():
+            raise error(
+                instruction,
+                "the guard holds in some lanes only, but "
+                + ("all lanes of the warp" if aligned else "all lanes of the member mask")
+                + " must execute it (rule N4)",
+            )
+        return run(warp)
+
+    return meet

@@ -1,0 +1,196 @@
+"""Runs a grid: clusters become resident, warps take turns, asynchronous operations execute.
+
+A warp runs until it blocks or has used up its quantum. Who goes next is the policy's choice. When
+nothing can run, in this order: another cluster is started; lanes that were held back for
+reconvergence go on; timed waits expire; and then it is a deadlock, which is explained.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition
+from schedgen.emulator.machine.explain import deadlock, hottest, located
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.machine import Machine
+from schedgen.emulator.machine.residency import start
+from schedgen.emulator.machine.warp import Group, Warp
+
+_PATIENCE = 20_000
+"""Instructions per resident warp without any synchronization, after which another cluster starts:
+the resident ones may be waiting for it in global memory."""
+_EXPIRIES = 3
+"""Times that all timed waits may expire in a row before it is called a deadlock."""
+_TURNS = 16
+"""Quanta that some lanes of a divergent warp may use up before the others get one."""
+
+
+class Scheduler:
+    """Runs a machine. ``limit`` is how many warp instructions it may execute."""
+
+    def __init__(self, machine: Machine, limit: int) -> None:
+        self.machine = machine
+        self._limit = limit
+        self._expired_at = -1
+        self._expiries = 0
+
+    def run(self) -> None:
+        """Executes the grid.
+
+        Raises:
+            EmulationError: the kernel did something undefined, is deadlocked, or executed more
+                instructions than allowed.
+        """
+        machine = self.machine
+        policy, ready, pending = machine.policy, machine.ready, machine.operations.pending
+        for _ in range(policy.clusters):
+            start(machine)
+        since, events = 0, 0
+        while True:
+            if ready or pending:
+                choice = policy.pick(ready, pending)
+                if choice < len(ready):
+                    warp = ready.pop(choice)
+                    warp.queued = False
+                    self._turn(warp)
+                else:
+                    machine.operations.run(choice - len(ready))
+            elif not self._revive():
+                break
+            if machine.executed > self._limit:
+                raise EmulationError(hottest(machine, self._limit))
+            if machine.events != events:
+                since, events = machine.executed, machine.events
+            elif machine.executed - since > _PATIENCE * (1 + len(ready)):
+                since = machine.executed
+                start(machine)
+
+    def wake(self, warp: Warp, group: Group) -> None:
+        """What a group of lanes has waited for is so now."""
+        condition = group.condition
+        assert condition is not None
+        group.condition = None
+        if condition.again:
+            group.resumed = condition
+        warp.hold = True
+        self.machine.queue(warp)
+
+    def _turn(self, warp: Warp) -> None:
+        """A warp runs until it blocks, ends, or has used up its quantum."""
+        if not warp.settle():
+            return
+        machine = self.machine
+        program = machine.program
+        stretches = program.stretches
+        budget = machine.policy.quantum
+        left = budget
+        stretch = stretches[warp.pc]
+        step: object = None
+        try:
+            while True:
+                stretch = stretches[warp.pc] or program.decode(warp.pc)
+                for step in stretch.steps:
+                    step(warp)
+                end = warp.pc = stretch.end
+                left -= end - stretch.start
+                stretch.times += 1
+                control = step = stretch.control
+                if control is not None:
+                    condition = control(warp)
+                    warp.resumed = None
+                    if condition is not None and not self._stop(warp, condition, end):
+                        break
+                if left <= 0:
+                    self._pause(warp)
+                    break
+                if warp.groups and not warp.rejoin():
+                    break
+        except Exception as problem:
+            raise located(problem, warp, stretch, step) from problem
+        finally:
+            machine.executed += budget - left
+
+    def _stop(self, warp: Warp, condition: Condition, end: int) -> bool:
+        """Takes lanes that cannot go on aside. Returns whether other lanes can."""
+        if condition is YIELD:
+            self._pause(warp)
+            return False
+        if condition is EXITED:
+            self.machine.events += 1
+            if not warp.groups:
+                self._finish(warp)
+                return False
+            return warp.settle()
+        group = warp.block_on(condition, end - 1 if condition.again else end)
+        condition.wake = partial(self.wake, warp, group)
+        condition.resource.waiting.append(condition)
+        return warp.settle()
+
+    def _pause(self, warp: Warp) -> None:
+        warp.groups.append(Group(warp.pc, warp.active, None))
+        if len(warp.groups) > 1:
+            warp.turns += 1
+            warp.late = warp.turns % _TURNS == 0
+        self.machine.queue(warp)
+
+    def _finish(self, warp: Warp) -> None:
+        warp.finished = True
+        block = warp.block
+        block.registers.ended(warp)
+        for barrier in block.barriers:
+            barrier.settle()
+        cluster = block.cluster
+        cluster.barrier.settle()
+        if block.finished:
+            block.ended()
+        if cluster.finished:
+            machine = self.machine
+            machine.resident.remove(cluster)
+            if len(machine.resident) < machine.policy.clusters:
+                start(machine)
+
+    def _revive(self) -> bool:
+        """Nothing can run. Finds something that can after all; False if the grid is done.
+
+        Raises:
+            EmulationError: a deadlock.
+        """
+        if start(self.machine):
+            return True
+        waiting = [
+            warp
+            for cluster in self.machine.resident
+            for block in cluster.blocks
+            for warp in block.warps
+            if not warp.finished
+        ]
+        if not waiting:
+            return False
+        held = [warp for warp in waiting if any(g.condition is None for g in warp.groups)]
+        for warp in held:
+            warp.hold = False
+            self.machine.queue(warp)
+        if not held and not self._expire(waiting):
+            raise EmulationError(deadlock(self.machine, waiting))
+        return True
+
+    def _expire(self, waiting: list[Warp]) -> bool:
+        """Lets timed waits return without success, unless that has led to nothing before."""
+        if self.machine.events != self._expired_at:
+            self._expired_at, self._expiries = self.machine.events, 0
+        self._expiries += 1
+        timed = [
+            (warp, group)
+            for warp in waiting
+            for group in warp.groups
+            if group.condition is not None and group.condition.timed
+        ]
+        if not timed or self._expiries > _EXPIRIES:
+            return False
+        for warp, group in timed:
+            condition = group.condition
+            assert condition is not None
+            condition.expired = True
+            condition.resource.waiting.remove(condition)
+            self.wake(warp, group)
+        return True

@@ -1,0 +1,157 @@
+"""Tensor memory of a CTA (PTX ISA 9.7.16.1) and the allocation of its columns (9.7.16.7.1)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.machine.conditions import Condition, Resource
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.ptx.tree import Instruction
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.block import Block
+
+ROWS = 128
+COLUMNS = 512
+POISON = 0xFFFFFFFF
+"""What memory holds at the start: NaN in every floating-point format that has one."""
+
+
+class TensorMemory(Resource):
+    """128 lanes × 512 columns of 32 bits.
+
+    ``cells`` (128, 512) uint32; ``owner`` (512,) int16, number of the allocation that holds a
+    column, or -1.
+    """
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self._block = block
+        self.owner: NDArray[np.int16] = np.full(COLUMNS, -1, np.int16)
+        self._live: dict[int, tuple[int, int]] = {}
+        self._next = 0
+        self._last = COLUMNS
+        self._relinquished: int | None = None
+        self._group: tuple[int, int] | None = None
+
+    @cached_property
+    def cells(self) -> NDArray[np.uint32]:
+        """The memory; made at the first use."""
+        return np.full((ROWS, COLUMNS), POISON, np.uint32)
+
+    def use(self, group: int, where: Instruction) -> None:
+        """Notes the ``.cta_group`` of an instruction.
+
+        Raises:
+            EmulationError: C15: another one was used before.
+        """
+        if self._group is None:
+            self._group = (group, where.line)
+        elif self._group[0] != group:
+            raise self._broken(
+                where,
+                "C15",
+                f"cta_group::{group}, but PTX line {self._group[1]} uses cta_group::"
+                f"{self._group[0]}; all tcgen05 instructions of a kernel use one",
+            )
+
+    def allocate(self, columns: int, where: Instruction) -> int | None:
+        """Allocates columns: returns the first one, or None if none are free for now.
+
+        Raises:
+            EmulationError: C12.
+        """
+        if columns not in (32, 64, 128, 256, 512):
+            raise self._broken(
+                where, "C12", f"{columns} columns; allowed are powers of two in 32…512"
+            )
+        if self._relinquished is not None:
+            raise self._broken(
+                where,
+                "C12",
+                f"allocation after relinquish_alloc_permit (PTX line {self._relinquished})",
+            )
+        if columns > self._last:
+            raise self._broken(
+                where,
+                "C12",
+                f"{columns} columns after an allocation of {self._last}; the count must not grow",
+            )
+        for first in range(0, COLUMNS - columns + 1, columns):
+            if (self.owner[first : first + columns] < 0).all():
+                return self._occupy(first, columns, where)
+        return None
+
+    def until(self, columns: int) -> Condition:
+        """The condition that so many columns may be free."""
+        return Condition(
+            self,
+            lambda: self._fits(columns),
+            lambda: (
+                f"tcgen05.alloc of {columns} columns in {self._block.title}; allocated: "
+                f"{self._allocated()}"
+            ),
+        )
+
+    def free(self, first: int, columns: int, where: Instruction) -> None:
+        """Frees an allocation.
+
+        Raises:
+            EmulationError: it is not one.
+        """
+        live = self._live.get(first)
+        if live is None or live[0] != columns:
+            raise self._broken(
+                where,
+                "C12",
+                f"{columns} columns at column {first} are no allocation; allocated: "
+                f"{self._allocated()}",
+            )
+        del self._live[first]
+        self.owner[first : first + columns] = -1
+        self._block.machine.events += 1
+        self.changed()
+
+    def relinquish(self, where: Instruction) -> None:
+        """Gives up the right to allocate."""
+        self._relinquished = where.line
+
+    def ended(self) -> None:
+        """The CTA has ended.
+
+        Raises:
+            EmulationError: C14: something is still allocated.
+        """
+        for first, (columns, line) in self._live.items():
+            raise EmulationError(
+                f"PTX line {line}: tcgen05.alloc: {columns} columns at column {first} are not "
+                f"deallocated when {self._block.title} exits (rule C14)"
+            )
+
+    def _occupy(self, first: int, columns: int, where: Instruction) -> int:
+        self._live[first] = (columns, where.line)
+        self._last = columns
+        self.owner[first : first + columns] = self._next
+        self._next += 1
+        self._block.machine.events += 1
+        return first
+
+    def _fits(self, columns: int) -> bool:
+        return any(
+            bool((self.owner[first : first + columns] < 0).all())
+            for first in range(0, COLUMNS - columns + 1, columns)
+        )
+
+    def _allocated(self) -> str:
+        live = [
+            f"{columns} columns at column {first} (PTX line {line})"
+            for first, (columns, line) in sorted(self._live.items())
+        ]
+        return ", ".join(live) or "nothing"
+
+    def _broken(self, where: Instruction, rule: str, problem: str) -> EmulationError:
+        return EmulationError(f"PTX line {where.line}: {where.name}: {problem} (rule {rule})")
