@@ -40,7 +40,7 @@ def allocations(dsl: Dsl, arguments: Named) -> list[Allocation]:
         elif isinstance(value, np.ndarray):
             found.append(_bounds(value, name))
         elif isinstance(value, dsl.tensor):
-            _refuse_device(name, "cpu" if value.memspace.name == "generic" else "cuda")
+            _refuse_device(name, _device(value))
             found += _strided(
                 name, value.data_ptr, value.shape, value.stride, value.element_type.width
             )
@@ -129,6 +129,13 @@ def _storages(pointers: list[tuple[int, str]]) -> list[Allocation]:
             if start <= address < start + size
         ]
     return found
+
+
+def _device(tensor: Any) -> str:
+    """Return where a tensor of the DSL is. On a machine without a GPU, claims to be on one lie."""
+    tensor.load_dltensor()
+    claims_gpu = tensor._dltensor_wrapper.address_space != 0
+    return "cuda" if claims_gpu and torch.cuda.is_available() else "cpu"
 
 
 def _refuse_device(name: str, device: str) -> None:

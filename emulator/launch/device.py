@@ -11,7 +11,12 @@ from typing import Any
 
 from schedgen.emulator.launch.arguments import allocations, disjoint, storage
 from schedgen.emulator.launch.capture import Allocation, Launch
-from schedgen.emulator.launch.diversion import answer_hardware, compile_for, divert_calls
+from schedgen.emulator.launch.diversion import (
+    answer_hardware,
+    compile_for,
+    divert_calls,
+    place_in_global_memory,
+)
 from schedgen.emulator.launch.driver import Driver
 from schedgen.emulator.launch.dsl import Dsl, load
 from schedgen.emulator.launch.errors import LaunchError
@@ -81,7 +86,8 @@ def device(
 
     Functions may be compiled before or inside. If before, CUTE_DSL_KEEP=ptx must have been set
     when cutlass was imported, because the DSL otherwise throws PTX away. Inside, the DSL compiles
-    for the target and looks for no GPU. Afterwards all is as it was.
+    for the target and looks for no GPU, and the PTX is the same as for tensors on a GPU.
+    Afterwards all is as it was.
 
     Args:
         name: ``sm_90a`` or ``sm_100a``.
@@ -103,6 +109,7 @@ def device(
         folder = stack.enter_context(TemporaryDirectory(prefix="schedgen-ptx-"))
         opened = Device(dsl, gpu, run)
         compile_for(stack, dsl, gpu, folder, lines=lines)
+        place_in_global_memory(stack, dsl)
         divert_calls(stack, dsl, opened)
         answer_hardware(stack, dsl, gpu)
         yield opened

@@ -53,6 +53,25 @@ def compile_for(stack: ExitStack, dsl: Dsl, gpu: Target, folder: str, *, lines: 
     set_attribute(stack, dsl.options, "apply_envar_settings", apply)
 
 
+def place_in_global_memory(stack: ExitStack, dsl: Dsl) -> None:
+    """Make the DSL take tensors on the CPU for tensors on a GPU.
+
+    It gives the former the generic address space, for which other instructions are chosen, and
+    which some copies refuse.
+    """
+    plain_type: Any = dsl.tensor.mlir_type.fget
+
+    def mlir_type(self: Any) -> Any:
+        return dsl.parse_type(str(plain_type(self)).replace(", generic,", ", gmem,", 1))
+
+    def memspace(self: Any) -> Any:
+        del self
+        return dsl.global_space
+
+    set_attribute(stack, dsl.tensor, "mlir_type", property(mlir_type))
+    set_attribute(stack, dsl.tensor, "memspace", property(memspace))
+
+
 def divert_calls(stack: ExitStack, dsl: Dsl, receiver: Receiver) -> None:
     """Make calls of compiled functions, and of functions compiled on the fly, end in `receiver`."""
     plain_call: Any = dsl.function.__call__

@@ -32,8 +32,10 @@ class Dsl:
         engine: compiles MLIR to machine code; symbols can be given to it.
         options: options of a compilation; ``apply_envar_settings`` adds the settings to them.
         hardware: what drivers of persistent kernels ask for the number of clusters.
-        tensor: class of runtime tensors.
-        pointer: class of runtime pointers.
+        tensor: class of tensors that are passed to compiled functions.
+        pointer: class of pointers that are passed.
+        global_space: the address space of tensors on a GPU; those on the CPU have another one.
+        parse_type: makes an MLIR type from text.
     """
 
     singletons: tuple[Any, ...]
@@ -46,6 +48,8 @@ class Dsl:
     hardware: Any
     tensor: Any
     pointer: Any
+    global_space: Any
+    parse_type: Any
 
 
 @cache
@@ -76,7 +80,8 @@ def _load() -> Dsl:
     engine: Any = import_module("cutlass._mlir.execution_engine")
     compiler: Any = import_module("cutlass.base_dsl.compiler")
     utils: Any = import_module("cutlass.utils")
-    cute: Any = import_module("cutlass.cute")
+    runtime: Any = import_module("cutlass.cute.runtime")
+    ir: Any = import_module("cutlass._mlir.ir")
     return Dsl(
         singletons=(
             frontend.CuTeDSL._get_dsl(),
@@ -89,6 +94,8 @@ def _load() -> Dsl:
         engine=engine.ExecutionEngine,
         options=compiler.CompileOptions,
         hardware=utils.HardwareInfo,
-        tensor=cute.Tensor,
-        pointer=cute.Pointer,
+        tensor=runtime._Tensor,
+        pointer=runtime._Pointer,
+        global_space=runtime.AddressSpace.gmem,
+        parse_type=ir.Type.parse,
     )

@@ -1,6 +1,6 @@
 """Memory that arguments give a kernel."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -58,12 +58,18 @@ def test_containers_are_searched() -> None:
     ]
 
 
-def test_other_devices_are_refused() -> None:
+def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LaunchError, match=r"'a' is on device 'meta'.*\.cpu\(\)"):
         ranges(a=torch.zeros(4, device="meta"))
-    on_gpu = SimpleNamespace(memspace=SimpleNamespace(name="gmem"))
+    tensor: Any = from_dlpack(torch.zeros(4))
+    tensor.load_dltensor()
+    seen = tensor._dltensor_wrapper
+    values = {name: getattr(seen, name) for name in ("data_ptr", "shape", "stride", "dtype")}
+    tensor._dltensor_wrapper = SimpleNamespace(**values, address_space=1)
+    assert len(ranges(a=tensor)) == 1  # as of a tensor on the CPU that pretends
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(LaunchError, match="'a' is on device 'cuda'"):
-        allocations(replace(load(), tensor=SimpleNamespace), [("a", on_gpu)])
+        ranges(a=tensor)
 
 
 def test_storage_of_views() -> None:

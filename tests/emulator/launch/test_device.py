@@ -111,6 +111,19 @@ def test_a_launch() -> None:
     }
 
 
+def test_tensors_are_global_memory() -> None:
+    source, target = tensors()
+    launches: list[Launch] = []
+    early = from_dlpack(source)
+    with device(run=launches.append):
+        assert "gmem" in str(early.memspace)
+        cute.compile(add_twice, early, from_dlpack(target))(early, target)
+    assert "generic" in str(early.memspace)
+    assert "gmem" in launches[0].kernel
+    assert "cvta" not in launches[0].ptx
+    assert "ld.global" in launches[0].ptx
+
+
 def test_parameters_end_with_the_launch() -> None:
     launches: list[Launch] = []
     source, target = tensors()
@@ -194,6 +207,7 @@ def settings() -> list[Any]:
                 "get_max_active_clusters", "get_device_multiprocessor_count",
             )
         ),
+        *(vars(dsl.tensor)[name] for name in ("mlir_type", "memspace")),
     ]  # fmt: skip
 
 
