@@ -1,0 +1,246 @@
+"""Compares an access with those before it to the same cells, and enters it in the shadow."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.machine.switches import ReadRead, UnwaitedLoad, Verdict
+from schedgen.emulator.order.agents import Agent, Kind
+from schedgen.emulator.order.findings import Access, Defect, Flaw, Missing, Race, Severity
+from schedgen.emulator.order.knowledge import CAUSAL, FENCED_GLOBAL, Message
+from schedgen.emulator.order.memory import Part
+from schedgen.emulator.order.needs import Explainer, Need
+from schedgen.emulator.order.records import ATOMIC, FREED, WRITE, Origin, Record
+from schedgen.emulator.order.shadow import Manner, Numbers
+from schedgen.emulator.order.state import State
+from schedgen.emulator.order.tracker import Cells, Proxy, Space
+
+_ENOUGH = 16  # conflicts of the same two lines that are looked at closely
+_ASYNC_WRITERS = frozenset((Kind.COMPLETE_TX, Kind.COMPLETE_TX_REMOTE, Kind.REQUESTED))
+NEVER = 2**31 - 1
+"""A clock that nobody ever knows."""
+
+
+class Who(NamedTuple):
+    """Who accesses, and what it is ordered after.
+
+    Attributes:
+        agent, clock: the stamp of the access.
+        vector: per column of its cluster, the clock up to which it is ordered after that agent.
+        view: all that its warp knew (at the issue of an asynchronous operation).
+        born: number of the first access after that issue.
+    """
+
+    agent: Agent
+    clock: int
+    origin: Origin
+    vector: NDArray[np.int32]
+    view: Message
+    asynchronous: bool
+    born: int
+
+
+class Accesses:
+    """All accesses of a launch.
+
+    Args:
+        state: shared with the rest of the checker.
+        uninitialized: what reading a cell that nobody wrote is (K9: an unknown but constant value).
+    """
+
+    def __init__(self, state: State, uninitialized: Verdict) -> None:
+        self._state = state
+        self._explain = Explainer(state.warps, state.fenced)
+        self._uninitialized = uninitialized
+        self._read_read = state.switches.read_read is ReadRead.FENCE_REQUIRED
+        self._other_cta = state.switches.async_other_cta
+        self._met: dict[Hashable, list[Hashable]] = {}
+
+    def access(self, who: Who, cells: Cells, *, write: bool, atomic: bool = False) -> None:
+        """Checks one access and enters it."""
+        flags = (WRITE if write else 0) | (ATOMIC if atomic else 0)
+        number = self._state.records.add(who.agent, who.clock, who.origin, flags)
+        manners = self._manners(who, write, atomic)
+        for part in self._state.memory.parts(cells):
+            shadow, place, pages, _ = part
+            self._after_writes(who, number, cells, part)
+            if manners:
+                self._after_touches(who, number, cells, part, manners)
+            if write and not atomic:
+                shadow.write(place, pages, number)
+                continue
+            manner = Manner.ATOMIC_WRITE if write else Manner.ATOMIC_READ if atomic else Manner.READ
+            shadow.touch((who.agent.cluster, who.agent.column), manner, place, pages, number)
+            if write and cells.space is not Space.GLOBAL:
+                shadow.initialize(place, number)
+
+    def allocate(self, cells: Cells) -> None:
+        """Tensor memory is given out: as new."""
+        for shadow, place, pages, _ in self._state.memory.parts(cells):
+            shadow.write(place, pages, 0)
+
+    def deallocate(self, who: Who, cells: Cells) -> None:
+        """Tensor memory is given back: that is as good as a write after which nothing may come."""
+        freed = self._state.records.add(who.agent, NEVER, who.origin, WRITE | FREED)
+        for part in self._state.memory.parts(cells):
+            self._after_writes(who, freed, cells, part)
+            self._after_touches(who, freed, cells, part, tuple(Manner))
+            part.shadow.write(part.place, part.pages, freed)
+
+    # -- order ----------------------------------------------------------------------------------
+
+    def _manners(self, who: Who, write: bool, atomic: bool) -> tuple[Manner, ...]:
+        """Which accesses other than plain writes this one may conflict with."""
+        if write:
+            return tuple(Manner)
+        if atomic or not (self._read_read and who.asynchronous):
+            return (Manner.ATOMIC_WRITE,)
+        return (Manner.READ, Manner.ATOMIC_READ, Manner.ATOMIC_WRITE)
+
+    def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> None:
+        shadow = part.shadow
+        for earlier in shadow.last_writes(part.place):
+            if earlier == 0:
+                self._unwritten(who, number, cells, part)
+            elif not self._ordered(who, earlier):
+                self._conflict(who, earlier, number, cells, part, shadow.writer)
+            elif who.agent.kind in _ASYNC_WRITERS and self._other_cta is not Verdict.OFF:
+                self._other_block(who, earlier, number, cells, part)
+
+    def _after_touches(
+        self, who: Who, number: int, cells: Cells, part: Part, manners: tuple[Manner, ...]
+    ) -> None:
+        for touched, numbers in part.shadow.touches(part.place, part.pages, manners):
+            for earlier in numbers:
+                if earlier and not self._ordered(who, earlier):
+                    self._conflict(who, earlier, number, cells, part, touched.numbers)
+
+    def _ordered(self, who: Who, earlier: int) -> bool:
+        records = self._state.records
+        agent = records.agents[earlier]
+        assert agent is not None
+        clock = records.clocks[earlier]
+        if agent.cluster == who.agent.cluster:
+            return agent.column < who.vector.size and bool(who.vector[agent.column] >= clock)
+        fenced = who.asynchronous and agent.kind in self._state.fenced
+        row = FENCED_GLOBAL if fenced else CAUSAL
+        return who.view.knows(row, agent.cluster, agent.column, clock)
+
+    # -- findings -------------------------------------------------------------------------------
+
+    def _conflict(
+        self,
+        who: Who,
+        earlier: int,
+        number: int,
+        cells: Cells,
+        part: Part,
+        numbers: Numbers | None,
+    ) -> None:
+        """Two accesses that nothing orders, unless they are of one operation, or both atomic and
+        of one proxy (K2)."""
+        assert numbers is not None
+        before, now = self._state.records.get(earlier), self._state.records.get(number)
+        if before.flags & FREED:
+            self._freed(before, now, cells, part, numbers)
+            return
+        fenced = self._state.fenced
+        same_proxy = (before.agent.kind in fenced) == (now.agent.kind in fenced)
+        if before.origin is now.origin or (before.flags & now.flags & ATOMIC and same_proxy):
+            return
+        if not (before.writes or now.writes) and before.agent.kind not in fenced:
+            return  # two reads, and S17 is about those of the generic proxy
+        about = (
+            before.origin.line, now.origin.line, before.agent.kind, now.agent.kind,
+            before.flags, now.flags, before.origin.consumed,
+        )  # fmt: skip
+        if (keys := self._met.setdefault(about, [])) and len(keys) >= _ENOUGH:
+            self._state.findings.again(keys[0])
+            return
+        need = self._explain.need(before, now, who.view, cells.space, who.born)
+        race = self._race(before, now, need, cells, part, numbers, self._severity(before))
+        keys.append(race.key)
+        self._state.findings.add(race)
+
+    def _severity(self, earlier: Record) -> Severity:
+        review = self._state.switches.unwaited_load is UnwaitedLoad.REVIEW
+        if review and earlier.agent.kind is Kind.TMEM_LOAD and earlier.origin.consumed:
+            return Severity.REVIEW
+        return Severity.ERROR
+
+    def _other_block(self, who: Who, earlier: int, number: int, cells: Cells, part: Part) -> None:
+        """S3: same proxy is not enough where another thread block issued the other write."""
+        before, now = self._state.records.get(earlier), self._state.records.get(number)
+        if cells.space is not Space.SHARED or before.origin.cta == now.origin.cta:
+            return
+        if not now.writes or not {before.agent.kind, now.agent.kind} <= _ASYNC_WRITERS:
+            return
+        text = "copies into one part of shared memory by one and the same CTA"
+        need = Need(Missing.THREAD_BLOCK, text, "K7", "S3 async_other_cta")
+        error = self._other_cta is Verdict.ERROR
+        severity = Severity.ERROR if error else Severity.WARNING
+        writer = part.shadow.writer
+        assert writer is not None
+        self._state.findings.add(self._race(before, now, need, cells, part, writer, severity))
+
+    def _unwritten(self, who: Who, number: int, cells: Cells, part: Part) -> None:
+        now = self._state.records.get(number)
+        if now.writes or cells.space is Space.GLOBAL or self._uninitialized is Verdict.OFF:
+            return
+        error = self._uninitialized is Verdict.ERROR
+        writer = part.shadow.writer
+        assert writer is not None
+        low, high, count = _overlap(part, writer, 0)
+        self._state.findings.add(Defect(
+            Flaw.UNINITIALIZED, cells.space, cells.cta, self._side(now, cells), low, high, count,
+            needs="a write before", rule="K9",
+            severity=Severity.ERROR if error else Severity.WARNING,
+        ))  # fmt: skip
+
+    def _freed(
+        self, before: Record, now: Record, cells: Cells, part: Part, numbers: Numbers
+    ) -> None:
+        low, high, count = _overlap(part, numbers, before.number)
+        self._state.findings.add(Defect(
+            Flaw.FREED, cells.space, cells.cta, self._side(now, cells), low, high, count,
+            needs=f"tcgen05.dealloc (line {before.origin.line}) after the last access",
+            rule="C14", other=self._side(before, cells),
+        ))  # fmt: skip
+
+    def _race(
+        self,
+        before: Record,
+        now: Record,
+        need: Need,
+        cells: Cells,
+        part: Part,
+        numbers: Numbers,
+        severity: Severity,
+    ) -> Race:
+        low, high, count = _overlap(part, numbers, before.number)
+        return Race(
+            cells.space, cells.cta, self._side(before, cells), self._side(now, cells), low, high,
+            count, need.missing, need.text, need.rule, need.switch, severity,
+        )  # fmt: skip
+
+    def _side(self, record: Record, cells: Cells) -> Access:
+        origin = record.origin
+        proxy = Proxy.GENERIC if record.agent.kind in self._state.fenced else Proxy.ASYNC
+        proxy = Proxy.TENSOR if cells.space is Space.TENSOR else proxy
+        action = "writes" if record.writes else "reads"
+        if record.flags & FREED:
+            action = "deallocates"
+        return Access(
+            origin.warp, origin.cta, origin.line, origin.iteration, proxy, origin.queue,
+            record.writes, bool(record.flags & ATOMIC), action,
+        )  # fmt: skip
+
+
+def _overlap(part: Part, numbers: Numbers, earlier: int) -> tuple[int, int, int]:
+    """First and last cell, and their count, of those that an earlier access left its number in."""
+    cells = part.place.cells()[part.place.get(numbers) == earlier]
+    return int(cells.min()) + part.base, int(cells.max()) + part.base, int(np.unique(cells).size)

@@ -1,0 +1,251 @@
+"""The race checker: happens-before over the generic, async and tensor proxies.
+
+It is told what a kernel does (`tracker.Tracker`) and compares each access with those before it to
+the same cells: is it ordered after them, in every execution in which the same accesses happen? Not
+what the run happened to do first counts, but what the kernel's synchronization makes sure of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from schedgen.emulator.machine.switches import Switches, Verdict
+from schedgen.emulator.order.accesses import Accesses, Who
+from schedgen.emulator.order.arrivals import Mbarriers
+from schedgen.emulator.order.barriers import Atomics, Barriers
+from schedgen.emulator.order.findings import Describe, Finding, Severity
+from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
+from schedgen.emulator.order.operations import Operations
+from schedgen.emulator.order.readings import Readings
+from schedgen.emulator.order.state import State
+from schedgen.emulator.order.streams import Streams
+from schedgen.emulator.order.tracker import Cells, Queue, Space
+from schedgen.emulator.order.warps import CLUSTER_SCOPE, CTA_SCOPE, GPU_SCOPE
+
+_LIMIT = 200
+
+
+class Checker:
+    """Finds accesses that nothing orders. Implements `tracker.Tracker`; see there for methods.
+
+    Args:
+        warps_per_cta: warps are numbered through the launch, CTA after CTA.
+        cluster_of: the number of the cluster of a CTA; None: every CTA is a cluster of its own.
+        switches: how ambiguities of the ISA are read (S1, S2, S3, S5, S9 to S13, S15, S17).
+        readings: the same for three more.
+        uninitialized: what reading a cell of shared or tensor memory is that nobody wrote.
+        limit: how many different findings are kept.
+        describe: the text and source of a line of PTX, for reports.
+    """
+
+    def __init__(
+        self,
+        warps_per_cta: int,
+        cluster_of: Callable[[int], int] | None = None,
+        *,
+        switches: Switches | None = None,
+        readings: Readings | None = None,
+        uninitialized: Verdict = Verdict.ERROR,
+        limit: int = _LIMIT,
+        describe: Describe | None = None,
+    ) -> None:
+        self._state = State(
+            warps_per_cta, cluster_of or _alone, switches or Switches(), readings or Readings(),
+            limit,
+        )  # fmt: skip
+        self._describe = describe or _no_text
+        self._accesses = Accesses(self._state, uninitialized)
+        self._operations = Operations(self._state, self._accesses)
+        self._mbarriers = Mbarriers(self._state, self._operations)
+        self._barriers = Barriers(self._state)
+        self._atomics = Atomics()
+        self._streams = Streams(self._state)
+
+    # -- results --------------------------------------------------------------------------------
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Each finding once, in the order in which they were met."""
+        return tuple(finding for finding, _ in self._state.findings.all())
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that no switch makes advice."""
+        return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+
+    def report(self) -> str:
+        """What was found, for a person."""
+        return self._state.findings.report(self._describe)
+
+    # -- accesses -------------------------------------------------------------------------------
+
+    def generic(
+        self,
+        warp: int,
+        cells: Cells,
+        *,
+        write: bool,
+        line: int,
+        atomic: bool = False,
+        acquire: bool = False,
+        release: bool = False,
+    ) -> None:
+        self._accesses.access(self._who(warp, line, CAUSAL), cells, write=write, atomic=atomic)
+        if atomic:
+            executor = self._state.warp(warp)
+            self._atomics.access(executor, cells, write=write, acquire=acquire, release=release)
+
+    def issue(
+        self,
+        warp: int,
+        queue: Queue,
+        line: int,
+        *,
+        together: tuple[int, ...] = (),
+        chain: Hashable = None,
+    ) -> int:
+        return self._operations.issue(warp, queue, line, together, chain)
+
+    def access(self, operation: int, cells: Cells, *, write: bool, atomic: bool = False) -> None:
+        self._operations.access(operation, cells, write, atomic)
+
+    def finish(self, operation: int) -> None:
+        self._operations.finish(operation)
+
+    def consumed(self, operation: int) -> None:
+        self._operations.consumed(operation)
+
+    def allocate(self, warp: int, cells: Cells, line: int) -> None:
+        self._accesses.allocate(cells)
+
+    def deallocate(self, warp: int, cells: Cells, line: int) -> None:
+        # Synchronous: what reached the warp is over, whether or not a fence::after came (C1).
+        who = self._who(warp, line, TENSOR)
+        after = np.maximum(who.vector, who.view.rows[PUBLISHED])
+        self._accesses.deallocate(who._replace(vector=after), cells)
+
+    # -- mbarriers ------------------------------------------------------------------------------
+
+    def barrier_init(self, warp: int, barrier: tuple[int, int], line: int) -> None:
+        self._mbarriers.initialize(self._state.warp(warp), barrier, line)
+
+    def barrier_invalidate(self, warp: int, barrier: tuple[int, int], line: int) -> None:
+        self._mbarriers.invalidate(self._state.warp(warp), barrier, line)
+
+    def arrive(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        phase: int,
+        *,
+        line: int,
+        cluster: bool = False,
+        relaxed: bool = False,
+    ) -> None:
+        executor = self._state.warp(warp)
+        self._mbarriers.arrive(executor, barrier, phase, line, cluster, relaxed)
+
+    def track(self, operation: int, barrier: tuple[int, int], phase: int) -> None:
+        self._mbarriers.track(operation, barrier, phase)
+
+    def commit(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        phase: int,
+        *,
+        line: int,
+        operation: int | None = None,
+    ) -> None:
+        self._mbarriers.commit(self._state.warp(warp), barrier, phase, line, operation)
+
+    def wait(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        phase: int,
+        *,
+        line: int,
+        cluster: bool = False,
+        relaxed: bool = False,
+    ) -> None:
+        executor = self._state.warp(warp)
+        self._mbarriers.wait(executor, barrier, phase, line, cluster, relaxed)
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def bulk_commit(self, warp: int) -> None:
+        self._streams.bulk_commit(self._state.warp(warp))
+
+    def bulk_wait(self, warp: int, pending: int, *, read: bool) -> None:
+        self._streams.bulk_wait(self._state.warp(warp), pending, read)
+
+    def group_commit(self, warp: int, queue: Queue) -> None:
+        self._streams.group_commit(self._state.warp(warp), queue)
+
+    def group_wait(self, warp: int, queue: Queue, pending: int) -> None:
+        self._streams.group_wait(self._state.warp(warp), queue, pending)
+
+    def tmem_wait(self, warp: int, queue: Queue) -> None:
+        self._streams.tmem_wait(self._state.warp(warp), queue)
+
+    # -- fences and barriers --------------------------------------------------------------------
+
+    def proxy_fence(self, warp: int, space: Space | None) -> None:
+        self._state.warp(warp).proxy_fence(space)
+
+    def barrier_init_fence(self, warp: int) -> None:
+        self._state.warp(warp).publish_inits()
+
+    def tcgen05_fence(self, warp: int, *, before: bool) -> None:
+        self._state.warp(warp).tensor_fence(before=before)
+
+    def thread_fence(self, warp: int, *, cluster: bool, gpu: bool = True) -> None:
+        scope = CTA_SCOPE if not cluster else GPU_SCOPE if gpu else CLUSTER_SCOPE
+        self._state.warp(warp).fence(scope)
+
+    def signal(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        generation: int,
+        *,
+        line: int,
+        cluster: bool = False,
+        relaxed: bool = False,
+    ) -> None:
+        executor = self._state.warp(warp)
+        self._barriers.signal(executor, barrier, generation, line, cluster, relaxed)
+
+    def leave(
+        self,
+        warp: int,
+        barrier: tuple[int, int],
+        generation: int,
+        *,
+        line: int,
+        cluster: bool = False,
+    ) -> None:
+        self._barriers.leave(self._state.warp(warp), barrier, generation)
+
+    def join(self, arrived: tuple[int, ...], leaving: tuple[int, ...], *, cluster: bool) -> None:
+        self._barriers.join(arrived, leaving, cluster)
+
+    def _who(self, number: int, line: int, row: int) -> Who:
+        """An ordinary access by a warp, ordered after what it knows in the sense of ``row``."""
+        state = self._state
+        warp = state.warp(number)
+        rows = warp.touch()
+        origin = state.origin(warp, line)
+        view = warp.now()
+        return Who(warp.agent, warp.clock, origin, rows[row], view, False, len(state.records))
+
+
+def _alone(cta: int) -> int:
+    return cta
+
+
+def _no_text(line: int) -> str:
+    return ""

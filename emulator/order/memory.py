@@ -1,0 +1,112 @@
+"""The shadows of all memories of a launch, and where in them an access is."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.order.places import Place, Span, place
+from schedgen.emulator.order.shadow import Shadow, pages_of
+from schedgen.emulator.order.tracker import Cells, Space
+
+SHARED_BYTES = 228 * 1024
+"""Shared memory of an SM of sm_90 and sm_100, CUDA C Programming Guide, compute capabilities."""
+LANES, COLUMNS = 128, 512
+TENSOR_CELLS = LANES * COLUMNS
+"""PTX ISA 9.7.16.1."""
+_CHUNK = 20  # log2 of the bytes of global memory that share a shadow
+_CHUNK_BYTES = 1 << _CHUNK
+_KEPT = 1024  # places of arrays that come again
+
+
+class Part(NamedTuple):
+    """What an access touches in one shadow. ``base``: the number of the shadow's first cell."""
+
+    shadow: Shadow
+    place: Place
+    pages: int
+    base: int
+
+
+class Memory:
+    """Shadows, made when first touched."""
+
+    def __init__(self) -> None:
+        self._shared: dict[int, Shadow] = {}
+        self._tensor: dict[int, Shadow] = {}
+        self._global: dict[int, Shadow] = {}
+        self._places: OrderedDict[tuple[int, int, Space], tuple[object, Place, int]] = OrderedDict()
+
+    def parts(self, cells: Cells) -> list[Part]:
+        """Where an access is; nothing where it has no cells."""
+        index = cells.index
+        if isinstance(index, slice):
+            if index.stop <= index.start:
+                return []
+        elif index.size == 0:
+            return []
+        if cells.space is Space.GLOBAL:
+            return self._global_parts(index, cells.width)
+        if cells.space is Space.SHARED:
+            shadows, size = self._shared, SHARED_BYTES
+        else:
+            shadows, size = self._tensor, TENSOR_CELLS
+        shadow = shadows.get(cells.cta)
+        if shadow is None:
+            shadow = shadows[cells.cta] = Shadow(size)
+        where, pages = self._place(index, cells.width, size, cells.space)
+        return [Part(shadow, where, pages, 0)]
+
+    def _place(
+        self, index: NDArray[np.int64] | slice, width: int, size: int, space: Space
+    ) -> tuple[Place, int]:
+        if isinstance(index, slice) or index.flags.writeable:
+            where = place(index, width, size)
+            return where, pages_of(where)
+        key = id(index), width, space
+        known = self._places.get(key)
+        if known is None:
+            where = place(index, width, size)
+            known = self._places[key] = index, where, pages_of(where)  # index: keeps the id its own
+            if len(self._places) > _KEPT:
+                self._places.popitem(last=False)
+        return known[1], known[2]
+
+    def _global_parts(self, index: NDArray[np.int64] | slice, width: int) -> list[Part]:
+        if isinstance(index, slice):
+            return self._global_span(index.start, index.stop)
+        low, high = int(index.min()), int(index.max()) + width
+        if (chunk := low >> _CHUNK) == (high - 1) >> _CHUNK:
+            return [self._global_part(chunk, index, width)]
+        split = index[(index >> _CHUNK) != ((index + width - 1) >> _CHUNK)].tolist()
+        parts = [part for start in split for part in self._global_span(start, start + width)]
+        whole = index[(index >> _CHUNK) == ((index + width - 1) >> _CHUNK)]
+        chunks = whole >> _CHUNK
+        for number in sorted(set(chunks.tolist())):
+            parts.append(self._global_part(number, whole[chunks == number], width))
+        return parts
+
+    def _global_span(self, start: int, stop: int) -> list[Part]:
+        parts: list[Part] = []
+        while start < stop:
+            chunk = start >> _CHUNK
+            base = chunk << _CHUNK
+            end = min(stop, base + _CHUNK_BYTES)
+            where = Span(start - base, end - base)
+            parts.append(Part(self._chunk(chunk), where, pages_of(where), base))
+            start = end
+        return parts
+
+    def _global_part(self, chunk: int, index: NDArray[np.int64], width: int) -> Part:
+        base = chunk << _CHUNK
+        where = place(index - base, width, _CHUNK_BYTES)
+        return Part(self._chunk(chunk), where, pages_of(where), base)
+
+    def _chunk(self, number: int) -> Shadow:
+        shadow = self._global.get(number)
+        if shadow is None:
+            shadow = self._global[number] = Shadow(_CHUNK_BYTES, lazy=True)
+        return shadow

@@ -1,0 +1,243 @@
+"""Asynchronous operations: what they rely on, and in which stream they complete."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.machine.switches import AsyncScope, BulkClause, UnwaitedLoad
+from schedgen.emulator.order.accesses import NEVER, Accesses, Who
+from schedgen.emulator.order.agents import Agent, Cluster, Kind
+from schedgen.emulator.order.knowledge import (
+    CAUSAL,
+    FENCED,
+    FENCED_GLOBAL,
+    TENSOR,
+    Message,
+    met,
+)
+from schedgen.emulator.order.mbarriers import Barrier
+from schedgen.emulator.order.readings import ProductOrder
+from schedgen.emulator.order.records import Origin
+from schedgen.emulator.order.state import State
+from schedgen.emulator.order.tracker import Cells, Queue, Space
+from schedgen.emulator.order.warps import Warp
+
+_TRACKED = frozenset((Queue.BULK_LOAD, Queue.STORE_ASYNC))
+
+Held = tuple[Cells, bool, bool]
+"""An access whose stream is not known yet: cells, write, atomic."""
+
+
+class Operation:
+    """One operation under way.
+
+    Attributes:
+        view: what its warp knew when it was issued.
+        clock: its number in the stream of its warp, where that has one.
+        held: accesses of a copy whose mbarrier has not been told yet.
+        ends: the mbarriers on which it completes, and in which phases.
+    """
+
+    __slots__ = (
+        "agents", "born", "chain", "clock", "ends", "held", "origin", "queue", "vectors", "view",
+        "warp",
+    )  # fmt: skip
+
+    def __init__(
+        self, warp: Warp, queue: Queue, origin: Origin, view: Message, born: int, chain: Hashable
+    ) -> None:
+        self.warp = warp
+        self.queue = queue
+        self.origin = origin
+        self.view = view
+        self.born = born
+        self.chain = chain
+        self.clock = 0
+        self.agents: tuple[Agent, ...] = ()
+        """The agent, or two: that of its reads and that of its writes."""
+        self.held: list[Held] = []
+        self.ends: list[tuple[Barrier, int]] = []
+        self.vectors: dict[Space, NDArray[np.int32]] = {}
+
+
+class Operations:
+    """All asynchronous operations of a launch."""
+
+    def __init__(self, state: State, accesses: Accesses) -> None:
+        self._state = state
+        self._accesses = accesses
+        self._open: dict[int, Operation] = {}
+        self._finished: dict[int, tuple[Warp, int, Origin]] = {}
+        """cp.async, which an mbarrier may track later, and tcgen05.ld, whose registers are read
+        later."""
+        self._next = 1
+        self._literal = state.switches.bulk_clause is BulkClause.LITERAL
+        self._strict = state.switches.async_scope is AsyncScope.STRICT
+        self._by_chain = state.readings.product_order is ProductOrder.ACCUMULATOR
+
+    def __getitem__(self, handle: int) -> Operation:
+        return self._open[handle]
+
+    def copy(self, handle: int) -> tuple[Warp, int] | None:
+        """The warp and the number of a cp.async; None for any other operation."""
+        operation = self._open.get(handle)
+        if operation is None:
+            return self._finished[handle][:2]
+        copies = operation.queue is Queue.CP_ASYNC
+        return (operation.warp, operation.clock) if copies else None
+
+    def issue(
+        self, number: int, queue: Queue, line: int, together: tuple[int, ...], chain: Hashable
+    ) -> int:
+        """A warp issues an operation; returns its handle."""
+        state = self._state
+        warp = state.warp(number)
+        warp.touch()
+        origin = state.origin(warp, line, queue)
+        agents, clock = self._stream(warp, queue, chain)
+        view = warp.message()
+        for other in together:
+            if other != number:
+                theirs = state.warp(other).message()
+                view = Message(view.cluster, met(view.rows, theirs.rows), view.foreign)
+        operation = Operation(warp, queue, origin, view, len(state.records), chain)
+        operation.agents, operation.clock = agents, clock
+        handle = self._next
+        self._next += 1
+        self._open[handle] = operation
+        return handle
+
+    def access(self, handle: int, cells: Cells, write: bool, atomic: bool) -> None:
+        """An operation touches memory."""
+        operation = self._open[handle]
+        if operation.queue not in _TRACKED:
+            self._enter(operation, operation.agents[-1 if write else 0], operation.clock,
+                        (cells, write, atomic))  # fmt: skip
+            return
+        end = next((end for end in operation.ends if cells.cta in (end[0].cta, -1)), None)
+        if end is None:
+            operation.held.append((cells, write, atomic))
+        else:
+            self._complete_on(operation, end, (cells, write, atomic))
+
+    def track(self, operation: Operation, barrier: Barrier, phase: int) -> None:
+        """A copy completes in a phase of an mbarrier."""
+        end = barrier, phase
+        operation.ends.append(end)
+        held, operation.held = operation.held, []
+        for access in held:
+            if access[0].cta in (barrier.cta, -1):
+                self._complete_on(operation, end, access)
+            else:
+                operation.held.append(access)
+
+    def finish(self, handle: int) -> None:
+        """An operation has executed, and its `track` calls were made."""
+        operation = self._open.pop(handle)
+        for access in operation.held:
+            # With .cta_group::2 the signal goes to the other CTA of the pair (T4).
+            pair = access[0].cta ^ 1
+            ends = sorted(operation.ends, key=lambda end: end[0].cta != pair)
+            if ends:
+                self._complete_on(operation, ends[0], access)
+            else:
+                never = operation.warp.cluster.agent(Kind.BULK_WRITE, operation.warp.number)
+                self._enter(operation, never, NEVER, access)
+        if operation.queue in (Queue.CP_ASYNC, Queue.TMEM_LOAD):
+            self._finished[handle] = operation.warp, operation.clock, operation.origin
+
+    def consumed(self, handle: int) -> None:
+        """All lanes' registers of a tcgen05.ld have been read."""
+        warp, clock, origin = self._finished.pop(handle)
+        counts = warp.counts
+        origin.consumed = True
+        counts.unconsumed.discard(clock)
+        if self._state.switches.unwaited_load is UnwaitedLoad.ACCEPT:
+            done = min(counts.unconsumed, default=counts.loads + 1) - 1
+            warp.tensor_done(warp.cluster.agent(Kind.TMEM_LOAD, warp.number), done)
+
+    # -- streams --------------------------------------------------------------------------------
+
+    def _stream(self, warp: Warp, queue: Queue, chain: Hashable) -> tuple[tuple[Agent, ...], int]:
+        """The agents of an operation, and its number."""
+        counts, cluster, owner = warp.counts, warp.cluster, warp.number
+        match queue:
+            case Queue.BULK_LOAD | Queue.STORE_ASYNC:
+                counts.requested += 1
+                return (), counts.requested
+            case Queue.BULK_STORE:
+                agents = cluster.agent(Kind.BULK_READ, owner), cluster.agent(Kind.BULK_WRITE, owner)
+                return agents, counts.bulk_groups + 1
+            case Queue.MMA:
+                counts.queued += 1
+                queued, issued = cluster.queue(owner, chain if self._by_chain else None)
+                warp.tensor_done(issued, counts.queued)
+                return (queued,), counts.queued
+            case Queue.TMEM_LOAD:
+                counts.loads += 1
+                counts.unconsumed.add(counts.loads)
+                return (cluster.agent(Kind.TMEM_LOAD, owner),), counts.loads
+            case Queue.TMEM_STORE:
+                counts.stores += 1
+                return (cluster.agent(Kind.TMEM_STORE, owner),), counts.stores
+            case Queue.WGMMA:
+                group = cluster.agent(Kind.WGMMA, (warp.cta, warp.group))
+                return (group,), counts.wgmma_groups + 1
+            case Queue.CP_ASYNC:
+                counts.copies += 1
+                return (cluster.copies(owner)[0],), counts.copies
+
+    def _complete_on(self, operation: Operation, end: tuple[Barrier, int], access: Held) -> None:
+        barrier, phase = end
+        agent, clock = barrier.complete, phase + 1
+        if operation.queue is Queue.STORE_ASYNC:
+            agent = barrier.stores()
+        elif self._literal:
+            owner = operation.warp.number, barrier.owner
+            agent, clock = barrier.cluster.agent(Kind.REQUESTED, owner), operation.clock
+        elif self._strict and operation.warp.cta != barrier.cta:
+            agent = barrier.remote()
+        self._enter(operation, agent, clock, access)
+
+    def _enter(self, operation: Operation, agent: Agent, clock: int, access: Held) -> None:
+        cells, write, atomic = access
+        vector = operation.vectors.get(cells.space)
+        if vector is None:
+            vector = operation.vectors[cells.space] = self._vector(operation, cells.space)
+        who = Who(
+            agent, clock, operation.origin, vector, operation.view,
+            agent.kind not in self._state.fenced, operation.born,
+        )  # fmt: skip
+        self._accesses.access(who, cells, write=write, atomic=atomic)
+
+    # -- what an operation is ordered after -----------------------------------------------------
+
+    def _vector(self, operation: Operation, space: Space) -> NDArray[np.int32]:
+        rows, cluster = operation.view.rows, operation.warp.cluster
+        if space is Space.TENSOR:
+            return self._after_tensor(operation, cluster)
+        if self._in_generic_proxy(operation.queue):
+            return rows[CAUSAL]
+        fenced = rows[FENCED if space is Space.SHARED else FENCED_GLOBAL]
+        after = rows[CAUSAL].copy()
+        np.copyto(after, fenced, where=cluster.fenced[: rows.shape[1]])
+        return after
+
+    def _in_generic_proxy(self, queue: Queue) -> bool:
+        kind = {Queue.CP_ASYNC: Kind.COPY, Queue.STORE_ASYNC: Kind.STORE_ASYNC}.get(queue)
+        return kind is not None and kind in self._state.fenced
+
+    def _after_tensor(self, operation: Operation, cluster: Cluster) -> NDArray[np.int32]:
+        """mma, cp and shift are also ordered after those that were merely issued (C2, C7b): all in
+        one queue, or with `ProductOrder.ACCUMULATOR` those of the same chain, and copies."""
+        done = operation.view.rows[TENSOR]
+        if operation.queue is not Queue.MMA:
+            return done
+        after = done.copy()
+        for queue, issued, chain, _ in cluster.queues:
+            if issued < after.size and chain in (None, operation.chain):
+                after[queue] = max(after[queue], after[issued])
+        return after

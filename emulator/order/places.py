@@ -1,0 +1,141 @@
+"""Which cells of a memory an access touches, in the form in which numpy reaches them fastest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Cells1 = NDArray[Any]
+_SMALL = 1024
+"""Entries up to which looking for a regular pattern costs less than it saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive cells."""
+
+    start: int
+    stop: int
+
+    def get(self, memory: Cells1) -> Cells1:
+        return memory[self.start : self.stop]
+
+    def put(self, memory: Cells1, value: Any) -> None:
+        memory[self.start : self.stop] = value
+
+    def bounds(self) -> tuple[int, int]:
+        return self.start, self.stop
+
+    def cells(self) -> NDArray[np.int64]:
+        """The numbers of the cells, in the order of `get`."""
+        return np.arange(self.start, self.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """``width`` cells of each of some consecutive rows of a memory that is ``stride`` wide."""
+
+    stride: int
+    row: int
+    rows: int
+    column: int
+    width: int
+
+    def get(self, memory: Cells1) -> Cells1:
+        return self._window(memory).ravel()
+
+    def put(self, memory: Cells1, value: Any) -> None:
+        window = self._window(memory)
+        window[...] = value.reshape(window.shape) if isinstance(value, np.ndarray) else value
+
+    def bounds(self) -> tuple[int, int]:
+        first = self.row * self.stride + self.column
+        return first, first + (self.rows - 1) * self.stride + self.width
+
+    def cells(self) -> NDArray[np.int64]:
+        starts = (np.arange(self.rows) + self.row) * self.stride + self.column
+        return (starts[:, None] + np.arange(self.width)).ravel()
+
+    def _window(self, memory: Cells1) -> Cells1:
+        table = memory.reshape(-1, self.stride)
+        return table[self.row : self.row + self.rows, self.column : self.column + self.width]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """Aligned blocks of ``width`` cells; ``index`` has their numbers."""
+
+    width: int
+    index: NDArray[np.int64]
+
+    def get(self, memory: Cells1) -> Cells1:
+        if self.width == 1:
+            return memory[self.index]
+        return memory.reshape(-1, self.width)[self.index].ravel()
+
+    def put(self, memory: Cells1, value: Any) -> None:
+        if self.width == 1:
+            memory[self.index] = value
+        elif isinstance(value, np.ndarray):
+            memory.reshape(-1, self.width)[self.index] = value.reshape(-1, self.width)
+        else:
+            memory.reshape(-1, self.width)[self.index] = value
+
+    def bounds(self) -> tuple[int, int]:
+        return int(self.index.min()) * self.width, (int(self.index.max()) + 1) * self.width
+
+    def cells(self) -> NDArray[np.int64]:
+        return (self.index[:, None] * self.width + np.arange(self.width)).ravel()
+
+
+Place = Span | Grid | Blocks
+
+
+def place(index: NDArray[np.int64] | slice, width: int, size: int) -> Place:
+    """Where an access is in a memory of ``size`` cells.
+
+    Args:
+        index: cells as in `tracker.Cells`, in 0…size-1.
+        width: consecutive cells that each entry stands for.
+    """
+    if isinstance(index, slice):
+        return Span(int(index.start), int(index.stop))
+    count = index.size
+    first, last = int(index[0]), int(index[-1])
+    if count == 1:
+        return Span(first, first + width)
+    if count <= _SMALL:
+        step = (last - first) // (count - 1)
+        regular = step >= 0 and bool((np.diff(index) == step).all())
+        if regular and step in (0, width):
+            return Span(first, last + width)
+        column = first % step if regular and step else 0
+        if regular and step and size % step == 0 and column + width <= step:
+            return Grid(step, first // step, count, column, width)
+    elif width == 1 and (span := _whole(index)) is not None:
+        return span
+    return _blocks(index, width, size)
+
+
+def _whole(index: NDArray[np.int64]) -> Span | None:
+    """The span that ``index`` fills in some order, as the rows of a swizzled tile do."""
+    low, high = int(index.min()), int(index.max()) + 1
+    if high - low != index.size:
+        return None
+    met = np.zeros(index.size, np.bool_)
+    met[index - low] = True
+    return Span(low, high) if met.all() else None
+
+
+def _blocks(index: NDArray[np.int64], width: int, size: int) -> Place:
+    if width == 1:
+        return Blocks(1, index)
+    block = int(np.gcd.reduce(index))
+    block = int(np.gcd(np.gcd(block, width), size))
+    index = index // block
+    if block < width:
+        index = (index[:, None] + np.arange(width // block)).ravel()
+    return Blocks(block, index)

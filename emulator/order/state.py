@@ -1,0 +1,79 @@
+"""What all parts of the checker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schedgen.emulator.machine.switches import CopyProxy, StoreProxy, Switches
+from schedgen.emulator.order.agents import FENCED, Cluster, Kind
+from schedgen.emulator.order.findings import Findings
+from schedgen.emulator.order.memory import Memory
+from schedgen.emulator.order.readings import Readings
+from schedgen.emulator.order.records import Origin, Records
+from schedgen.emulator.order.tracker import Queue
+from schedgen.emulator.order.warps import Warp
+
+_WARPS_PER_GROUP = 4
+
+
+class State:
+    """Warps, clusters, memories, accesses and findings of one launch.
+
+    Args:
+        warps_per_cta: warps are numbered through the launch, CTA after CTA.
+        cluster_of: the number of the cluster of a CTA.
+        switches, readings: how ambiguities of the ISA are read.
+        limit: how many different findings are kept.
+    """
+
+    def __init__(
+        self,
+        warps_per_cta: int,
+        cluster_of: Callable[[int], int],
+        switches: Switches,
+        readings: Readings,
+        limit: int,
+    ) -> None:
+        self.switches = switches
+        self.readings = readings
+        self.records = Records()
+        self.memory = Memory()
+        self.findings = Findings(limit)
+        self.warps: dict[int, Warp] = {}
+        self._warps_per_cta = warps_per_cta
+        self._cluster_of = cluster_of
+        self._clusters: dict[int, Cluster] = {}
+        self._iterations: dict[tuple[int, int], int] = {}
+        fenced = set(FENCED)
+        if switches.copy_proxy is CopyProxy.NONE:
+            fenced.discard(Kind.COPY)
+        if switches.store_proxy is StoreProxy.ASYNC:
+            fenced.discard(Kind.STORE_ASYNC)
+        self.fenced = frozenset(fenced)
+        """Kinds of agents whose accesses belong to the generic proxy (S12, S13)."""
+
+    def warp(self, number: int) -> Warp:
+        """A warp by its number in the launch."""
+        known = self.warps.get(number)
+        if known is None:
+            cta, local = divmod(number, self._warps_per_cta)
+            group = local // _WARPS_PER_GROUP
+            cluster = self.cluster(cta)
+            known = Warp(number, cta, group, cluster, self.switches, self.readings)
+            self.warps[number] = known
+        return known
+
+    def cluster(self, cta: int) -> Cluster:
+        """The cluster of a CTA."""
+        number = self._cluster_of(cta)
+        known = self._clusters.get(number)
+        if known is None:
+            known = self._clusters[number] = Cluster(number, self.fenced)
+        return known
+
+    def origin(self, warp: Warp, line: int, queue: Queue | None = None) -> Origin:
+        """A warp executes a line. Its clock must be a fresh one (`Warp.touch`)."""
+        key = warp.number, line
+        iteration = self._iterations.get(key, -1) + 1
+        self._iterations[key] = iteration
+        return Origin(warp.number, warp.cta, line, iteration, warp.clock, queue)
