@@ -1,8 +1,8 @@
-"""The grammar's callbacks: from lark's productions to the syntax of `schedgen.emulator.ptx.syntax`.
+"""The grammar's callbacks: from lark's productions to `syntax`.
 
-Only this module, `operands` and `mistakes` know lark. A method is called with the children of its production as
-soon as that is complete; the frequent productions keep all their tokens (``!`` in the grammar),
-which is why the positions in ``children`` look the way they do.
+Only this module, `operands` and `mistakes` know lark. A method is called with the children of its
+production as soon as that is complete; the frequent productions keep all their tokens (``!`` in the
+grammar), which is why the positions in ``children`` look the way they do.
 """
 
 # lark annotates its trees and tokens only in part.
@@ -11,13 +11,14 @@ which is why the positions in ``children`` look the way they do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from lark import Lark, Token
 
-from schedgen.emulator.ptx.operands import Children, OperandBuilder, integer
+from schedgen.emulator.ptx.operands import BadLiteral, Children, OperandBuilder, integer
 from schedgen.emulator.ptx.syntax import (
     Block,
     Declared,
@@ -34,6 +35,9 @@ from schedgen.emulator.ptx.syntax import (
     Variables,
 )
 from schedgen.emulator.ptx.tree import Guard, Immediate, Symbol
+
+MAX_RANGE = 1_000_000
+"""Members of ``%r<n>``: a hundred times what compilers need, and a second to declare."""
 
 
 class Extent(NamedTuple):
@@ -117,13 +121,17 @@ class Builder(OperandBuilder):
 
     # --- declarations ----------------------------------------------------------------------------
 
+    def linked(self, children: Children) -> Variables:
+        linking, variables = children
+        if linking == ".extern":
+            return Variables([replace(one, external=True) for one in variables.declared])
+        return variables
+
     def variable(self, children: Children) -> Variables:
-        linked = _is(children[0], "LINKING")
-        external = linked and children[0] == ".extern"
-        space, alignment, type_, *declarators = children[1:] if linked else children
+        space, alignment, type_, *declarators = children
         return Variables(
             [
-                _declared(space[1:], type_, alignment, one, external)
+                _declared(space[1:], type_, alignment, one)
                 for declarator in declarators
                 for one in declarator
             ]
@@ -153,6 +161,9 @@ class Builder(OperandBuilder):
 
     def address_value(self, children: Children) -> Symbol:
         return Symbol(str(children[0]))
+
+    def generic_address_value(self, children: Children) -> Symbol:
+        return Symbol(str(children[1]))
 
     def registers(self, children: Children) -> Registers:
         names = tuple(str(token) for register in children[1:] for token in register)
@@ -232,22 +243,21 @@ def _routine(children: Children, *, entry: bool) -> Routine:
 
 
 def _declared(
-    space: str,
-    type_: tuple[str, int],
-    alignment: int | None,
-    declarator: Children,
-    external: bool = False,
+    space: str, type_: tuple[str, int], alignment: int | None, declarator: Children
 ) -> Declared:
     """From NAME, extents and perhaps a value."""
     name, *rest = declarator
     shape = tuple(child.length for child in rest if isinstance(child, Extent))
     value = _plain(rest[-1]) if rest and not isinstance(rest[-1], Extent) else None
-    return Declared(space, *type_, alignment, str(name), shape, value, external, name.line)
+    return Declared(space, *type_, alignment, str(name), shape, value, False, name.line)
 
 
 def _expanded(children: Children) -> list[Token]:
     """``%r<3>`` as ``%r0``, ``%r1``, ``%r2`` (PTX ISA 5.4.6)."""
     token, count = children
+    if count > MAX_RANGE:
+        message = f"'{token}' has {count} members; the emulator takes {MAX_RANGE}"
+        raise BadLiteral(token, message, "declare fewer")
     return [token.update(value=f"{token}{i}") for i in range(count)]
 
 

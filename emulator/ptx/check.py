@@ -97,9 +97,11 @@ class _KernelCheck:
         elsewhere = any(other.startswith(f"{name}#") for other in known)
         if elsewhere:
             return "it is declared in other braces only: declare it in these, or around both"
+        if name[0] == "%" and "." in name:
+            return suggest(name, SPECIAL_REGISTERS)
         if name[0] == "%":
             return "declare it with .reg, or widen the range that should have it"
-        return suggest(name, known)
+        return suggest(name, map(_written, known))
 
     def _report(
         self, rule: str, message: str, name: str, instruction: Instruction, fix: str | None

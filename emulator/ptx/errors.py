@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from schedgen.errors import MAX_RENDERED, Diagnostic, Location, SchedgenError
 
@@ -35,7 +35,7 @@ class Source:
     def __init__(self, text: str, name: str) -> None:
         self.text = text
         self.name = name
-        self.lines: Sequence[str] = text.split("\n")
+        self.lines = [line.rstrip("\r") for line in text.split("\n")]
 
     def diagnostic(
         self, rule: str, message: str, line: int, offending: str, fix: str | None = None
@@ -60,7 +60,7 @@ class Source:
     def _at(
         self, rule: str, message: str, line: int, column: int, length: int, fix: str | None
     ) -> Diagnostic:
-        text = self.lines[line - 1].rstrip("\r")
+        text = self.lines[line - 1]
         where = Location(line, column, max(1, min(length, len(text) - column + 1)))
         return Diagnostic(rule, message, self.name, where, text, fix)
 

@@ -30,7 +30,7 @@ DIRECTIVES = frozenset(
 
 
 _ROUTINE = re.compile(r"\.(visible|extern|weak|common|entry|func)\b")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRING_OR_COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _WORD = re.compile(r'"[^"\n]*"?|\.?[\w$%]+(?:(?:\.|::)[\w$]+)*|\S')
 _READABLE = {
     "INTEGER": "an integer",
@@ -78,23 +78,35 @@ class _Mistake:
         self._expected = expected
         self._before = _without_comments(source.text[:at]).rstrip()
         found = _WORD.match(source.text, at)
-        self._word = found[0] if found else source.text[at]
+        assert found is not None  # the lexer has skipped blanks
+        self._word = found[0]
 
     def explain(self) -> Diagnostic:
-        in_body, outside = "RBRACE" in self._expected, "ENTRY" in self._expected
-        if in_body and "WORD" in self._expected and _ROUTINE.match(self._word):
+        word, expected = self._word, self._expected
+        if self._source.text.startswith("/*", self._at):
+            return self._here("ptx-truncated", "no '*/' ends this comment", "add it")
+        if word == "{" and "SECTION_BODY" in expected:
+            return _end(self._source)
+        if {"RBRACE", "WORD"} <= expected and _ROUTINE.match(word):
             return self._no_closing_brace()
-        if outside and self._word == "}":
+        if "ENTRY" in expected and word == "}":
             fix = "delete it, or look for a missing '{' above"
             return self._here("ptx-syntax", "this '}' closes nothing", fix)
-        if (in_body or outside) and self._word[0] == "." and self._word not in DIRECTIVES:
-            message = f"'{self._word}' is no directive that the emulator knows"
-            return self._here("ptx-directive", message, suggest(self._word, DIRECTIVES))
-        if "SEMICOLON" in self._expected and self._first_of_its_line():
+        if word[0] == "." and word not in DIRECTIVES and expected & {"ENTRY", "TUNING", "LABEL"}:
+            message = f"{word!r} is no directive that the emulator knows"
+            return self._here("ptx-directive", message, suggest(word, DIRECTIVES))
+        if word[0].isdigit() and expected & {"NUMBER", "INTEGER"}:
+            return self._here("ptx-number", f"{word!r} is no number of PTX", None)
+        if "SEMICOLON" in expected and self._first_of_its_line():
             return self._no_semicolon()
-        readable = sorted({_READABLE[name] for name in self._expected if name in _READABLE})
-        wanted = f"; possible here: {', '.join(readable)}" if readable else ""
-        return self._here("ptx-syntax", f"'{self._word}' cannot stand here{wanted}", None)
+        return self._here("ptx-syntax", f"{word!r} cannot stand here{self._wanted()}", None)
+
+    def _wanted(self) -> str:
+        # After an operand the parser's table cannot tell which bracket is open.
+        closing = self._expected & {"SEMICOLON", "RBRACE", "RPAR", "RSQB"}
+        listed = self._expected - closing if len(closing) > 1 else self._expected
+        readable = sorted({_READABLE[name] for name in listed if name in _READABLE})
+        return f"; possible here: {', '.join(readable)}" if readable else ""
 
     def _first_of_its_line(self) -> bool:
         return "\n" in self._source.text[len(self._before) : self._at]
@@ -102,7 +114,7 @@ class _Mistake:
     def _no_closing_brace(self) -> Diagnostic:
         opened = _open_brackets(self._before)[0]
         line = self._source.text.count("\n", 0, opened) + 1
-        message = f"'{self._word}' starts while the '{{' of line {line} is still open"
+        message = f"{self._word!r} starts while the '{{' of line {line} is still open"
         return self._here("ptx-syntax", message, "add the missing '}' above")
 
     def _no_semicolon(self) -> Diagnostic:
@@ -110,7 +122,7 @@ class _Mistake:
         start = len(self._before) - len(self._before[last:].lstrip())
         return self._source.at(
             "ptx-syntax",
-            f"no ';' ends this statement before '{self._word}'",
+            f"no ';' ends this statement before {self._word!r}",
             start,
             len(self._before) - start,
             "add ';'",
@@ -130,7 +142,7 @@ def _end(source: Source) -> Diagnostic:
         line = text.count("\n", 0, opened[0]) + 1
         inside = f"the '{text[opened[0]]}' of line {line}"
     message = f"the text ends inside of {inside}"
-    fix = "the file is truncated: write it again"
+    fix = "the file is truncated, or a bracket is not closed"
     return source.at("ptx-truncated", message, start, len(text) - start, fix)
 
 
@@ -147,4 +159,4 @@ def _open_brackets(text: str) -> list[int]:
 
 def _without_comments(text: str) -> str:
     """Return ``text`` with blanks for comments, so that offsets stay."""
-    return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    return _STRING_OR_COMMENT.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)

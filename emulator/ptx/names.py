@@ -183,7 +183,8 @@ class KernelBuilder:
 def duplicate_name(source: Source, name: str, line: int) -> Diagnostic:
     """Return the diagnostic for a name that is declared again in the same scope."""
     message = f"'{name}' is declared a second time in the same scope"
-    return source.diagnostic("ptx-duplicate", message, line, name, "rename one, or add { } around")
+    fix = "rename one; inline assembly can put braces around its declarations"
+    return source.diagnostic("ptx-duplicate", message, line, name, fix)
 
 
 def _operand(operand: Operand, scope: Scope) -> Operand:

@@ -27,12 +27,14 @@ Children = list[Any]
 
 
 class BadLiteral(Exception):
-    """A literal that the terminals admit and that has no value, as ``09``."""
+    """A literal that the terminals admit and that makes no sense, as ``09``."""
 
-    def __init__(self, token: Token) -> None:
-        super().__init__(token)
-        self.text = str(token)
+    def __init__(self, token: Token, message: str, fix: str) -> None:
+        super().__init__(token, message, fix)
+        self.message = message
+        self.fix = fix
         self.start: int = token.start_pos or 0
+        self.length = len(token)
 
 
 class OperandBuilder(Transformer):
@@ -82,11 +84,16 @@ def integer(token: Token) -> int:
     try:
         return parse_integer(token)
     except ValueError:
-        raise BadLiteral(token) from None
+        raise _no_number(token) from None
 
 
 def _number(token: Token) -> int | float:
     try:
         return parse_number(token)
     except ValueError:
-        raise BadLiteral(token) from None
+        raise _no_number(token) from None
+
+
+def _no_number(token: Token) -> BadLiteral:
+    fix = "an octal literal, which starts with 0, has the digits 0 to 7"
+    return BadLiteral(token, f"'{token}' is no number of PTX", fix)

@@ -14,8 +14,8 @@ from schedgen.emulator.ptx.storage import lay_out, variable
 from schedgen.emulator.ptx.tree import Function, Kernel, Module, Symbol, Variable
 from schedgen.errors import DiagnosticSink
 
-_HEADER = (".version", ".target", ".address_size")
-_ADDRESS_SIZE = 64
+_HEADER = {".version": "8.8", ".target": "sm_100a", ".address_size": "64"}
+"""What every module has, with a value for the example in a message."""
 
 
 def parse(text: str, name: str = "<ptx>") -> Module:
@@ -52,11 +52,8 @@ def _parse_items(source: Source) -> list[syntax.Item]:
     except UnexpectedInput as error:
         raise PtxError([explain(source, error)]) from None
     except BadLiteral as error:
-        message = f"'{error.text}' is no number of PTX"
-        fix = "an octal literal, which starts with 0, has the digits 0 to 7"
-        raise PtxError(
-            [source.at("ptx-number", message, error.start, len(error.text), fix)]
-        ) from None
+        where = source.at("ptx-number", error.message, error.start, error.length, error.fix)
+        raise PtxError([where]) from None
 
 
 class _ModuleBuilder:
@@ -131,13 +128,13 @@ class _ModuleBuilder:
         return builder.build(routine.body)
 
     def _complete_header(self) -> None:
-        values = (f"{_ADDRESS_SIZE}", "sm_100a", "8.8")
-        for directive, example in zip(_HEADER, reversed(values), strict=True):
-            if directive not in self._header:
-                message, fix = f"the module has no {directive}", f"add e.g. '{directive} {example}'"
-                self._error("ptx-header", message, 1, self._source.lines[0], fix)
-                self._header[directive] = example
-        if (size := self._header[".address_size"]) != str(_ADDRESS_SIZE):
+        missing = [directive for directive in _HEADER if directive not in self._header]
+        if missing:
+            message = f"the text has no {' and no '.join(missing)}"
+            fix = "a PTX module starts with " + ", ".join(map(" ".join, _HEADER.items()))
+            self._error("ptx-header", message, 1, self._source.lines[0], fix)
+        self._header = _HEADER | self._header
+        if (size := self._header[".address_size"]) != _HEADER[".address_size"]:
             message = f"addresses of {size} bits; kernels for sm_90a and sm_100a have 64"
             self._error("ptx-header", message, 1, ".address_size", "compile for 64 bits")
 

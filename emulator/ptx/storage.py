@@ -38,7 +38,7 @@ def variable(declared: Declared, name: str, source: Source, sink: DiagnosticSink
             shape = (len(declared.value), *shape[1:])
         try:
             data = encode(declared.value, declared.type, declared.vector, shape)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             message = f"initializer of '{declared.name}': {error}"
             sink.error(source.diagnostic("ptx-initializer", message, declared.line, declared.name))
     return Variable(
