@@ -67,9 +67,8 @@ class Accesses:
         manners = self._manners(who, write, atomic)
         for part in self._state.memory.parts(cells):
             shadow, place, pages, _ = part
-            self._after_writes(who, number, cells, part)
-            if manners:
-                self._after_touches(who, number, cells, part, manners)
+            if not self._after_touches(who, number, cells, part, manners):
+                self._after_writes(who, number, cells, part)
             if write and not atomic:
                 shadow.write(place, pages, number)
                 continue
@@ -87,8 +86,8 @@ class Accesses:
         """Tensor memory is given back: that is as good as a write after which nothing may come."""
         freed = self._state.records.add(who.agent, NEVER, who.origin, WRITE | FREED)
         for part in self._state.memory.parts(cells):
-            self._after_writes(who, freed, cells, part)
-            self._after_touches(who, freed, cells, part, tuple(Manner))
+            if not self._after_touches(who, freed, cells, part, tuple(Manner)):
+                self._after_writes(who, freed, cells, part)
             part.shadow.write(part.place, part.pages, freed)
 
     # -- order ----------------------------------------------------------------------------------
@@ -113,11 +112,14 @@ class Accesses:
 
     def _after_touches(
         self, who: Who, number: int, cells: Cells, part: Part, manners: tuple[Manner, ...]
-    ) -> None:
+    ) -> bool:
+        """Whether there was a conflict. If so, one with the write before that follows from it."""
+        conflict = False
         for touched, numbers in part.shadow.touches(part.place, part.pages, manners):
             for earlier in numbers:
                 if earlier and not self._ordered(who, earlier):
-                    self._conflict(who, earlier, number, cells, part, touched.numbers)
+                    conflict |= self._conflict(who, earlier, number, cells, part, touched.numbers)
+        return conflict
 
     def _ordered(self, who: Who, earlier: int) -> bool:
         records = self._state.records
@@ -140,31 +142,32 @@ class Accesses:
         cells: Cells,
         part: Part,
         numbers: Numbers | None,
-    ) -> None:
+    ) -> bool:
         """Two accesses that nothing orders, unless they are of one operation, or both atomic and
-        of one proxy (K2)."""
+        of one proxy (K2): then False."""
         assert numbers is not None
         before, now = self._state.records.get(earlier), self._state.records.get(number)
         if before.flags & FREED:
             self._freed(before, now, cells, part, numbers)
-            return
+            return True
         fenced = self._state.fenced
         same_proxy = (before.agent.kind in fenced) == (now.agent.kind in fenced)
         if before.origin is now.origin or (before.flags & now.flags & ATOMIC and same_proxy):
-            return
+            return False
         if not (before.writes or now.writes) and before.agent.kind not in fenced:
-            return  # two reads, and S17 is about those of the generic proxy
+            return False  # two reads, and S17 is about those of the generic proxy
         about = (
             before.origin.line, now.origin.line, before.agent.kind, now.agent.kind,
             before.flags, now.flags, before.origin.consumed,
         )  # fmt: skip
         if (keys := self._met.setdefault(about, [])) and len(keys) >= _ENOUGH:
             self._state.findings.again(keys[0])
-            return
+            return True
         need = self._explain.need(before, now, who.view, cells.space, who.born)
         race = self._race(before, now, need, cells, part, numbers, self._severity(before))
         keys.append(race.key)
         self._state.findings.add(race)
+        return True
 
     def _severity(self, earlier: Record) -> Severity:
         review = self._state.switches.unwaited_load is UnwaitedLoad.REVIEW

@@ -32,19 +32,27 @@ def tensor(where: Bytes, lanes: tuple[int, int] = (0, 128), cta: int = 0) -> Cel
 
 
 class Kernel:
-    """A launch of CTAs with eight warps each; warp 8 is the first of CTA 1.
+    """A launch of CTAs.
 
     Args:
+        warps: warps per CTA; warp 8 is the first of CTA 1.
         cluster: CTAs per cluster.
         settings: fields of `Switches` and `Readings`.
     """
 
+    MMA = Queue.MMA
+
     def __init__(
-        self, *, cluster: int = 1, uninitialized: Verdict = Verdict.OFF, **settings: Any
+        self,
+        *,
+        warps: int = 8,
+        cluster: int = 1,
+        uninitialized: Verdict = Verdict.OFF,
+        **settings: Any,
     ) -> None:
         readings = {k: settings.pop(k) for k in list(settings) if k in Readings.__slots__}
         self.checker = Checker(
-            8, lambda cta: cta // cluster, switches=Switches(**settings),
+            warps, lambda cta: cta // cluster, switches=Switches(**settings),
             readings=Readings(**readings), uninitialized=uninitialized,
         )  # fmt: skip
         self.line = 0
@@ -105,8 +113,12 @@ class Kernel:
         signal: int | None = None,
     ) -> None:
         """A bulk load that executes at once; ``signal``: the CTA of the mbarrier (T4)."""
-        copy = self.checker.issue(warp, Queue.BULK_LOAD, self.at())
+        copy = self.copy(warp)
         self.loaded(copy, where, offset, phase, ctas, signal)
+
+    def copy(self, warp: int) -> int:
+        """A bulk load is issued."""
+        return self.checker.issue(warp, Queue.BULK_LOAD, self.at())
 
     def loaded(
         self,
@@ -211,6 +223,12 @@ class Kernel:
         (finding,) = self.checker.findings
         assert isinstance(finding, Race)
         return finding
+
+    def races(self) -> list[Race]:
+        return [finding for finding in self.checker.findings if isinstance(finding, Race)]
+
+    def defects(self) -> list[Defect]:
+        return [finding for finding in self.checker.findings if isinstance(finding, Defect)]
 
     def missing(self) -> set[Missing | Flaw]:
         """What all findings are about."""
