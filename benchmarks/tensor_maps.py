@@ -35,6 +35,8 @@ from schedgen.emulator.launch.tensor_map_bits import SIGNIFICANT, SIZE, decode, 
 from schedgen.emulator.layouts.swizzle import Swizzle
 
 RANDOM = 5000
+BOX = 1 << 17
+"""Bytes of random boxes, at most."""
 SWIZZLES = [swizzle for swizzle in Swizzle if swizzle is not Swizzle.B96]  # in order of the API
 PLAIN = TensorMap(0x7F0000000000, Element.F16, (512, 256), (1024,), (16, 8), (1, 1))
 DEEP = TensorMap(
@@ -155,6 +157,11 @@ def drawn(seed: int) -> TensorMap:
     rank = draw.randint(1, 5)
     element = draw.choice([element for element in Element if element.bits >= 8])
     row = draw.choice((16, 32, 64, 128, 48, 8))
+    box = [max(1, 8 * row // element.bits)]
+    room = BOX // row  # the driver refuses boxes that are much larger than shared memory
+    for _ in range(rank - 1):
+        box.append(draw.randint(1, min(256, room)))
+        room //= box[-1]
     return TensorMap(
         address=draw.randrange(0, 1 << 57, draw.choice((16, 16, 16, 32, 8))),
         element=element,
@@ -163,7 +170,7 @@ def drawn(seed: int) -> TensorMap:
             draw.randrange(0, 1 << draw.choice((16, 40)), draw.choice((16, 16, 32, 8)))
             for _ in range(rank - 1)
         ),
-        box=(max(1, 8 * row // element.bits), *(draw.randint(1, 256) for _ in range(rank - 1))),
+        box=tuple(box),
         element_strides=tuple(draw.randint(1, 8) for _ in range(rank)),
         swizzle=draw.choice(SWIZZLES[:4]),
         interleave=draw.choice((Interleave.NONE, Interleave.NONE, *Interleave)),
