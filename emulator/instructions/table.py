@@ -47,6 +47,8 @@ class Environment:
     target: str
     switches: Switches
     symbols: dict[str, int]
+    shared: frozenset[str] = frozenset()
+    """Names of the ``.shared`` variables."""
 
     @property
     def architecture(self) -> int:
@@ -75,6 +77,14 @@ FAMILIES = (
     "matrices",
     "windows",
     "copies",
+    "tma",
+    "tma_bulk",
+    "tma_launch",
+    "wgmma",
+    "tcgen05",
+    "tcgen05_load",
+    "tcgen05_copy",
+    "tcgen05_mma",
     "integer",
     "integer_bits",
     "integer_carry",

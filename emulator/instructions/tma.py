@@ -1,0 +1,315 @@
+"""Tensor copies: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor and prefetches.
+
+Source: PTX ISA 9.7.9.27.1; rules T1 to T13 and X12 of the project's notes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.instructions.forms import Form
+from schedgen.emulator.instructions.operands import address, items
+from schedgen.emulator.instructions.table import Environment, Execute, builds
+from schedgen.emulator.instructions.tma_operands import (
+    Destination,
+    MapOperand,
+    check_range,
+    chunks_of,
+    destinations,
+    global_part,
+    lanes_of,
+    place,
+    shared_cells,
+    signed,
+    tensor_map,
+)
+from schedgen.emulator.instructions.tma_reduce import OPERATIONS, reduce, type_of
+from schedgen.emulator.layouts.errors import LayoutError
+from schedgen.emulator.layouts.products import CHUNK_TYPE
+from schedgen.emulator.layouts.tiles import (
+    ALIGNMENT,
+    Block,
+    block,
+    box_chunks,
+    box_shape,
+    fill,
+    padded,
+    rows,
+)
+from schedgen.emulator.machine.lanes import Decoder, Lanes, error
+from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.switches import OutOfBoundsBytes
+from schedgen.emulator.order.tracker import Cells, Queue
+from schedgen.emulator.ptx.tree import Address, Instruction
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.block import Block as Cta
+    from schedgen.emulator.machine.warp import Warp
+
+_DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "4d": 4, "5d": 5}
+_ROWS = 4
+"""Of gather4 and scatter4."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A box at some coordinates: what is copied, and which part of it is inside of the tensor."""
+
+    operand: MapOperand
+    shape: tuple[int, ...]
+    parts: tuple[tuple[Block, NDArray[np.uint8], Cells], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes in shared memory."""
+        element = self.operand.tensor.element
+        size = prod(self.shape)
+        return size * 8 // element.bits if element.is_padded else size
+
+    @property
+    def inside(self) -> int:
+        """Bytes of global memory that are inside of the tensor."""
+        return sum(view.size for _, view, _ in self.parts)
+
+
+class _Source:
+    """The operand ``[map, {coordinates}]`` of an instruction."""
+
+    def __init__(self, form: Form, operand: object, gather: str) -> None:
+        if not isinstance(operand, Address) or not operand.coordinates:
+            raise form.error("[tensor map, {coordinates}] expected")
+        self.where = form.where
+        dimensions = _DIMENSIONS[form.choose(*_DIMENSIONS)]
+        self.four = form.flag(f"tile::{gather}")
+        form.flag("tile")
+        if extra := [m for m in form.left if m.startswith("im2col")]:
+            raise form.error(f".{extra[0]}: only tiled tensor maps are supported")
+        given = [one for item in operand.coordinates for one in items(item)]
+        self.rank = dimensions
+        wanted = 1 + _ROWS if self.four else dimensions
+        if len(given) != wanted:
+            raise form.error(f"{len(given)} coordinates, {wanted} expected")
+        self.map = address(Address(operand.base, operand.offset), form.decoder, form.where)
+        self.coordinates = [form.decoder.read(one, "b32", form.where) for one in given]
+
+    def read(self, warp: Warp) -> tuple[Lanes, ...]:
+        """Lanes of the map's address and of the coordinates."""
+        return tuple(read(warp) for read in (self.map, *self.coordinates))
+
+    def box(self, warp: Warp, lanes: tuple[Lanes, ...], lane: int, *, store: bool) -> _Box:
+        """The box that one lane names.
+
+        Raises:
+            EmulationError: map and instruction do not fit together, or the tensor is not there.
+        """
+        where = self.where
+        first, *others = lanes
+        operand = tensor_map(warp, int(first[lane]), where)
+        tensor = operand.tensor
+        if tensor.rank != self.rank:
+            raise error(where, f"the tensor map has {tensor.rank} dimensions, not {self.rank}")
+        at = [signed(one, lane) for one in others]
+        if store and min(at) < 0:
+            raise error(where, f"coordinates {at}: those of a store must not be negative")
+        try:
+            shape = box_shape(tensor, _ROWS if self.four else None)
+            single = None if self.four else block(tensor, at)
+            found = rows(tensor, at) if self.four else [single] if single else []
+        except LayoutError as problem:
+            raise error(where, str(problem)) from None
+        return _Box(operand, shape, tuple((one, *global_part(warp, one, where)) for one in found))
+
+
+class _Load(Operation):
+    """Global to shared memory, of one or several CTAs."""
+
+    __slots__ = ("_box", "_destinations", "_where")
+
+    def __init__(
+        self, warp: Warp, where: Instruction, box: _Box, targets: list[Destination]
+    ) -> None:
+        super().__init__(warp, "tensor copy to shared memory", where.line, Queue.BULK_LOAD)
+        self._where = where
+        self._box = box
+        self._destinations = targets
+
+    def execute(self) -> None:
+        box, where, machine = self._box, self._where, self.warp.machine
+        box.operand.check_unchanged(where)
+        tensor = box.operand.tensor
+        nan = fill(tensor)
+        if nan is None:
+            data = np.zeros(box.shape, np.uint8)
+        else:
+            data = np.frombuffer(nan * (prod(box.shape) // len(nan)), np.uint8).copy()
+            data = data.reshape(box.shape)
+        for part, view, cells in box.parts:
+            data[part.place] = view
+            if machine.tracking:
+                machine.tracker.access(self.handle, cells, write=False)
+        stored = padded(data, tensor.element).reshape(-1).view(CHUNK_TYPE)
+        full = machine.switches.out_of_bounds_bytes is OutOfBoundsBytes.FULL_BOX
+        for target in self._destinations:
+            barrier = target.mbarrier(where)
+            target.block.shared.plain_range(target.offset, box.size, where)
+            chunks_of(target.block)[box_chunks(box.size, target.offset, tensor.swizzle)] = stored
+            phase = barrier.complete(box.size if full else box.inside, where)
+            if machine.tracking:
+                cells = shared_cells(target.block, target.offset, box.size)
+                machine.tracker.access(self.handle, cells, write=True)
+                machine.tracker.track(self.handle, barrier.key, phase)
+
+    def explain(self) -> str:
+        signals = ", ".join(
+            f"{target.barrier:#x} of {target.signal.title}" for target in self._destinations
+        )
+        return f"{super().explain()}, that reports to the mbarrier at {signals}"
+
+
+class _Store(Operation):
+    """Shared memory to global memory, or a reduction there."""
+
+    __slots__ = ("_block", "_box", "_offset", "_reduction", "_where")
+
+    def __init__(
+        self,
+        warp: Warp,
+        where: Instruction,
+        box: _Box,
+        source: tuple[Cta, int],
+        reduction: tuple[str, str] | None,
+    ) -> None:
+        super().__init__(warp, "tensor copy to global memory", where.line, Queue.BULK_STORE)
+        self._where = where
+        self._box = box
+        self._block, self._offset = source
+        self._reduction = reduction
+
+    def execute(self) -> None:
+        box, machine = self._box, self.warp.machine
+        box.operand.check_unchanged(self._where)
+        self._block.cluster.peer(self._block.rank, self._where)
+        tensor = box.operand.tensor
+        found = chunks_of(self._block)[box_chunks(box.size, self._offset, tensor.swizzle)]
+        data = found.view(np.uint8).reshape(box.shape)
+        if machine.tracking:
+            cells = shared_cells(self._block, self._offset, box.size)
+            machine.tracker.access(self.handle, cells, write=False)
+        for part, view, cells in box.parts:
+            inside = data[part.place]
+            if self._reduction is None:
+                view[...] = inside
+            else:
+                new = np.ascontiguousarray(inside)
+                view[...] = reduce(np.ascontiguousarray(view), new, *self._reduction)
+            if machine.tracking:
+                atomic = self._reduction is not None
+                machine.tracker.access(self.handle, cells, write=True, atomic=atomic)
+
+
+@builds("cp.async.bulk.tensor")
+def _tensor(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
+    form = Form(instruction, decoder, environment)
+    for name in ("async", "bulk", "tensor"):
+        form.flag(name)
+    if form.flag("bulk_group"):
+        return _store(form, None)
+    return _load(form)
+
+
+@builds("cp.reduce.async.bulk.tensor")
+def _reduce(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
+    form = Form(instruction, decoder, environment)
+    for name in ("reduce", "async", "bulk", "tensor"):
+        form.flag(name)
+    if not form.flag("bulk_group"):
+        raise form.error(".bulk_group is needed")
+    return _store(form, form.choose(*OPERATIONS))
+
+
+@builds("cp.async.bulk.prefetch.tensor")
+def _prefetch(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
+    form = Form(instruction, decoder, environment)
+    for name in ("async", "bulk", "prefetch", "tensor", "L2", "global"):
+        form.flag(name)
+    source = _Source(form, form.operands[0], "gather4")
+    form.finish(2 if form.flag("L2::cache_hint") else 1)
+
+    def run(warp: Warp) -> None:
+        lanes = source.read(warp)
+        for lane in lanes_of(warp):
+            source.box(warp, lanes, lane, store=False)
+
+    return run
+
+
+def _load(form: Form) -> Execute:
+    where, decoder = form.where, form.decoder
+    remote = form.choose("shared::cta", "shared::cluster") == "shared::cluster"
+    form.choose("global")
+    form.choose("mbarrier::complete_tx::bytes")
+    group = 2 if form.flag("cta_group::2") else 1
+    form.flag("cta_group::1")
+    many = remote and form.flag("multicast::cluster")
+    hinted = form.flag("L2::cache_hint")
+    source = _Source(form, form.operands[1], "gather4")
+    form.finish(3 + many + hinted)
+    targets = address(form.operands[0], decoder, where)
+    barriers = address(form.operands[2], decoder, where)
+    masks = decoder.read(form.operands[3], "b16", where) if many else None
+
+    def run(warp: Warp) -> None:
+        lanes, target, barrier = source.read(warp), targets(warp), barriers(warp)
+        mask = masks(warp) if masks is not None else None
+        for lane in lanes_of(warp):
+            box = source.box(warp, lanes, lane, store=False)
+            places = destinations(
+                warp,
+                place(warp, int(target[lane]), where, remote=remote),
+                place(warp, int(barrier[lane]), where, remote=remote or group == 2),
+                None if mask is None else int(mask[lane]),
+                group,
+                where,
+            )
+            for one in places:
+                check_range(one.block, one.offset, box.size, ALIGNMENT, where)
+                one.mbarrier(where)
+            warp.machine.operations.issue(_Load(warp, where, box, places))
+
+    return run
+
+
+def _store(form: Form, operation: str | None) -> Execute:
+    where = form.where
+    for name in ("global", "shared::cta"):
+        form.choose(name)
+    hinted = form.flag("L2::cache_hint")
+    source = _Source(form, form.operands[0], "scatter4")
+    form.finish(2 + hinted)
+    sources = address(form.operands[1], form.decoder, where)
+
+    def run(warp: Warp) -> None:
+        lanes, found = source.read(warp), sources(warp)
+        for lane in lanes_of(warp):
+            box = source.box(warp, lanes, lane, store=True)
+            from_ = place(warp, int(found[lane]), where, remote=False)
+            check_range(*from_, box.size, ALIGNMENT, where)
+            element = box.operand.tensor.element
+            if element.is_padded:
+                raise error(where, f"elements {element.name} can only be loaded")
+            reduction = None
+            if operation is not None:
+                type_ = type_of(operation, element)
+                if type_ is None:
+                    raise error(where, f".{operation} does not exist for {element.name} elements")
+                reduction = operation, type_
+            store = _Store(warp, where, box, from_, reduction)
+            warp.machine.operations.issue(store)
+            warp.bulk.add(store)
+
+    return run

@@ -1,0 +1,293 @@
+"""wgmma: asynchronous products of warpgroups (PTX ISA 9.7.15); rules W1 to W8.
+
+Each of the four warps executes the instruction for itself; when the last one has, the product is
+issued as one operation. Accumulators stay in the operation until a thread touches their registers,
+which is an error before a wait has covered the product (W5).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from schedgen.emulator.instructions.forms import Form
+from schedgen.emulator.instructions.in_flight import Promise
+from schedgen.emulator.instructions.operands import items, uniform
+from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
+from schedgen.emulator.instructions.wgmma_product import Member, Product, Shape, Warpgroup
+from schedgen.emulator.layouts.descriptors import MatrixDescriptor, decode_wgmma
+from schedgen.emulator.layouts.errors import LayoutError
+from schedgen.emulator.machine.conditions import Condition, Control
+from schedgen.emulator.machine.lanes import Decoder, error
+from schedgen.emulator.order.tracker import Queue
+from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.machine import Machine
+    from schedgen.emulator.machine.warp import Warp
+
+_WARPS = 4
+_SHAPE = re.compile(r"m64n(\d+)k(\d+)")
+_BITS = {
+    "f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1,
+}  # fmt: skip
+_RESULTS = {
+    "f16": ("f16", "f32"),
+    "bf16": ("f32",),
+    "tf32": ("f32",),
+    "e4m3": ("f16", "f32"),
+    "e5m2": ("f16", "f32"),
+    "s8": ("s32",),
+    "u8": ("s32",),
+    "b1": ("s32",),
+}
+_MIXED = ({"e4m3", "e5m2"}, {"s8", "u8"})
+"""Types of A and B that may differ."""
+
+_groups: WeakKeyDictionary[Machine, dict[tuple[int, int], Warpgroup]] = WeakKeyDictionary()
+
+
+def warpgroup(warp: Warp, where: Instruction) -> Warpgroup:
+    """The warpgroup of a warp.
+
+    Raises:
+        EmulationError: the CTA has not all of its four warps (W1).
+    """
+    of_machine = _groups.get(warp.machine)
+    if of_machine is None:
+        of_machine = _groups[warp.machine] = {}
+    number = warp.rank // _WARPS
+    key = warp.block.number, number
+    found = of_machine.get(key)
+    if found is None:
+        warps = warp.block.warps[_WARPS * number : _WARPS * (number + 1)]
+        if len(warps) < _WARPS:
+            raise error(
+                where,
+                f"{warp.title} is in a warpgroup of {len(warps)} warps; wgmma needs four (rule W1)",
+            )
+        found = of_machine[key] = Warpgroup(warps)
+    return found
+
+
+def _member(warp: Warp, where: Instruction) -> Member:
+    return warpgroup(warp, where).members[warp.rank % _WARPS]
+
+
+@builds("wgmma.fence")
+def _fence(instruction: Instruction, _decoder: Decoder, environment: Environment) -> Execute:
+    _check(instruction, environment, ("fence", "sync", "aligned"))
+
+    def run(warp: Warp) -> None:
+        _member(warp, instruction).fenced = list(warp.registers)
+
+    return run
+
+
+@builds("wgmma.commit_group")
+def _commit(instruction: Instruction, _decoder: Decoder, environment: Environment) -> Execute:
+    _check(instruction, environment, ("commit_group", "sync", "aligned"))
+
+    def run(warp: Warp) -> None:
+        _member(warp, instruction).commit()
+        if warp.machine.tracking:
+            warp.machine.tracker.group_commit(warp.number, Queue.WGMMA)
+
+    return run
+
+
+@builds("wgmma.wait_group")
+def _wait(instruction: Instruction, _decoder: Decoder, environment: Environment) -> Control:
+    _check(instruction, environment, ("wait_group", "sync", "aligned"))
+    match instruction.operands:
+        case (Immediate(int(left)),):
+            pass
+        case _:
+            raise error(instruction, "one integer literal expected")
+
+    def run(warp: Warp) -> Condition | None:
+        condition = _member(warp, instruction).wait(left, instruction)
+        if condition is None and warp.machine.tracking:
+            warp.machine.tracker.group_wait(warp.number, Queue.WGMMA, left)
+        return condition
+
+    return Control(run)
+
+
+@builds("wgmma.mma_async")
+def _mma(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
+    form = Form(instruction, decoder, environment)
+    _check_target(instruction, environment)
+    for name in ("mma_async", "sync", "aligned"):
+        form.choose(name)
+    shape, bits = _shape(form)
+    operands = list(instruction.operands)
+    d = _slots(form, operands[0], shape.registers, "D")
+    from_registers = isinstance(operands[1], Vector)
+    a: tuple[int, ...] = _slots(form, operands[1], 4, "A") if from_registers else ()
+    read_a = None if from_registers else decoder.read(operands[1], "b64", instruction)
+    read_b = decoder.read(operands[2], "b64", instruction)
+    keep = decoder.read(operands[3], "pred", instruction)
+    signs, transposes = _options(form, operands[4:], bits, from_registers)
+    shape = shape.with_options(signs, transposes)
+    names = {slot: name for name, slot in decoder.slot.items()}
+
+    def run(warp: Warp) -> None:
+        group = warpgroup(warp, instruction)
+        member = group.members[warp.rank % _WARPS]
+        product = group.next(member, instruction, shape)
+        matrix_a = None
+        if read_a is not None:
+            matrix_a = _matrix(uniform(warp, read_a(warp), "the descriptor of A", instruction))
+        matrix_b = _matrix(uniform(warp, read_b(warp), "the descriptor of B", instruction))
+        scale = bool(uniform(warp, keep(warp), "scale-d", instruction))
+        _agree(product, member, (matrix_a, matrix_b, scale), instruction)
+        old = _accumulators(member, group, product, d, names, instruction)
+        registers = [_operand(member, slot, names, instruction) for slot in a]
+        product.join(member, old, list(zip(a, registers, strict=True)))
+
+    return run
+
+
+def _matrix(value: int) -> MatrixDescriptor:
+    return decode_wgmma(value & ((1 << 64) - 1))
+
+
+def _agree(
+    product: Product,
+    member: Member,
+    operands: tuple[MatrixDescriptor | None, MatrixDescriptor, bool],
+    where: Instruction,
+) -> None:
+    """Descriptors and scale-d are the same in all warps of the warpgroup."""
+    if product.operands is None:
+        try:
+            product.set_operands(*operands)
+        except LayoutError as problem:
+            raise error(where, str(problem)) from None
+    elif product.operands != operands:
+        raise error(
+            where,
+            f"{member.warp.title} gives other descriptors or scale-d than the warps of its "
+            "warpgroup that came before (rule W1)",
+        )
+
+
+def _accumulators(
+    member: Member,
+    group: Warpgroup,
+    product: Product,
+    slots: tuple[int, ...],
+    names: dict[int, str],
+    where: Instruction,
+) -> list[Any] | None:
+    """Old values of D, or None if they are those of the preceding product on the same registers.
+
+    Raises:
+        EmulationError: registers were touched since the last wgmma.fence (W2), or another product
+            is still under way that writes them (W5).
+    """
+    registers = member.warp.registers
+    accumulator = group.accumulator(slots)
+    product.accumulator = accumulator
+    promises = accumulator.promises[member.number]
+    if promises and all(registers[slot] is one for slot, one in zip(slots, promises, strict=True)):
+        return None
+    mine = set(map(id, promises))
+    fenced = member.fenced
+    found: list[Any] = []
+    for slot in slots:
+        lanes: Any = registers[slot]
+        if id(lanes) not in mine and (fenced is None or fenced[slot] is not lanes):
+            raise _unfenced(member, names[slot], "D", where)
+        found.append(lanes.now() if isinstance(lanes, Promise) else lanes)
+    return found
+
+
+def _operand(member: Member, slot: int, names: dict[int, str], where: Instruction) -> Any:
+    """Lanes of a register of A, of which the warp must have been fenced since (W2)."""
+    lanes: Any = member.warp.registers[slot]
+    if member.fenced is None or member.fenced[slot] is not lanes:
+        raise _unfenced(member, names[slot], "A", where)
+    return lanes.now() if isinstance(lanes, Promise) else lanes
+
+
+def _unfenced(member: Member, name: str, matrix: str, where: Instruction) -> Exception:
+    since = (
+        "there was no wgmma.fence before"
+        if member.fenced is None
+        else "a thread has accessed it since the last wgmma.fence"
+    )
+    return error(
+        where,
+        f"register {name} of {matrix}: {since}; put wgmma.fence between accesses to registers and "
+        "the wgmma.mma_async that uses them (rule W2)",
+    )
+
+
+def _shape(form: Form) -> tuple[Shape, int]:
+    found = next((m for m in form.left if _SHAPE.fullmatch(m)), None)
+    if found is None:
+        raise form.error("no shape m64nNkK")
+    form.left.remove(found)
+    n, k = map(int, found[len("m64n") :].split("k"))
+    saturate = form.flag("satfinite")
+    if form.left[-2:] == ["and", "popc"]:
+        del form.left[-2:]
+    types = list(form.left)
+    form.left.clear()
+    if len(types) != 3 or types[1] not in _BITS or types[2] not in _BITS:
+        raise unsupported(form.where, types)
+    d, a, b = types
+    if d not in _RESULTS[a] or (a != b and not any({a, b} <= pair for pair in _MIXED)):
+        raise form.error(f"there is no product of .{a} and .{b} with .{d} accumulators")
+    bits = _BITS[a]
+    whole = d == "s32"
+    steps = (*range(8, 33, 8), *range(48, 257, 16)) if whole else range(8, 257, 8)
+    if k * bits != 256 or n not in steps:
+        raise form.error(f"there is no shape {found} for .{a}")
+    return Shape(n=n, k=k, d=d, a=a, b=b, bits=bits, saturate=saturate), bits
+
+
+def _slots(form: Form, operand: Operand, count: int, matrix: str) -> tuple[int, ...]:
+    """Slots of the registers of a matrix."""
+    given = items(operand)
+    names = [one.name for one in given if isinstance(one, Register)]
+    if len(names) != count or any(name not in form.decoder.slot for name in names):
+        raise form.error(f"{len(given)} registers for {matrix}, {count} expected")
+    return tuple(form.decoder.slot[name] for name in names)
+
+
+def _options(
+    form: Form, operands: list[Operand], bits: int, from_registers: bool
+) -> tuple[tuple[int, int], tuple[bool, bool]]:
+    """imm-scale-a and -b, imm-trans-a and -b."""
+    given = [one.value for one in operands if isinstance(one, Immediate)]
+    if len(given) != len(operands):
+        raise form.error("scales and transposes are integer literals")
+    wanted = 0 if bits in (1, 8) and not given else 2
+    if bits == 16:
+        wanted = 3 if from_registers else 4
+    if len(given) != wanted:
+        raise form.error(f"{len(given)} literals, {wanted} expected")
+    signs = tuple(given[:2]) or (1, 1)
+    if any(sign not in (1, -1) for sign in signs):
+        raise form.error(f"scales {signs}; allowed are 1 and -1")
+    turned = [bool(value) for value in given[2:]]
+    if from_registers:
+        turned.insert(0, False)
+    if not turned or bits != 16:
+        turned = [False, False]
+    return (int(signs[0]), int(signs[1])), (turned[0], turned[1])
+
+
+def _check(instruction: Instruction, environment: Environment, modifiers: tuple[str, ...]) -> None:
+    _check_target(instruction, environment)
+    if instruction.modifiers != modifiers:
+        raise unsupported(instruction, instruction.modifiers)
+
+
+def _check_target(instruction: Instruction, environment: Environment) -> None:
+    if environment.target != "sm_90a":
+        raise error(instruction, f"wgmma exists on sm_90a, not on {environment.target}")
