@@ -49,7 +49,7 @@ class Device:
 
         Arguments of calls need not be registered, except views of whose storage the kernel uses
         more, pointers into memory that belongs to no torch tensor, and what is reached through
-        pointers that lie in memory.
+        integers or through pointers that lie in memory.
 
         Raises:
             LaunchError: it is something else, or not in CPU memory.
@@ -69,8 +69,12 @@ class Device:
             self._host_codes[id(function)] = known
         given, self._arguments = self._arguments, []
         own = allocations(self._dsl, given)
+        outer = self._memory  # of a call whose launch is being handled
         self._memory = disjoint([*own, *(one for _, one in self._registered)])
-        return known[1].run(arguments)
+        try:
+            return known[1].run(arguments)
+        finally:
+            self._memory = outer
 
     def _launched(self, launch: Launch) -> None:
         captured = replace(launch, allocations=self._memory)

@@ -38,6 +38,7 @@ def compile_for(stack: ExitStack, dsl: Dsl, gpu: Target, folder: str, *, lines: 
             ("dump_dir", folder),
             ("no_cache", True),  # implied by keep_ptx, which otherwise warns about it
             ("lineinfo", lines),
+            ("compiler_backend", "legacy"),  # the default; functions of another are not diverted
         ):
             set_attribute(stack, singleton.envar, key, value)
     plain_apply: Any = dsl.options.apply_envar_settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from schedgen.emulator.launch.errors import LaunchError
@@ -70,7 +70,10 @@ def load() -> Dsl:
 
 def installed() -> str:
     """Return the version of the DSL, for messages."""
-    return version("nvidia-cutlass-dsl")
+    try:
+        return version("nvidia-cutlass-dsl")
+    except PackageNotFoundError:
+        return "(not installed)"
 
 
 def _load() -> Dsl:

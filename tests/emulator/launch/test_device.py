@@ -193,6 +193,22 @@ def test_errors_come_out_and_end_the_call() -> None:
             compiled(from_dlpack(source), from_dlpack(target))
 
 
+def test_a_call_while_a_launch_is_handled() -> None:
+    source, target = tensors()
+    memory: list[tuple[str, ...]] = []
+
+    def run(launch: Launch) -> None:
+        memory.append(tuple(sorted(one.name for one in launch.allocations)))
+        if len(memory) == 1:
+            inner(make_ptr(cutlass.Float32, source.data_ptr(), cute.AddressSpace.gmem))
+
+    with device(run=run):
+        inner = cute.compile(zero, make_ptr(cutlass.Float32, 16, cute.AddressSpace.gmem))
+        compiled = cute.compile(add_twice, from_dlpack(source), from_dlpack(target))
+        compiled(source, target)
+    assert memory == [("source", "target"), ("source",), ("source", "target")]
+
+
 def settings() -> list[Any]:
     """Return what a device changes."""
     dsl = load()

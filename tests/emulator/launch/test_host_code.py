@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from importlib.metadata import PackageNotFoundError
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +36,12 @@ def empty():
 
 
 @cute.jit
+def special():
+    empty_kernel().launch(grid=[1, 1, 1], block=[32, 1, 1], cooperative=True)
+    empty_kernel().launch(grid=[1, 1, 1], block=[32, 1, 1], use_pdl=True)
+
+
+@cute.jit
 def greedy():
     empty_kernel().launch(grid=[1, 1, 1], block=[32, 1, 1], smem=300_000)
 
@@ -56,6 +63,16 @@ def test_a_function_without_a_kernel() -> None:
     with device(run=launches.append):
         cute.compile(launches_nothing)()
     assert launches == []
+
+
+def test_attributes_of_launches() -> None:
+    launches: list[Launch] = []
+    with device(run=launches.append):
+        cute.compile(special)()
+    assert [(one.cooperative, one.programmatic) for one in launches] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_a_function_from_an_object_file() -> None:
@@ -100,9 +117,16 @@ def test_another_version_of_the_dsl(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AttributeError("no attribute 'extract_dynamic_args'")
 
     monkeypatch.setattr(dsl_module, "_load", fail)
-    monkeypatch.setattr(dsl_module, "load", dsl_module.load.__wrapped__)
-    with pytest.raises(LaunchError, match=r"nvidia-cutlass-dsl .*extract_dynamic_args.*4\.8\.1"):
-        dsl_module.load()
+    load_afresh = dsl_module.load.__wrapped__
+    with pytest.raises(LaunchError, match=r"nvidia-cutlass-dsl \d.*extract_dynamic_args.*4\.8\.1"):
+        load_afresh()
+
+    def missing(_: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(dsl_module, "version", missing)
+    with pytest.raises(LaunchError, match="not installed"):
+        load_afresh()
 
 
 def test_attributes() -> None:

@@ -14,6 +14,7 @@ from schedgen.emulator.launch.tensor_map import (
     TensorMapError,
 )
 from schedgen.emulator.launch.tensor_map_bits import MEANINGLESS, decode, encode
+from schedgen.emulator.layouts import tiles
 from schedgen.emulator.layouts.swizzle import Swizzle
 
 PLAIN = TensorMap(0x7F0000000000, Element.F16, (512, 256), (1024,), (16, 8), (1, 1))
@@ -147,6 +148,13 @@ def test_flags_of_cute_dsl(element: Element, flags: int, swizzle: Swizzle) -> No
     assert (tensor.dims, tensor.strides, tensor.box) == ((512, 256), (2048,), (box0, 64))
     again = int.from_bytes(encode(tensor), "little")
     assert again == int.from_bytes(data[:64], "little") & ~MEANINGLESS
+
+
+def test_copies_take_it_as_it_is() -> None:
+    assert tiles.box_shape(PLAIN) == (8, 32)
+    part = tiles.block(PLAIN, (504, 255))
+    assert part is not None
+    assert (part.address, part.shape) == (PLAIN.address + 255 * 1024 + 504 * 2, (1, 16))
 
 
 def test_what_an_element_is() -> None:
