@@ -150,32 +150,44 @@ def _to_integer(form: Form, to: str, source: str) -> One:
 
 
 def _between_floats(form: Form, to: str, source: str) -> One:
+    """Conversions that change no value keep NaNs as they are; others make them canonical, but to
+    f64 they keep payloads (all of this unspecified, and as on the H200)."""
     flush_source = flush_result = False
     if "f32" in (to, source) and form.flag("ftz"):
-        flush_source, flush_result = source == "f32", to == "f32"
+        flush_source, flush_result = source == "f32" and to != "f16", to == "f32"
     whole = form.choose(*_TO_INTEGER, default="") if to == source else ""
     narrower = (to, source) in (("bf16", "f16"), ("f16", "bf16")) or BITS[to] < BITS[source]
     mode = form.choose(*MODES) if narrower else ""
     limited = source == "f32" and to in ("f16", "bf16") and mode in ("rn", "rz")
     relu = limited and form.flag("relu")
     finite = limited and form.flag("satfinite")
-    saturates = to != "bf16" and form.flag("sat")
+    saturates = "bf16" not in (to, source) and form.flag("sat")
     load, seen = LOAD[source], NUMPY[to]
+    if to == source and to in ("f32", "f64") and not (whole or flush_source or saturates):
+        return lambda a: a
+    keeps_nan = to == "f64" or (to == "f32" and source in ("bf16", "f64"))
 
     def compute(a: Lanes) -> Lanes:
         values = load(a)
         if flush_source:
-            values = flushed(values)
+            values = flushed(canonical(values))
         if whole:
             values = _TO_INTEGER[whole](values)
         if to in ("f16", "bf16"):
             values = odd_single(values) if values.itemsize == 8 else values.astype(np.float32)
             values = saturated(values) if saturates else values
             return narrow(values, to, mode or "rn", satfinite=finite, relu=relu)
-        values = single(values, mode) if mode and to == "f32" else values.astype(seen)
+        if mode and to == "f32":
+            values = single(values, mode)
+        elif to == "f64":
+            values = values.astype(np.float64) * 1.0  # signalling NaNs become quiet
+        else:
+            values = values.astype(seen)
         if flush_result:
-            values = flushed(values)
-        return saturated(values) if saturates else canonical(values)
+            values = flushed(values if source == "f64" else canonical(values))
+        if saturates:
+            return saturated(values)
+        return values if keeps_nan else canonical(values)
 
     return compute
 
@@ -189,7 +201,17 @@ def _to_tf32(form: Form, source: str) -> Step:
     form.finish(2)
     write = form.target(form.operands[0], "b32")
     a = form.source(form.operands[1], "f32")
-    return lambda warp: write(warp, narrow(a(warp), "tf32", mode, satfinite=finite, relu=relu))
+    upper, half = np.uint32(0xFFFFE000), np.uint32(0x1000)
+    if mode == "rna" and not finite:  # NaNs lose bits, and some become infinite: as on the H200
+
+        def truncated(values: Lanes) -> Lanes:
+            bits = values.view(np.uint32)
+            return np.where(np.isnan(values), bits, bits + half) & upper
+
+        return lambda warp: write(warp, truncated(a(warp)))
+    return lambda warp: write(
+        warp, narrow(a(warp), "tf32", mode, satfinite=finite, relu=relu) & upper
+    )
 
 
 @untyped("cvt.pack")

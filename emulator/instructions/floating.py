@@ -13,7 +13,9 @@ import numpy as np
 
 from schedgen.emulator.instructions.floating_rounding import (
     MODES,
+    Doubles,
     Exact,
+    Singles,
     exact_double,
     exact_zero,
     odd_sum,
@@ -21,7 +23,7 @@ from schedgen.emulator.instructions.floating_rounding import (
 )
 from schedgen.emulator.instructions.floating_values import (
     LOAD,
-    canonical,
+    TINY,
     flushed,
     on_three,
     on_two,
@@ -39,10 +41,11 @@ _LOW = np.full(64, 0xFFFFFFF, np.uint64)
 def _two_singles(form: Form) -> Step:
     mode = form.choose(*MODES, default="rn")
     flush, finish = result(form, saturates=form.type == "f32")
-    compute = two_singles(form.where.opcode, mode)
-    if flush:
-        return on_two(form, lambda a, b: finish(compute(flushed(a), flushed(b))))
-    return on_two(form, lambda a, b: finish(compute(a, b)))
+    if not flush:
+        compute = two_singles(form.where.opcode, mode)
+        return on_two(form, lambda a, b: finish(compute(a, b)))
+    total = _two_exact(form.where.opcode, mode)
+    return on_two(form, lambda a, b: finish(_flush_tiny(total(flushed(a), flushed(b)), mode)))
 
 
 @typed("fma", "f32 f32x2")
@@ -50,34 +53,51 @@ def _two_singles(form: Form) -> Step:
 def _fused_singles(form: Form) -> Step:
     mode = form.choose(*MODES)
     flush, finish = result(form, saturates=form.type == "f32")
-    compute = fused_singles(mode)
-    if flush:
-        return on_three(form, lambda a, b, c: finish(compute(flushed(a), flushed(b), flushed(c))))
-    return on_three(form, lambda a, b, c: finish(compute(a, b, c)))
+    if not flush:
+        compute = fused_singles(mode)
+        return on_three(form, lambda a, b, c: finish(compute(a, b, c)))
+    return on_three(
+        form,
+        lambda a, b, c: finish(
+            _flush_tiny(_fused_exact(flushed(a), flushed(b), flushed(c), mode), mode)
+        ),
+    )
 
 
 def two_singles(opcode: str, mode: str) -> Two:
     """The sum, difference or product of float32 values, rounded once."""
-    nearest: Two = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[opcode]
     if mode == "rn":
-        return nearest
-    if opcode == "mul":  # exact in float64
-        return lambda a, b: single(a.astype(np.float64) * b, mode)
+        return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[opcode]
+    total = _two_exact(opcode, mode)
+    return lambda a, b: single(total(a, b), mode)
+
+
+def _two_exact(opcode: str, mode: str) -> Two:
+    """As float64, exact or odd."""
+    if opcode == "mul":
+        return lambda a, b: a.astype(np.float64) * b
 
     def total(a: Lanes, b: Lanes) -> Lanes:
-        addend = b.astype(np.float64)
-        if opcode == "sub":
-            addend = -addend
         first = a.astype(np.float64)
-        return exact_zero(single(odd_sum(first, addend), mode), mode, first, addend)
+        second = (-b if opcode == "sub" else b).astype(np.float64)
+        return exact_zero(odd_sum(first, second), mode, first, second)
 
     return total
 
 
-def fused_singles(mode: str) -> Three:
-    """``a * b + c`` of float32 values, rounded once. The product is exact in float64."""
+def _fused_exact(a: Lanes, b: Lanes, c: Lanes, mode: str) -> Doubles:
+    """``a * b + c`` as float64, exact or odd. The product is exact."""
+    product = a.astype(np.float64) * b
+    addend = c.astype(np.float64)
+    return exact_zero(odd_sum(product, addend), mode, product, addend)
 
-    def fused_nearest(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+
+def fused_singles(mode: str) -> Three:
+    """``a * b + c`` of float32 values, rounded once."""
+    if mode != "rn":
+        return lambda a, b, c: single(_fused_exact(a, b, c, mode), mode)
+
+    def nearest(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         product = a.astype(np.float64) * b.astype(np.float64)
         addend = c.astype(np.float64)
         total = product + addend
@@ -87,12 +107,20 @@ def fused_singles(mode: str) -> Three:
             total = odd_sum(product, addend)
         return total.astype(np.float32)
 
-    def fused(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-        product = a.astype(np.float64) * b
-        addend = c.astype(np.float64)
-        return exact_zero(single(odd_sum(product, addend), mode), mode, product, addend)
+    return nearest
 
-    return fused_nearest if mode == "rn" else fused
+
+def _flush_tiny(total: Doubles, mode: str) -> Singles:
+    """float64 rounded to float32, with zeros where that needs a smaller exponent (`.ftz`).
+
+    Not where the result is subnormal: one that becomes the smallest normal value only because it
+    has fewer bits than a normal one is flushed too, as on the H200.
+    """
+    values = single(total, mode)
+    if np.count_nonzero(np.abs(values) == TINY):
+        larger = single(total * 2.0**64, mode)
+        values = np.where(np.abs(larger) < TINY * np.float32(2.0**64), values * 0, values)
+    return flushed(values)
 
 
 def mixed(form: Form, element: str) -> Step:
@@ -122,13 +150,13 @@ def _two_doubles(form: Form) -> Step:
     nearest: Two = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[opcode]
     exact: Exact = {"add": _add, "sub": _subtract, "mul": _multiply}[opcode]
     if mode == "rn":
-        return form.binary(lambda a, b: canonical(nearest(a, b)))
+        return form.binary(nearest)
 
     def compute(a: Lanes, b: Lanes) -> Lanes:
-        value = exact_double(exact, nearest(a, b), mode, a, b)
+        value = nearest(a, b)
         if opcode != "mul":
             value = exact_zero(value, mode, a, -b if opcode == "sub" else b)
-        return canonical(value)
+        return exact_double(exact, value, mode, a, b)
 
     return form.binary(compute)
 
@@ -139,22 +167,19 @@ def _fused_doubles(form: Form) -> Step:
 
     def compute(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         product = a * b
-        value = exact_double(_fuse, product + c, mode, a, b, c)
-        return canonical(exact_zero(value, mode, product, c))
+        return exact_double(_fuse, exact_zero(product + c, mode, product, c), mode, a, b, c)
 
     return form.ternary(compute)
 
 
 @typed("div", "f64")
 def _divide_doubles(form: Form) -> Step:
-    compute = _quotient(form.choose(*MODES))
-    return form.binary(lambda a, b: canonical(compute(a, b)))
+    return form.binary(_quotient(form.choose(*MODES)))
 
 
 @typed("rcp sqrt", "f64")
 def _root_doubles(form: Form) -> Step:
-    compute = _one_double(form.where.opcode, form.choose(*MODES))
-    return form.unary(lambda a: canonical(compute(a)))
+    return form.unary(_one_double(form.where.opcode, form.choose(*MODES)))
 
 
 def divide_singles(form: Form, mode: str) -> Step:
@@ -168,7 +193,8 @@ def divide_singles(form: Form, mode: str) -> Step:
         if mode == "rn":
             return finish(a / b)
         # Rounding twice in the same direction is like rounding once.
-        return finish(single(double(a.astype(np.float64), b.astype(np.float64)), mode))
+        quotient = double(a.astype(np.float64), b.astype(np.float64))
+        return finish(_flush_tiny(quotient, mode) if flush else single(quotient, mode))
 
     return on_two(form, compute)
 
@@ -184,7 +210,8 @@ def root_singles(form: Form, mode: str) -> Step:
             a = flushed(a)
         if mode == "rn":
             return finish(np.sqrt(a) if opcode == "sqrt" else np.reciprocal(a))
-        return finish(single(double(a.astype(np.float64)), mode))
+        value = double(a.astype(np.float64))
+        return finish(_flush_tiny(value, mode) if flush else single(value, mode))
 
     return on_value(form, compute)
 

@@ -70,8 +70,7 @@ def exact_double(exact: Exact, nearest: Doubles, mode: str, *sources: Doubles) -
 
     Args:
         exact: gives the value.
-        nearest: what numpy computes: taken where it or a source is not finite, or where it is an
-            exact zero.
+        nearest: taken where it or a source is not finite, and where the value is exactly zero.
         mode: one of `MODES`.
         sources: arguments of ``exact``.
     """
@@ -116,7 +115,7 @@ def rounded_fraction(value: Fraction, mode: str) -> float:
 def exact_zero(total: Lanes, mode: str, *terms: Lanes) -> Lanes:
     """The sum of terms that cancel is -0 if rounded towards -infinity, whatever their signs.
 
-    ``total`` is rounded in any mode; zero only where the sum is exactly zero.
+    ``total`` is zero only where the sum is exactly zero.
     """
     if mode != "rm" or np.count_nonzero(total) == total.size:
         return total

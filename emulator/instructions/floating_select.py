@@ -16,8 +16,9 @@ from schedgen.emulator.instructions.floating_values import (
     flushed,
     on_three,
     on_two,
+    on_value,
 )
-from schedgen.emulator.instructions.forms import BITS, Form, One, Two, typed
+from schedgen.emulator.instructions.forms import Form, One, Two, typed
 from schedgen.emulator.machine.lanes import Lanes, Step
 
 _SMALLEST = {
@@ -51,6 +52,8 @@ def _extreme(form: Form) -> Step:
     if with_sign and not absolute:
         raise form.error(".xorsign needs .abs")
     pick = extreme(form.where.opcode, keep_nan=keep_nan)
+    if form.type == "f64":
+        return form.binary(lambda a, b: np.where(np.isnan(a), b * 1.0, pick(a, b)))
 
     def prepared(values: Lanes) -> Lanes:
         values = values if flush is None else flush(values)
@@ -92,26 +95,14 @@ def _with_xor(chosen: Lanes, a: Lanes, b: Lanes) -> Lanes:
 
 @typed("abs neg", "f32 f64 f16 f16x2 bf16 bf16x2")
 def _sign(form: Form) -> Step:
-    """Sign bits alone change, of NaNs too; `.ftz` flushes before."""
+    """What NaN gives is unspecified: the canonical NaN, and for f64 itself, as on the H200."""
     flush = flush_of(form)
-    width = BITS[form.type]
-    mask = 1 << (BITS[ELEMENT.get(form.type, form.type)] - 1)
-    if form.type in ELEMENT:
-        mask |= mask << 16
-    bits = np.dtype(f"u{width // 8}")
-    sign = np.full(32, mask, bits)
-    change: Two = np.bitwise_xor
-    if form.where.opcode == "abs":
-        sign, change = ~sign, np.bitwise_and
-    if flush is None:
-        return form.unary(lambda a: change(a, sign), f"b{width}")
-    halves = np.float16 if form.type == "f16x2" else None
-
-    def compute(a: Lanes) -> Lanes:
-        values = a if halves is None else np.ascontiguousarray(a).view(halves)
-        return change(flush(values).view(bits), sign)
-
-    return form.unary(compute)
+    change: One = np.abs if form.where.opcode == "abs" else np.negative
+    if form.type == "f64":
+        return form.unary(lambda a: np.where(np.isnan(a), a * 1.0, change(a)))
+    if flush is not None:
+        return on_value(form, lambda a: canonical(change(flush(a))))
+    return on_value(form, lambda a: canonical(change(a)))
 
 
 @typed("copysign", "f32 f64")

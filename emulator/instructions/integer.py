@@ -1,7 +1,7 @@
 """Integer arithmetic (PTX ISA 9.7.1.1 to 9.7.1.13): add, sub, mul, mad, div, rem, min, max, …
 
-What wraps around is computed unsigned. Division by zero is unspecified: the quotient has all bits
-set and the remainder is the dividend, as on the H200.
+What wraps around is computed unsigned. Division by zero is unspecified: quotient and remainder have
+all bits set, as on the H200.
 """
 
 from __future__ import annotations
@@ -117,13 +117,18 @@ def _sum_of_differences(form: Form) -> Step:
 
 @typed("div", INTEGERS)
 def _divide(form: Form) -> Step:
-    ones = NUMPY[form.type](-1 if form.type[0] == "s" else (1 << BITS[form.type]) - 1)
+    ones = _all_bits(form.type)
     return form.binary(lambda a, b: np.where(b == 0, ones, _divided(a, b)[0]))
 
 
 @typed("rem", INTEGERS)
 def _remainder(form: Form) -> Step:
-    return form.binary(lambda a, b: np.where(b == 0, a, _divided(a, b)[1]))
+    ones = _all_bits(form.type)
+    return form.binary(lambda a, b: np.where(b == 0, ones, _divided(a, b)[1]))
+
+
+def _all_bits(type_: str) -> np.generic:
+    return NUMPY[type_](-1 if type_[0] == "s" else (1 << BITS[type_]) - 1)
 
 
 def _divided(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:

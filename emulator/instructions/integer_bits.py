@@ -124,7 +124,7 @@ def _extend(form: Form) -> Step:
         negative = (a >> (bits - 1 & 31) & 1).astype(np.bool_) & (bits != 0)
         return np.where(negative, a | mask, a & ~mask)
 
-    return form.binary(compute)
+    return form.binary(compute, "u32")
 
 
 @typed("bmsk", "b32")
