@@ -165,13 +165,17 @@ def test_store_leaves_out_what_is_outside(policy: Policy | None) -> None:
     assert np.array_equal(target, expected)
 
 
+def incremented(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    return np.where(a >= b, np.uint32(0), a + np.uint32(1))
+
+
 @pytest.mark.parametrize(
     ("element", "operation", "expected"),
     [
-        (Element.F32, "add", lambda a, b: a + b),
+        (Element.F32, "add", np.add),
         (Element.S32, "min", np.minimum),
         (Element.U32, "max", np.maximum),
-        (Element.U32, "inc", lambda a, b: np.where(a >= b, 0, a + 1)),
+        (Element.U32, "inc", incremented),
         (Element.U32, "xor", np.bitwise_xor),
     ],
 )
