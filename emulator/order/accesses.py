@@ -194,15 +194,21 @@ class Accesses:
         now = self._state.records.get(number)
         if now.writes or cells.space is Space.GLOBAL or self._uninitialized is Verdict.OFF:
             return
+        about = "unwritten", now.origin.line, cells.space
+        if keys := self._met.setdefault(about, []):
+            self._state.findings.again(keys[0])
+            return
         error = self._uninitialized is Verdict.ERROR
         writer = part.shadow.writer
         assert writer is not None
         low, high, count = _overlap(part, writer, 0)
-        self._state.findings.add(Defect(
+        defect = Defect(
             Flaw.UNINITIALIZED, cells.space, cells.cta, self._side(now, cells), low, high, count,
             needs="a write before", rule="K9",
             severity=Severity.ERROR if error else Severity.WARNING,
-        ))  # fmt: skip
+        )  # fmt: skip
+        keys.append(defect.key)
+        self._state.findings.add(defect)
 
     def _freed(
         self, before: Record, now: Record, cells: Cells, part: Part, numbers: Numbers

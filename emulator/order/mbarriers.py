@@ -86,8 +86,8 @@ class Barrier:
                 last = self._phases[before]
                 known.near, known.far = last.near, last.far
                 known.commits.update(last.commits)
-            for old in [p for p in self._phases if p <= number - _PHASES]:
-                del self._phases[old]
+            if len(self._phases) > _PHASES:
+                del self._phases[min(self._phases)]
         return known
 
     def bring(self, number: int, message: Message, *, far: bool = False) -> None:

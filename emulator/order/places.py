@@ -109,7 +109,7 @@ def place(index: NDArray[np.int64] | slice, width: int, size: int) -> Place:
         return Span(first, first + width)
     if count <= _SMALL:
         step = (last - first) // (count - 1)
-        regular = step >= 0 and bool((np.diff(index) == step).all())
+        regular = step >= 0 and bool((index[1:] - index[:-1] == step).all())
         if regular and step in (0, width):
             return Span(first, last + width)
         column = first % step if regular and step else 0

@@ -121,7 +121,7 @@ class Shadow:
 def distinct(numbers: Numbers) -> list[int]:
     """The different values, ascending. They come in runs."""
     first = int(numbers[0])
-    changes = np.flatnonzero(numbers[1:] != numbers[:-1])
+    changes = (numbers[1:] != numbers[:-1]).nonzero()[0]
     if changes.size == 0:
         return [first]
     found = set(numbers[changes + 1].tolist())
