@@ -209,7 +209,7 @@ class _RemoteStore(Operation):
         addresses: Offsets,
         values: Lanes,
     ) -> None:
-        super().__init__(warp, "st.async", access.where.line, Queue.BULK_LOAD)
+        super().__init__(warp, "st.async", access.where.line, Queue.STORE_ASYNC)
         self._access = access
         self._target = target
         self._barrier = barrier

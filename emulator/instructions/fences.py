@@ -60,10 +60,11 @@ def _fence(instruction: Instruction, _decoder: Decoder, _environment: Environmen
     levels = SCOPES | {"gl"}
     if extra := modifiers - levels - {"sc", "acq_rel", "acquire", "release"}:
         raise unsupported(instruction, extra)
-    cluster = "cta" not in modifiers
+    gpu = bool(modifiers & {"gpu", "sys", "gl"})
+    cluster = gpu or "cluster" in modifiers
 
     def run(warp: Warp) -> None:
         if warp.machine.tracking:
-            warp.machine.tracker.thread_fence(warp.number, cluster=cluster)
+            warp.machine.tracker.thread_fence(warp.number, cluster=cluster, gpu=gpu)
 
     return run

@@ -98,8 +98,10 @@ def execute(
     keep = _Images(memory, kernel, every, parameters)
     switches = switches or Switches()
     registers_each, known = _registers(kernel, threads, registers)
+    symbols = {**layout.symbols, **keep.symbols}
+    shared = frozenset(v.name for v in every if v.space == "shared")
     machine = Machine(
-        Program(Environment(kernel, target, switches, {**layout.symbols, **keep.symbols})),
+        Program(Environment(kernel, target, switches, symbols, shared)),
         Shape(
             grid=grid,
             block=block,

@@ -23,7 +23,6 @@ Offsets = NDArray[np.int64]
 
 _ALIGN = 16  # of the base of the views: the widest access
 _COUNTS: dict[int, Any] = {n: np.arange(n, dtype=np.int64)[:, None] for n in (1, 2, 4, 8, 16)}
-_BYTES: dict[int, Any] = {n: np.arange(n, dtype=np.int64) for n in (1, 2, 4, 8, 16, 32)}
 
 
 class Flat:
@@ -115,19 +114,13 @@ class Flat:
 
     def cells(self, offsets: Offsets, size: int) -> Cells:
         """What an access of ``size`` bytes from each offset touches."""
-        first = offsets + self.origin
-        index = (first[:, None] + _BYTES[size]).ravel() if size in _BYTES else _spans(first, size)
-        return Cells(self.space, self.cta, index)
+        return Cells(self.space, self.cta, offsets + self.origin, size)
 
     def _index(self, offsets: Offsets, width: int, count: int) -> Offsets:
         if self._skip:
             offsets = offsets + self._skip
         elements = offsets // width if width > 1 else offsets
         return _COUNTS[count] + elements
-
-
-def _spans(first: Offsets, size: int) -> Offsets:
-    return (first[:, None] + np.arange(size, dtype=np.int64)).ravel()
 
 
 class HostMemory:
@@ -200,10 +193,11 @@ class HostMemory:
             return "; none is registered"
         near = min(self._regions, key=lambda region: _distance(region, address))
         side = "before the start" if address < near.origin else "behind the end"
-        return f"; it is {_distance(near, address)} bytes {side} of {near.name}"
+        distance = _distance(near, address)
+        return f"; it is {distance} {'byte' if distance == 1 else 'bytes'} {side} of {near.name}"
 
 
 def _distance(region: Flat, address: int) -> int:
     if address < region.origin:
         return region.origin - address
-    return address - (region.origin + region.size) + 1
+    return address - (region.origin + region.size)

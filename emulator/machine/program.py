@@ -45,9 +45,7 @@ class Program:
         self.kernel = kernel
         self.environment = environment
         self.decoder = Decoder(
-            kernel.registers,
-            environment.symbols.__getitem__,
-            {v.name for v in kernel.variables if v.space == "shared"},
+            kernel.registers, environment.symbols.__getitem__, environment.shared
         )
         self.stretches: list[Stretch | None] = [None] * (len(kernel.body) + 1)
         self._labels = set(kernel.labels.values())

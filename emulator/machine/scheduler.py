@@ -16,7 +16,7 @@ from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.residency import start
 from schedgen.emulator.machine.warp import Group, Warp
 
-_PATIENCE = 20_000
+_PATIENCE = 4_000
 """Instructions per resident warp without any synchronization, after which another cluster starts:
 the resident ones may be waiting for it in global memory."""
 _EXPIRIES = 3

@@ -52,6 +52,7 @@ class Warp:
         "alive",
         "block",
         "bulk",
+        "carry",
         "cluster_generation",
         "copies",
         "finished",
@@ -80,6 +81,8 @@ class Warp:
         self.rank = rank
         self.number = number
         self.registers: list[Lanes] = program.decoder.empty()
+        self.carry: Lanes = np.zeros(LANES, np.bool_)
+        """The carry flag of extended-precision arithmetic, CC.CF."""
         self.shared_base = block.base
         threads = min(LANES, self.machine.shape.threads - LANES * rank)
         self.alive: NDArray[np.bool_] = ALL if threads == LANES else np.arange(LANES) < threads
