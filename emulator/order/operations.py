@@ -124,12 +124,14 @@ class Operations:
             self._complete_on(operation, end, (cells, write, atomic))
 
     def track(self, operation: Operation, barrier: Barrier, phase: int) -> None:
-        """A copy completes in a phase of an mbarrier."""
+        """A copy completes in a phase of an mbarrier. It ends the accesses to the CTA of the
+        mbarrier; or to the other CTA of the pair (T4), if that is the only one told before."""
         end = barrier, phase
         operation.ends.append(end)
         held, operation.held = operation.held, []
+        only = len({cells.cta for cells, _, _ in held if cells.space is Space.SHARED}) == 1
         for access in held:
-            if access[0].cta in (barrier.cta, -1):
+            if only or access[0].cta in (barrier.cta, -1):
                 self._complete_on(operation, end, access)
             else:
                 operation.held.append(access)
@@ -138,11 +140,8 @@ class Operations:
         """An operation has executed, and its `track` calls were made."""
         operation = self._open.pop(handle)
         for access in operation.held:
-            # With .cta_group::2 the signal goes to the other CTA of the pair (T4).
-            pair = access[0].cta ^ 1
-            ends = sorted(operation.ends, key=lambda end: end[0].cta != pair)
-            if ends:
-                self._complete_on(operation, ends[0], access)
+            if operation.ends:
+                self._complete_on(operation, operation.ends[0], access)
             else:
                 never = operation.warp.cluster.agent(Kind.BULK_WRITE, operation.warp.number)
                 self._enter(operation, never, NEVER, access)
