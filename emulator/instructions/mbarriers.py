@@ -1,4 +1,4 @@
-"""mbarrier.* (PTX ISA 9.7.13.15)."""
+"""mbarrier.* but for the waits (PTX ISA 9.7.13.15)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from schedgen.emulator.instructions.operands import SCOPES, address, executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import RANK_SHIFT, SHARED_WINDOW
 from schedgen.emulator.machine.block import Block
-from schedgen.emulator.machine.conditions import YIELD, Condition, Control
-from schedgen.emulator.machine.lanes import LANES, Decoder, Read, Write, error
+from schedgen.emulator.machine.conditions import Condition, Control
+from schedgen.emulator.machine.lanes import LANES, Decoder, Read, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
-from schedgen.emulator.machine.switches import Spurious
 from schedgen.emulator.ptx.tree import Instruction, Register
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
 _SPACES = frozenset({"shared", "shared::cta", "shared::cluster"})
-_STATE_PHASE = 32
+STATE_PHASE = 32
 """Bits of the opaque state: from here on the phase; below, the pending count (B15)."""
 _NO_COMPLETE = 1 << 31
 """Set in the state that a .noComplete arrive returns."""
 
 
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """What the modifiers of an mbarrier instruction say."""
 
     remote: bool
@@ -39,20 +38,20 @@ class _Form:
     relaxed: bool
 
 
-def _form(instruction: Instruction, known: Iterable[str], sem: tuple[str, ...]) -> _Form:
+def form_of(instruction: Instruction, known: Iterable[str], sem: tuple[str, ...]) -> Form:
     modifiers = set(instruction.modifiers[1:]) - {"b64"}
     allowed = {*known, *sem, "relaxed", *(SCOPES - {"gpu", "sys"}), *_SPACES}
     if extra := modifiers - allowed:
         raise unsupported(instruction, extra)
     space = next(iter(modifiers & _SPACES), "")
-    return _Form(
+    return Form(
         remote=space in ("", "shared::cluster"),
         cluster="cluster" in modifiers,
         relaxed="relaxed" in modifiers,
     )
 
 
-def _locate(warp: Warp, value: int, where: Instruction, *, remote: bool) -> tuple[Block, int]:
+def locate(warp: Warp, value: int, where: Instruction, *, remote: bool) -> tuple[Block, int]:
     """CTA and byte offset of an mbarrier's address, generic or shared.
 
     Raises:
@@ -82,16 +81,16 @@ def _places(
     values = executing(warp, addresses(warp)).tolist()
     first = values[0]
     if values.count(first) == len(values):
-        return [(*_locate(warp, first, where, remote=remote), len(values))]
+        return [(*locate(warp, first, where, remote=remote), len(values))]
     return [
-        (*_locate(warp, value, where, remote=remote), values.count(value))
+        (*locate(warp, value, where, remote=remote), values.count(value))
         for value in dict.fromkeys(values)
     ]
 
 
 @builds("mbarrier.init")
 def _init(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
-    _form(instruction, (), ())
+    form_of(instruction, (), ())
     addresses = address(instruction.operands[0], decoder, instruction)
     counts = decoder.read(instruction.operands[1], "u32", instruction)
 
@@ -116,7 +115,7 @@ def _init(instruction: Instruction, decoder: Decoder, _environment: Environment)
 
 @builds("mbarrier.inval")
 def _inval(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
-    _form(instruction, (), ())
+    form_of(instruction, (), ())
     addresses = address(instruction.operands[0], decoder, instruction)
 
     def run(warp: Warp) -> None:
@@ -134,7 +133,7 @@ def _inval(instruction: Instruction, decoder: Decoder, _environment: Environment
 
 @builds("mbarrier.arrive", "mbarrier.arrive_drop")
 def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Control:
-    form = _form(instruction, ("expect_tx", "noComplete"), ("release",))
+    form = form_of(instruction, ("expect_tx", "noComplete"), ("release",))
     expects = "expect_tx" in instruction.modifiers
     completes = "noComplete" not in instruction.modifiers
     drop = instruction.modifiers[0] == "arrive_drop"
@@ -154,7 +153,7 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
         amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
         state = 0
         for value in dict.fromkeys(values):
-            block, offset = _locate(warp, value, instruction, remote=form.remote)
+            block, offset = locate(warp, value, instruction, remote=form.remote)
             barrier = block.mbarrier(offset, instruction)
             if not sink and block is not warp.block:
                 raise error(
@@ -164,7 +163,7 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
             count = len(mine) if expects else sum(mine)
             if expects:
                 barrier.expect(sum(mine), instruction)
-            state = barrier.phase << _STATE_PHASE | barrier.pending
+            state = barrier.phase << STATE_PHASE | barrier.pending
             machine = warp.machine
             if machine.tracking:
                 # Before the arrival: a phase that it completes may be waited for at once.
@@ -186,7 +185,7 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
 
 @builds("mbarrier.expect_tx", "mbarrier.complete_tx")
 def _transactions(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Control:
-    form = _form(instruction, (), ())
+    form = form_of(instruction, (), ())
     addresses = address(instruction.operands[0], decoder, instruction)
     counts = decoder.read(instruction.operands[1], "u32", instruction)
     expects = instruction.modifiers[0] == "expect_tx"
@@ -195,7 +194,7 @@ def _transactions(instruction: Instruction, decoder: Decoder, _environment: Envi
         values = executing(warp, addresses(warp)).tolist()
         amounts = executing(warp, counts(warp)).tolist()
         for value, amount in zip(values, amounts, strict=True):
-            block, offset = _locate(warp, value, instruction, remote=form.remote)
+            block, offset = locate(warp, value, instruction, remote=form.remote)
             barrier = block.mbarrier(offset, instruction)
             if expects:
                 barrier.expect(amount, instruction)
@@ -217,123 +216,3 @@ def _pending(instruction: Instruction, decoder: Decoder, _environment: Environme
         write(warp, (lanes & np.uint64(_NO_COMPLETE - 1)).astype(np.uint32))
 
     return run
-
-
-@builds("mbarrier.test_wait", "mbarrier.try_wait")
-def _wait(instruction: Instruction, decoder: Decoder, environment: Environment) -> Control:
-    form = _form(instruction, ("parity",), ("acquire",))
-    parity = "parity" in instruction.modifiers
-    wait = _Wait(
-        instruction,
-        form,
-        write=decoder.write(instruction.operands[0], instruction),
-        addresses=address(instruction.operands[1], decoder, instruction),
-        phases=decoder.read(instruction.operands[2], "u32" if parity else "u64", instruction),
-        parity=parity,
-        blocking=instruction.modifiers[0] == "try_wait",
-        spurious=environment.switches.spurious is not Spurious.NEVER,
-    )
-    return Control(wait.run)
-
-
-_FALSE = np.zeros(LANES, np.bool_)
-_TRUE = np.ones(LANES, np.bool_)
-
-
-@dataclass(frozen=True)
-class _Wait:
-    """test_wait, and try_wait with ``blocking``.
-
-    A try_wait that finds its phase incomplete is suspended until the phase completes, and returns
-    True then. It returns False when nothing else can run (its time is up), and now and then for no
-    reason (B10, S19). A test_wait returns False at once; the warp then goes to the back, since it
-    can find nothing new before somebody else has run.
-    """
-
-    instruction: Instruction
-    form: _Form
-    write: Write
-    addresses: Read
-    phases: Read
-    parity: bool
-    blocking: bool
-    spurious: bool
-
-    def run(self, warp: Warp) -> Condition | None:
-        values = executing(warp, self.addresses(warp)).tolist()
-        wanted = executing(warp, self.phases(warp)).tolist()
-        if values.count(values[0]) != len(values) or wanted.count(wanted[0]) != len(wanted):
-            return self._each(warp, values, wanted)
-        barrier = self._barrier(warp, values[0])
-        phase = self._phase(barrier, wanted[0])
-        resumed = warp.resumed
-        if resumed is not None and resumed.resource is barrier:
-            assert isinstance(resumed.tag, int)
-            phase = resumed.tag
-            self._recent(barrier, phase)
-        if barrier.phase > phase:
-            self._observe(warp, barrier)
-            self.write(warp, _TRUE)
-            return None
-        if resumed is not None:
-            self.write(warp, _FALSE)
-            return None
-        if not self.blocking:
-            self.write(warp, _FALSE)
-            return barrier.until(phase, again=False, timed=True)
-        if self.spurious and warp.machine.policy.spurious():
-            self.write(warp, _FALSE)
-            return YIELD
-        return barrier.until(phase, again=True, timed=True)
-
-    def _each(self, warp: Warp, values: list[int], wanted: list[int]) -> Condition | None:
-        """Lanes that wait for different objects or phases: tested one by one."""
-        results: list[bool] = []
-        missing: Condition | None = None
-        for value, want in zip(values, wanted, strict=True):
-            barrier = self._barrier(warp, value)
-            phase = self._phase(barrier, want)
-            results.append(barrier.phase > phase)
-            if results[-1]:
-                self._observe(warp, barrier)
-            else:
-                missing = barrier.until(phase, again=False, timed=True)
-        lanes = np.zeros(LANES, np.bool_)
-        lanes[warp.active] = results
-        self.write(warp, lanes)
-        return missing
-
-    def _barrier(self, warp: Warp, value: int) -> Mbarrier:
-        block, offset = _locate(warp, value, self.instruction, remote=False)
-        return block.mbarrier(offset, self.instruction)
-
-    def _phase(self, barrier: Mbarrier, wanted: int) -> int:
-        """The phase that is meant: the current or the preceding one of a parity, or a state's."""
-        if not self.parity:
-            phase = wanted >> _STATE_PHASE
-            self._recent(barrier, phase)
-            return phase
-        if wanted > 1:
-            raise error(self.instruction, f"phase parity {wanted}; it is 0 or 1 (rule B9)")
-        return barrier.phase if barrier.phase & 1 == wanted else barrier.phase - 1
-
-    def _recent(self, barrier: Mbarrier, phase: int) -> None:
-        if barrier.phase > phase + 1:
-            raise error(
-                self.instruction,
-                f"it waits for phase {phase} of the {barrier.title}, which has completed phase "
-                f"{barrier.phase - 1} since; a waiter must not be two phases behind (rule B9)",
-            )
-
-    def _observe(self, warp: Warp, barrier: Mbarrier) -> None:
-        phase = barrier.observe()
-        machine = warp.machine
-        if machine.tracking and phase >= 0:
-            machine.tracker.wait(
-                warp.number,
-                barrier.key,
-                phase,
-                line=self.instruction.line,
-                cluster=self.form.cluster,
-                relaxed=self.form.relaxed,
-            )

@@ -71,6 +71,7 @@ FAMILIES = (
     "control",
     "barriers",
     "mbarriers",
+    "mbarrier_waits",
     "fences",
     "memory",
     "atomics",

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.machine.addresses import RANK_SHIFT
-from schedgen.emulator.machine.barriers import ClusterBarrier, NamedBarrier, Registers
+from schedgen.emulator.machine.barriers import ClusterBarrier, NamedBarrier
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.mbarrier import SIZE, Mbarrier
 from schedgen.emulator.machine.memory import Flat, Offsets
 from schedgen.emulator.machine.operations import Groups, InOrder
+from schedgen.emulator.machine.registers import Registers
 from schedgen.emulator.machine.tensor import TensorMemory
 from schedgen.emulator.order.tracker import Space
 from schedgen.emulator.ptx.tree import Instruction

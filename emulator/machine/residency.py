@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from schedgen.emulator.machine.barriers import BARRIERS, ClusterBarrier, NamedBarrier, Registers
+from schedgen.emulator.machine.barriers import BARRIERS, ClusterBarrier, NamedBarrier
 from schedgen.emulator.machine.block import Block, Cluster
 from schedgen.emulator.machine.lanes import LANES
 from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.memory import Flat
+from schedgen.emulator.machine.registers import Registers
 from schedgen.emulator.machine.tensor import TensorMemory
 from schedgen.emulator.machine.warp import Warp
 

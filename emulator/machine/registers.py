@@ -1,0 +1,121 @@
+"""The register pool of a CTA, from which setmaxnreg takes and to which it gives (N7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedgen.emulator.machine.conditions import Condition, Resource
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.ptx.tree import Instruction
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.block import Block
+    from schedgen.emulator.machine.warp import Warp
+
+
+class Registers(Resource):
+    """The registers of a CTA that setmaxnreg moves between warps (N7).
+
+    Args:
+        block: the CTA.
+        each: registers per thread at launch.
+        known: whether ``each`` is what the kernel was compiled for, and not the most that fit.
+    """
+
+    __slots__ = ("_block", "_history", "_known", "_owned", "free")
+
+    def __init__(self, block: Block, each: int, *, known: bool) -> None:
+        super().__init__()
+        self._block = block
+        self._known = known
+        self._owned = [each] * len(block.warps)
+        self._history: list[list[tuple[str, int, int]]] = [[] for _ in block.warps]
+        self.free = 0
+        """Registers in the pool, in units of one per thread of a warp."""
+
+    def begin(self, warp: Warp, action: str, count: int, where: Instruction) -> None:
+        """A warp executes setmaxnreg.
+
+        Raises:
+            EmulationError: N7: count out of range, wrong direction, or the warps of the warpgroup
+                do not execute the same ones.
+        """
+        if not 24 <= count <= 256 or count % 8:
+            raise self._broken(where, f"{count} is no multiple of 8 in 24…256")
+        owned = self._owned[warp.rank]
+        if self._known and (count > owned if action == "dec" else count < owned):
+            raise self._broken(
+                where, f"{warp.title} owns {owned} registers per thread; .{action} to {count}"
+            )
+        mine = self._history[warp.rank]
+        first = warp.rank // 4 * 4
+        for rank in range(first, min(first + 4, len(self._history))):
+            other = self._history[rank]
+            if len(other) > len(mine) and other[len(mine)][:2] != (action, count):
+                kind, value, line = other[len(mine)]
+                raise self._broken(
+                    where,
+                    f"{warp.title} executes .{action} {count}, warp {rank} of its warpgroup "
+                    f".{kind} {value} (PTX line {line})",
+                )
+            if len(other) <= len(mine) and self._block.warps[rank].finished:
+                raise self._broken(
+                    where, f"warp {rank} of the warpgroup has exited without executing it"
+                )
+            if len(other) < len(mine):
+                raise self._broken(
+                    where,
+                    f"{warp.title} is at its setmaxnreg number {len(mine) + 1}, warp {rank} of its "
+                    f"warpgroup has executed {len(other)}; synchronize the warpgroup in between",
+                )
+        mine.append((action, count, where.line))
+        if count <= owned:
+            self._give(warp.rank, owned - count)
+
+    def take(self, warp: Warp, count: int) -> bool:
+        """Moves registers from the pool to a warp until it owns ``count``; False: too few."""
+        more = count - self._owned[warp.rank]
+        if more > self.free:
+            return False
+        self.free -= more
+        self._owned[warp.rank] = count
+        return True
+
+    def until(self, warp: Warp, count: int) -> Condition:
+        """The condition that the pool suffices."""
+        more = count - self._owned[warp.rank]
+        return Condition(
+            self,
+            lambda: more <= self.free,
+            lambda: (
+                f"setmaxnreg: {more} more registers per thread; the pool of {self._block.title} "
+                f"has {self.free}; owned by its warps: {', '.join(map(str, self._owned))}"
+            ),
+        )
+
+    def ended(self, warp: Warp) -> None:
+        """A warp exits: the rest of its warpgroup must not have executed more setmaxnreg.
+
+        Raises:
+            EmulationError: N7.
+        """
+        first = warp.rank // 4 * 4
+        group = self._history[first : first + 4]
+        mine = len(self._history[warp.rank])
+        most = max(group, key=len)
+        if len(most) > mine:
+            action, count, line = most[mine]
+            raise EmulationError(
+                f"PTX line {line}: setmaxnreg.{action} {count}: {warp.title} of the same warpgroup "
+                "exits without executing it; all warps of a warpgroup must (rule N7)"
+            )
+
+    def _give(self, rank: int, count: int) -> None:
+        self.free += count
+        self._owned[rank] -= count
+        self._block.machine.events += 1
+        if count:
+            self.changed()
+
+    def _broken(self, where: Instruction, problem: str) -> EmulationError:
+        return EmulationError(f"PTX line {where.line}: {where.name}: {problem} (rule N7)")
