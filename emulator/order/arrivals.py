@@ -171,7 +171,7 @@ class Mbarriers:
             Flaw.UNPUBLISHED, barrier, warp, line, rule="X10" if fenced else "K1",
             needs=(fence if fenced else "") + hand_off,
             switch="S11 init_fence" if fenced and warp.cta == barrier.cta else None,
-            other=_use(self._state.warp(init.warp), init.line, "initializes"),
+            other=_use(self._state.warps[init.warp], init.line, "initializes"),
         ))  # fmt: skip
 
     def _consumed(self, barrier: Barrier, view: Message, warp: Warp, phase: int, line: int) -> None:
@@ -199,7 +199,7 @@ class Mbarriers:
                 needs=f"a wait for phase {barrier.tracked - 1}, in which copies complete",
             ))  # fmt: skip
         for number, (clock, used) in barrier.uses.items():
-            user = self._state.warp(number)
+            user = self._state.warps[number]
             if not view.knows(CAUSAL, user.cluster.number, user.agent.column, clock):
                 self._state.findings.add(self._defect(
                     Flaw.IN_USE, barrier, warp, line, rule="B2", other=_use(user, used, "uses"),

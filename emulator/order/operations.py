@@ -26,6 +26,9 @@ from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.order.warps import Warp
 
 _TRACKED = frozenset((Queue.BULK_LOAD, Queue.STORE_ASYNC))
+_PER_THREAD = frozenset((Queue.BULK_LOAD, Queue.BULK_STORE))
+"""Copies that each lane issues for itself: those of one instruction are one access, as the lanes of
+a warp count as ordered. (CuTe DSL compiles bulk stores that all lanes of a warp issue.)"""
 
 Held = tuple[Cells, bool, bool]
 """An access whose stream is not known yet: cells, write, atomic."""
@@ -73,6 +76,8 @@ class Operations:
         self._finished: dict[int, tuple[Warp, int, Origin]] = {}
         """cp.async, which an mbarrier may track later, and tcgen05.ld, whose registers are read
         later."""
+        self._origins: dict[int, Origin] = {}
+        """By warp, of the last of its copies."""
         self._next = 1
         self._literal = state.switches.bulk_clause is BulkClause.LITERAL
         self._strict = state.switches.async_scope is AsyncScope.STRICT
@@ -94,9 +99,13 @@ class Operations:
     ) -> int:
         """A warp issues an operation; returns its handle."""
         state = self._state
+        again = queue in _PER_THREAD and state.is_last(number, line)
         warp = state.warp(number)
         warp.touch()
-        origin = state.origin(warp, line, queue)
+        origin = self._origins[number] if again else state.origin(warp, line, queue)
+        if queue in _PER_THREAD:
+            self._origins[number] = origin
+            state.note(number, line)
         agents, clock = self._stream(warp, queue, chain)
         view = warp.message()
         for other in together:

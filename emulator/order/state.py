@@ -43,6 +43,7 @@ class State:
         self._warps_per_cta = warps_per_cta
         self._cluster_of = cluster_of
         self._clusters: dict[int, Cluster] = {}
+        self._last: dict[int, int] = {}
         self._iterations: dict[tuple[int, int], int] = {}
         fenced = set(FENCED)
         if switches.copy_proxy is CopyProxy.NONE:
@@ -53,7 +54,8 @@ class State:
         """Kinds of agents whose accesses belong to the generic proxy (S12, S13)."""
 
     def warp(self, number: int) -> Warp:
-        """A warp by its number in the launch."""
+        """A warp by its number in the launch, that does something."""
+        self._last.pop(number, None)
         known = self.warps.get(number)
         if known is None:
             cta, local = divmod(number, self._warps_per_cta)
@@ -62,6 +64,14 @@ class State:
             known = Warp(number, cta, group, cluster, self.switches, self.readings)
             self.warps[number] = known
         return known
+
+    def note(self, warp: int, line: int) -> None:
+        """A warp has just executed a line for one of its lanes."""
+        self._last[warp] = line
+
+    def is_last(self, warp: int, line: int) -> bool:
+        """Whether a warp did nothing since it executed a line for another of its lanes."""
+        return self._last.get(warp) == line
 
     def cluster(self, cta: int) -> Cluster:
         """The cluster of a CTA."""

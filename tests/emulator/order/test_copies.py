@@ -349,3 +349,16 @@ def test_a_copy_that_nothing_tracks() -> None:
     k.checker.finish(copy)
     k.read(1, OUT)
     assert k.race().missing is Missing.GROUP_WAIT
+
+
+def test_all_lanes_of_a_warp_issue_one_store() -> None:
+    k = Kernel()
+    line = k.at()
+    for _ in range(3):
+        copy = k.checker.issue(4, Queue.BULK_STORE, line)
+        k.stored(copy, OUT, to=(0, 256))
+    assert k.clean()
+    k.checker.bulk_commit(4)
+    k.stored(k.checker.issue(4, Queue.BULK_STORE, line), OUT, to=(0, 256))
+    race = k.race()
+    assert (race.earlier.iteration, race.later.iteration) == (0, 1)
