@@ -1,1 +1,1 @@
-"""Home of the CuTe DSL emitters and their harness for each architecture; none is written yet."""
+"""CuTe DSL files from proven programs: emitters for operations, and a harness around them."""

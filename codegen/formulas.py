@@ -1,0 +1,70 @@
+"""Formulas of a spec as Python expressions over float32 scalars of the DSL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schedgen.codegen.errors import EmitError
+from schedgen.expressions import (
+    Binary,
+    Boolean,
+    Call,
+    Compare,
+    Expression,
+    Logical,
+    Name,
+    Number,
+    Unary,
+)
+
+Look = Callable[[Name], str]
+"""What stands for a name of the formula."""
+
+_SIMPLE = {
+    "exp2": "cute.math.exp2({0}, fastmath=True)",
+    "log2": "cute.math.log2({0}, fastmath=True)",
+    "exp": "cute.math.exp({0}, fastmath=True)",
+    "log": "cute.math.log({0}, fastmath=True)",
+    "rcp": "cute.arch.rcp_approx({0})",
+    "rsqrt": "cute.math.rsqrt({0}, fastmath=True)",
+    "sqrt": "cute.math.sqrt({0}, fastmath=True)",
+    "tanh": "cute.math.tanh({0}, fastmath=True)",
+    "sigmoid": "sigmoid({0})",
+    "silu": "({0} * sigmoid({0}))",
+    "gelu": "gelu({0})",
+    "abs": "cute.arch.fmax({0}, -({0}))",
+    "relu": "cute.arch.fmax({0}, Float32(0.0))",
+}
+
+
+def code(expression: Expression, look: Look) -> str:
+    """A Python expression; sub-expressions are in parentheses unless they are atoms."""
+    match expression:
+        case Number(value):
+            return repr(float(value))
+        case Boolean(value):
+            return repr(value)
+        case Name():
+            return look(expression)
+        case Unary("not", operand):
+            return f"(not {code(operand, look)})"
+        case Unary(operator, operand):
+            return f"({operator}{code(operand, look)})"
+        case Binary(operator, left, right) if operator in "+-*/":
+            return f"({code(left, look)} {operator} {code(right, look)})"
+        case Compare(operator, left, right):
+            return f"({code(left, look)} {operator} {code(right, look)})"
+        case Logical(operator, left, right):
+            return f"({code(left, look)} {operator} {code(right, look)})"
+        case Call("where", (condition, left, right)):
+            then = code(left, look)
+            return f"(Float32({then}) if {code(condition, look)} else Float32({code(right, look)}))"
+        case Call("min" | "max" as function, arguments):
+            first, *rest = (f"Float32({code(argument, look)})" for argument in arguments)
+            for other in rest:
+                first = f"cute.arch.f{function}({first}, {other})"
+            return first
+        case Call(function, (argument,)) if function in _SIMPLE:
+            return _SIMPLE[function].format(code(argument, look))
+        case _:
+            raise EmitError(f"no emitter for '{expression}' in a formula")

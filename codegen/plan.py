@@ -1,0 +1,239 @@
+"""What an emitter looks up: where pieces live, which slot is meant, which warps run a role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.source import Names
+from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
+from schedgen.program.model import Access, Number, Program, RoleProgram, Run
+
+DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
+"""Data types of specs, and their classes in the DSL."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Shared memory seen as tiles: ``rows`` x ``columns`` elements in each of ``slots`` slots.
+
+    A vector has one column if it holds a value per row of a tile, one row if per column.
+    """
+
+    name: str
+    address: int
+    rows: int
+    columns: int
+    slots: int
+    stride: int
+    """Bytes from one slot to the next."""
+    dtype: str
+
+    @property
+    def row_bytes(self) -> int:
+        return self.columns * DTYPE_BITS[self.dtype] // 8
+
+    @property
+    def vector(self) -> bool:
+        return self.columns == 1 or self.rows == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows and columns, in elements, of a region that a few pieces make up."""
+
+    region: Region
+    row0: int
+    row1: int
+    column0: int
+    column1: int
+
+    @property
+    def rows(self) -> int:
+        return self.row1 - self.row0
+
+    @property
+    def columns(self) -> int:
+        return self.column1 - self.column0
+
+
+class Plan:
+    """Facts about one program and its kernel. Nothing here depends on the architecture."""
+
+    def __init__(self, program: Program, kernel: Kernel) -> None:
+        self.program, self.kernel = program, kernel
+        self.names = Names()
+        self.views = self._views()
+
+    # -- storage -------------------------------------------------------------------------------
+
+    def _views(self) -> dict[str, View]:
+        """Region in shared memory -> its view; instances that take turns in a ring share one."""
+        made: dict[tuple[object, ...], View] = {}
+        found: dict[str, View] = {}
+        stores = self._store_of_region
+        for region in self.kernel.regions:
+            if region.space is not Space.SMEM or region.name not in stores:
+                continue
+            store = self.program.store[stores[region.name]]
+            rows, columns = (*region.shape, 1)[:2] if len(region.shape) < 2 else region.shape
+            key = (store.name, region.base, rows, columns, region.dtype)
+            if key not in made:
+                name = region.base if self._takes_turns(store.name, region.base) else region.name
+                stride = store.size // store.slots
+                made[key] = View(
+                    self.names.of("view", name),
+                    store.address,
+                    rows,
+                    columns,
+                    store.slots,
+                    stride,
+                    region.dtype,
+                )
+            found[region.name] = made[key]
+        return found
+
+    def _takes_turns(self, store: str, base: str) -> bool:
+        """Whether all instances of a buffer live in one store."""
+        return {
+            s for r, s in self._store_of_region.items() if self.kernel.region[r].base == base
+        } == {store}
+
+    @cached_property
+    def _store_of_region(self) -> dict[str, str]:
+        return {
+            self.kernel.piece[access.buffer].region: access.store
+            for operation in self.program.operations
+            for access in operation.accesses
+        }
+
+    def operation(self, name: str) -> Operation:
+        return self.kernel.operation[name]
+
+    def part(self, operation: Operation, operand: str) -> Part:
+        """What an operand covers; its pieces have to make up a rectangle."""
+        pieces = [self.kernel.piece[name] for name in dict(operation.operands)[operand]]
+        return self.covered(pieces)
+
+    def covered(self, pieces: list[Piece]) -> Part:
+        region = self.kernel.region[pieces[0].region]
+        size = DTYPE_BITS[region.dtype] // 8
+        part = Part(
+            region,
+            min(p.row0 for p in pieces),
+            max(p.row1 for p in pieces),
+            min(p.byte0 for p in pieces) // size,
+            max(p.byte1 for p in pieces) // size,
+        )
+        if part.rows * part.columns * size != sum(piece.bytes for piece in pieces):
+            names = ", ".join(piece.name for piece in pieces)
+            raise EmitError(f"{names} do not make up a rectangle")
+        return part
+
+    def access(self, operation: Operation, operand: str, *, write: bool) -> Access:
+        """The access of an operand's first piece."""
+        piece = dict(operation.operands)[operand][0]
+        for access in self.program.operation[operation.name].accesses:
+            if access.buffer == piece and access.write == write:
+                return access
+        raise EmitError(f"{operation.name} does not access {piece}")
+
+    def slots(self, access: Access) -> int:
+        return self.program.store[access.store].slots
+
+    # -- roles ---------------------------------------------------------------------------------
+
+    @cached_property
+    def runs(self) -> dict[str, list[Operation]]:
+        """Role -> the operations it runs."""
+        return {
+            role.name: [
+                self.operation(step.action.operation)
+                for step in role.steps
+                if isinstance(step.action, Run)
+            ]
+            for role in self.program.roles
+        }
+
+    @cached_property
+    def first_warp(self) -> dict[str, int]:
+        """Role -> its first warp; warpgroups come first, to begin at a multiple of 4."""
+        found: dict[str, int] = {}
+        warp = 0
+        for role in sorted(self.program.roles, key=lambda role: -role.warps):
+            found[role.name] = warp
+            warp += role.warps
+        return found
+
+    @property
+    def warps(self) -> int:
+        """Warps of the block, in whole warpgroups."""
+        return -(-sum(role.warps for role in self.program.roles) // 4) * 4
+
+    def registers(self, role: RoleProgram) -> int:
+        """The register budget of the warpgroups that a role's warps are in."""
+        first = self.first_warp[role.name] // 4
+        last = (self.first_warp[role.name] + role.warps - 1) // 4
+        sharing = [
+            other.registers
+            for other in self.program.roles
+            if first <= self.first_warp[other.name] // 4 <= last
+        ]
+        return max(24, -(-max(sharing) // 8) * 8)
+
+    @property
+    def entry_registers(self) -> int:
+        """Registers of a thread when the kernel starts: all that a block of this size can have."""
+        return min(255, 65536 // (32 * self.warps)) // 8 * 8
+
+    # -- barriers ------------------------------------------------------------------------------
+
+    @cached_property
+    def barrier_words(self) -> dict[str, int]:
+        """Barrier -> the first of its 64-bit words in shared memory."""
+        found: dict[str, int] = {}
+        word = 0
+        for barrier in self.program.barriers:
+            found[barrier.name] = word
+            word += barrier.slots
+        first = min((view.address for view in self.views.values()), default=1024)
+        if 8 * word > first:
+            raise EmitError(f"{word} words of barriers do not fit before the buffers at {first}")
+        return found
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, from its 1024-byte aligned start."""
+        stores = [s for s in self.program.stores if s.space is Space.SMEM]
+        return max((s.address + s.size for s in stores), default=1024)
+
+    # -- extents -------------------------------------------------------------------------------
+
+    @cached_property
+    def extents(self) -> tuple[str, ...]:
+        """Names of all extents, in order of appearance."""
+        shapes = (extent for argument in self.kernel.arguments for extent in argument.shape)
+        return tuple(dict.fromkeys(shapes))
+
+    @cached_property
+    def scalars(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.kernel.arguments if not a.shape)
+
+    def block(self, extent: str) -> int:
+        return prod(axis.block for axis in self.kernel.grid if axis.extent == extent)
+
+
+def number(value: Number, slots: int, iteration: str) -> str:
+    """A running number as an expression that is never negative: a multiple of two turns of the
+    ring is added, which changes neither slot nor parity.
+    """
+    offset = value.offset
+    while offset < 0:
+        offset += 2 * slots
+    counter = "t" if value.per_tile else iteration
+    if value.scale != 1 and " " in counter:
+        counter = f"({counter})"
+    text = counter if value.scale == 1 else f"{value.scale} * {counter}"
+    return f"{text} + {offset}" if offset else text

@@ -1,0 +1,168 @@
+"""A role as a function of the generated file."""
+
+from __future__ import annotations
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragments import Fragments
+from schedgen.codegen.plan import Plan
+from schedgen.codegen.sm90 import Products, pending
+from schedgen.codegen.source import Source
+from schedgen.codegen.steps import Barriers
+from schedgen.codegen.tiles import Tiles
+from schedgen.codegen.transfers import Transfers
+from schedgen.codegen.turns import emit_loop
+from schedgen.kernel import Operation, Space
+from schedgen.program.model import (
+    Arrive,
+    Drain,
+    Engine,
+    Fence,
+    FenceKind,
+    RoleProgram,
+    Run,
+    Step,
+    Wait,
+)
+
+_FENCES = {
+    FenceKind.ASYNC_PROXY: 'cute.arch.fence_proxy("async.shared", space="cta")',
+    FenceKind.REGISTERS: "warpgroup.fence()",
+}
+
+
+class Role:
+    """One role of a Hopper kernel."""
+
+    def __init__(self, plan: Plan, transfers: Transfers, tiles: Tiles, role: RoleProgram) -> None:
+        self.plan, self.transfers, self.tiles, self.role = plan, transfers, tiles, role
+        self.barriers = Barriers(plan)
+        self.fragments = Fragments(plan)
+        self.products = Products(plan, self.fragments)
+
+    @property
+    def name(self) -> str:
+        return self.plan.names.of("role", self.role.name)
+
+    @property
+    def threads(self) -> bool:
+        """Whether its threads do arithmetic, and not only issue work."""
+        return self.role.warps == 4
+
+    def arguments(self) -> list[str]:
+        """Names that the function takes, in order; the kernel has variables of these names."""
+        found: dict[str, str] = {}
+        for map_ in self.transfers.of_role(self.role.name):
+            found[f"tma_{map_.name}"] = "cute.CopyAtom"
+            found[f"g_{map_.name}"] = "cute.Tensor"
+        for operation in self.plan.runs[self.role.name]:
+            for _, pieces in operation.operands:
+                region = self.plan.kernel.region_of(pieces[0])
+                if region.space is Space.SMEM:
+                    found[self.plan.views[region.name].name] = "cute.Tensor"
+        for step in self.role.steps:
+            barrier = getattr(step.action, "barrier", None)
+            if barrier is not None:
+                found[self.barriers.name(barrier)] = "cute.Pointer"
+        found.update(dict.fromkeys(self.plan.scalars, "Float32"))
+        found.update(dict.fromkeys(self.plan.extents, "Int32"))
+        return [f"{name}: {kind}" for name, kind in found.items()]
+
+    def emit(self, source: Source) -> None:
+        """The function."""
+        source.add("@cute.jit")
+        arguments = self.arguments()
+        source.add(f"def {self.name}(")
+        source.add(*(f"    {argument}," for argument in arguments))
+        with source.block("):"):
+            warps = f"{self.role.warps} warp{'s' if self.role.warps > 1 else ''}"
+            operations = " ".join(o.name for o in self.plan.runs[self.role.name])
+            source.add(f'"""{warps}: {operations}."""')
+            if self.threads:
+                source.add("thread = cute.arch.thread_idx()[0] % 128")
+                self.fragments.declare(source, self.role.name)
+                self.products.declare(source, self.role.name)
+            for operation in self.plan.runs[self.role.name]:
+                if operation.name in self.transfers.maps:
+                    self.transfers.partition(source, operation)
+            self.tiles.begin(source)
+            with source.block(f"while {self.tiles.condition}:"):
+                self.tiles.coordinates(source)
+                self._tile(source)
+                self.tiles.advance(source)
+            if any(self._engine(o) is Engine.COPY_OUT for o in self.plan.runs[self.role.name]):
+                source.comment("shared memory has to live until everything is read")
+                source.add("cute.arch.cp_async_bulk_wait_group(0)")
+
+    def _tile(self, source: Source) -> None:
+        if self.threads:
+            self.fragments.initialize(source, self.role.name)
+        for step in self.role.before:
+            self._step(source, step, "", "", True)
+        emit_loop(source, self.role, self._step)
+        for step in self.role.after:
+            self._step(source, step, "", "", True)
+
+    def _engine(self, operation: Operation) -> Engine:
+        return self.plan.program.operation[operation.name].engine
+
+    def _step(self, source: Source, step: Step, i: str, c: str, runs: bool) -> None:
+        """Writes a step, or the empty group of an operation that does not run in this turn."""
+        action = step.action
+        if isinstance(action, Run):
+            self._run(source, self.plan.operation(action.operation), action, i, c, runs)
+        elif not runs:
+            return
+        elif isinstance(action, Wait):
+            if step.why:
+                source.comment(step.why)
+            self.barriers.wait(source, action, c)
+        elif isinstance(action, Arrive):
+            self.barriers.arrive(source, self.role, action, c)
+        elif isinstance(action, Drain):
+            self._drain(source, step, action)
+        elif isinstance(action, Fence) and action.kind in _FENCES:
+            source.add(_FENCES[action.kind])
+        else:
+            what = action.kind if isinstance(action, Fence) else "commit"
+            raise EmitError(f"{self.role.name}: no emitter for {what} on {self.plan.program.arch}")
+
+    def _drain(self, source: Source, step: Step, action: Drain) -> None:
+        count = pending(self.plan, self.role, step)
+        source.comment(f"{action.operation} is complete")
+        if self.plan.program.operation[action.operation].engine is Engine.COPY_OUT:
+            source.add(f"cute.arch.cp_async_bulk_wait_group({count}, read=True)")
+        else:
+            source.add(f"warpgroup.wait_group({count})")
+
+    def _run(
+        self, source: Source, operation: Operation, action: Run, i: str, c: str, runs: bool
+    ) -> None:
+        engine = self._engine(operation)
+        if runs:
+            source.comment(operation.name + (f": {operation.label}" if operation.label else ""))
+        if engine is Engine.COPY_IN and runs:
+            assert action.barrier is not None
+            assert action.number is not None
+            barrier = self.barriers.at(action.barrier, action.number, c)
+            access = self.plan.access(operation, "to", write=True)
+            self.transfers.copy(source, operation, access, i, c, barrier)
+        elif engine is Engine.COPY_OUT:
+            if runs:
+                self._store(source, operation, i, c)
+            source.add("cute.arch.cp_async_bulk_commit_group()")
+        elif engine is Engine.WGMMA:
+            if runs:
+                self.products.run(source, operation, c)
+            source.add("warpgroup.commit_group()")
+        elif engine is Engine.THREADS and runs:
+            self.fragments.run(source, operation, i, c)
+        elif runs:
+            raise EmitError(f"{operation.name}: no emitter for the {engine} engine")
+
+    def _store(self, source: Source, operation: Operation, i: str, c: str) -> None:
+        access = self.plan.access(operation, "from", write=False)
+        if operation.when is None:
+            self.transfers.copy(source, operation, access, i, c, "")
+            return
+        with source.block(f"if {self.tiles.condition_of(operation.when)}:"):
+            self.transfers.copy(source, operation, access, i, c, "")

@@ -1,0 +1,66 @@
+"""Text of generated Python: lines with indentation, and identifiers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+class Source:
+    """Lines under construction."""
+
+    def __init__(self, depth: int = 0) -> None:
+        self.lines: list[str] = []
+        self._depth = depth
+
+    def add(self, *lines: str) -> None:
+        """Appends lines at the current depth; an empty one stays empty."""
+        self.lines += ["    " * self._depth + line if line else "" for line in lines]
+
+    def comment(self, text: str) -> None:
+        self.add(f"# {text}")
+
+    @contextmanager
+    def block(self, head: str) -> Generator[None]:
+        """``head`` with what is added inside indented below it."""
+        self.add(head)
+        self._depth += 1
+        start = len(self.lines)
+        try:
+            yield
+        finally:
+            if not any(
+                line.strip() and not line.strip().startswith("#") for line in self.lines[start:]
+            ):
+                self.add("pass")
+            self._depth -= 1
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+def identifier(name: str) -> str:
+    """``EXP[0,1]`` -> ``EXP_0_1``; ``sA full sB full`` -> ``sA_full_sB_full``."""
+    text = re.sub(r"\W+", "_", name.replace("'", "_prime")).strip("_")
+    return f"_{text}" if text[:1].isdigit() else text
+
+
+class Names:
+    """Distinct identifiers, the same for equal names."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, str], str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, kind: str, name: str, prefix: str = "") -> str:
+        """The identifier of something; ``kind`` keeps an operation apart from a buffer."""
+        if (kind, name) not in self._given:
+            base = prefix + identifier(name)
+            text, number = base, 2
+            while text in self._taken:
+                text, number = f"{base}_{number}", number + 1
+            self._taken.add(text)
+            self._given[kind, name] = text
+        return self._given[kind, name]

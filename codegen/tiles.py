@@ -1,0 +1,109 @@
+"""Which output tiles a block computes, and where they lie."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.formulas import code
+from schedgen.codegen.plan import Plan
+from schedgen.codegen.source import Source
+from schedgen.expressions import Binary, Call, Expression, Name, Number
+from schedgen.expressions.nodes import walk
+
+
+class Tiles:
+    """A static persistent schedule: block b computes tiles b, b + blocks, b + 2 blocks, ..."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        if plan.kernel.tiles not in ("all", "lower_triangle"):
+            raise EmitError(f"no emitter for tiles '{plan.kernel.tiles}'")
+        self.triangle = plan.kernel.tiles == "lower_triangle"
+
+    def _count(self, extent: str) -> str:
+        block = self.plan.block(extent)
+        return extent if block == 1 else f"cute.ceil_div({extent}, {block})"
+
+    @property
+    def counts(self) -> list[tuple[str, str]]:
+        """(extent, number of tiles along it), outermost first."""
+        return [(axis.extent, self._count(axis.extent)) for axis in self.plan.kernel.grid]
+
+    @property
+    def condition(self) -> str:
+        return "tile < tiles"
+
+    def trips(self) -> str:
+        assert self.plan.kernel.trip_count is not None
+        return integer(self.plan.kernel.trip_count)
+
+    def total(self) -> str:
+        """All tiles of the grid; of a triangle, those of the whole rectangle."""
+        return " * ".join(count for _, count in self.counts)
+
+    def begin(self, source: Source) -> None:
+        source.add(f"trips = {self.trips()}")
+        if self.triangle:
+            source.add(f"tiles = {self._triangle_call('count_triangle')}")
+        else:
+            source.add(f"tiles = {self.total()}")
+        source.add("tile = cute.arch.block_idx()[0]", "t = Int32(0)")
+
+    def _triangle_call(self, function: str, first: str = "") -> str:
+        rows, columns = self.plan.kernel.tile_extents
+        outer = [c for e, c in self.counts if e not in (rows, columns)]
+        blocks = f"{self.plan.block(rows)}, {self.plan.block(columns)}"
+        sizes = f"{self._count(rows)}, {self._count(columns)}"
+        return f"{function}({first}{' * '.join(outer) or '1'}, {sizes}, {blocks})"
+
+    def coordinates(self, source: Source) -> None:
+        if self.triangle:
+            rows, columns = self.plan.kernel.tile_extents
+            source.add(
+                f"outer, at_{rows}, at_{columns} = {self._triangle_call('in_triangle', 'tile, ')}"
+            )
+            rest, axes = "outer", [(e, c) for e, c in self.counts if e not in (rows, columns)]
+        else:
+            rest, axes = "tile", self.counts
+        for number, (extent, count) in enumerate(reversed(axes)):
+            last = number == len(axes) - 1
+            source.add(f"at_{extent} = {rest}" if last else f"at_{extent} = {rest} % ({count})")
+            if not last:
+                source.add(f"rest = {rest} // ({count})")
+                rest = "rest"
+        source.add("first = t * trips")
+
+    def advance(self, source: Source) -> None:
+        source.add("tile += cute.arch.grid_dim()[0]", "t += 1")
+
+    def condition_of(self, when: Expression) -> str:
+        """A condition of a store, over the coordinates of the tile."""
+        rows, columns = self.plan.kernel.tile_extents
+        names = {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"}
+        return integer_condition(when, names)
+
+
+def integer(expression: Expression, names: dict[str, str] | None = None) -> str:
+    """An expression over extents, in integers."""
+    match expression:
+        case Call("ceil", (Binary("/", left, right),)):
+            return f"cute.ceil_div({integer(left, names)}, {integer(right, names)})"
+        case Number(value) if value.denominator == 1:
+            return str(int(value))
+        case Name(name):
+            return (names or {}).get(name, name)
+        case Binary("+" | "-" | "*" as operator, left, right):
+            return f"({integer(left, names)} {operator} {integer(right, names)})"
+        case _:
+            raise EmitError(f"no emitter for the number '{expression}'")
+
+
+def integer_condition(expression: Expression, names: dict[str, str]) -> str:
+    text = code(expression, lambda name: names.get(name.name, name.name))
+    return text.replace(".0", "") if _whole(expression) else text
+
+
+def _whole(expression: Expression) -> bool:
+    numbers = [n.value for n in walk(expression) if isinstance(n, Number)]
+    return all(Fraction(n).denominator == 1 for n in numbers)

@@ -1,0 +1,171 @@
+"""Bulk tensor copies between global tensors and tiles in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.plan import DTYPES, Part, Plan, View, number
+from schedgen.codegen.source import Source
+from schedgen.kernel import Kind, Operation
+from schedgen.program.model import Access
+from schedgen.tensors import Argument, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map: tiles of ``rows`` x ``columns`` of an argument, along two of its axes.
+
+    ``sides`` has for each axis of the argument "rows", "columns" or "".
+    """
+
+    name: str
+    argument: Argument
+    rows: int
+    columns: int
+    sides: tuple[str, ...]
+    store: bool
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes of the argument: that of rows, that of columns, the others."""
+        sided = [self.sides.index(side) for side in ("rows", "columns") if side in self.sides]
+        rest = [axis for axis, side in enumerate(self.sides) if not side]
+        return (*sided, *reversed(rest))
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """Elements along each axis of `order`."""
+        sizes = {"rows": self.rows, "columns": self.columns}
+        sided = [sizes[side] for side in ("rows", "columns") if side in self.sides]
+        return (*sided, *(1 for side in self.sides if not side))
+
+
+class Transfers:
+    """The tensor maps of a kernel, and the copies that use them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.maps: dict[str, Map] = {}
+        """Operation -> its map; operations that differ only in where their tile lies share one."""
+        made: dict[tuple[object, ...], Map] = {}
+        for operation in plan.kernel.operations:
+            if operation.kind in (Kind.LOAD, Kind.STORE):
+                self._add(operation, made)
+
+    def _add(self, operation: Operation, made: dict[tuple[object, ...], Map]) -> None:
+        if not operation.places:
+            raise EmitError(f"{operation.name} does not say where its tile lies")
+        argument = next(a for a in self.plan.kernel.arguments if a.name == operation.tensor)
+        store = operation.kind is Kind.STORE
+        part = self.plan.part(operation, "from" if store else "to")
+        sides = tuple(place.side for place in operation.places)
+        key = (argument.name, part.rows, part.columns, sides, store)
+        if key not in made:
+            made_for = [m for m in made.values() if m.argument is argument]
+            name = argument.name + (f"_{len(made_for) + 1}" if made_for else "")
+            made[key] = Map(name, argument, part.rows, part.columns, sides, store)
+        self.maps[operation.name] = made[key]
+
+    @property
+    def distinct(self) -> list[Map]:
+        return list({map_.name: map_ for map_ in self.maps.values()}.values())
+
+    def of_role(self, role: str) -> list[Map]:
+        found = [self.maps[o.name] for o in self.plan.runs[role] if o.name in self.maps]
+        return list({map_.name: map_ for map_ in found}.values())
+
+    # -- host ----------------------------------------------------------------------------------
+
+    def make(self, source: Source, map_: Map) -> None:
+        """The copy atom ``tma_x`` and the tensor of coordinates ``g_x``."""
+        op = (
+            "cpasync.CopyBulkTensorTileS2GOp()"
+            if map_.store
+            else "cpasync.CopyBulkTensorTileG2SOp()"
+        )
+        tensor = f"cute.select({map_.argument.name}.layout, {list(map_.order)})"
+        dtype = DTYPES[map_.argument.dtype]
+        if len([side for side in map_.sides if side]) == 2:
+            tile = f"one_tile({map_.rows}, {map_.columns}, {dtype})"
+        else:
+            tile = f"cute.make_layout({map_.rows * map_.columns})"
+        sided = [n for n, side in zip(map_.tile, map_.order, strict=True) if map_.sides[side]]
+        tiler = f"({', '.join(map(str, sided))},)"
+        source.add(
+            f"tma_{map_.name}, g_{map_.name} = cpasync.make_tiled_tma_atom(",
+            f"    {op},",
+            f"    cute.make_tensor({map_.argument.name}.iterator, {tensor}),",
+            f"    {tile},",
+            f"    {tiler},",
+            ")",
+        )
+
+    # -- device --------------------------------------------------------------------------------
+
+    def partition(self, source: Source, operation: Operation) -> None:
+        """``s_X``: the stages in shared memory, ``t_X``: the tiles in the tensor."""
+        map_, name = self.maps[operation.name], self._name(operation)
+        operand = "from" if map_.store else "to"
+        part = self.plan.part(operation, operand)
+        view = self.plan.views[part.region.name]
+        tiles = ", ".join("None" for _ in map_.tile)
+        tile = "(" + ", ".join(map(str, map_.tile)) + ("," if len(map_.tile) == 1 else "") + ")"
+        modes = len(map_.tile)
+        source.add(
+            f"s_{name}, t_{name} = cpasync.tma_partition(",
+            f"    tma_{map_.name},",
+            "    0,",
+            "    cute.make_layout(1),",
+            f"    cute.group_modes({self._stages(part, view)}, 0, {1 if view.vector else 2}),",
+            "    cute.group_modes(",
+            f"        cute.local_tile(g_{map_.name}, {tile}, ({tiles},)), 0, {modes}",
+            "    ),",
+            ")",
+        )
+
+    def _name(self, operation: Operation) -> str:
+        return self.plan.names.of("operation", operation.name)
+
+    def _stages(self, part: Part, view: View) -> str:
+        """The rows and columns that are copied, in all slots."""
+        if (part.rows, part.columns) == (view.rows, view.columns):
+            return view.name
+        if part.row0 % part.rows or part.column0 % part.columns:
+            raise EmitError(f"part of '{part.region.name}' begins between tiles of its own size")
+        shape = f"({part.rows}, {part.columns}, {view.slots})"
+        at = f"({part.row0 // part.rows}, {part.column0 // part.columns}, 0)"
+        return f"cute.local_tile({view.name}, {shape}, {at})"
+
+    def copy(
+        self, source: Source, operation: Operation, access: Access, i: str, c: str, barrier: str
+    ) -> None:
+        """The copy itself; ``barrier`` is "" for a store."""
+        map_, name = self.maps[operation.name], self._name(operation)
+        slots = self.plan.slots(access)
+        slot = f"slot({number(access.version, slots, c)}, {slots})" if slots > 1 else "0"
+        at = ", ".join(self._index(operation.places[axis], i) for axis in map_.order)
+        tile, stage = f"t_{name}[(None, {at})]", f"s_{name}[(None, {slot})]"
+        if map_.store:
+            source.add(f"cute.copy(tma_{map_.name}, {stage}, {tile})")
+        else:
+            source.add(f"cute.copy(tma_{map_.name}, {tile}, {stage}, tma_bar_ptr={barrier})")
+
+    def _index(self, place: Place, i: str) -> str:
+        """Which tile along an axis."""
+        if place.grouped:
+            return f"at_{place.along} * {place.extent} // {place.along}"
+        terms: list[str] = []
+        for size, what in ((place.block, f"at_{place.along}"), (place.step, i), (place.offset, "")):
+            if size % place.size:
+                raise EmitError(f"a tile of {place.size} begins {size} along '{place.extent}'")
+            if size:
+                times = size // place.size
+                terms.append(
+                    (f"{times} * {_atom(what)}" if times > 1 else what) if what else str(times)
+                )
+        return " + ".join(terms) or "0"
+
+
+def _atom(text: str) -> str:
+    return f"({text})" if " " in text else text
