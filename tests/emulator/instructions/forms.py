@@ -163,10 +163,10 @@ def singles() -> Iterator[str]:
         yield from same(f"abs{ftz} neg{ftz}", 2, "f32")
         for extra in ("", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs"):
             yield from same(f"min{ftz}{extra} max{ftz}{extra}", 3, "f32")
-    yield from tests("f32")
+    yield from properties("f32")
 
 
-def tests(type_: str) -> Iterator[str]:
+def properties(type_: str) -> Iterator[str]:
     for property_ in ["finite", "infinite", "number", "notanumber", "normal", "subnormal"]:
         yield text(f"testp.{property_}.{type_}", "pred", type_)
     yield from same("copysign", 3, type_)
@@ -179,7 +179,7 @@ def doubles() -> Iterator[str]:
         yield from same(f"rcp.{mode} sqrt.{mode}", 2, "f64")
     yield from same("add sub mul min max", 3, "f64")
     yield from same("abs neg", 2, "f64")
-    yield from tests("f64")
+    yield from properties("f64")
 
 
 def halves(type_: str) -> Iterator[str]:
@@ -271,7 +271,6 @@ def floats_to_floats(source: str) -> Iterator[str]:
                 yield text(f"cvt.{mode}{relu}{limit}.{to}.f32", to, "f32")
                 yield text(f"cvt.{mode}{relu}{limit}.{to}x2.f32", "b32", "f32", "f32")
         yield text("cvt.rna.tf32.f32", "b32", "f32")
-        yield text("cvt.rna.satfinite.tf32.f32", "b32", "f32")
         for relu, to in product(("", ".relu"), ("e4m3x2", "e5m2x2")):
             yield text(f"cvt.rn.satfinite{relu}.{to}.f32", "b16", "f32", "f32")
 
@@ -320,6 +319,39 @@ def moves() -> Iterator[str]:
     yield "mov.f64 %fd0, 0d3FF8000000000000;"
     yield "mov.pred %p0, -1;"
     yield "mov.u32 %r0, %laneid;"
+
+
+def blackwell() -> Iterator[str]:
+    """Forms that only sm_100a has."""
+    for mode, ftz in product(MODES, ("", ".ftz")):
+        yield from same(f"add.{mode}{ftz} sub.{mode}{ftz} mul.{mode}{ftz}", 3, "f32x2")
+        yield from same(f"fma.{mode}{ftz}", 4, "f32x2")
+    for element, mode, sat in product(("f16", "bf16"), MODES, ("", ".sat")):
+        yield text(f"add.{mode}{sat}.f32.{element}", "f32", element, "f32")
+        yield text(f"sub.{mode}{sat}.f32.{element}", "f32", element, "f32")
+        yield text(f"fma.{mode}{sat}.f32.{element}", "f32", element, element, "f32")
+    for ftz, extra in product(("", ".ftz"), ("", ".NaN", ".abs", ".NaN.abs")):
+        yield from same(f"min{ftz}{extra} max{ftz}{extra}", 4, "f32")
+    for relu, to in product(("", ".relu"), ("e2m3x2", "e3m2x2")):
+        yield text(f"cvt.rn.satfinite{relu}.{to}.f32", "b16", "f32", "f32")
+        yield text(f"cvt.rn.satfinite{relu}.{to}.f16x2", "b16", "b32")
+        yield text(f"cvt.rn.satfinite{relu}.{to}.bf16x2", "b16", "b32")
+        yield text(f"cvt.rn{relu}.f16x2.{to}", "b32", "b16")
+    for relu in ("", ".relu"):
+        yield f"cvt.rn.satfinite{relu}.e2m1x2.f32 %rb0, %f1, %f2;"
+        yield f"cvt.rn.satfinite{relu}.e2m1x2.f16x2 %rb0, %r1;"
+        yield f"cvt.rn{relu}.f16x2.e2m1x2 %r0, %rb1;"
+        for to in ("e4m3x2", "e5m2x2"):
+            yield text(f"cvt.rn.satfinite{relu}.{to}.bf16x2", "b16", "b32")
+    for mode, limit in product(("rz", "rp"), ("", ".satfinite")):
+        yield text(f"cvt.{mode}{limit}.ue8m0x2.f32", "b16", "f32", "f32")
+        yield text(f"cvt.{mode}{limit}.ue8m0x2.bf16x2", "b16", "b32")
+    yield text("cvt.rn.bf16x2.ue8m0x2", "b32", "b16")
+    for to in ("f16x2", "bf16x2"):
+        yield text(f"cvt.rs.satfinite.relu.{to}.f32", "b32", "f32", "f32", "b32")
+    yield text("cvt.rn.satfinite.tf32.f32", "b32", "f32")
+    for name in ("min", "max.abs", "min.NaN", "max.abs.NaN"):
+        yield f"redux.sync.{name}.f32 %f0, %f1, -1;"
 
 
 def by_kind() -> dict[str, list[str]]:
