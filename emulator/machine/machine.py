@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from schedgen.emulator.machine.lanes import LANES
 from schedgen.emulator.machine.policies import Policy
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Ignore, Tracker
@@ -49,6 +50,23 @@ class Shape:
     def cluster_size(self) -> int:
         """CTAs of a cluster."""
         return math.prod(self.cluster)
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA; the last one may have fewer than 32 threads."""
+        return -(-self.threads // LANES)
+
+
+def block_number(grid: Triple, index: Triple) -> int:
+    """The number in the launch of the CTA with a %ctaid."""
+    return index[0] + grid[0] * (index[1] + grid[1] * index[2])
+
+
+def cluster_number(grid: Triple, cluster: Triple, block: int) -> int:
+    """The number in the launch of the cluster that contains a CTA, by the number of the CTA."""
+    x, y, z = block % grid[0], block // grid[0] % grid[1], block // (grid[0] * grid[1])
+    counts = grid[0] // cluster[0], grid[1] // cluster[1], grid[2] // cluster[2]
+    return block_number(counts, (x // cluster[0], y // cluster[1], z // cluster[2]))
 
 
 class Machine:

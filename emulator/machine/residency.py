@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedgen.emulator.machine.barriers import BARRIERS, ClusterBarrier, NamedBarrier
 from schedgen.emulator.machine.block import Block, Cluster
 from schedgen.emulator.machine.lanes import LANES
-from schedgen.emulator.machine.machine import Machine
+from schedgen.emulator.machine.machine import Machine, block_number, cluster_number
 from schedgen.emulator.machine.memory import Flat
 from schedgen.emulator.machine.registers import Registers
 from schedgen.emulator.machine.tensor import TensorMemory
@@ -21,7 +21,8 @@ def start(machine: Machine) -> bool:
     first = machine.cancel()
     if first is None:
         return False
-    cluster = Cluster(machine, machine.started, shape.cluster)
+    number = cluster_number(shape.grid, shape.cluster, block_number(shape.grid, first))
+    cluster = Cluster(machine, number, shape.cluster)
     cluster.barrier = ClusterBarrier(cluster)
     machine.started += 1
     machine.resident.append(cluster)
@@ -37,8 +38,7 @@ def start(machine: Machine) -> bool:
 
 def _block(cluster: Cluster, rank: int, index: tuple[int, int, int]) -> Block:
     shape = cluster.machine.shape
-    number = index[0] + shape.grid[0] * (index[1] + shape.grid[1] * index[2])
-    block = Block(cluster, number, rank, index, shape.shared)
+    block = Block(cluster, block_number(shape.grid, index), rank, index, shape.shared)
     block.barriers = [NamedBarrier(block, at) for at in range(BARRIERS)]
     block.tensor = TensorMemory(block)
     return block
@@ -46,9 +46,8 @@ def _block(cluster: Cluster, rank: int, index: tuple[int, int, int]) -> Block:
 
 def _warps(machine: Machine, block: Block) -> None:
     shape = machine.shape
-    each = -(-shape.threads // LANES)
-    for rank in range(each):
-        warp = Warp(block, rank, block.number * each + rank, machine.program)
+    for rank in range(shape.warps):
+        warp = Warp(block, rank, block.number * shape.warps + rank, machine.program)
         if shape.local:
             warp.local = Flat.private(LANES * shape.local, f"local memory of {warp.title}")
         block.warps.append(warp)
