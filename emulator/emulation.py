@@ -1,0 +1,228 @@
+"""Runs captured launches: parse the PTX once, execute it, check the order of accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from time import perf_counter
+from typing import Literal
+
+from schedgen.emulator.launch.capture import Launch
+from schedgen.emulator.launch.device import Device
+from schedgen.emulator.launch.device import device as capture
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.launch import LIMIT, Statistics, execute
+from schedgen.emulator.machine.memory import HostMemory
+from schedgen.emulator.machine.policies import Policy, RoundRobin
+from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.order.checker import Checker
+from schedgen.emulator.order.findings import Finding
+from schedgen.emulator.order.grid import cluster_of, warps_per_cta
+from schedgen.emulator.ptx.parse import parse
+from schedgen.emulator.ptx.tree import Kernel, Module
+
+Races = Literal["raise", "report", "off"]
+"""What becomes of findings: an error after the launch, a report, or nobody looks for them."""
+
+
+class RaceError(EmulationError):
+    """A kernel ran to its end, but its accesses are not ordered; the text has all findings."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is known of one launch after it.
+
+    Attributes:
+        findings: races and other defects; None if nobody looked for them.
+        text: the findings for a person, "" if there are none.
+        seconds: how long the execution took, parsing not included.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    statistics: Statistics
+    findings: tuple[Finding, ...] | None
+    text: str
+    seconds: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether there are no findings, of a run that looked for them."""
+        return self.findings is not None and not self.findings
+
+
+@dataclass
+class Emulator:
+    """Executes launches one after the other.
+
+    Attributes:
+        policy: who goes next; a new one for each launch is best, see `device`.
+        races: what becomes of findings.
+        reports: one for each launch that came to its end.
+    """
+
+    policy: Policy = field(default_factory=RoundRobin)
+    races: Races = "raise"
+    switches: Switches = field(default_factory=Switches)
+    limit: int = LIMIT
+    reports: list[Report] = field(default_factory=list[Report])
+
+    def run(self, launch: Launch) -> None:
+        """Executes a launch.
+
+        Raises:
+            PtxError: the PTX cannot be read.
+            EmulationError: the kernel does something undefined, is deadlocked or does not end.
+            RaceError: its accesses are not ordered, and ``races`` is ``"raise"``.
+        """
+        module = _module(launch.ptx)
+        kernel = _kernel(module, launch)
+        checker = None if self.races == "off" else self._checker(launch)
+        memory = HostMemory()
+        for one in launch.allocations:
+            memory.register(one.start, one.size, one.name)
+        begin = perf_counter()
+        try:
+            statistics = execute(
+                kernel,
+                grid=launch.grid,
+                block=launch.block,
+                cluster=None if launch.cluster == (1, 1, 1) else launch.cluster,
+                shared_bytes=launch.shared_bytes,
+                parameters=_parameters(kernel, launch),
+                memory=memory,
+                target=module.target,
+                variables=module.variables,
+                policy=self.policy,
+                tracker=checker,
+                switches=self.switches,
+                limit=self.limit,
+            )
+        except EmulationError as error:
+            if checker is not None and checker.errors:
+                raise EmulationError(f"{error}\n{checker.report()}") from error
+            raise
+        self._report(launch, checker, statistics, perf_counter() - begin)
+
+    def _checker(self, launch: Launch) -> Checker:
+        quote = _Lines(launch.ptx)
+        return Checker(
+            warps_per_cta(launch.block),
+            cluster_of(launch.grid, launch.cluster),
+            switches=self.switches,
+            describe=quote.describe,
+        )
+
+    def _report(
+        self, launch: Launch, checker: Checker | None, statistics: Statistics, seconds: float
+    ) -> None:
+        findings = None if checker is None else checker.findings
+        text = checker.report() if checker is not None and findings else ""
+        self.reports.append(
+            Report(launch.kernel, launch.grid, launch.block, statistics, findings, text, seconds)
+        )
+        if self.races == "raise" and checker is not None and checker.errors:
+            raise RaceError(text)
+
+
+@dataclass
+class _Lines:
+    """Quotes lines of PTX, with where in the CuTe DSL source they come from."""
+
+    ptx: str
+
+    @cached_property
+    def _known(self) -> dict[int, str]:
+        module = _module(self.ptx)
+        found: dict[int, str] = {}
+        for kernel in module.kernels.values():
+            for instruction in kernel.body:
+                where = instruction.location
+                text = module.lines[instruction.line - 1].strip()
+                found[instruction.line] = f"{text}  [{where.file}:{where.line}]" if where else text
+        return found
+
+    def describe(self, line: int) -> str:
+        return self._known.get(line, "")
+
+
+@lru_cache(maxsize=16)
+def _module(ptx: str) -> Module:
+    return parse(ptx)
+
+
+def _kernel(module: Module, launch: Launch) -> Kernel:
+    if module.target != launch.target.name:
+        raise EmulationError(
+            f"the PTX is for {module.target}, the device is {launch.target.name}; "
+            "compile inside of device(...), which sets the architecture"
+        )
+    kernel = module.kernels.get(launch.kernel)
+    if kernel is None:
+        names = ", ".join(module.kernels) or "none"
+        raise EmulationError(f"the PTX has no kernel '{launch.kernel}'; it has {names}")
+    return kernel
+
+
+def _parameters(kernel: Kernel, launch: Launch) -> bytes:
+    """The parameter space: each parameter at its offset."""
+    size = max((p.offset + p.size for p in kernel.parameters), default=0)
+    image = bytearray(size)
+    for index, parameter in enumerate(kernel.parameters):
+        end = parameter.offset + parameter.size
+        image[parameter.offset : end] = launch.parameter(index, parameter.size)
+    return bytes(image)
+
+
+@dataclass
+class EmulatedDevice:
+    """What `device` yields: the GPU that is not there, and what ran on it."""
+
+    device: Device
+    emulator: Emulator
+
+    @property
+    def reports(self) -> list[Report]:
+        """One for each launch that came to its end."""
+        return self.emulator.reports
+
+    def register(self, tensor: object, name: str = "registered tensor") -> None:
+        """Lets kernels access a tensor that is no argument; see `Device.register`."""
+        self.device.register(tensor, name)
+
+
+@contextmanager
+def device(
+    name: str = "sm_100a",
+    *,
+    policy: Policy | None = None,
+    races: Races = "raise",
+    switches: Switches | None = None,
+    limit: int = LIMIT,
+    sms: int = 4,
+) -> Generator[EmulatedDevice]:
+    """Execute what compiled CuTe DSL functions launch on CPU tensors, in this context.
+
+        with device("sm_90a") as gpu:
+            compiled = cute.compile(function, a, b)
+            compiled(a, b)
+
+    Args:
+        name: ``sm_90a`` or ``sm_100a``.
+        policy: the order of warps and asynchronous operations; round-robin by default.
+        races: whether findings of the race checker are an error after the launch, are only
+            reported, or nobody looks for them.
+        switches: readings of the ISA where it leaves room.
+        limit: warp instructions after which a kernel is taken to loop forever.
+        sms: streaming multiprocessors that host code is told of.
+
+    Raises:
+        LaunchError: there is no such device, or another one is in use.
+    """
+    emulator = Emulator(policy or RoundRobin(), races, switches or Switches(), limit)
+    with capture(name, run=emulator.run, sms=sms) as opened:
+        yield EmulatedDevice(opened, emulator)
