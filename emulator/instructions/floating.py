@@ -16,6 +16,7 @@ from schedgen.emulator.instructions.floating_rounding import (
     Doubles,
     Exact,
     Singles,
+    directed_sum,
     exact_double,
     exact_zero,
     odd_sum,
@@ -24,6 +25,7 @@ from schedgen.emulator.instructions.floating_rounding import (
 from schedgen.emulator.instructions.floating_values import (
     LOAD,
     TINY,
+    canonical,
     flushed,
     on_three,
     on_two,
@@ -31,9 +33,9 @@ from schedgen.emulator.instructions.floating_values import (
     result,
 )
 from schedgen.emulator.instructions.forms import Form, One, Three, Two, typed
-from schedgen.emulator.machine.lanes import Lanes, Step
+from schedgen.emulator.machine.lanes import LANES, Lanes, Step
 
-_LOW = np.full(64, 0xFFFFFFF, np.uint64)
+_LOW = {size: np.full(size, 0xFFFFFFF, np.uint64) for size in (LANES, 2 * LANES)}
 """The 28 low bits of a float64; all zero in ties between two float32, subnormal ones included."""
 
 
@@ -41,11 +43,16 @@ _LOW = np.full(64, 0xFFFFFFF, np.uint64)
 def _two_singles(form: Form) -> Step:
     mode = form.choose(*MODES, default="rn")
     flush, finish = result(form, saturates=form.type == "f32")
+    opcode = form.where.opcode
+    compute = two_singles(opcode, mode)
     if not flush:
-        compute = two_singles(form.where.opcode, mode)
         return on_two(form, lambda a, b: finish(compute(a, b)))
-    total = _two_exact(form.where.opcode, mode)
-    return on_two(form, lambda a, b: finish(_flush_tiny(total(flushed(a), flushed(b)), mode)))
+    if opcode == "mul":
+        return on_two(
+            form, lambda a, b: finish(_flush_tiny(_product(flushed(a), flushed(b)), mode))
+        )
+    # Sums that are subnormal are exact: no need to look at them before they are rounded.
+    return on_two(form, lambda a, b: finish(compute(flushed(a), flushed(b))))
 
 
 @typed("fma", "f32 f32x2")
@@ -55,6 +62,8 @@ def _fused_singles(form: Form) -> Step:
     flush, finish = result(form, saturates=form.type == "f32")
     if not flush:
         compute = fused_singles(mode)
+        if finish is canonical and mode == "rn":
+            return on_three(form, compute)
         return on_three(form, lambda a, b, c: finish(compute(a, b, c)))
     return on_three(
         form,
@@ -68,44 +77,39 @@ def two_singles(opcode: str, mode: str) -> Two:
     """The sum, difference or product of float32 values, rounded once."""
     if mode == "rn":
         return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[opcode]
-    total = _two_exact(opcode, mode)
-    return lambda a, b: single(total(a, b), mode)
-
-
-def _two_exact(opcode: str, mode: str) -> Two:
-    """As float64, exact or odd."""
     if opcode == "mul":
-        return lambda a, b: a.astype(np.float64) * b
+        return lambda a, b: single(_product(a, b), mode)
+    if opcode == "sub":
+        return lambda a, b: directed_sum(a, -b, mode)
+    return lambda a, b: directed_sum(a, b, mode)
 
-    def total(a: Lanes, b: Lanes) -> Lanes:
-        first = a.astype(np.float64)
-        second = (-b if opcode == "sub" else b).astype(np.float64)
-        return exact_zero(odd_sum(first, second), mode, first, second)
 
-    return total
+def _product(a: Lanes, b: Lanes) -> Doubles:
+    """Exact."""
+    return a.astype(np.float64) * b.astype(np.float64)
 
 
 def _fused_exact(a: Lanes, b: Lanes, c: Lanes, mode: str) -> Doubles:
-    """``a * b + c`` as float64, exact or odd. The product is exact."""
-    product = a.astype(np.float64) * b
+    """``a * b + c`` as float64, exact or odd."""
+    product = _product(a, b)
     addend = c.astype(np.float64)
     return exact_zero(odd_sum(product, addend), mode, product, addend)
 
 
 def fused_singles(mode: str) -> Three:
-    """``a * b + c`` of float32 values, rounded once."""
+    """``a * b + c`` of float32 values, rounded once; with canonical NaNs if to the nearest."""
     if mode != "rn":
         return lambda a, b, c: single(_fused_exact(a, b, c, mode), mode)
 
     def nearest(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-        product = a.astype(np.float64) * b.astype(np.float64)
+        product = _product(a, b)
         addend = c.astype(np.float64)
         total = product + addend
-        # Rounding twice differs from rounding once only if the first gave a tie.
-        maybe_tie = total.view(np.uint64) & _LOW[: total.size]
-        if np.count_nonzero(maybe_tie) != total.size:
-            total = odd_sum(product, addend)
-        return total.astype(np.float32)
+        # Rounding twice differs from rounding once only if the first gave a tie. NaNs have low
+        # bits of zero too, as they come from float32.
+        if np.count_nonzero(total.view(np.uint64) & _LOW[total.size]) == total.size:
+            return total.astype(np.float32)
+        return canonical(odd_sum(product, addend).astype(np.float32))
 
     return nearest
 

@@ -38,6 +38,27 @@ def odd_sum(a: Doubles, b: Doubles) -> Doubles:
     return (bits + step).view(np.float64)
 
 
+def directed_sum(a: Singles, b: Singles, mode: str) -> Singles:
+    """``a + b`` of float32 values, in a mode other than ``rn``."""
+    total = a + b
+    # A finite sum of squares tells that nothing is infinite or NaN, without looking at each.
+    if not math.isfinite(total.dot(total)):
+        wide, other = a.astype(np.float64), b.astype(np.float64)
+        return single(exact_zero(odd_sum(wide, other), mode, wide, other), mode)
+    part = total - a
+    rest = (a - (total - part)) + (b - part)  # exact (Knuth)
+    bits = total.view(np.int32)
+    sign = bits >> 31  # -1 or 0
+    match mode:
+        case "rz":
+            step = -((rest < 0) & (total > 0) | (rest > 0) & (total < 0)).astype(np.int32)
+        case "rm":
+            step = (-1 - 2 * sign) * (rest < 0)
+        case _:
+            step = (1 + 2 * sign) * (rest > 0)
+    return exact_zero((bits + step).view(np.float32), mode, a, b)
+
+
 def single(values: Doubles, mode: str = "rn") -> Singles:
     """float64 rounded to float32."""
     nearest = values.astype(np.float32)

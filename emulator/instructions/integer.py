@@ -7,6 +7,7 @@ all bits set, as on the H200.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -82,8 +83,8 @@ def _twice(form: Form) -> str:
 
 
 def _wide_product(result: str) -> Two:
-    wide = NUMPY[result]
-    return lambda a, b: np.multiply(a, b, dtype=wide)
+    wide: np.dtype[Any] = np.dtype(NUMPY[result])
+    return lambda a, b: a.astype(wide) * b.astype(wide)
 
 
 @typed("mul24", "u32 s32")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from schedgen.emulator.instructions.forms import BITS, Two
-from schedgen.emulator.machine.lanes import NUMPY, Lanes
+from schedgen.emulator.machine.lanes import LANES, NUMPY, Lanes
 
 
 def unsigned(type_: str) -> str:
@@ -17,8 +19,9 @@ def high_product(type_: str) -> Two:
     """The upper half of products, in the type of the factors."""
     bits, seen = BITS[type_], NUMPY[type_]
     if bits < 64:
-        wide = NUMPY[f"{type_[0]}64"]
-        return lambda a, b: (np.multiply(a, b, dtype=wide) >> bits).astype(seen)
+        wide: np.dtype[Any] = np.dtype(NUMPY[f"{type_[0]}64"])
+        drop = np.full(LANES, bits).astype(wide)
+        return lambda a, b: (a.astype(wide) * b.astype(wide) >> drop).astype(seen)
     if type_ == "u64":
         return _high_64
     # As unsigned, a negative factor is too large by 2^64, and the product by the other factor.

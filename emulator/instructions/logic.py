@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from schedgen.emulator.instructions.forms import BITS, Form, Three, Two, typed, untyped
-from schedgen.emulator.machine.lanes import NUMPY, Lanes, Step, WarpState
+from schedgen.emulator.machine.lanes import LANES, NUMPY, Lanes, Step, WarpState
 from schedgen.emulator.ptx.tree import Immediate, Pair
 
 _ALL = np.uint32(0xFFFFFFFF)
@@ -38,7 +38,7 @@ def _shift(form: Form) -> Step:
     seen = NUMPY[form.type]
     amount = form.operands[2]
     if isinstance(amount, Immediate) and not isinstance(amount.value, float):
-        by = np.full(1, min(amount.value & 0xFFFFFFFF, BITS[form.type])).astype(seen)
+        by = np.full(LANES, min(amount.value & 0xFFFFFFFF, BITS[form.type])).astype(seen)
         form.finish(3)
         write = form.target(form.operands[0], form.type)
         a = form.source(form.operands[1], form.type)
@@ -159,15 +159,8 @@ def _permute(form: Form) -> Step:
         form.finish(4)
         write = form.target(form.operands[0], "b32")
         a, b = (form.source(operand, "b32") for operand in form.operands[1:3])
-        nibbles = [selector >> shift & 0xF for shift in (0, 4, 8, 12)]
-        index = np.array([nibble & 7 for nibble in nibbles])
-        signs = np.array([0xFF if nibble & 8 else 0 for nibble in nibbles], np.uint8)
-
-        def step(warp: WarpState) -> None:
-            octets = _octets(a(warp), b(warp)).take(index, axis=1)
-            write(warp, _with_signs(octets, signs) if signs.any() else _word(octets))
-
-        return step
+        permute = fixed_permutation(selector)
+        return lambda warp: write(warp, permute(a(warp), b(warp)))
 
     codes = np.array(_MODES[mode], np.uint32) if mode else None
 
@@ -180,6 +173,42 @@ def _permute(form: Form) -> Step:
     return form.ternary(compute)
 
 
+def fixed_permutation(selector: int) -> Two:
+    """The bytes that a constant chooses, moved together where they go by the same distance."""
+    parts: dict[tuple[int, bool, int], int] = {}
+    for at in range(4):
+        nibble = selector >> 4 * at & 0xF
+        operand, octet = divmod(nibble & 7, 4)
+        sign = bool(nibble & 8)
+        shift = 24 - 8 * octet if sign else 8 * (at - octet)  # to the left
+        key = operand, sign, shift
+        parts[key] = parts.get(key, 0) | 0xFF << 8 * at
+    moves = [_part(*key, mask) for key, mask in parts.items()]
+
+    def compute(a: Lanes, b: Lanes) -> Lanes:
+        result = moves[0](a, b)
+        for move in moves[1:]:
+            result = result | move(a, b)
+        return result
+
+    return compute
+
+
+def _part(operand: int, sign: bool, shift: int, mask: int) -> Two:
+    """Shifts one of two words, or fills it with a sign, and keeps the bytes of a mask."""
+    by, kept = np.full(LANES, abs(shift), np.uint32), np.full(LANES, mask, np.uint32)
+    direction = np.left_shift if shift >= 0 else np.right_shift
+    last = np.full(LANES, 31, np.int32)
+
+    def part(*words: Lanes) -> Lanes:
+        word = direction(words[operand], by) if shift else words[operand]
+        if sign:
+            word = np.right_shift(word.view(np.int32), last).view(np.uint32)
+        return word & kept
+
+    return part
+
+
 def _octets(a: Lanes, b: Lanes) -> Lanes:
     """(32, 8) bytes of ``b:a``, the lowest first."""
     words = np.empty((len(a), 2), np.uint32)
@@ -190,8 +219,4 @@ def _octets(a: Lanes, b: Lanes) -> Lanes:
 def _with_signs(octets: Lanes, signs: Lanes) -> Lanes:
     """Bytes replaced by eight copies of their sign where ``signs`` is 0xFF; as words."""
     copies = (octets.view(np.int8) >> 7).view(np.uint8)
-    return _word(np.where(signs, copies, octets))
-
-
-def _word(octets: Lanes) -> Lanes:
-    return np.ascontiguousarray(octets).view(np.uint32)[:, 0]
+    return np.ascontiguousarray(np.where(signs, copies, octets)).view(np.uint32)[:, 0]
