@@ -51,6 +51,8 @@ class Barriers:
             source.comment(f"nobody produces number {skipped}")
             at = f"{name} + {skipped % barrier.slots}" if barrier.slots > 1 else name
             source.add(f"cute.arch.mbarrier_arrive({at}, arrive_count={barrier.arrivals})")
+            # The next phase may begin only after somebody has seen this one (PTX ISA, mbarrier).
+            source.add(f"cute.arch.mbarrier_wait({at}, {skipped // barrier.slots % 2})")
 
     def wait(self, source: Source, action: Wait, iteration: str) -> None:
         at = self.at(action.barrier, action.number, iteration)
