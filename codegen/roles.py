@@ -96,6 +96,9 @@ class Role:
     def _tile(self, source: Source) -> None:
         if self.threads:
             self.fragments.initialize(source, self.role.name)
+            if any(self._engine(o) is Engine.WGMMA for o in self.plan.runs[self.role.name]):
+                # Initial values are no steps of the program, nor are undefined registers.
+                source.add("warpgroup.fence()")
         for step in self.role.before:
             self._step(source, step, "", "", True)
         emit_loop(source, self.role, self._step)
