@@ -19,6 +19,7 @@ from schedgen.emulator.instructions.tma_operands import (
     Destination,
     MapOperand,
     check_range,
+    check_source,
     chunks_of,
     destinations,
     global_part,
@@ -193,7 +194,7 @@ class _Store(Operation):
     def execute(self) -> None:
         box, machine = self._box, self.warp.machine
         box.operand.check_unchanged(self._where)
-        self._block.cluster.peer(self._block.rank, self._where)
+        check_source(self.warp, self._block, self._where)
         tensor = box.operand.tensor
         found = chunks_of(self._block)[box_chunks(box.size, self._offset, tensor.swizzle)]
         data = found.view(np.uint8).reshape(box.shape)

@@ -16,6 +16,7 @@ from schedgen.emulator.instructions.table import Environment, Execute, builds, u
 from schedgen.emulator.instructions.tma_operands import (
     Destination,
     check_range,
+    check_source,
     destinations,
     global_range,
     lanes_of,
@@ -70,6 +71,8 @@ class _Copy(Operation):
     def execute(self) -> None:
         machine, where = self.warp.machine, self._where
         memory, start, size = self._source
+        if memory.space is Space.SHARED:
+            check_source(self.warp, self.warp.block, where)
         data = memory.bytes[start : start + size].copy()
         if machine.tracking:
             machine.tracker.access(self.handle, _cells(memory, start, size), write=False)

@@ -77,6 +77,19 @@ def check_range(block: Block, offset: int, size: int, align: int, where: Instruc
         )
 
 
+def check_source(warp: Warp, block: Block, where: Instruction) -> None:
+    """When a copy reads shared memory, its CTA should still be there.
+
+    Only a warning: the ISA does not say whether shared memory outlives the CTA for the copies that
+    it has issued, and CuTe DSL's Hopper attention exits without a wait for its last store.
+    """
+    if block.finished:
+        warp.machine.warn(
+            f"PTX line {where.line}: {where.name} may read shared memory of {block.title} after "
+            "the CTA has exited; put cp.async.bulk.wait_group.read 0 before the exit"
+        )
+
+
 def chunks_of(block: Block) -> NDArray[np.void]:
     """Shared memory in units of 16 bytes."""
     return block.shared.views[1].view(CHUNK_TYPE)

@@ -184,6 +184,9 @@ def _accumulators(
 ) -> list[Any] | None:
     """Old values of D, or None if they are those of the preceding product on the same registers.
 
+    Registers that were cleared after the fence are let pass: the compiler of CuTe DSL moves
+    constants there, and assemblers know that they depend on nothing.
+
     Raises:
         EmulationError: registers were touched since the last wgmma.fence (W2), or another product
             is still under way that writes them (W5).
@@ -199,7 +202,8 @@ def _accumulators(
     found: list[Any] = []
     for slot in slots:
         lanes: Any = registers[slot]
-        if id(lanes) not in mine and (fenced is None or fenced[slot] is not lanes):
+        kept = id(lanes) in mine or (fenced is not None and fenced[slot] is lanes)
+        if not kept and (fenced is None or isinstance(lanes, Promise) or lanes.any()):
             raise _unfenced(member, names[slot], "D", where)
         found.append(lanes.now() if isinstance(lanes, Promise) else lanes)
     return found

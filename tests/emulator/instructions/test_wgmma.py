@@ -201,6 +201,11 @@ def test_what_is_refused(text: str, message: str) -> None:
         attempt(text)
 
 
+def test_accumulators_may_be_cleared_behind_the_fence() -> None:
+    clear = "mov.b32 %r100, 0; mov.b32 %r101, %r100;"
+    attempt(f"{FENCE} {clear} {FIRST} {COMMIT} {WAIT} {store(4)}")
+
+
 def test_operands_in_registers_stay_as_they_are() -> None:
     mma = f"""wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {registers(4)}, \
 {registers(4, 90)}, %rd11, %p2, 1, 1, 0;"""
