@@ -17,6 +17,9 @@ from schedgen.emulator.ptx.tree import Instruction
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+_CONSTANT = frozenset({"param", "param::entry", "const"})
+"""Spaces that nobody writes, so that no order matters."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -69,7 +72,7 @@ class Access:
         if isinstance(flat, SharedMemory):
             flat.plain(offsets, size, self.where)
         machine = warp.machine
-        if machine.tracking and flat is not warp.local:
+        if machine.tracking and flat is not warp.local and self.space not in _CONSTANT:
             machine.tracker.generic(
                 warp.number,
                 flat.cells(offsets, size),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.operations import InOrder, Operation
 
 if TYPE_CHECKING:
@@ -41,9 +42,16 @@ class Operations:
             self._admit(operation)
 
     def run(self, index: int) -> None:
-        """Executes ``pending[index]`` and lets follow what came after it."""
+        """Executes ``pending[index]`` and lets follow what came after it.
+
+        Raises:
+            EmulationError: it did something undefined.
+        """
         operation = self.pending.pop(index)
-        operation.execute()
+        try:
+            operation.execute()
+        except EmulationError as problem:
+            raise EmulationError(f"{problem}\n  when it executed: {operation.explain()}") from None
         if operation.handle >= 0:
             self._machine.tracker.finish(operation.handle)
         operation.done = True

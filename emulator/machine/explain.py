@@ -106,7 +106,9 @@ def _reason(group: Group) -> str:
 
 def _source(instruction: Instruction) -> str:
     place = instruction.location
-    return f" ({place.file}:{place.line})" if place is not None else ""
+    if place is None or not place.line:  # line 0: the compiler made it
+        return ""
+    return f" ({place.file}:{place.line})"
 
 
 def _several(who: list[str]) -> str:

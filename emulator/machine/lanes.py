@@ -77,13 +77,12 @@ class Decoder:
         self.types = tuple(names.values())
         self.symbol = symbol
         self.shared = frozenset(shared)
+        zeros = {kind: _zeros(kind) for kind in set(self.types)}
+        self._zeros = [zeros[kind] for kind in self.types]
 
     def empty(self) -> list[Lanes]:
         """Registers of a new warp: zero."""
-        return [
-            np.zeros((LANES, 2), np.uint64) if t == "b128" else np.zeros(LANES, stored(t))
-            for t in self.types
-        ]
+        return self._zeros.copy()
 
     def read(self, operand: Operand, type_: str, where: Instruction) -> Read:
         """Lanes of a source, seen as ``type_``. Narrower than its register: the low bits."""
@@ -150,6 +149,12 @@ def stored(type_: str) -> type[np.generic]:
     if type_ == "b128":
         return np.uint64
     return UNSIGNED[np.dtype(NUMPY[type_]).itemsize]
+
+
+def _zeros(type_: str) -> Lanes:
+    zeros = np.zeros((LANES, 2) if type_ == "b128" else LANES, stored(type_))
+    zeros.flags.writeable = False  # many registers share it
+    return zeros
 
 
 def error(where: Instruction, problem: str) -> EmulationError:

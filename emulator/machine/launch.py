@@ -121,7 +121,8 @@ def execute(
     )
     machine.operations = Operations(machine)
     try:
-        Scheduler(machine, limit).run()
+        with np.errstate(all="ignore"):  # infinities and NaN are ordinary values of a kernel
+            Scheduler(machine, limit).run()
     finally:
         keep.release()
     lines: Counter[int] = Counter()

@@ -17,8 +17,8 @@ from schedgen.emulator.machine.residency import start
 from schedgen.emulator.machine.warp import Group, Warp
 
 _PATIENCE = 4_000
-"""Instructions per resident warp without any synchronization, after which another cluster starts:
-the resident ones may be waiting for it in global memory."""
+"""Instructions per ready warp without any synchronization, after which others are revived: those
+that run may be waiting for them in global memory."""
 _EXPIRIES = 3
 """Times that all timed waits may expire in a row before it is called a deadlock."""
 _TURNS = 16
@@ -63,7 +63,7 @@ class Scheduler:
                 since, events = machine.executed, machine.events
             elif machine.executed - since > _PATIENCE * (1 + len(ready)):
                 since = machine.executed
-                start(machine)
+                self._revive()
 
     def wake(self, warp: Warp, group: Group) -> None:
         """What a group of lanes has waited for is so now."""
@@ -150,28 +150,33 @@ class Scheduler:
                 start(machine)
 
     def _revive(self) -> bool:
-        """Nothing can run. Finds something that can after all; False if the grid is done.
+        """Lets something run that could not so far; False if the grid is done.
 
         Raises:
-            EmulationError: a deadlock.
+            EmulationError: nothing can, which is a deadlock.
         """
-        if start(self.machine):
+        machine = self.machine
+        if start(machine):
             return True
         waiting = [
             warp
-            for cluster in self.machine.resident
+            for cluster in machine.resident
             for block in cluster.blocks
             for warp in block.warps
             if not warp.finished
         ]
         if not waiting:
             return False
-        held = [warp for warp in waiting if any(g.condition is None for g in warp.groups)]
+        held = [
+            warp
+            for warp in waiting
+            if not warp.queued and any(group.condition is None for group in warp.groups)
+        ]
         for warp in held:
             warp.hold = False
-            self.machine.queue(warp)
-        if not held and not self._expire(waiting):
-            raise EmulationError(deadlock(self.machine, waiting))
+            machine.queue(warp)
+        if not held and not self._expire(waiting) and not machine.ready:
+            raise EmulationError(deadlock(machine, waiting))
         return True
 
     def _expire(self, waiting: list[Warp]) -> bool:

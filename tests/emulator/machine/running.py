@@ -18,6 +18,7 @@ from schedgen.emulator.ptx.parse import parse
 _PTX = """.version 8.8
 .target sm_100a
 .address_size 64
+.file 1 "kernel.py"
 .extern .shared .align 1024 .b8 dynamic[];
 .visible .entry k(.param .u64 out, .param .u64 in)
 {directives}
@@ -31,7 +32,7 @@ mov.u32 %r39, %tid.x;
 ret;
 }}
 """
-FIRST = 13
+FIRST = 14
 """Line of the PTX file in which a test's text begins."""
 
 STORE = """

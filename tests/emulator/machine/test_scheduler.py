@@ -56,7 +56,7 @@ def test_ctas_that_wait_for_later_ones_in_global_memory(policy: Policy) -> None:
 
 def test_ctas_that_do_not_fit_at_the_same_time() -> None:
     with pytest.raises(EmulationError, match="it may loop forever"):
-        run(SPIN, ctas=4, source=np.full(4, 3, np.int32), processors=2, limit=200_000)
+        run(SPIN, ctas=4, source=np.full(4, 3, np.int32), processors=2, limit=30_000)
 
 
 DEADLOCK = f"""{init(2)}
@@ -84,6 +84,13 @@ def test_deadlock_says_who_waits_for_what(policy: Policy) -> None:
     assert "arrived: warp 0 of CTA (0,0,0) (PTX line" in text
     assert "warp 1 of CTA (0,0,0) at PTX line" in text
     assert "named barrier 4 of CTA (0,0,0), generation 0: 32 of 96 threads have arrived" in text
+
+
+def test_explanations_name_the_line_of_the_source() -> None:
+    with pytest.raises(EmulationError, match=r"lanes 0-31 of warp 0 .*\(kernel.py:71\)"):
+        run('.loc 1 71 0\ntrap;')
+    with pytest.raises(EmulationError, match=r"bar.sync\n    \(kernel.py:72\)\n    waits for"):
+        run('.loc 1 72 0\nbar.sync 1, 64;')
 
 
 def test_polling_with_test_wait_is_a_deadlock_too() -> None:
