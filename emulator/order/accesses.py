@@ -15,7 +15,7 @@ from schedgen.emulator.order.knowledge import CAUSAL, FENCED_GLOBAL, Message
 from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
 from schedgen.emulator.order.records import ATOMIC, FREED, WRITE, Origin, Record
-from schedgen.emulator.order.shadow import Manner, Numbers
+from schedgen.emulator.order.shadow import Layer, Manner
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Proxy, Space
 
@@ -73,9 +73,7 @@ class Accesses:
                 shadow.write(place, pages, number)
                 continue
             manner = Manner.ATOMIC_WRITE if write else Manner.ATOMIC_READ if atomic else Manner.READ
-            shadow.touch((who.agent.cluster, who.agent.column), manner, place, pages, number)
-            if write and cells.space is not Space.GLOBAL:
-                shadow.initialize(place, number)
+            shadow.touch((who.agent.cluster, who.agent.column, manner), place, pages, number)
 
     def allocate(self, cells: Cells) -> None:
         """Tensor memory is given out: as new."""
@@ -106,7 +104,7 @@ class Accesses:
             if earlier == 0:
                 self._unwritten(who, number, cells, part)
             elif not self._ordered(who, earlier):
-                self._conflict(who, earlier, number, cells, part, shadow.writer)
+                self._conflict(who, earlier, number, cells, part, shadow.written)
             elif who.agent.kind in _ASYNC_WRITERS and self._other_cta is not Verdict.OFF:
                 self._other_block(who, earlier, number, cells, part)
 
@@ -115,10 +113,9 @@ class Accesses:
     ) -> bool:
         """Whether there was a conflict. If so, one with the write before that follows from it."""
         conflict = False
-        for touched, numbers in part.shadow.touches(part.place, part.pages, manners):
-            for earlier in numbers:
-                if earlier and not self._ordered(who, earlier):
-                    conflict |= self._conflict(who, earlier, number, cells, part, touched.numbers)
+        for layer, earlier in part.shadow.touches(part.place, part.pages, manners):
+            if not self._ordered(who, earlier):
+                conflict |= self._conflict(who, earlier, number, cells, part, layer)
         return conflict
 
     def _ordered(self, who: Who, earlier: int) -> bool:
@@ -141,14 +138,13 @@ class Accesses:
         number: int,
         cells: Cells,
         part: Part,
-        numbers: Numbers | None,
+        layer: Layer,
     ) -> bool:
         """Two accesses that nothing orders, unless they are of one operation, or both atomic and
         of one proxy (K2): then False."""
-        assert numbers is not None
         before, now = self._state.records.get(earlier), self._state.records.get(number)
         if before.flags & FREED:
-            self._freed(before, now, cells, part, numbers)
+            self._freed(before, now, cells, part, layer)
             return True
         fenced = self._state.fenced
         same_proxy = (before.agent.kind in fenced) == (now.agent.kind in fenced)
@@ -164,7 +160,7 @@ class Accesses:
             self._state.findings.again(keys[0])
             return True
         need = self._explain.need(before, now, who.view, cells.space, who.born)
-        race = self._race(before, now, need, cells, part, numbers, self._severity(before))
+        race = self._race(before, now, need, cells, part, layer, self._severity(before))
         keys.append(race.key)
         self._state.findings.add(race)
         return True
@@ -186,9 +182,9 @@ class Accesses:
         need = Need(Missing.THREAD_BLOCK, text, "K7", "S3 async_other_cta")
         error = self._other_cta is Verdict.ERROR
         severity = Severity.ERROR if error else Severity.WARNING
-        writer = part.shadow.writer
-        assert writer is not None
-        self._state.findings.add(self._race(before, now, need, cells, part, writer, severity))
+        self._state.findings.add(
+            self._race(before, now, need, cells, part, part.shadow.written, severity)
+        )
 
     def _unwritten(self, who: Who, number: int, cells: Cells, part: Part) -> None:
         now = self._state.records.get(number)
@@ -199,9 +195,7 @@ class Accesses:
             self._state.findings.again(keys[0])
             return
         error = self._uninitialized is Verdict.ERROR
-        writer = part.shadow.writer
-        assert writer is not None
-        low, high, count = _overlap(part, writer, 0)
+        low, high, count = _overlap(part, part.shadow.written, 0)
         defect = Defect(
             Flaw.UNINITIALIZED, cells.space, cells.cta, self._side(now, cells), low, high, count,
             needs="a write before", rule="K9",
@@ -210,10 +204,8 @@ class Accesses:
         keys.append(defect.key)
         self._state.findings.add(defect)
 
-    def _freed(
-        self, before: Record, now: Record, cells: Cells, part: Part, numbers: Numbers
-    ) -> None:
-        low, high, count = _overlap(part, numbers, before.number)
+    def _freed(self, before: Record, now: Record, cells: Cells, part: Part, layer: Layer) -> None:
+        low, high, count = _overlap(part, layer, before.number)
         self._state.findings.add(Defect(
             Flaw.FREED, cells.space, cells.cta, self._side(now, cells), low, high, count,
             needs=f"tcgen05.dealloc (line {before.origin.line}) after the last access",
@@ -227,10 +219,10 @@ class Accesses:
         need: Need,
         cells: Cells,
         part: Part,
-        numbers: Numbers,
+        layer: Layer,
         severity: Severity,
     ) -> Race:
-        low, high, count = _overlap(part, numbers, before.number)
+        low, high, count = _overlap(part, layer, before.number)
         return Race(
             cells.space, cells.cta, self._side(before, cells), self._side(now, cells), low, high,
             count, need.missing, need.text, need.rule, need.switch, severity,
@@ -249,7 +241,7 @@ class Accesses:
         )  # fmt: skip
 
 
-def _overlap(part: Part, numbers: Numbers, earlier: int) -> tuple[int, int, int]:
+def _overlap(part: Part, layer: Layer, earlier: int) -> tuple[int, int, int]:
     """First and last cell, and their count, of those that an earlier access left its number in."""
-    cells = part.place.cells()[part.place.get(numbers) == earlier]
+    cells = layer.overlap(part.place, earlier)
     return int(cells.min()) + part.base, int(cells.max()) + part.base, int(np.unique(cells).size)

@@ -112,20 +112,17 @@ class Mbarriers:
         copy = self._operations.copy(handle)
         if copy is not None:
             warp, clock = copy
+            message = _observed(warp, warp.now())
             done, seen = warp.cluster.copies(warp.number)
-            rows = empty(warp.cluster.capacity)
-            rows[CAUSAL, [done.column, seen.column]] = clock
-            barrier.bring(phase, Message(warp.cluster.number, rows))
+            message.rows[CAUSAL, [done.column, seen.column]] = clock
+            barrier.bring(phase, message)
             return
         operation = self._operations[handle]
         warp, view = operation.warp, operation.view
         self._initialized(barrier, view, warp, operation.origin.line, asynchronous=True)
         self._operations.track(operation, barrier, phase)
         barrier.tracked = max(barrier.tracked, phase + 1)
-        rows = empty(view.rows.shape[1])
-        observed = warp.cluster.observed[: view.rows.shape[1]]
-        rows[CAUSAL, observed] = view.rows[CAUSAL, observed]
-        barrier.bring(phase, Message(view.cluster, rows))
+        barrier.bring(phase, _observed(warp, view))
 
     def wait(
         self, warp: Warp, key: Key, phase: int, line: int, cluster: bool, relaxed: bool
@@ -240,6 +237,15 @@ class Mbarriers:
         rows = widen(message.rows, agent.column + 1).copy()
         rows[CAUSAL, agent.column] = warp.counts.requested
         return Message(message.cluster, rows, message.foreign)
+
+
+def _observed(warp: Warp, view: Message) -> Message:
+    """Of what a view says, only which phases somebody has observed."""
+    rows = empty(warp.cluster.capacity)
+    columns = view.rows.shape[1]
+    observed = warp.cluster.observed[:columns]
+    rows[CAUSAL, :columns][observed] = view.rows[CAUSAL, observed]
+    return Message(view.cluster, rows)
 
 
 def _use(warp: Warp, line: int, action: str) -> Access:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.order.places import Place, Span, place
-from schedgen.emulator.order.shadow import Shadow, pages_of
+from schedgen.emulator.order.shadow import DenseShadow, Shadow, pages_of
+from schedgen.emulator.order.sparse import SparseShadow
 from schedgen.emulator.order.tracker import Cells, Space
 
 SHARED_BYTES = 228 * 1024
@@ -35,9 +36,9 @@ class Memory:
     """Shadows, made when first touched."""
 
     def __init__(self) -> None:
-        self._shared: dict[int, Shadow] = {}
-        self._tensor: dict[int, Shadow] = {}
-        self._global: dict[int, Shadow] = {}
+        self._shared: dict[int, DenseShadow] = {}
+        self._tensor: dict[int, DenseShadow] = {}
+        self._global: dict[int, SparseShadow] = {}
         self._places: OrderedDict[tuple[int, int, Space], tuple[object, Place, int]] = OrderedDict()
 
     def parts(self, cells: Cells) -> list[Part]:
@@ -56,7 +57,7 @@ class Memory:
             shadows, size = self._tensor, TENSOR_CELLS
         shadow = shadows.get(cells.cta)
         if shadow is None:
-            shadow = shadows[cells.cta] = Shadow(size)
+            shadow = shadows[cells.cta] = DenseShadow(size)
         where, pages = self._place(index, cells.width, size, cells.space)
         return [Part(shadow, where, pages, 0)]
 
@@ -105,8 +106,8 @@ class Memory:
         where = place(index - base, width, _CHUNK_BYTES)
         return Part(self._chunk(chunk), where, pages_of(where), base)
 
-    def _chunk(self, number: int) -> Shadow:
+    def _chunk(self, number: int) -> SparseShadow:
         shadow = self._global.get(number)
         if shadow is None:
-            shadow = self._global[number] = Shadow(_CHUNK_BYTES, lazy=True)
+            shadow = self._global[number] = SparseShadow(_CHUNK_BYTES)
         return shadow

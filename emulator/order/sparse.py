@@ -1,0 +1,134 @@
+"""The shadow of global memory: very many agents, most of which read what nobody ever writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.order.places import Blocks, Place
+from schedgen.emulator.order.shadow import Dense, Key, Layer, Manner, distinct, pages_of
+
+_SMALL = 2048  # entries of an index that is compared with others by its contents
+
+
+class _Entry:
+    """The last access of one agent, in one manner, to a place or what is left of it."""
+
+    __slots__ = ("key", "name", "number", "pages", "place")
+
+    def __init__(self, key: Key, place: Place, pages: int, number: int, name: object) -> None:
+        self.key = key
+        self.place = place
+        self.pages = pages
+        self.number = number
+        self.name = name
+
+    def overlap(self, place: Place, number: int) -> NDArray[np.int64]:
+        assert number == self.number
+        return np.intersect1d(place.cells(), self.place.cells())
+
+
+class SparseShadow:
+    """A part of global memory. Plain writes are kept by cell, all else as a list by page.
+
+    Args:
+        size: cells.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._written: Dense | None = None
+        self._marks: NDArray[np.bool_] | None = None
+        self._entries: dict[object, _Entry] = {}
+        self._pages: dict[int, dict[object, _Entry]] = {}
+        self._atomics = False
+
+    @property
+    def written(self) -> Layer:
+        return self._numbers()
+
+    def last_writes(self, place: Place) -> list[int]:
+        return [0] if self._written is None else distinct(place.get(self._written.numbers))
+
+    def touches(
+        self, place: Place, pages: int, manners: tuple[Manner, ...]
+    ) -> list[tuple[Layer, int]]:
+        if Manner.READ not in manners and not self._atomics:
+            return []
+        near = [entry for entry in self._near(pages) if entry.key[2] in manners]
+        if not near:
+            return []
+        marks = self._mark(place)
+        found: list[tuple[Layer, int]] = [
+            (entry, entry.number) for entry in near if entry.place.get(marks).any()
+        ]
+        place.put(marks, False)
+        return found
+
+    def write(self, place: Place, pages: int, number: int) -> None:
+        place.put(self._numbers().numbers, number)
+        near = list(self._near(pages))
+        if not near:
+            return
+        marks = self._mark(place)
+        for entry in near:
+            covered = entry.place.get(marks)
+            if covered.any():
+                self._remove(entry)
+                if not covered.all():
+                    rest = Blocks(1, entry.place.cells()[~covered])
+                    self.touch(entry.key, rest, pages_of(rest), entry.number)
+        place.put(marks, False)
+
+    def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
+        name = key, _token(place)
+        known = self._entries.get(name)
+        if known is not None:
+            known.number = max(known.number, number)
+            return
+        entry = self._entries[name] = _Entry(key, place, pages, number, name)
+        for page in _numbers(pages):
+            self._pages.setdefault(page, {})[name] = entry
+        self._atomics |= key[2] is Manner.ATOMIC_WRITE
+
+    def _near(self, pages: int) -> Iterator[_Entry]:
+        """The entries that have cells in some of the pages."""
+        if not self._entries:
+            return iter(())
+        found: dict[object, _Entry] = {}
+        for page in _numbers(pages):
+            found.update(self._pages.get(page, {}))
+        return iter(found.values())
+
+    def _remove(self, entry: _Entry) -> None:
+        del self._entries[entry.name]
+        for page in _numbers(entry.pages):
+            del self._pages[page][entry.name]
+
+    def _numbers(self) -> Dense:
+        if self._written is None:
+            self._written = Dense(self._size)
+        return self._written
+
+    def _mark(self, place: Place) -> NDArray[np.bool_]:
+        """True in the cells of a place, to be set back by the caller."""
+        if self._marks is None:
+            self._marks = np.zeros(self._size, np.bool_)
+        place.put(self._marks, True)
+        return self._marks
+
+
+def _numbers(pages: int) -> Iterator[int]:
+    while pages:
+        low = pages & -pages
+        yield low.bit_length() - 1
+        pages ^= low
+
+
+def _token(place: Place) -> object:
+    """Equal for the same place twice."""
+    if isinstance(place, Blocks) and place.index.size <= _SMALL:
+        return place.width, place.index.tobytes()
+    return place

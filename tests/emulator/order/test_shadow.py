@@ -1,0 +1,171 @@
+"""Places and shadows against sets of cells."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from schedgen.emulator.order.memory import Memory
+from schedgen.emulator.order.places import Blocks, Grid, Span, place
+from schedgen.emulator.order.shadow import DenseShadow, Key, Manner, Shadow, pages_of
+from schedgen.emulator.order.sparse import SparseShadow
+from schedgen.emulator.order.tracker import Cells, Space
+
+SIZE = 1 << 16
+
+PATTERNS = [
+    ([5], 4, Span),
+    (range(0, 128, 4), 4, Span),
+    ([64] * 32, 16, Span),
+    (range(1024, 1024 + 32 * 512, 512), 64, Grid),
+    (range(4096, 4096 + 32 * 128, 128), 128, Span),
+    (range(100, 100 + 32 * 128, 128), 64, Blocks),  # it goes over the end of a row
+    ([0, 16, 48, 16], 16, Blocks),
+    ([0, 24, 72], 8, Blocks),
+    ([96, 0, 160], 128, Blocks),
+    ([3, 1, 2], 1, Blocks),
+    (range(31, -1, -1), 1, Blocks),
+    (np.random.default_rng(0).permutation(2048) + 512, 1, Span),
+    ([*range(2000), 0, 1], 1, Blocks),
+]
+
+
+@pytest.mark.parametrize(("index", "width", "kind"), PATTERNS)
+def test_place(index: list[int], width: int, kind: type) -> None:
+    array = np.array([*index], np.int64)
+    found = place(array, width, SIZE)
+    assert isinstance(found, kind)
+    expected = {int(i) + w for i in array for w in range(width)}
+    assert set(found.cells().tolist()) == expected
+    low, high = found.bounds()
+    assert (low, high) == (min(expected), max(expected) + 1)
+    memory = np.zeros(SIZE, np.int32)
+    found.put(memory, 7)
+    assert set(memory.nonzero()[0].tolist()) == expected
+    memory[:] = np.arange(SIZE)
+    assert (found.get(memory) == found.cells()).all()
+    found.put(memory, found.get(memory) + 1)
+    assert (memory[found.cells()] == found.cells() + 1).all()
+
+
+def test_slice() -> None:
+    assert place(slice(3, 9), 1, SIZE) == Span(3, 9)
+
+
+class Naive:
+    """Cell by cell."""
+
+    def __init__(self) -> None:
+        self.writes: dict[int, int] = {}
+        self.touched: dict[int, dict[Key, int]] = {}
+
+    def write(self, cells: set[int], number: int) -> None:
+        for cell in cells:
+            self.writes[cell] = number
+            self.touched.pop(cell, None)
+
+    def touch(self, key: Key, cells: set[int], number: int) -> None:
+        for cell in cells:
+            self.touched.setdefault(cell, {})[key] = number
+
+    def touches(self, cells: set[int], manners: tuple[Manner, ...]) -> dict[tuple[int, Key], int]:
+        """By cell and key."""
+        return {
+            (cell, key): number
+            for cell in cells
+            for key, number in self.touched.get(cell, {}).items()
+            if key[2] in manners
+        }
+
+
+def random_index(rng: random.Random) -> tuple[NDArray[np.int64] | slice, int]:
+    start = rng.randrange(0, 40000)
+    match rng.randrange(4):
+        case 0:
+            return slice(start, start + rng.randint(1, 6000)), 1
+        case 1:
+            return start // 512 * 512 + 512 * np.arange(rng.randint(2, 16)), rng.choice([32, 512])
+        case 2:
+            return 16 * np.array(rng.sample(range(64), 8)) + start // 16 * 16, 16
+        case _:
+            return np.array(rng.sample(range(64), 5)) + start, 1
+
+
+@pytest.mark.parametrize("kind", [DenseShadow, SparseShadow])
+@pytest.mark.parametrize("seed", range(4))
+def test_random_accesses(kind: type[DenseShadow | SparseShadow], seed: int) -> None:
+    rng = random.Random(seed)
+    shadow: Shadow = kind(SIZE)
+    naive = Naive()
+    keys: dict[int, Key] = {}
+    for number in range(1, 60):
+        where = place(*random_index(rng), SIZE)
+        pages, cells = pages_of(where), set(where.cells().tolist())
+        manners = rng.choice([tuple(Manner), (Manner.ATOMIC_WRITE,)])
+        last = {naive.writes.get(cell, 0) for cell in cells}
+        assert set(shadow.last_writes(where)) == last
+        found: dict[tuple[int, Key], int] = {}
+        for layer, before in shadow.touches(where, pages, manners):
+            for cell in layer.overlap(where, before).tolist():
+                at = cell, keys[before]  # the last of a key counts, others do no harm
+                found[at] = max(found.get(at, 0), before)
+        assert found == naive.touches(cells, manners)
+        if rng.random() < 0.4:
+            shadow.write(where, pages, number)
+            naive.write(cells, number)
+        else:
+            key = keys[number] = 0, rng.randrange(3), rng.choice([Manner.READ, Manner.ATOMIC_READ])
+            shadow.touch(key, where, pages, number)
+            naive.touch(key, cells, number)
+
+
+def test_an_atomic_write_initializes() -> None:
+    shadow = DenseShadow(SIZE)
+    where, pages = Span(0, 8), 1
+    shadow.write(Span(0, 4), pages, 1)
+    shadow.touch((0, 0, Manner.ATOMIC_WRITE), where, pages, 2)
+    assert shadow.last_writes(where) == [1, 2]
+
+
+def cells_of(memory: Memory, cells: Cells) -> set[int]:
+    parts = memory.parts(cells)
+    found = [cell + part.base for part in parts for cell in part.place.cells().tolist()]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def test_global_memory_is_split() -> None:
+    memory = Memory()
+    edge = 1 << 20
+    for index, width in [
+        (slice(edge - 10, edge + 10), 1),
+        (edge - 32 + 16 * np.arange(4), 16),
+        (np.array([edge - 8, 5, 3 * edge]), 16),
+        (np.arange(edge - 3, edge + 3), 1),
+    ]:
+        expected = set(range(index.start, index.stop)) if isinstance(index, slice) else {
+            int(i) + w for i in index for w in range(width)
+        }  # fmt: skip
+        assert cells_of(memory, Cells(Space.GLOBAL, -1, index, width)) == expected
+    parts = memory.parts(Cells(Space.GLOBAL, -1, slice(edge - 1, 2 * edge + 2)))
+    bounds = [tuple(part.base + at for at in part.place.bounds()) for part in parts]
+    assert bounds == [(edge - 1, edge), (edge, 2 * edge), (2 * edge, 2 * edge + 2)]
+
+
+def test_nothing_is_touched() -> None:
+    memory = Memory()
+    assert memory.parts(Cells(Space.SHARED, 0, slice(8, 8))) == []
+    assert memory.parts(Cells(Space.GLOBAL, -1, np.array([], np.int64))) == []
+
+
+def test_arrays_that_come_again() -> None:
+    memory = Memory()
+    index = np.array([0, 48, 16])
+    index.setflags(write=False)
+    first, again = (memory.parts(Cells(Space.SHARED, 0, index, 16))[0] for _ in range(2))
+    assert first.place is again.place
+    other = memory.parts(Cells(Space.SHARED, 0, index, 8))[0]
+    assert other.place.cells().size == 24
