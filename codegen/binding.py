@@ -28,8 +28,9 @@ def bound(kernel: Kernel) -> Kernel:
     extents = {extent for argument in kernel.arguments for extent in argument.shape}
     values = {n: _literal(text) for n, text in kernel.parameters if n not in extents}
     trips = None if kernel.trip_count is None else fold(kernel.trip_count, values)
+    needed = None if kernel.tile_trips is None else fold(kernel.tile_trips, values)
     operations = tuple(_operation(operation, values) for operation in kernel.operations)
-    return replace(kernel, operations=operations, trip_count=trips)
+    return replace(kernel, operations=operations, trip_count=trips, tile_trips=needed)
 
 
 def _operation(operation: Operation, values: Values) -> Operation:

@@ -43,7 +43,10 @@ class Tiles:
         return " * ".join(count for _, count in self.counts)
 
     def begin(self, source: Source) -> None:
-        source.add(f"trips = {self.trips()}")
+        fewer = self.plan.kernel.tile_trips is not None
+        source.add(f"{'all_trips' if fewer else 'trips'} = {self.trips()}")
+        if fewer:
+            source.add("first = Int32(0)")
         if self.triangle:
             source.add(f"tiles = {self._triangle_call('count_triangle')}")
         else:
@@ -68,13 +71,28 @@ class Tiles:
             rest, axes = "tile", self.counts
         for number, (extent, count) in enumerate(reversed(axes)):
             last = number == len(axes) - 1
-            source.add(f"at_{extent} = {rest}" if last else f"at_{extent} = {rest} % ({count})")
+            at = rest if last else f"{rest} % ({count})"
+            if (
+                self.plan.kernel.tile_trips is not None
+                and extent == self.plan.kernel.tile_extents[0]
+            ):
+                source.comment("the last rows of tiles have the most iterations, and come first")
+                at = f"({count}) - 1 - {at}"
+            source.add(f"at_{extent} = {at}")
             if not last:
                 source.add(f"rest = {rest} // ({count})")
                 rest = "rest"
-        source.add("first = t * trips")
+        needed = self.plan.kernel.tile_trips
+        if needed is None:
+            source.add("first = t * trips")
+        else:
+            rows, columns = self.plan.kernel.tile_extents
+            count = integer(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})
+            source.add(f"trips = cutlass.min(all_trips, cutlass.max(Int32({count}), Int32(1)))")
 
     def advance(self, source: Source) -> None:
+        if self.plan.kernel.tile_trips is not None:
+            source.add("first += trips")
         source.add("tile += cute.arch.grid_dim()[0]", "t += 1")
 
     def condition_of(self, when: Expression) -> str:

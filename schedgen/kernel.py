@@ -259,7 +259,8 @@ class Order:
 @dataclass(frozen=True)
 class Kernel:
     """A kernel for one target with every parameter bound. ``trips`` is the nominal main-loop trip
-    count, ``trip_count`` gives the one of a problem from the extents of its tensors.
+    count, ``trip_count`` gives the one of a problem from the extents of its tensors, ``tile_trips``
+    how many of them a single output tile needs, which is at least 1 and may be more than there are.
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``.
@@ -281,6 +282,7 @@ class Kernel:
     elided: tuple[tuple[str, str], ...] = field(default=())
     arguments: tuple[Argument, ...] = ()
     trip_count: Expression | None = None
+    tile_trips: Expression | None = None
     grid: tuple[GridAxis, ...] = ()
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"

@@ -105,6 +105,8 @@ def _evaluate(node: Expression, values: Values) -> Value:
             # The left operand decides alone when it is false for ``and``, true for ``or``.
             decided = _truth(left, values, word)
             return decided if decided is (word == "or") else _truth(right, values, word)
+        case Call("where", (condition, then, other)):
+            return _evaluate(then if _truth(condition, values, "where") else other, values)
         case Call():
             return _call(node, values)
 

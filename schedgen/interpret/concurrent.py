@@ -51,7 +51,7 @@ class Interpreter:
         _check_registers(program)
         self.program = program
         self.problem = Problem(kernel, inputs)
-        trips = [self.problem.trips] * len(self.problem.tiles)
+        trips = [self.problem.trips_of(tile) for tile in self.problem.tiles]
         made = Instances(program, self.problem)
         self._cells = made.cells.total
         instances = made.make(trips)

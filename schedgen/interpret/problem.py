@@ -31,7 +31,7 @@ class Problem:
     Attributes:
         extents: the value of each named extent.
         tiles: the coordinates of each output tile, by extent, in the order of computation.
-        trips: iterations of the main loop, the same for all tiles.
+        trips: iterations of the main loop, for tiles that need all of them.
 
     Raises:
         InterpretationError: inputs are missing or do not fit together, or the spec does not tell
@@ -54,6 +54,16 @@ class Problem:
         numbers = {n: v for n, v in values.items() if not isinstance(v, str)}
         self.names = {n: scalar(v if isinstance(v, bool) else float(v)) for n, v in numbers.items()}
         self.names.update((a.name, self.inputs[a.name]) for a in self._scalars)
+
+    def trips_of(self, coordinates: Coordinates) -> int:
+        """Iterations of the main loop for one output tile."""
+        needed = self.kernel.tile_trips
+        if needed is None:
+            return self.trips
+        row, column = (coordinates.get(extent, 0) for extent in self.kernel.tile_extents)
+        at = {"tile_row": row, "tile_column": column}
+        count = evaluate_int(needed, {**self.parameters, **self.extents, **at})
+        return min(self.trips, max(count, 1))
 
     @cached_property
     def parameters(self) -> dict[str, Fraction | bool | str]:

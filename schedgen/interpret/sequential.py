@@ -50,7 +50,7 @@ class _Tile:
             if operation.phase is Phase.BEFORE:
                 self._execute(operation, 0)
         self.past = {name: [self.now[name].clone()] for name in self._carried}
-        for iteration in range(self.problem.trips):
+        for iteration in range(self.problem.trips_of(self.coordinates)):
             self._iteration(iteration)
         for operation in self.kernel.operations:
             if operation.phase is Phase.AFTER:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 from schedgen.errors import DiagnosticSink, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, parse
@@ -53,6 +54,7 @@ def _kernel(
     scope = Scope(source, sink, values)
     dimensions = bind_dimensions(spec, scope)
     trips = scope.integer(spec.loops.trips, ("loops", "trips"))
+    _check_tile_trips(source, spec, values, sink)
     persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
     arguments = _arguments(spec, scope)
     sink.raise_if_any()
@@ -82,11 +84,26 @@ def _kernel(
         persistent=persistent,
         arguments=arguments,
         trip_count=scope.expression(spec.loops.trips, ("loops", "trips")),
+        tile_trips=None
+        if spec.loops.tile_trips is None
+        else scope.expression(spec.loops.tile_trips, ("loops", "tile_trips")),
         grid=binder.placing.grid(operations),
         tile_extents=binder.placing.tile_extents,
         tiles=spec.loops.tiles,
     )
     return _storable(elide_copies(kernel), scope)
+
+
+def _check_tile_trips(
+    source: Source, spec: SpecFile, values: dict[str, Value], sink: DiagnosticSink
+) -> None:
+    """Evaluate the trip count of the first tile: a mistake in it is one in all of them."""
+    if spec.loops.tile_trips is not None:
+        extents = {size for argument in spec.arguments.values() for size in argument.shape}
+        known = {name: Fraction(1) for name in sorted(extents)} | values
+        first = {"tile_row": Fraction(0), "tile_column": Fraction(0)}
+        scope = Scope(source, sink, known | first)
+        scope.value(spec.loops.tile_trips, ("loops", "tile_trips"))
 
 
 def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:

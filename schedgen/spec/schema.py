@@ -126,6 +126,12 @@ class Loops(Model):
         description="nominal iterations of the main loop; they size the tile schedule",
         examples=["ceil(k / tile_k)"],
     )
+    tile_trips: Arithmetic | None = Field(
+        None,
+        description="how many of them an output tile needs, at least 1: a formula of extents, "
+        "tile_row and tile_column; more than there are means all",
+        examples=["ceil((tile_row + 1) * tile_m / tile_k)"],
+    )
     persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
     tiles: Literal["all", "lower_triangle"] = Field("all", description="tiles to compute")
     groups: dict[Identifier, Identifier] = Field(

@@ -220,3 +220,13 @@ def test_unknown_place() -> None:
     text = OUTER.replace("x: {shape: [m, n]", "x: {shape: [other, m, n]").replace("WHEN", "")
     with pytest.raises(InterpretationError, match="'L' does not say where its tile lies in 'x'"):
         run(kernel_of(text.replace("FORMULA", "old")), {"x": torch.zeros(2, 4, 24)})
+
+
+def test_causal_tiles_stop_at_the_diagonal() -> None:
+    """At most all iterations, at least one, and no keys beyond those of the tile's last row."""
+    made = kernel("attention_fwd", "h200", causal="true", rows="16", keys="32")
+    q, k = torch.zeros(1, 100, 1, 128), torch.zeros(1, 70, 1, 128)
+    inputs = {"q": q.bfloat16(), "k": k.bfloat16(), "v": k.bfloat16(), "scale": 1.0}
+    problem = Problem(made, inputs)
+    assert [problem.trips_of(tile) for tile in problem.tiles] == [1, 2, 3, 3]
+    assert problem.trips == 3
