@@ -5,125 +5,42 @@ Source: PTX ISA 9.7.9.27.1; rules T1 to T13 and X12 of the project's notes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.forms import Form
-from schedgen.emulator.instructions.operands import address, items
+from schedgen.emulator.instructions.operands import address
 from schedgen.emulator.instructions.table import Environment, Execute, builds
+from schedgen.emulator.instructions.tma_box import Box, Source
 from schedgen.emulator.instructions.tma_operands import (
     Destination,
-    MapOperand,
     check_range,
     check_source,
     chunks_of,
     destinations,
-    global_part,
     lanes_of,
     place,
     shared_cells,
-    signed,
-    tensor_map,
 )
 from schedgen.emulator.instructions.tma_reduce import OPERATIONS, reduce, type_of
-from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.products import CHUNK_TYPE
 from schedgen.emulator.layouts.tiles import (
     ALIGNMENT,
-    Block,
-    block,
     box_chunks,
-    box_shape,
     fill,
     padded,
-    rows,
 )
-from schedgen.emulator.machine.lanes import Decoder, Lanes, error
+from schedgen.emulator.machine.lanes import Decoder, error
 from schedgen.emulator.machine.operations import Operation
 from schedgen.emulator.machine.switches import OutOfBoundsBytes
-from schedgen.emulator.order.tracker import Cells, Queue
-from schedgen.emulator.ptx.tree import Address, Instruction
+from schedgen.emulator.order.tracker import Queue
+from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.block import Block as Cta
     from schedgen.emulator.machine.warp import Warp
-
-_DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "4d": 4, "5d": 5}
-_ROWS = 4
-"""Of gather4 and scatter4."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """A box at some coordinates: what is copied, and which part of it is inside of the tensor."""
-
-    operand: MapOperand
-    shape: tuple[int, ...]
-    parts: tuple[tuple[Block, NDArray[np.uint8], Cells], ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes in shared memory."""
-        element = self.operand.tensor.element
-        size = prod(self.shape)
-        return size * 8 // element.bits if element.is_padded else size
-
-    @property
-    def inside(self) -> int:
-        """Bytes of global memory that are inside of the tensor."""
-        return sum(view.size for _, view, _ in self.parts)
-
-
-class _Source:
-    """The operand ``[map, {coordinates}]`` of an instruction."""
-
-    def __init__(self, form: Form, operand: object, gather: str) -> None:
-        if not isinstance(operand, Address) or not operand.coordinates:
-            raise form.error("[tensor map, {coordinates}] expected")
-        self.where = form.where
-        dimensions = _DIMENSIONS[form.choose(*_DIMENSIONS)]
-        self.four = form.flag(f"tile::{gather}")
-        form.flag("tile")
-        if extra := [m for m in form.left if m.startswith("im2col")]:
-            raise form.error(f".{extra[0]}: only tiled tensor maps are supported")
-        given = [one for item in operand.coordinates for one in items(item)]
-        self.rank = dimensions
-        wanted = 1 + _ROWS if self.four else dimensions
-        if len(given) != wanted:
-            raise form.error(f"{len(given)} coordinates, {wanted} expected")
-        self.map = address(Address(operand.base, operand.offset), form.decoder, form.where)
-        self.coordinates = [form.decoder.read(one, "b32", form.where) for one in given]
-
-    def read(self, warp: Warp) -> tuple[Lanes, ...]:
-        """Lanes of the map's address and of the coordinates."""
-        return tuple(read(warp) for read in (self.map, *self.coordinates))
-
-    def box(self, warp: Warp, lanes: tuple[Lanes, ...], lane: int, *, store: bool) -> _Box:
-        """The box that one lane names.
-
-        Raises:
-            EmulationError: map and instruction do not fit together, or the tensor is not there.
-        """
-        where = self.where
-        first, *others = lanes
-        operand = tensor_map(warp, int(first[lane]), where)
-        tensor = operand.tensor
-        if tensor.rank != self.rank:
-            raise error(where, f"the tensor map has {tensor.rank} dimensions, not {self.rank}")
-        at = [signed(one, lane) for one in others]
-        if store and min(at) < 0:
-            raise error(where, f"coordinates {at}: those of a store must not be negative")
-        try:
-            shape = box_shape(tensor, _ROWS if self.four else None)
-            single = None if self.four else block(tensor, at)
-            found = rows(tensor, at) if self.four else [single] if single else []
-        except LayoutError as problem:
-            raise error(where, str(problem)) from None
-        return _Box(operand, shape, tuple((one, *global_part(warp, one, where)) for one in found))
 
 
 class _Load(Operation):
@@ -132,7 +49,7 @@ class _Load(Operation):
     __slots__ = ("_box", "_destinations", "_where")
 
     def __init__(
-        self, warp: Warp, where: Instruction, box: _Box, targets: list[Destination]
+        self, warp: Warp, where: Instruction, box: Box, targets: list[Destination]
     ) -> None:
         super().__init__(warp, "tensor copy to shared memory", where.line, Queue.BULK_LOAD)
         self._where = where
@@ -181,7 +98,7 @@ class _Store(Operation):
         self,
         warp: Warp,
         where: Instruction,
-        box: _Box,
+        box: Box,
         source: tuple[Cta, int],
         reduction: tuple[str, str] | None,
     ) -> None:
@@ -238,7 +155,7 @@ def _prefetch(instruction: Instruction, decoder: Decoder, environment: Environme
     form = Form(instruction, decoder, environment)
     for name in ("async", "bulk", "prefetch", "tensor", "L2", "global"):
         form.flag(name)
-    source = _Source(form, form.operands[0], "gather4")
+    source = Source(form, form.operands[0], "gather4")
     form.finish(2 if form.flag("L2::cache_hint") else 1)
 
     def run(warp: Warp) -> None:
@@ -258,7 +175,7 @@ def _load(form: Form) -> Execute:
     form.flag("cta_group::1")
     many = remote and form.flag("multicast::cluster")
     hinted = form.flag("L2::cache_hint")
-    source = _Source(form, form.operands[1], "gather4")
+    source = Source(form, form.operands[1], "gather4")
     form.finish(3 + many + hinted)
     targets = address(form.operands[0], decoder, where)
     barriers = address(form.operands[2], decoder, where)
@@ -290,7 +207,7 @@ def _store(form: Form, operation: str | None) -> Execute:
     for name in ("global", "shared::cta"):
         form.choose(name)
     hinted = form.flag("L2::cache_hint")
-    source = _Source(form, form.operands[0], "scatter4")
+    source = Source(form, form.operands[0], "scatter4")
     form.finish(2 + hinted)
     sources = address(form.operands[1], form.decoder, where)
 

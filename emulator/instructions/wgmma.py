@@ -15,7 +15,8 @@ from schedgen.emulator.instructions.forms import Form
 from schedgen.emulator.instructions.in_flight import Promise
 from schedgen.emulator.instructions.operands import items, uniform
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
-from schedgen.emulator.instructions.wgmma_product import Member, Product, Shape, Warpgroup
+from schedgen.emulator.instructions.wgmma_group import Member, Shape, Warpgroup
+from schedgen.emulator.instructions.wgmma_product import Product
 from schedgen.emulator.layouts.descriptors import MatrixDescriptor, decode_wgmma
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.machine.conditions import Condition, Control
@@ -45,10 +46,10 @@ _RESULTS = {
 _MIXED = ({"e4m3", "e5m2"}, {"s8", "u8"})
 """Types of A and B that may differ."""
 
-_groups: WeakKeyDictionary[Machine, dict[tuple[int, int], Warpgroup]] = WeakKeyDictionary()
+_groups: WeakKeyDictionary[Machine, dict[tuple[int, int], Warpgroup[Product]]] = WeakKeyDictionary()
 
 
-def warpgroup(warp: Warp, where: Instruction) -> Warpgroup:
+def warpgroup(warp: Warp, where: Instruction) -> Warpgroup[Product]:
     """The warpgroup of a warp.
 
     Raises:
@@ -136,7 +137,9 @@ def _mma(instruction: Instruction, decoder: Decoder, environment: Environment) -
     def run(warp: Warp) -> None:
         group = warpgroup(warp, instruction)
         member = group.members[warp.rank % _WARPS]
-        product = group.next(member, instruction, shape)
+        product = group.next(
+            member, instruction, lambda number: Product(group, number, instruction, shape)
+        )
         matrix_a = None
         if read_a is not None:
             matrix_a = _matrix(uniform(warp, read_a(warp), "the descriptor of A", instruction))
@@ -176,7 +179,7 @@ def _agree(
 
 def _accumulators(
     member: Member,
-    group: Warpgroup,
+    group: Warpgroup[Product],
     product: Product,
     slots: tuple[int, ...],
     names: dict[int, str],

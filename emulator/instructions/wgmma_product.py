@@ -1,230 +1,46 @@
-"""One wgmma.mma_async of a warpgroup, and what its warps keep about theirs."""
+"""One wgmma.mma_async of a warpgroup while it is under way."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.instructions.in_flight import Promise, promise, touching
+from schedgen.emulator.instructions.in_flight import promise
 from schedgen.emulator.instructions.tma_operands import chunks_of
+from schedgen.emulator.instructions.wgmma_group import (
+    WARPS,
+    Joint,
+    Member,
+    Part,
+    Shape,
+    Warpgroup,
+)
 from schedgen.emulator.layouts import fragments
 from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, touched
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.products import accumulate, multiply, operand, values
-from schedgen.emulator.machine.conditions import Condition, Resource
-from schedgen.emulator.machine.lanes import EmulationError, Lanes, error
-from schedgen.emulator.machine.operations import Operation
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
-    from schedgen.emulator.machine.warp import Warp
+    from schedgen.emulator.machine.lanes import Lanes
 
 _ROWS = 64
-_WARPS = 4
 _LANES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Types and shape of a product of 64 × n × k; ``bits`` are those of an operand's element."""
-
-    n: int
-    k: int
-    d: str
-    a: str
-    b: str
-    bits: int
-    saturate: bool
-    signs: tuple[int, int] = (1, 1)
-    transposes: tuple[bool, bool] = (False, False)
-
-    @property
-    def registers(self) -> int:
-        """32-bit registers of D per thread."""
-        return self.n // 4 if self.d == "f16" else self.n // 2
-
-    def with_options(self, signs: tuple[int, int], transposes: tuple[bool, bool]) -> Shape:
-        return replace(self, signs=signs, transposes=transposes)
-
-
-class Accumulator:
-    """D registers of a warpgroup between products on the same registers.
-
-    ``words`` (64, n) uint32; ``joined`` and ``promises`` are per warp: the last product that it
-    has joined, and what its registers hold.
-    """
-
-    def __init__(self) -> None:
-        self.words: NDArray[np.uint32] | None = None
-        self.latest: Product | None = None
-        self.joined: list[Product | None] = [None] * _WARPS
-        self.promises: list[list[Promise]] = [[] for _ in range(_WARPS)]
-        self._registers: Lanes | None = None
-
-    def put(self, words: NDArray[np.uint32]) -> None:
-        """A product has executed."""
-        self.words = words
-        self._registers = None
-
-    def registers(self, d: str) -> Lanes:
-        """(registers, 128 threads)."""
-        if self._registers is None:
-            assert self.words is not None
-            found = fragments.accumulator(self.words)
-            self._registers = np.ascontiguousarray(fragments.packed(found) if d == "f16" else found)
-        return self._registers
-
-
-class _Part:
-    """The registers of one warp in an accumulator: the owner of its promises."""
-
-    def __init__(self, accumulator: Accumulator, member: Member) -> None:
-        self._accumulator = accumulator
-        self._member = member
-
-    def lanes(self, index: int) -> Lanes:
-        member = self._member
-        product = self._accumulator.joined[member.number]
-        assert product is not None
-        if product not in member.waited:
-            raise member.too_early(product, self._accumulator.promises[member.number][index].slot)
-        first = _LANES * member.number
-        return self._accumulator.registers(product.shape.d)[index, first : first + _LANES]
-
-
-class Member(Resource):
-    """A warp in its warpgroup.
-
-    ``fenced`` is what its registers held at the last wgmma.fence, ``waited`` the products that a
-    wait has covered and that its accumulators still come from.
-    """
-
-    def __init__(self, group: Warpgroup, warp: Warp, number: int) -> None:
-        super().__init__()
-        self.warp = warp
-        self.group = group
-        self.number = number
-        self.issued = 0
-        self.fenced: list[Lanes] | None = None
-        self.waited: set[Product] = set()
-        self._open: list[Product] = []
-        self._committed: list[list[Product]] = []
-
-    def add(self, product: Product) -> None:
-        """A product joins the group that will be committed next."""
-        self._open.append(product)
-
-    def commit(self) -> None:
-        """Closes the open group, which may be empty (W4)."""
-        self._committed.append(self._open)
-        self._open = []
-
-    def wait(self, left: int, where: Instruction) -> Condition | None:
-        """Waits until at most ``left`` committed groups are unfinished; None once that is so.
-
-        Raises:
-            EmulationError: registers of A were overwritten meanwhile (W5).
-        """
-        covered = self._committed[: len(self._committed) - left]
-        products = [product for group in covered for product in group]
-        if not all(product.done for product in products):
-            return Condition(
-                self,
-                lambda: all(product.done for product in products),
-                lambda: self._explain(left, products),
-            )
-        del self._committed[: len(covered)]
-        for product in products:
-            self._check_operands(product, where)
-            if product.accumulator.joined[self.number] is product:
-                self.waited.add(product)
-        return None
-
-    def too_early(self, product: Product, slot: int) -> EmulationError:
-        """The error about a register of D that is touched before a wait."""
-        name = next(name for name, at in self.warp.program.decoder.slot.items() if at == slot)
-        reader = touching(self.warp, name)
-        at = f"PTX line {reader.line}: {reader.name}: " if reader is not None else ""
-        return EmulationError(
-            f"{at}register {name} belongs to the wgmma.mma_async of PTX line {product.line}, which "
-            "no wgmma.wait_group has waited for; wait before the register is accessed (rule W5)"
-        )
-
-    def _check_operands(self, product: Product, where: Instruction) -> None:
-        for slot, lanes in product.a_registers[self.number]:
-            if self.warp.registers[slot] is not lanes:
-                names = self.warp.program.decoder.slot
-                name = next(name for name, at in names.items() if at == slot)
-                raise error(
-                    where,
-                    f"register {name} of A was overwritten after the wgmma.mma_async of PTX line "
-                    f"{product.line} and before this wait for it (rule W5)",
-                )
-
-    def _explain(self, left: int, products: list[Product]) -> str:
-        unfinished = [product.explain() for product in products if not product.done]
-        return f"at most {left} unfinished wgmma groups; unfinished: {'; '.join(unfinished[:3])}"
-
-
-class Warpgroup:
-    """Four warps that execute wgmma together."""
-
-    def __init__(self, warps: list[Warp]) -> None:
-        self.members = [Member(self, warp, number) for number, warp in enumerate(warps)]
-        self._accumulators: dict[tuple[int, ...], Accumulator] = defaultdict(Accumulator)
-        self._open: dict[int, Product] = {}
-
-    def accumulator(self, slots: tuple[int, ...]) -> Accumulator:
-        """The accumulator in these registers."""
-        return self._accumulators[slots]
-
-    def next(self, member: Member, where: Instruction, shape: Shape) -> Product:
-        """The product that a warp joins by its next wgmma.mma_async.
-
-        Raises:
-            EmulationError: other warps of the warpgroup have executed another one (W1).
-        """
-        number = member.issued
-        member.issued += 1
-        product = self._open.get(number)
-        if product is None:
-            product = self._open[number] = Product(self, number, where, shape)
-        elif product.where is not where:
-            raise error(
-                where,
-                f"{member.warp.title} executes this, but {product.who} of its warpgroup executed "
-                f"PTX line {product.line} in its place; all four warps execute the same wgmma "
-                "instructions (rule W1)",
-            )
-        return product
-
-    def complete(self, number: int) -> None:
-        """All four warps have joined a product."""
-        del self._open[number]
-
-
-class Product(Operation):
+class Product(Joint):
     """One product; issued when all four warps have joined it."""
 
-    __slots__ = (
-        "_group", "_number", "_old", "a_registers", "accumulator", "operands", "shape", "where",
-        "who",
-    )  # fmt: skip
+    __slots__ = ("_group", "_number", "_old", "operands")
 
-    def __init__(self, group: Warpgroup, number: int, where: Instruction, shape: Shape) -> None:
-        warp = group.members[0].warp
-        super().__init__(warp, "wgmma.mma_async", where.line, None)
-        self.where = where
-        self.shape = shape
-        self.who = ""
+    def __init__(
+        self, group: Warpgroup[Product], number: int, where: Instruction, shape: Shape
+    ) -> None:
+        super().__init__(group.members[0].warp, where, shape)
         self.operands: tuple[MatrixDescriptor | None, MatrixDescriptor, bool] | None = None
-        self.accumulator: Accumulator
-        self.a_registers: list[list[tuple[int, Any]]] = [[] for _ in range(_WARPS)]
         self._group = group
         self._number = number
         self._old: dict[int, list[Any] | None] = {}
@@ -271,9 +87,9 @@ class Product(Operation):
             member.waited.discard(before)
         if old is not None or not accumulator.promises[number]:
             slots = [*self._slots()]
-            part = _Part(accumulator, member)
+            part = Part(accumulator, member)
             accumulator.promises[number] = promise(member.warp, part, slots)
-        if len(self._old) == _WARPS:
+        if len(self._old) == WARPS:
             self._issue(member)
 
     def _slots(self) -> tuple[int, ...]:
@@ -326,7 +142,7 @@ class Product(Operation):
     def _registers(self) -> NDArray[np.float32]:
         """A from the registers of all warps."""
         each = [
-            np.stack([lanes for _, lanes in self.a_registers[number]]) for number in range(_WARPS)
+            np.stack([lanes for _, lanes in self.a_registers[number]]) for number in range(WARPS)
         ]
         codes = fragments.from_operand(np.concatenate(each, axis=1), self.shape.bits)
         return values(codes, self.shape.a)
@@ -337,7 +153,7 @@ class Product(Operation):
         if all(old is None for old in self._old.values()):
             return accumulator.words
         each: list[Lanes] = []
-        for number in range(_WARPS):
+        for number in range(WARPS):
             old = self._old[number]
             if old is None:
                 first = _LANES * number

@@ -18,6 +18,8 @@ Chunks = NDArray[np.void]
 CHUNK_TYPE = np.dtype(f"V{CHUNK}")
 Words = NDArray[np.uint32]
 
+_ONE_THREAD = 1 << 18
+"""Multiplications up to which OpenBLAS does not start threads."""
 _CODES = {4: np.uint8, 6: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32}
 
 
@@ -81,9 +83,21 @@ def operand(
 
 
 def multiply(a: Floats, b: Floats) -> Floats:
-    """``a[m, k] · b[n, k]`` summed over k in float32: (m, n)."""
+    """``a[m, k] · b[n, k]`` summed over k in float32: (m, n).
+
+    In parts that BLAS computes in one thread: for more it takes several, which on a machine with
+    other work costs many times what it saves.
+    """
+    (m, k), n = a.shape, len(b)
+    columns = max(_ONE_THREAD // (m * k), 8)
     with np.errstate(all="ignore"):
-        return a @ b.T
+        if n <= columns:
+            return a @ b.T
+        result = np.empty((m, n), np.float32)
+        for first in range(0, n, columns):
+            part = slice(first, first + columns)
+            np.matmul(a, b[part].T, out=result[:, part])
+    return result
 
 
 def accumulate(

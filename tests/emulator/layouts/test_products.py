@@ -80,6 +80,11 @@ def test_a_matrix_beyond_its_memory() -> None:
         operand(memory, matrix, 16, 16, "f16", bits=16, k_major=True)
 
 
+def test_large_products_are_computed_in_parts() -> None:
+    a, b = (SMALL.integers(-8, 9, (rows, 96)).astype(np.float32) for rows in (128, 250))
+    assert np.array_equal(multiply(a, b), (a.astype(int) @ b.T.astype(int)).astype(np.float32))
+
+
 def test_single_bits_count_common_ones() -> None:
     a, b = (SMALL.integers(0, 256, (4, 32)).astype(np.uint8) for _ in range(2))
     found = multiply(values(a, "b1"), values(b, "b1"))

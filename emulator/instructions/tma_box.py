@@ -1,0 +1,100 @@
+"""The operand ``[tensor map, {coordinates}]`` of tensor copies, and the box that it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.instructions.forms import Form
+from schedgen.emulator.instructions.operands import address, items
+from schedgen.emulator.instructions.tma_operands import (
+    MapOperand,
+    global_part,
+    signed,
+    tensor_map,
+)
+from schedgen.emulator.layouts.errors import LayoutError
+from schedgen.emulator.layouts.tiles import Block, block, box_shape, rows
+from schedgen.emulator.machine.lanes import Lanes, error
+from schedgen.emulator.order.tracker import Cells
+from schedgen.emulator.ptx.tree import Address
+
+if TYPE_CHECKING:
+    from schedgen.emulator.machine.warp import Warp
+
+_DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "4d": 4, "5d": 5}
+_ROWS = 4
+"""Of gather4 and scatter4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box at some coordinates: what is copied, and which part of it is inside of the tensor."""
+
+    operand: MapOperand
+    shape: tuple[int, ...]
+    parts: tuple[tuple[Block, NDArray[np.uint8], Cells], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes in shared memory."""
+        element = self.operand.tensor.element
+        size = prod(self.shape)
+        return size * 8 // element.bits if element.is_padded else size
+
+    @property
+    def inside(self) -> int:
+        """Bytes of global memory that are inside of the tensor."""
+        return sum(view.size for _, view, _ in self.parts)
+
+
+class Source:
+    """The operand ``[map, {coordinates}]`` of an instruction."""
+
+    def __init__(self, form: Form, operand: object, gather: str) -> None:
+        if not isinstance(operand, Address) or not operand.coordinates:
+            raise form.error("[tensor map, {coordinates}] expected")
+        self.where = form.where
+        dimensions = _DIMENSIONS[form.choose(*_DIMENSIONS)]
+        self.four = form.flag(f"tile::{gather}")
+        form.flag("tile")
+        if extra := [m for m in form.left if m.startswith("im2col")]:
+            raise form.error(f".{extra[0]}: only tiled tensor maps are supported")
+        given = [one for item in operand.coordinates for one in items(item)]
+        self.rank = dimensions
+        wanted = 1 + _ROWS if self.four else dimensions
+        if len(given) != wanted:
+            raise form.error(f"{len(given)} coordinates, {wanted} expected")
+        self.map = address(Address(operand.base, operand.offset), form.decoder, form.where)
+        self.coordinates = [form.decoder.read(one, "b32", form.where) for one in given]
+
+    def read(self, warp: Warp) -> tuple[Lanes, ...]:
+        """Lanes of the map's address and of the coordinates."""
+        return tuple(read(warp) for read in (self.map, *self.coordinates))
+
+    def box(self, warp: Warp, lanes: tuple[Lanes, ...], lane: int, *, store: bool) -> Box:
+        """The box that one lane names.
+
+        Raises:
+            EmulationError: map and instruction do not fit together, or the tensor is not there.
+        """
+        where = self.where
+        first, *others = lanes
+        operand = tensor_map(warp, int(first[lane]), where)
+        tensor = operand.tensor
+        if tensor.rank != self.rank:
+            raise error(where, f"the tensor map has {tensor.rank} dimensions, not {self.rank}")
+        at = [signed(one, lane) for one in others]
+        if store and min(at) < 0:
+            raise error(where, f"coordinates {at}: those of a store must not be negative")
+        try:
+            shape = box_shape(tensor, _ROWS if self.four else None)
+            single = None if self.four else block(tensor, at)
+            found = rows(tensor, at) if self.four else [single] if single else []
+        except LayoutError as problem:
+            raise error(where, str(problem)) from None
+        return Box(operand, shape, tuple((one, *global_part(warp, one, where)) for one in found))
