@@ -86,6 +86,7 @@ FAMILIES = (
     "tcgen05_load",
     "tcgen05_copy",
     "tcgen05_mma",
+    "mma_sync",
     "integer",
     "integer_bits",
     "integer_carry",
