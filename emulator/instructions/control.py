@@ -42,7 +42,9 @@ def _bra(instruction: Instruction, decoder: Decoder, environment: Environment) -
     flags = _flags(instruction, decoder)
     if flags is None:
         return Control(_jump(target), guarded=True)
-    may_diverge = "uni" not in instruction.modifiers
+
+    # .uni says that lanes that execute together agree. Which do, is not for a program to know: two
+    # parts of a warp may come to a branch one after the other, and meet there here.
 
     def branch(warp: Warp) -> Condition | None:
         taken = flags(warp)
@@ -61,8 +63,6 @@ def _bra(instruction: Instruction, decoder: Decoder, environment: Environment) -
             if bits == warp.active.tobytes():
                 warp.pc = target
                 return
-        if not may_diverge:
-            raise error(instruction, "the lanes of the warp disagree, which .uni excludes")
         warp.diverge(taken, target)
 
     return Control(branch, guarded=True)

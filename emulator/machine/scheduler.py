@@ -21,8 +21,6 @@ _PATIENCE = 4_000
 that run may be waiting for them in global memory."""
 _EXPIRIES = 3
 """Times that all timed waits may expire in a row before it is called a deadlock."""
-_TURNS = 16
-"""Quanta that some lanes of a divergent warp may use up before the others get one."""
 
 
 class Scheduler:
@@ -128,9 +126,7 @@ class Scheduler:
 
     def _pause(self, warp: Warp) -> None:
         warp.groups.append(Group(warp.pc, warp.active, None))
-        if len(warp.groups) > 1:
-            warp.turns += 1
-            warp.late = warp.turns % _TURNS == 0
+        warp.late = False
         self.machine.queue(warp)
 
     def _finish(self, warp: Warp) -> None:
@@ -167,13 +163,10 @@ class Scheduler:
         ]
         if not waiting:
             return False
-        held = [
-            warp
-            for warp in waiting
-            if not warp.queued and any(group.condition is None for group in warp.groups)
-        ]
+        held = [w for w in waiting if sum(g.condition is None for g in w.groups) > w.queued]
         for warp in held:
             warp.hold = False
+            warp.late = warp.queued  # lanes that come first in the control flow may spin for ever
             machine.queue(warp)
         if not held and not self._expire(waiting) and not machine.ready:
             raise EmulationError(deadlock(machine, waiting))

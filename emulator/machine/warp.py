@@ -71,7 +71,6 @@ class Warp:
         "resumed",
         "shared_base",
         "tracked",
-        "turns",
     )
 
     def __init__(self, block: Block, rank: int, number: int, program: Program) -> None:
@@ -93,8 +92,9 @@ class Warp:
         """At first the lanes wait for their first turn."""
         self.resumed: Condition | None = None
         self.hold = True
+        """Whether lanes that wait for a resource hold back those behind them."""
         self.late = False
-        self.turns = 0
+        """Whether the lanes that come last in the control flow get this turn."""
         self.queued = False
         self.finished = False
         self.cluster_generation = -1

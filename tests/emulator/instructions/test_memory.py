@@ -341,3 +341,57 @@ def test_st_async_completes_on_the_remote_mbarrier() -> None:
         policy=Adversarial(1),
     )
     assert np.array_equal(outcome.out, np.concatenate([LANE + 100, LANE]))
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_stmatrix_of_bytes_stores_columns(number: int) -> None:
+    """Byte e of lane t belongs to row t/4 + 8(e/2), column 2(t%4) + e%2 of a 16x8 matrix."""
+    source = random(32 * number).view(np.uint8)
+    registers = ", ".join(f"%r{index}" for index in range(1, 1 + number))
+    loads = "".join(
+        f"ld.global.b32 %r{index + 1}, [%rd2+{128 * index}];" for index in range(number)
+    )
+    outcome = run(
+        f"""{ADDRESS.format(4)}{SHARED}{loads}
+        stmatrix.sync.aligned.m16n8.x{number}.trans.shared.b8 [%r21], {{{registers}}};
+        setp.lt.u32 %p1, %r39, {8 * number}; mul.wide.u32 %rd1, %r39, 16; add.s64 %rd3, %rd38, %rd1;
+        @%p1 ld.shared.v4.b32 {{%r1, %r2, %r3, %r4}}, [%r21];
+        @%p1 st.global.v4.b32 [%rd3], {{%r1, %r2, %r3, %r4}};""",
+        elements=32 * number,
+        source=aligned(source),
+    )
+    got = outcome.out.view(np.uint8).reshape(number, 8, 16)  # columns of 16 bytes
+    for matrix in range(number):
+        for lane in range(32):
+            for byte in range(4):
+                row, column = lane // 4 + 8 * (byte // 2), 2 * (lane % 4) + byte % 2
+                value = source.reshape(number, 32, 4)[matrix, lane, byte]
+                assert got[matrix, column, row] == value
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ldmatrix_of_bytes_transposes(number: int) -> None:
+    source = random(64 * number).view(np.uint8)
+    registers = ", ".join(f"%r{index}" for index in range(1, 1 + 2 * number))
+    stores = "".join(
+        f"st.global.b32 [%rd3+{128 * index}], %r{index + 1};" for index in range(2 * number)
+    )
+    outcome = run(
+        f"""{ADDRESS.format(4)}{SHARED}
+        mul.wide.u32 %rd1, %r39, 16; add.s64 %rd2, %rd39, %rd1;
+        setp.lt.u32 %p1, %r39, {16 * number};
+        @%p1 ld.global.v4.b32 {{%r1, %r2, %r3, %r4}}, [%rd2];
+        @%p1 st.shared.v4.b32 [%r21], {{%r1, %r2, %r3, %r4}};
+        ldmatrix.sync.aligned.m16n16.x{number}.trans.shared.b8 {{{registers}}}, [%r21];
+        {stores}""",
+        elements=64 * number,
+        source=aligned(source),
+    )
+    got = outcome.out.view(np.uint8).reshape(2 * number, 32, 4)
+    rows = source.reshape(16 * number, 16)
+    for register in range(2 * number):
+        for lane in range(32):
+            for byte in range(4):
+                row = byte % 2 + 2 * (register % 2) + 4 * (lane % 4) + 16 * (register // 2)
+                column = lane // 4 + 8 * (byte // 2)
+                assert got[register, lane, byte] == rows[row, column]

@@ -122,11 +122,6 @@ def test_guard_that_holds_in_some_lanes_cannot_guard_a_barrier() -> None:
         run("setp.lt.u32 %p1, %r39, 5; @%p1 bar.sync 0;")
 
 
-def test_uniform_branch_with_disagreeing_lanes_is_an_error() -> None:
-    with pytest.raises(EmulationError, match="disagree"):
-        run("setp.lt.u32 %p1, %r39, 5; @%p1 bra.uni END; END: mov.b32 %r1, 0;")
-
-
 def test_shuffle_waits_for_the_lanes_of_its_mask() -> None:
     """Two halves run different shuffles at different times."""
     outcome = run(f"""
