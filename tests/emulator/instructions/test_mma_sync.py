@@ -83,7 +83,7 @@ def test_all_types(d: str, a: str, b: str, k: int) -> None:
     found = data[:, : counts[2]].copy()
     expected = left @ right.T + old
     if d == "f16":
-        halves = np.stack([found & 0xFFFF, found >> 16], axis=2).reshape(32, 4)
+        halves = found.view(np.uint16).reshape(32, 4)
         assert np.array_equal(to_float32(halves, "f16"), expected[row, column])
     else:
         assert np.array_equal(found.view(kind), expected[row, column])
