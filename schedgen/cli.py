@@ -196,6 +196,52 @@ def check(
 
 
 @app.command()
+def emulate(
+    spec: SpecArgument,
+    target: TargetOption = None,
+    set_: SetOption = None,
+    extent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--extent", metavar="NAME=SIZE", help="Size of the tensors; repeatable. Default: small."
+        ),
+    ] = None,
+    schedule: Annotated[
+        str, typer.Option(help="Who goes next: round-robin, random or adversarial.")
+    ] = "round-robin",
+    seeds: Annotated[
+        int, typer.Option(min=1, help="How many random or adversarial schedules to run.")
+    ] = 5,
+    races: Annotated[bool, typer.Option(help="Check that accesses are ordered.")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Execute the kernel of SPEC on the CPU: compare its results, and look for races.
+
+    Exit status: 0 correct and clean, 1 wrong or racy, 2 bad input.
+    """
+    from schedgen.cli_emulate import run_emulate
+    from schedgen.spec.reader import read_spec
+
+    try:
+        name = target or read_spec(spec).file.targets[0]
+        sizes = {key: _whole(value) for key, value in _settings(extent or []).items()}
+        settings = _settings(set_ or [])
+    except SchedgenError as error:
+        _fail(str(error))
+    status = run_emulate(
+        spec,
+        name,
+        settings,
+        sizes,
+        schedule=schedule,
+        seeds=seeds,
+        races=races,
+        as_json=json,
+    )
+    raise typer.Exit(status)
+
+
+@app.command()
 def show(
     file: Annotated[
         Path,
@@ -272,6 +318,12 @@ def _print_json(value: object) -> None:
     import json as library
 
     typer.echo(library.dumps(value, indent=1, ensure_ascii=False))
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise SchedgenError(f"--extent: '{text}' is not a whole number")
+    return int(text)
 
 
 def _settings(texts: list[str]) -> dict[str, str]:

@@ -1,0 +1,128 @@
+"""`schedgen emulate`: a generated kernel on the CPU, checked for results and races."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from schedgen.errors import SchedgenError
+
+if TYPE_CHECKING:
+    from schedgen.emulating import Outcome
+    from schedgen.emulator.machine.policies import Policy
+
+CLEAN, WRONG, BAD_INPUT = 0, 1, 2
+
+SCHEDULES = ("round-robin", "random", "adversarial")
+
+
+def policies(schedule: str, seeds: int) -> Iterator[tuple[str, Policy]]:
+    """Names and orders of execution to try."""
+    from schedgen.emulator.machine.policies import Adversarial, RoundRobin, Seeded
+
+    if schedule == "round-robin":
+        yield schedule, RoundRobin()
+        return
+    for seed in range(seeds):
+        made = Seeded(seed) if schedule == "random" else Adversarial(seed)
+        yield f"{schedule}, seed {seed}", made
+
+
+def run_emulate(
+    spec: str,
+    target: str,
+    settings: dict[str, str],
+    extents: dict[str, int],
+    *,
+    schedule: str,
+    seeds: int,
+    races: bool,
+    as_json: bool,
+) -> int:
+    """Solves, proves, emits, compiles and executes; prints what was found.
+
+    Returns the exit status: 0 clean and correct, 1 wrong or racy, 2 bad input.
+    """
+    from schedgen.codegen.emit import emit
+    from schedgen.emulating import emulate
+    from schedgen.machine_file import read_machine
+    from schedgen.proved import prove_solution
+    from schedgen.solution import solve
+    from schedgen.spec.reader import read_spec
+
+    if schedule not in SCHEDULES:
+        typer.echo(f"--schedule {schedule}: use {', '.join(SCHEDULES)}", err=True)
+        return BAD_INPUT
+    try:
+        solution = solve(read_spec(spec), read_machine(target), settings=settings)
+        proven = prove_solution(solution).proven
+        kernel = solution.problem.kernel
+        text = emit(proven, kernel)
+    except SchedgenError as error:
+        typer.echo(str(error), err=True)
+        return BAD_INPUT
+    rows: list[dict[str, Any]] = []
+    status = CLEAN
+    for name, policy in policies(schedule, seeds):
+        begin = perf_counter()
+        try:
+            outcome = emulate(
+                text, kernel, proven.program.arch, extents=extents, policy=policy, races=races
+            )
+        except SchedgenError as error:
+            rows.append({"schedule": name, "failure": str(error)})
+            status = WRONG
+        else:
+            rows.append(_row(name, outcome, perf_counter() - begin))
+            status = status if outcome.correct and outcome.clean else WRONG
+        if not as_json:
+            typer.echo("\n".join(_lines(rows[-1])))
+            sys.stdout.flush()
+    if as_json:
+        data = {"kernel": kernel.name, "target": target, "arch": proven.program.arch, "runs": rows}
+        typer.echo(json.dumps(data, indent=1))
+    return status
+
+
+def _row(name: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    report = outcome.report
+    return {
+        "schedule": name,
+        "extents": dict(outcome.extents),
+        "correct": outcome.correct,
+        "errors": dict(outcome.errors),
+        "allowed": dict(outcome.allowed),
+        "findings": None if report.findings is None else len(report.findings),
+        "report": report.text,
+        "warp_instructions": report.statistics.instructions,
+        "asynchronous_operations": report.statistics.operations,
+        "seconds": round(seconds, 2),
+    }
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    if "failure" in row:
+        yield f"{row['schedule']}: FAILED"
+        yield from (f"  {line}" for line in row["failure"].splitlines())
+        return
+    sizes = " ".join(f"{name}={size}" for name, size in row["extents"].items())
+    errors = ", ".join(
+        f"{name} {error:.1e} of {row['allowed'][name]:.1e} allowed"
+        for name, error in row["errors"].items()
+    )
+    races = {None: "races not checked", 0: "no races"}.get(
+        row["findings"], f"{row['findings']} RACES"
+    )
+    yield f"{row['schedule']}: {'correct' if row['correct'] else 'WRONG'}, {races}"
+    yield f"  {sizes}"
+    yield f"  error {errors}"
+    yield (
+        f"  {row['warp_instructions']} warp instructions, {row['asynchronous_operations']} "
+        f"asynchronous operations, {row['seconds']} s"
+    )
+    yield from (f"  {line}" for line in row["report"].splitlines())

@@ -1,0 +1,207 @@
+"""A generated kernel in the emulator, beside what its spec computes (level 2 of the checks)."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from schedgen.errors import SchedgenError, suggest
+from schedgen.interpret.pieces import TORCH
+from schedgen.interpret.sequential import run
+from schedgen.kernel import Kernel, Kind
+from schedgen.tensors import Argument
+
+if TYPE_CHECKING:
+    from schedgen.emulator.emulation import Report
+    from schedgen.emulator.machine.policies import Policy
+
+_ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
+_FACTOR = 4
+"""Errors allowed, in units of the rounding of the data type: sums in another order, and the
+approximate functions of the hardware."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one emulation ended.
+
+    Attributes:
+        errors: of each output, the Frobenius norm of the difference over that of the reference.
+        report: what ran, and the findings of the race checker.
+    """
+
+    extents: Mapping[str, int]
+    errors: Mapping[str, float]
+    allowed: Mapping[str, float]
+    report: Report
+
+    @property
+    def correct(self) -> bool:
+        return all(self.errors[name] <= self.allowed[name] for name in self.errors)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found, or nobody looked."""
+        return not self.report.findings
+
+
+def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
+    """Small extents with ragged ends: one tile and a part of another along each axis of the grid,
+    two iterations and a part of another along what the main loop walks.
+
+    Raises:
+        SchedgenError: ``given`` names what is no extent.
+    """
+    parameters = dict(kernel.parameters)
+    blocks = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
+    steps: dict[str, int] = {}
+    groups: dict[str, str] = {}
+    for place in (place for o in kernel.operations for place in o.places):
+        if place.step:
+            steps[place.extent] = max(steps.get(place.extent, 0), place.step)
+        if place.grouped:
+            groups[place.extent] = place.along
+    found: dict[str, int] = {}
+    for extent in dict.fromkeys(e for a in kernel.arguments for e in a.shape):
+        if extent in steps:
+            found[extent] = 2 * steps[extent] + 8
+        elif extent in parameters:
+            found[extent] = int(parameters[extent])
+        elif extent in blocks:
+            found[extent] = blocks[extent] + 8
+        else:
+            found[extent] = 1
+    found.update(dict.fromkeys(groups.values(), 2))
+    for name in given:
+        if name not in found:
+            fix = suggest(name, found) or f"the extents are {', '.join(found)}"
+            raise SchedgenError(f"'{name}' is not an extent of {kernel.name}; {fix}")
+    return {**found, **given}
+
+
+def random_inputs(
+    kernel: Kernel, extents: Mapping[str, int], seed: int
+) -> dict[str, torch.Tensor | float]:
+    """Normal numbers for tensors, small ones for scalars."""
+    generator = torch.Generator().manual_seed(seed)
+    stored = _stored(kernel)
+    found: dict[str, torch.Tensor | float] = {}
+    for argument in kernel.arguments:
+        if not argument.shape:
+            found[argument.name] = 0.125 + 0.5 * torch.rand((), generator=generator).item()
+        elif argument.name not in stored:
+            shape = [extents[extent] for extent in argument.shape]
+            values = torch.randn(shape, generator=generator)
+            found[argument.name] = _aligned(argument, shape).copy_(values)
+    return found
+
+
+def emulate(
+    text: str,
+    kernel: Kernel,
+    arch: str,
+    *,
+    extents: Mapping[str, int] | None = None,
+    policy: Policy | None = None,
+    races: bool = True,
+    seed: int = 0,
+    sms: int = 2,
+) -> Outcome:
+    """Compiles a generated file, runs it in the emulator and compares with the interpreted spec.
+
+    Args:
+        text: what `schedgen.codegen.emit.emit` wrote for ``kernel``.
+        extents: sizes of the tensors; `default_extents` fills in the others.
+        policy: the order of warps and asynchronous operations.
+        races: whether to check that accesses are ordered.
+        seed: of the inputs.
+        sms: CTAs that work at a time; each gets several tiles if there are few.
+
+    Raises:
+        SchedgenError: an extent is wrong, or the kernel does something undefined or hangs.
+    """
+    from schedgen.emulator.emulation import device
+
+    sizes = default_extents(kernel, extents or {})
+    inputs = random_inputs(kernel, sizes, seed)
+    outputs = {
+        argument.name: _aligned(argument, [sizes[e] for e in argument.shape]).fill_(torch.nan)
+        for argument in kernel.arguments
+        if argument.name in _stored(kernel)
+    }
+    wanted = run(kernel, inputs)
+    with TemporaryDirectory(prefix="schedgen-") as folder:
+        module = _module(text, Path(folder))
+        with device(arch, policy=policy, races="report" if races else "off", sms=sms) as gpu:
+            _launch(module, kernel, {**inputs, **outputs}, sms)
+    errors = {name: _error(value, wanted[name]) for name, value in outputs.items()}
+    allowed = {
+        name: _FACTOR * torch.finfo(_coarsest(kernel, value.dtype)).eps
+        for name, value in outputs.items()
+    }
+    return Outcome(sizes, errors, allowed, gpu.reports[-1])
+
+
+def _stored(kernel: Kernel) -> set[str]:
+    return {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
+
+
+def _aligned(argument: Argument, shape: list[int]) -> torch.Tensor:
+    """An uninitialized tensor with rows at multiples of 16 bytes."""
+    dtype = TORCH[argument.dtype]
+    per = _ALIGNMENT // dtype.itemsize
+    padded = [*shape[:-1], -(-shape[-1] // per) * per]
+    return torch.empty(math.prod(padded), dtype=dtype).view(padded)[..., : shape[-1]]
+
+
+def _module(text: str, folder: Path) -> ModuleType:
+    """The file as a module: the DSL reads the source of what it compiles."""
+    path = folder / "generated.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("generated", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _launch(
+    module: ModuleType, kernel: Kernel, values: Mapping[str, torch.Tensor | float], sms: int
+) -> None:
+    import cuda.bindings.driver as cuda
+    from cutlass import cute
+    from cutlass.cute.runtime import from_dlpack
+
+    def tensor(value: torch.Tensor) -> Any:
+        made: Any = from_dlpack(value, assumed_align=16)
+        return made.mark_layout_dynamic(leading_dim=value.ndim - 1)
+
+    tensors = [tensor(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]
+    scalars = [float(values[a.name]) for a in kernel.arguments if not a.shape]
+    stream: Any = cuda.CUstream(0)  # pyright: ignore[reportUnknownVariableType]
+    compiled: Any = cute.compile(module.launch, *tensors, *scalars, sms, stream)
+    compiled(*tensors, *scalars, stream)
+
+
+def _coarsest(kernel: Kernel, dtype: torch.dtype) -> torch.dtype:
+    """A float32 output is as exact as the 16-bit operands of the products before it."""
+    inputs = [TORCH[a.dtype] for a in kernel.arguments if a.shape]
+    return max([dtype, *inputs], key=lambda one: torch.finfo(one).eps)
+
+
+def _error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Relative error in the Frobenius norm; infinite where one is a number and the other is not."""
+    if not torch.equal(found.isnan(), wanted.isnan()):
+        return float("inf")
+    one, other = found.double().nan_to_num(), wanted.double().nan_to_num()
+    square = (other * other).sum().item()
+    return math.sqrt(((one - other) ** 2).sum().item() / max(square, 1e-300))

@@ -1,0 +1,91 @@
+"""Generated kernels in the emulator: right and clean, and not so when something is taken out."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+import pytest
+from typer.testing import CliRunner
+
+from schedgen.cli import app
+from schedgen.codegen.emit import emit
+from schedgen.emulating import Outcome, default_extents, emulate
+from schedgen.errors import SchedgenError
+from schedgen.kernel import Kernel
+from schedgen.machine_file import read_machine
+from schedgen.proved import prove_solution
+from schedgen.solution import solve
+from schedgen.spec.reader import read_spec
+
+SMALL = {"m": 64, "n": 40, "k": 72}
+SETTINGS = {"tile_m": "64", "tile_n": "32", "slices": "1", "consumers": "1"}
+
+
+@lru_cache
+def gemm() -> tuple[str, Kernel]:
+    """A small matrix product for Hopper."""
+    solution = solve(read_spec("gemm"), read_machine("h200"), settings=SETTINGS)
+    kernel = solution.problem.kernel
+    return emit(prove_solution(solution).proven, kernel), kernel
+
+
+def without(fragment: str) -> Outcome:
+    """The product with the lines that have ``fragment`` taken out."""
+    text, kernel = gemm()
+    assert fragment in text
+    lines = ["pass" if fragment in line else line for line in text.splitlines()]
+    indented = [
+        line if new != "pass" else line[: len(line) - len(line.lstrip())] + "pass"
+        for line, new in zip(text.splitlines(), lines, strict=True)
+    ]
+    return emulate("\n".join(indented), kernel, "sm_90a", extents=SMALL)
+
+
+def test_default_extents_are_ragged() -> None:
+    _, kernel = gemm()
+    assert default_extents(kernel, {"k": 64}) == {"batch": 1, "m": 72, "k": 64, "n": 40}
+
+
+def test_unknown_extent() -> None:
+    _, kernel = gemm()
+    with pytest.raises(SchedgenError, match=r"'batches' is not an extent of gemm; .*batch"):
+        default_extents(kernel, {"batches": 2})
+
+
+def test_right_and_clean() -> None:
+    text, kernel = gemm()
+    outcome = emulate(text, kernel, "sm_90a", extents=SMALL)
+    assert outcome.correct
+    assert outcome.clean
+    assert outcome.report.statistics.instructions > 0
+
+
+def test_missing_proxy_fence_is_found() -> None:
+    outcome = without("cute.arch.fence_proxy(")
+    assert not outcome.clean
+    assert "fence.proxy.async" in outcome.report.text
+
+
+def test_wrong_result_is_found() -> None:
+    text, kernel = gemm()
+    assert "alpha *" in text
+    outcome = emulate(text.replace("alpha *", "1.25 * alpha *"), kernel, "sm_90a", extents=SMALL)
+    assert not outcome.correct
+    assert outcome.clean
+
+
+def test_command() -> None:
+    arguments = ["emulate", "gemm", "--target", "h200", "--json"]
+    arguments += [f"--set={name}={value}" for name, value in SETTINGS.items()]
+    arguments += [f"--extent={name}={value}" for name, value in SMALL.items()]
+    result = CliRunner().invoke(app, [*arguments, "--schedule=adversarial", "--seeds=2"])
+    assert result.exit_code == 0, result.output
+    runs = json.loads(result.stdout)["runs"]
+    assert [run["schedule"] for run in runs] == ["adversarial, seed 0", "adversarial, seed 1"]
+    assert all(run["correct"] and run["findings"] == 0 for run in runs)
+
+
+def test_command_refuses_other_schedules() -> None:
+    result = CliRunner().invoke(app, ["emulate", "gemm", "-t", "h200", "--schedule=fast"])
+    assert result.exit_code == 2
