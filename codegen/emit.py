@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.binding import bound
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.library import used
 from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.roles import Role
+from schedgen.codegen.sm90 import Hopper
+from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.codegen.tiles import Tiles
@@ -16,13 +19,7 @@ from schedgen.codegen.transfers import Transfers
 from schedgen.kernel import DTYPE_BITS, Kernel
 from schedgen.proof.prove import ProvenProgram
 
-_IMPORTS = """import cuda.bindings.driver as cuda
-import cutlass
-import cutlass.cute as cute
-import cutlass.utils.hopper_helpers as sm90_utils
-from cutlass import BFloat16, Float16, Float32, Int32
-from cutlass.cute.nvgpu import cpasync, warpgroup
-"""
+_ARCHITECTURES = {"sm_90a": Hopper, "sm_100a": Blackwell}
 
 
 def emit(proven: ProvenProgram, kernel: Kernel) -> str:
@@ -34,29 +31,37 @@ def emit(proven: ProvenProgram, kernel: Kernel) -> str:
     program = proven.program
     if program.spec_sha256 != kernel.spec_sha256:
         raise EmitError(f"the program is of another version of '{kernel.name}'; solve it again")
-    if program.arch != "sm_90a":
-        raise EmitError(f"there is no emitter for {program.arch} yet")
-    return _File(Plan(program, bound(kernel))).text()
+    if program.arch not in _ARCHITECTURES:
+        raise EmitError(f"there is no emitter for {program.arch}")
+    plan = Plan(program, bound(kernel))
+    return _File(_ARCHITECTURES[program.arch](plan)).text()
 
 
 class _File:
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, architecture: Architecture) -> None:
+        self.architecture, self.plan = architecture, architecture.plan
+        plan = self.plan
         self.transfers = Transfers(plan)
         self.tiles = Tiles(plan)
         self.barriers = Barriers(plan)
-        self.roles = [Role(plan, self.transfers, self.tiles, role) for role in plan.program.roles]
+        self.roles = [
+            Role(architecture, self.transfers, self.tiles, role) for role in plan.program.roles
+        ]
 
     def text(self) -> str:
-        source = Source()
+        self.plan.check_words(self.architecture.words())
+        roles = Source()
         for role in self.roles:
-            role.emit(source)
-            source.add("", "")
+            role.emit(roles)
+            roles.add("", "")
+        source = Source()
+        self.architecture.threads.functions(source)
+        source.add(*roles.lines)
         self._kernel(source)
         source.add("", "")
         self._launch(source)
-        body = source.text
-        return f"{self._header()}\n{_IMPORTS}\n\n{used(body)}\n\n{body}"
+        library = used(source.text, self.architecture.library)
+        return f"{self._header()}\n{self.architecture.imports}\n\n{library}\n\n{source.text}"
 
     def _header(self) -> str:
         program, kernel = self.plan.program, self.plan.kernel
@@ -95,14 +100,19 @@ class _File:
                 "barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)",
             )
             self.barriers.declare(source)
+            self.architecture.declare_words(source)
             with source.block("if warp == 0:"):
                 for map_ in self.transfers.distinct:
                     source.add(f"cpasync.prefetch_descriptor(tma_{map_.name})")
                 with source.block("with cute.arch.elect_one():"):
                     self.barriers.initialize(source)
+                    self.architecture.initialize(source)
+            self.architecture.begin(source)
             source.add("cute.arch.mbarrier_init_fence()", "cute.arch.sync_threads()")
+            self.architecture.ready(source)
             self._views(source)
             self._dispatch(source)
+            self.architecture.end(source)
 
     def _dispatch(self, source: Source) -> None:
         """One branch for each warpgroup, because its warps change their registers together."""
@@ -143,11 +153,9 @@ class _File:
 
     def _registers(self, source: Source, role: Role) -> None:
         """Registers move between warpgroups only if one needs more than the block begins with."""
-        budgets = {r.role.name: self.plan.registers(r.role) for r in self.roles}
-        entry = self.plan.entry_registers
-        if max(budgets.values()) <= entry:
+        if not self.plan.moves_registers:
             return
-        mine = budgets[role.role.name]
+        mine, entry = self.plan.registers(role.role), self.plan.entry_registers
         if mine != entry:
             direction = "increase" if mine > entry else "decrease"
             source.add(f"cute.arch.setmaxregister_{direction}({mine})")

@@ -1,4 +1,4 @@
-"""Functions that generated files define if they use them."""
+"""Functions that generated files define if they use them; a library for each architecture."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ def phase(number, slots):
     return number // slots % 2
 
 
-def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
-    kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
-    kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
-    atom = warpgroup.make_smem_layout_atom(kind, dtype)
-    return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+def part_of(tensor, first, count):
+    """Neighbouring elements of a vector or of registers."""
+    return cute.make_tensor(tensor.iterator + first, cute.make_layout(count))
+
+
+def as_dtype(registers, dtype):
+    """All elements, converted if need be."""
+    if registers.element_type == dtype:
+        return registers
+    converted = cute.make_rmem_tensor(cute.size(registers), dtype)
+    converted.store(registers.load().to(dtype))
+    return converted
 
 
 def one_tile(rows, columns, dtype):
@@ -46,74 +51,12 @@ def transposed(tensor):
     return cute.make_tensor(tensor.iterator, cute.select(tensor.layout, order))
 
 
-def fragment_of(tile, columns, thread):
-    """The elements of a tile in shared memory that a thread has of a product's result."""
-    major = warpgroup.OperandMajorMode.K
-    mma = sm90_utils.make_trivial_tiled_mma(
-        BFloat16, BFloat16, major, major, Float32, (1, 1, 1), (64, columns)
-    )
-    return mma.get_slice(thread).partition_C(tile)
-
-
-def load_fragment(tile, columns, dtype, thread):
-    part = fragment_of(tile, columns, thread)
-    registers = cute.make_rmem_tensor(part.shape, dtype)
-    cute.autovec_copy(part, registers)
-    return registers
-
-
-def store_fragment(registers, tile, columns, thread):
-    part = fragment_of(tile, columns, thread)
-    cute.autovec_copy(cute.make_tensor(registers.iterator, cute.make_layout(part.shape)), part)
-
-
-def rows_of(vector, slot, thread):
-    """The values of a thread's two rows."""
-    registers = cute.make_rmem_tensor(2, vector.element_type)
-    for v in range(2):
-        registers[v] = vector[(thread // 32 * 16 + thread % 32 // 4 + 8 * v, slot)]
-    return registers
-
-
-@cute.jit
-def store_rows(registers: cute.Tensor, vector: cute.Tensor, slot: Int32, thread: Int32):
-    """One of the four threads of a row writes its value."""
-    if thread % 4 == 0:
-        for v in cutlass.range_constexpr(2):
-            vector[(thread // 32 * 16 + thread % 32 // 4 + 8 * v, slot)] = registers[v]
-
-
-def columns_of(vector, first, columns, slot, thread):
-    """The values of a thread's columns, for each element of its fragment."""
-    registers = cute.make_rmem_tensor(columns // 2, vector.element_type)
-    for v in range(columns // 2):
-        registers[v] = vector[(first + 8 * (v // 4) + 2 * (thread % 4) + v % 2, slot)]
-    return registers
-
-
 def pairwise(values, function):
     """All values combined, neighbours first."""
     while len(values) > 1:
         pairs = [function(*values[n : n + 2]) for n in range(0, len(values) - 1, 2)]
         values = pairs + values[len(values) - len(values) % 2 :]
     return values[0]
-
-
-def across_row(registers, first, count, row, function):
-    """One row combined over the four threads that have it."""
-    mine = [Float32(registers[first + v]) for v in range(count) if v // 2 % 2 == row]
-    value = pairwise(mine, function)
-    for distance in (1, 2):
-        value = function(value, cute.arch.shuffle_sync_bfly(value, distance))
-    return value
-
-
-def row_max(registers, first, count, row):
-    return across_row(registers, first, count, row, cute.arch.fmax)
-
-
-def row_sum(registers, first, count, row):
-    return across_row(registers, first, count, row, lambda x, y: x + y)
 
 
 def tiles_in_row(row, columns, row_block, column_block):
@@ -158,9 +101,9 @@ def gelu(x):
 '''
 
 
-def used(body: str) -> str:
+def used(body: str, library: str) -> str:
     """The functions that ``body`` calls, and those that they call, in order."""
-    functions = _functions()
+    functions = _functions(COMMON) | _functions(library)
     needed: set[str] = set()
     found = _called(body, functions)
     while found - needed:
@@ -169,9 +112,9 @@ def used(body: str) -> str:
     return "\n\n".join(functions[name] for name in functions if name in needed)
 
 
-def _functions() -> dict[str, str]:
-    """Name -> its text with decorator, in the order of this file."""
-    texts = re.split(r"\n\n\n", COMMON.strip("\n"))
+def _functions(library: str) -> dict[str, str]:
+    """Name -> its text with decorator, in order."""
+    texts = re.split(r"\n\n\n", library.strip("\n"))
     return {re.search(r"def (\w+)", text)[1]: text + "\n" for text in texts}  # type: ignore[index]
 
 

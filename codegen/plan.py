@@ -132,6 +132,26 @@ class Plan:
             raise EmitError(f"{names} do not make up a rectangle")
         return part
 
+    def pieces_of(self, region: Region) -> list[Piece]:
+        """All pieces of a region."""
+        return [piece for piece in self.kernel.pieces if piece.region == region.name]
+
+    def accesses(self, operation: Operation, operand: str) -> list[Access]:
+        """All accesses of an operand's first piece."""
+        piece = dict(operation.operands)[operand][0]
+        found = self.program.operation[operation.name].accesses
+        return [access for access in found if access.buffer == piece]
+
+    def matrix(self, part: Part) -> str:
+        """A part of a view in shared memory as (rows, columns, slots)."""
+        view = self.views[part.region.name]
+        if (part.rows, part.columns) == (view.rows, view.columns):
+            return view.name
+        if part.row0 % part.rows or part.column0 % part.columns:
+            raise EmitError(f"part of '{part.region.name}' begins between tiles of its size")
+        at = f"({part.row0 // part.rows}, {part.column0 // part.columns}, 0)"
+        return f"cute.local_tile({view.name}, ({part.rows}, {part.columns}, {view.slots}), {at})"
+
     def access(self, operation: Operation, operand: str, *, write: bool) -> Access:
         """The access of an operand's first piece."""
         piece = dict(operation.operands)[operand][0]
@@ -184,6 +204,15 @@ class Plan:
         return max(24, -(-max(sharing) // 8) * 8)
 
     @property
+    def moves_registers(self) -> bool:
+        """Whether a role needs more registers than the block begins with."""
+        return max(map(self.registers, self.program.roles)) > self.entry_registers
+
+    def available_registers(self, role: RoleProgram) -> int:
+        """Registers of each thread of a role; without moves all have as many as at the start."""
+        return self.registers(role) if self.moves_registers else self.entry_registers
+
+    @property
     def entry_registers(self) -> int:
         """Registers of a thread when the kernel starts: all that a block of this size can have."""
         return min(255, 65536 // (32 * self.warps)) // 8 * 8
@@ -198,10 +227,20 @@ class Plan:
         for barrier in self.program.barriers:
             found[barrier.name] = word
             word += barrier.slots
-        first = min((view.address for view in self.views.values()), default=1024)
-        if 8 * word > first:
-            raise EmitError(f"{word} words of barriers do not fit before the buffers at {first}")
         return found
+
+    @property
+    def words(self) -> int:
+        """64-bit words of all barriers."""
+        return sum(barrier.slots for barrier in self.program.barriers)
+
+    def check_words(self, more: int) -> None:
+        """Whether the barriers and ``more`` words fit before the buffers."""
+        first = min((view.address for view in self.views.values()), default=1024)
+        if 8 * (self.words + more) > first:
+            raise EmitError(
+                f"{self.words + more} words of barriers do not fit before the buffers at {first}"
+            )
 
     @property
     def shared_bytes(self) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.fragments import Fragments
-from schedgen.codegen.plan import Plan
-from schedgen.codegen.sm90 import Products, pending
+from schedgen.codegen.pending import pending
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.codegen.tiles import Tiles
@@ -14,30 +13,30 @@ from schedgen.codegen.turns import emit_loop
 from schedgen.kernel import Operation, Space
 from schedgen.program.model import (
     Arrive,
+    Commit,
     Drain,
     Engine,
-    Fence,
-    FenceKind,
     RoleProgram,
     Run,
     Step,
     Wait,
 )
 
-_FENCES = {
-    FenceKind.ASYNC_PROXY: 'cute.arch.fence_proxy("async.shared", space="cta")',
-    FenceKind.REGISTERS: "warpgroup.fence()",
-}
-
 
 class Role:
-    """One role of a Hopper kernel."""
+    """One role of a kernel."""
 
-    def __init__(self, plan: Plan, transfers: Transfers, tiles: Tiles, role: RoleProgram) -> None:
-        self.plan, self.transfers, self.tiles, self.role = plan, transfers, tiles, role
-        self.barriers = Barriers(plan)
-        self.fragments = Fragments(plan)
-        self.products = Products(plan, self.fragments)
+    def __init__(
+        self, architecture: Architecture, transfers: Transfers, tiles: Tiles, role: RoleProgram
+    ) -> None:
+        self.architecture, self.transfers, self.tiles, self.role = (
+            architecture,
+            transfers,
+            tiles,
+            role,
+        )
+        self.plan = architecture.plan
+        self.barriers = Barriers(self.plan)
 
     @property
     def name(self) -> str:
@@ -63,6 +62,7 @@ class Role:
             barrier = getattr(step.action, "barrier", None)
             if barrier is not None:
                 found[self.barriers.name(barrier)] = "cute.Pointer"
+        found.update(self.architecture.arguments(self.role))
         found.update(dict.fromkeys(self.plan.scalars, "Float32"))
         found.update(dict.fromkeys(self.plan.extents, "Int32"))
         return [f"{name}: {kind}" for name, kind in found.items()]
@@ -79,8 +79,8 @@ class Role:
             source.add(f'"""{warps}: {operations}."""')
             if self.threads:
                 source.add("thread = cute.arch.thread_idx()[0] % 128")
-                self.fragments.declare(source, self.role.name)
-                self.products.declare(source, self.role.name)
+                self.architecture.threads.registers.declare(source, self.role.name)
+            self.architecture.declare(source, self.role)
             for operation in self.plan.runs[self.role.name]:
                 if operation.name in self.transfers.maps:
                     self.transfers.partition(source, operation)
@@ -92,13 +92,12 @@ class Role:
             if any(self._engine(o) is Engine.COPY_OUT for o in self.plan.runs[self.role.name]):
                 source.comment("shared memory has to live until everything is read")
                 source.add("cute.arch.cp_async_bulk_wait_group(0)")
+            self.architecture.end_role(source, self.role)
 
     def _tile(self, source: Source) -> None:
         if self.threads:
-            self.fragments.initialize(source, self.role.name)
-            if any(self._engine(o) is Engine.WGMMA for o in self.plan.runs[self.role.name]):
-                # Initial values are no steps of the program, nor are undefined registers.
-                source.add("warpgroup.fence()")
+            self.architecture.threads.registers.initialize(source, self.role.name)
+            self.architecture.begin_tile(source, self.role)
         for step in self.role.before:
             self._step(source, step, "", "", True)
         emit_loop(source, self.role, self._step)
@@ -122,20 +121,23 @@ class Role:
         elif isinstance(action, Arrive):
             self.barriers.arrive(source, self.role, action, c)
         elif isinstance(action, Drain):
+            source.comment(f"{action.operation} is complete")
             self._drain(source, step, action)
-        elif isinstance(action, Fence) and action.kind in _FENCES:
-            source.add(_FENCES[action.kind])
+        elif isinstance(action, Commit):
+            at = self.barriers.at(action.barrier, action.number, c)
+            self.architecture.commit(source, self.role, action, at)
+        elif action.kind in self.architecture.fences:
+            source.add(self.architecture.fences[action.kind])
         else:
-            what = action.kind if isinstance(action, Fence) else "commit"
-            raise EmitError(f"{self.role.name}: no emitter for {what} on {self.plan.program.arch}")
+            arch = self.plan.program.arch
+            raise EmitError(f"{self.role.name}: no emitter for {action.kind} on {arch}")
 
     def _drain(self, source: Source, step: Step, action: Drain) -> None:
-        count = pending(self.plan, self.role, step)
-        source.comment(f"{action.operation} is complete")
         if self.plan.program.operation[action.operation].engine is Engine.COPY_OUT:
+            count = pending(self.plan, self.role, step)
             source.add(f"cute.arch.cp_async_bulk_wait_group({count}, read=True)")
         else:
-            source.add(f"warpgroup.wait_group({count})")
+            self.architecture.drain(source, self.role, step, action)
 
     def _run(
         self, source: Source, operation: Operation, action: Run, i: str, c: str, runs: bool
@@ -153,14 +155,12 @@ class Role:
             if runs:
                 self._store(source, operation, i, c)
             source.add("cute.arch.cp_async_bulk_commit_group()")
-        elif engine is Engine.WGMMA:
-            if runs:
-                self.products.run(source, operation, c)
-            source.add("warpgroup.commit_group()")
-        elif engine is Engine.THREADS and runs:
-            self.fragments.run(source, operation, i, c)
+        elif engine in (Engine.WGMMA, Engine.TENSOR):
+            self.architecture.product(source, operation, i, c, runs=runs)
         elif runs:
-            raise EmitError(f"{operation.name}: no emitter for the {engine} engine")
+            if not self.threads:
+                raise EmitError(f"{operation.name}: {self.role.warps} warps cannot compute it")
+            self.architecture.threads.call(source, self.role, operation, i, c)
 
     def _store(self, source: Source, operation: Operation, i: str, c: str) -> None:
         access = self.plan.access(operation, "from", write=False)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+
+WIDTH = 100
+"""Columns of a line."""
 
 
 class Source:
@@ -17,6 +20,17 @@ class Source:
     def add(self, *lines: str) -> None:
         """Appends lines at the current depth; an empty one stays empty."""
         self.lines += ["    " * self._depth + line if line else "" for line in lines]
+
+    def call(self, function: str, arguments: Sequence[str], end: str = "") -> None:
+        """A call, on one line if it fits, else with its arguments below it."""
+        room = WIDTH - 4 * self._depth
+        inline = ", ".join(arguments)
+        if len(f"{function}({inline}){end}") <= room:
+            self.add(f"{function}({inline}){end}")
+        elif len(inline) + 4 <= room:
+            self.add(f"{function}(", f"    {inline}", f"){end}")
+        else:
+            self.add(f"{function}(", *(f"    {argument}," for argument in arguments), f"){end}")
 
     def comment(self, text: str) -> None:
         self.add(f"# {text}")
@@ -54,10 +68,13 @@ class Names:
         self._given: dict[tuple[str, str], str] = {}
         self._taken: set[str] = set()
 
-    def of(self, kind: str, name: str, prefix: str = "") -> str:
-        """The identifier of something; ``kind`` keeps an operation apart from a buffer."""
+    def of(self, kind: str, name: str, prefix: str = "", base: str = "") -> str:
+        """The identifier of something; ``kind`` keeps an operation apart from a buffer.
+
+        It is made of ``base``, or else of the name.
+        """
         if (kind, name) not in self._given:
-            base = prefix + identifier(name)
+            base = prefix + identifier(base or name)
             text, number = base, 2
             while text in self._taken:
                 text, number = f"{base}_{number}", number + 1

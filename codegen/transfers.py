@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.plan import DTYPES, Part, Plan, View, number
+from schedgen.codegen.plan import DTYPES, Plan, number
 from schedgen.codegen.source import Source
 from schedgen.kernel import Kind, Operation
 from schedgen.program.model import Access
@@ -117,7 +117,7 @@ class Transfers:
             f"    tma_{map_.name},",
             "    0,",
             "    cute.make_layout(1),",
-            f"    cute.group_modes({self._stages(part, view)}, 0, {1 if view.vector else 2}),",
+            f"    cute.group_modes({self.plan.matrix(part)}, 0, {1 if view.vector else 2}),",
             "    cute.group_modes(",
             f"        cute.local_tile(g_{map_.name}, {tile}, ({tiles},)), 0, {modes}",
             "    ),",
@@ -126,16 +126,6 @@ class Transfers:
 
     def _name(self, operation: Operation) -> str:
         return self.plan.names.of("operation", operation.name)
-
-    def _stages(self, part: Part, view: View) -> str:
-        """The rows and columns that are copied, in all slots."""
-        if (part.rows, part.columns) == (view.rows, view.columns):
-            return view.name
-        if part.row0 % part.rows or part.column0 % part.columns:
-            raise EmitError(f"part of '{part.region.name}' begins between tiles of its own size")
-        shape = f"({part.rows}, {part.columns}, {view.slots})"
-        at = f"({part.row0 // part.rows}, {part.column0 // part.columns}, 0)"
-        return f"cute.local_tile({view.name}, {shape}, {at})"
 
     def copy(
         self, source: Source, operation: Operation, access: Access, i: str, c: str, barrier: str

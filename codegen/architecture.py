@@ -1,0 +1,80 @@
+"""What differs between architectures, as far as the emission of roles and kernels has to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schedgen.codegen.plan import Plan
+from schedgen.codegen.source import Source
+from schedgen.codegen.threads import Threads
+from schedgen.kernel import Operation
+from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
+
+
+class Architecture:
+    """One program's kernel on one architecture.
+
+    Attributes:
+        imports: import statements of the generated file.
+        library: definitions that the generated file may use.
+        fences: statements for the fences of the program.
+        threads: operations of threads.
+    """
+
+    imports: str
+    library: str
+    fences: Mapping[FenceKind, str]
+    threads: Threads
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    # -- a role --------------------------------------------------------------------------------
+
+    def arguments(self, role: RoleProgram) -> dict[str, str]:
+        """Names that a role's function takes on this architecture only, with their types."""
+        del role
+        return {}
+
+    def declare(self, source: Source, role: RoleProgram) -> None:
+        """Operands of the role's products."""
+        raise NotImplementedError
+
+    def begin_tile(self, source: Source, role: RoleProgram) -> None:
+        """After registers have their initial values."""
+
+    def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
+        """Issues a product in iteration ``i``, or what keeps count of those that do not run."""
+        raise NotImplementedError
+
+    def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
+        """Waits for a product."""
+        raise NotImplementedError
+
+    def commit(self, source: Source, role: RoleProgram, action: Commit, at: str) -> None:
+        """One arrival at the barrier ``at`` when the products issued so far are complete."""
+        raise NotImplementedError
+
+    def end_role(self, source: Source, role: RoleProgram) -> None:
+        """After the role's last tile."""
+
+    # -- the kernel ----------------------------------------------------------------------------
+
+    def words(self) -> int:
+        """64-bit words of shared memory that it needs after the barriers."""
+        return 0
+
+    def declare_words(self, source: Source) -> None:
+        """Pointers to them."""
+
+    def begin(self, source: Source) -> None:
+        """By all threads, before they meet for the first time."""
+
+    def initialize(self, source: Source) -> None:
+        """By the thread that initializes barriers."""
+
+    def ready(self, source: Source) -> None:
+        """By all threads, after they have met."""
+
+    def end(self, source: Source) -> None:
+        """By all threads, after their roles."""

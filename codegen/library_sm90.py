@@ -1,0 +1,73 @@
+"""Functions of generated files for Hopper."""
+
+LIBRARY = '''
+def tile_layout(rows, columns, slots, dtype):
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    kinds = warpgroup.SmemLayoutAtomKind
+    span = min(columns * dtype.width // 8, 128)
+    kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
+    atom = warpgroup.make_smem_layout_atom(kind, dtype)
+    return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def fragment_of(tile, thread):
+    """The elements of a tile in shared memory that a thread has of a product's result."""
+    major = warpgroup.OperandMajorMode.K
+    mma = sm90_utils.make_trivial_tiled_mma(
+        BFloat16, BFloat16, major, major, Float32, (1, 1, 1), (64, cute.size(tile, mode=[1]))
+    )
+    return mma.get_slice(thread).partition_C(tile)
+
+
+def load_tile(tile, registers, thread):
+    """A thread's elements of a tile in shared memory."""
+    part = fragment_of(tile, thread)
+    cute.autovec_copy(part, cute.make_tensor(registers.iterator, cute.make_layout(part.shape)))
+
+
+def store_tile(registers, tile, thread):
+    part, registers = fragment_of(tile, thread), as_dtype(registers, tile.element_type)
+    cute.autovec_copy(cute.make_tensor(registers.iterator, cute.make_layout(part.shape)), part)
+
+
+def rows_of(vector, thread):
+    """The values of a thread's two rows."""
+    registers = cute.make_rmem_tensor(2, vector.element_type)
+    for v in range(2):
+        registers[v] = vector[thread // 32 * 16 + thread % 32 // 4 + 8 * v]
+    return registers
+
+
+@cute.jit
+def store_rows(registers: cute.Tensor, vector: cute.Tensor, thread: Int32):
+    """One of the four threads of a row writes its value."""
+    if thread % 4 == 0:
+        for v in cutlass.range_constexpr(2):
+            vector[thread // 32 * 16 + thread % 32 // 4 + 8 * v] = registers[v]
+
+
+def columns_of(vector, thread):
+    """The values of a thread's columns, for each element of its fragment."""
+    count = cute.size(vector) // 2
+    registers = cute.make_rmem_tensor(count, vector.element_type)
+    for v in range(count):
+        registers[v] = vector[8 * (v // 4) + 2 * (thread % 4) + v % 2]
+    return registers
+
+
+def across_row(registers, row, function):
+    """One of a thread's rows combined over the four threads that have it."""
+    mine = [Float32(registers[v]) for v in range(cute.size(registers)) if v // 2 % 2 == row]
+    value = pairwise(mine, function)
+    for distance in (1, 2):
+        value = function(value, cute.arch.shuffle_sync_bfly(value, distance))
+    return value
+
+
+def row_max(registers, row):
+    return across_row(registers, row, cute.arch.fmax)
+
+
+def row_sum(registers, row):
+    return across_row(registers, row, lambda x, y: x + y)
+'''

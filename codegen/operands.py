@@ -1,0 +1,81 @@
+"""What names in the formulas of an operation stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.plan import Part, Plan
+from schedgen.codegen.source import identifier
+from schedgen.kernel import Kind, Operation, Space
+
+
+class Shape(Enum):
+    """What an operand has a value for."""
+
+    TILE = "each element"
+    ROWS = "each row"
+    COLUMNS = "each column"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A part of a region under the name of a parameter."""
+
+    name: str
+    parameter: str
+    part: Part
+    shape: Shape
+
+    @property
+    def space(self) -> Space:
+        return self.part.region.space
+
+    @property
+    def in_registers(self) -> bool:
+        return self.space is Space.REGISTERS
+
+    @property
+    def dtype(self) -> str:
+        return self.part.region.dtype
+
+
+def operands_of(plan: Plan, operation: Operation) -> dict[str, Operand]:
+    """Name in the spec -> operand; names of the same part share a parameter."""
+    found: dict[str, Operand] = {}
+    given: dict[Part, str] = {}
+    for name, _ in operation.operands:
+        part = plan.part(operation, name)
+        if part not in given:
+            base = identifier(part.region.base)
+            given[part] = base if base not in given.values() else f"{base}_{len(given)}"
+        found[name] = Operand(name, given[part], part, _shape(part))
+    return found
+
+
+def columns_of(operation: Operation, operands: dict[str, Operand]) -> int:
+    """Columns of the tiles that an operation works on; 0 if it only has values per row."""
+    found = {
+        operand.part.rows if operation.transposed and name == "to" else operand.part.columns
+        for name, operand in operands.items()
+        if operand.shape is not Shape.ROWS
+    }
+    if len(found) > 1:
+        raise EmitError(f"{operation.name}: its tiles have different numbers of columns")
+    return found.pop() if found else 0
+
+
+def _shape(part: Part) -> Shape:
+    if len(part.region.shape) == 1:
+        return Shape.ROWS
+    return Shape.COLUMNS if part.region.shape[0] == 1 else Shape.TILE
+
+
+def written(operation: Operation) -> tuple[str, ...]:
+    """Names of the operands that an operation of threads writes."""
+    if operation.kind is Kind.MAP:
+        return tuple(name for name, _ in operation.formulas)
+    if operation.kind is Kind.REDUCE:
+        return ("to", *(name for name, _ in operation.formulas if name != "carry"))
+    return ("to",)

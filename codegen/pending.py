@@ -1,0 +1,41 @@
+"""How many groups of asynchronous operations may be unfinished after a wait for one of them."""
+
+from __future__ import annotations
+
+from schedgen.codegen.plan import Plan
+from schedgen.program.model import Drain, Engine, RoleProgram, Run, Step
+
+
+def pending(plan: Plan, role: RoleProgram, drain: Step) -> int:
+    """How many later groups may be unfinished when a drain is over.
+
+    Each operation of an engine is a group, and in turns in which it does not run an empty one is
+    committed in its place, so that the number is the same in all turns. A drain outside of the loop
+    of what ran in it waits for everything.
+    """
+    assert isinstance(drain.action, Drain)
+    target = drain.action.operation
+    engine = plan.program.operation[target].engine
+    section = next(s for s in (role.before, role.loop, role.after) if drain in s)
+    groups = [place for place, step in enumerate(section) if _issues(plan, step, engine)]
+    mine = [p for p in groups if _operation(section[p]) == target]
+    if not mine:
+        return 0
+    place, at = mine[0], section.index(drain)
+    if section is not role.loop:
+        return sum(1 for p in groups if place < p < at)
+    turns = drain.shift + drain.action.lag - section[place].shift
+    return (
+        turns * len(groups)
+        - sum(1 for p in groups if p <= place)
+        + sum(1 for p in groups if p < at)
+    )
+
+
+def _operation(step: Step) -> str:
+    return step.action.operation if isinstance(step.action, Run) else ""
+
+
+def _issues(plan: Plan, step: Step, engine: Engine) -> bool:
+    name = _operation(step)
+    return bool(name) and plan.program.operation[name].engine is engine

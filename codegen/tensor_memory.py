@@ -1,0 +1,80 @@
+"""Where regions lie in tensor memory: 128 lanes of up to 512 columns of 32 bits."""
+
+from __future__ import annotations
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.plan import DTYPES, Plan, number
+from schedgen.kernel import DTYPE_BITS, Operation, Space
+from schedgen.program.model import Access
+
+LANES = 128
+SMALLEST = 32
+"""Columns are allocated in powers of two from this on (PTX ISA, tcgen05.alloc)."""
+
+
+class TensorMemory:
+    """Addresses as expressions over the pointer ``tmem`` of the generated kernel."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    @property
+    def columns(self) -> int:
+        """Columns to allocate; 0 if the program uses none."""
+        stores = [s for s in self.plan.program.stores if s.space is Space.TMEM]
+        if not stores:
+            return 0
+        needed = max(store.address + store.size for store in stores)
+        return max(SMALLEST, 1 << (needed - 1).bit_length())
+
+    def used_by(self, role: str) -> bool:
+        """Whether operations of a role access it."""
+        return any(
+            self.plan.program.store[access.store].space is Space.TMEM
+            for operation in self.plan.runs[role]
+            for access in self.plan.program.operation[operation.name].accesses
+        )
+
+    def at(self, operation: Operation, operand: str, c: str) -> str:
+        """A pointer to the first column of what an operand means."""
+        part, access = self.plan.part(operation, operand), self._access(operation, operand)
+        if part.rows != LANES:
+            raise EmitError(f"{operation.name}: '{operand}' has {part.rows} rows, not {LANES}")
+        store = self.plan.program.store[access.store]
+        first = self.plan.kernel.piece[access.buffer].byte0
+        shift = access.bytes[0] - first  # of the region in the rows of its store
+        column, rest = divmod(shift + part.column0 * DTYPE_BITS[part.region.dtype] // 8, 4)
+        if rest:
+            raise EmitError(f"{operation.name}: '{operand}' begins between columns")
+        column += store.address
+        if store.slots == 1:
+            return f"tmem + {column}"
+        stride = store.size // store.slots
+        slot = f"slot({number(access.version, store.slots, c)}, {store.slots})"
+        return f"tmem + {stride} * {slot}" + (f" + {column}" if column else "")
+
+    def tile(self, operation: Operation, operand: str, c: str) -> str:
+        """What an operand means, as a tile of lanes and columns."""
+        part = self.plan.part(operation, operand)
+        dtype = DTYPES[part.region.dtype]
+        return f"columns_at({self.at(operation, operand, c)}, {part.columns}, {dtype})"
+
+    def initial(self, operation: Operation, operand: str) -> int:
+        """The first iterations of a tile in which an operand has its initial value."""
+        return max(
+            (
+                access.initial
+                for access in self.plan.accesses(operation, operand)
+                if not access.write
+            ),
+            default=0,
+        )
+
+    def _access(self, operation: Operation, operand: str) -> Access:
+        found = self.plan.accesses(operation, operand)
+        slots = self.plan.program.store[found[0].store].slots
+        if slots > 1 and len({access.version for access in found}) > 1:
+            raise EmitError(
+                f"{operation.name}: '{operand}' is read in one slot, written in another"
+            )
+        return found[0]

@@ -1,0 +1,134 @@
+"""Operations of threads: calls in the roles, functions that are called."""
+
+from __future__ import annotations
+
+from schedgen.codegen.bodies import Body
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.operands import Operand, Shape
+from schedgen.codegen.plan import Plan, number
+from schedgen.codegen.registers import Registers
+from schedgen.codegen.share import Share
+from schedgen.codegen.source import Source
+from schedgen.codegen.tensor_memory import TensorMemory
+from schedgen.kernel import Operation, Space
+from schedgen.program.model import RoleProgram
+from schedgen.tensors import Place
+
+_SPARE = 24
+"""Registers of a thread beside the elements that it works on."""
+
+
+class Threads:
+    """What roles of four warps compute."""
+
+    def __init__(self, plan: Plan, share: Share) -> None:
+        self.plan, self.share = plan, share
+        self.registers = Registers(plan, share)
+        self.memory = TensorMemory(plan)
+        self._functions: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        """(parameters, body) -> name."""
+
+    def call(self, source: Source, role: RoleProgram, operation: Operation, i: str, c: str) -> None:
+        """Writes a call of the operation's function."""
+        initial = {name for name, _ in operation.operands if self._initial(operation, name)}
+        body = Body(self.plan, self.share, operation, self._span(role), initial)
+        name = self._function(operation, body)
+        arguments = [self._argument(operation, operand, c) for operand in body.parameters]
+        arguments += [self._beside(operation, use, i) for use in self._uses(body)]
+        source.call(name, arguments)
+
+    def functions(self, source: Source) -> None:
+        """All functions that are called."""
+        for (parameters, lines), name in self._functions.items():
+            source.add("@cute.jit")
+            source.call(f"def {name}", parameters, end=":")
+            source.add(*lines, "", "")
+
+    def _function(self, operation: Operation, body: Body) -> str:
+        parameters = [f"{operand.parameter}: cute.Tensor" for operand in body.parameters]
+        parameters += [f"{use}: {self._type(use)}" for use in self._uses(body)]
+        key = (tuple(parameters), body.lines)
+        if key not in self._functions:
+            number = len(self._functions)
+            name = self.plan.names.of("function", str(number), base=operation.base)
+            self._functions[key] = name
+        return self._functions[key]
+
+    def _uses(self, body: Body) -> list[str]:
+        """What a function takes beside operands, in the order in which it is passed."""
+        order = [*self.plan.scalars, *self.plan.extents, "row_0", "column_0", "fresh", "thread"]
+        unknown = body.uses - set(order)
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            raise EmitError(f"{body.operation.name}: {names} is neither an operand nor an argument")
+        return [use for use in order if use in body.uses]
+
+    def _type(self, use: str) -> str:
+        if use in self.plan.scalars:
+            return "Float32"
+        return "cutlass.Boolean" if use == "fresh" else "Int32"
+
+    def _span(self, role: RoleProgram) -> int:
+        """Columns of tiles in other memories that fit into registers at a time."""
+        if self.share.values > 1:
+            return 1 << 30  # fragments: whole tiles, in the way of a single instruction
+        spare = self.plan.available_registers(role) - _SPARE
+        return min(32, 1 << (max(spare, 8).bit_length() - 1))
+
+    def _initial(self, operation: Operation, operand: str) -> int:
+        """For how many iterations an operand in tensor memory has its initial value."""
+        part = self.plan.part(operation, operand)
+        if part.region.space is not Space.TMEM:
+            return 0
+        return self.memory.initial(operation, operand)
+
+    # -- arguments -----------------------------------------------------------------------------
+
+    def _argument(self, operation: Operation, operand: Operand, c: str) -> str:
+        match operand.space:
+            case Space.REGISTERS:
+                return self.registers.tensor(operand.part)
+            case Space.TMEM:
+                return self.memory.tile(operation, operand.name, c)
+            case Space.SMEM:
+                return self._shared(operation, operand, c)
+
+    def _shared(self, operation: Operation, operand: Operand, c: str) -> str:
+        """A tile or vector in shared memory."""
+        part, view = operand.part, self.plan.views[operand.part.region.name]
+        accesses = self.plan.accesses(operation, operand.name)
+        slots = self.plan.slots(accesses[0])
+        if slots > 1 and len({access.version for access in accesses}) > 1:
+            raise EmitError(
+                f"{operation.name}: '{operand.name}' is read in one slot, written in another"
+            )
+        at = f"slot({number(accesses[0].version, slots, c)}, {slots})" if slots > 1 else "0"
+        if operand.shape is not Shape.TILE:
+            text = f"{view.name}[(None, {at})]"
+            if part.columns < view.columns:
+                return f"part_of({text}, {part.column0}, {part.columns})"
+            return text
+        text = f"{view.name}[(None, None, {at})]"
+        if (part.rows, part.columns) == (view.rows, view.columns):
+            return text
+        if part.row0 % part.rows or part.column0 % part.columns:
+            raise EmitError(f"part of '{part.region.name}' begins between tiles of its size")
+        place = f"({part.row0 // part.rows}, {part.column0 // part.columns})"
+        return f"cute.local_tile({text}, ({part.rows}, {part.columns}), {place})"
+
+    def _beside(self, operation: Operation, use: str, i: str) -> str:
+        if use == "fresh":
+            first = max(self._initial(operation, name) for name, _ in operation.operands)
+            return f"{i} < {first}" if first > 1 else f"{i} == 0"
+        if use in ("row_0", "column_0"):
+            return start(operation.places[use == "column_0"], i)
+        return use
+
+
+def start(place: Place, i: str) -> str:
+    """Where a tile begins along an axis, in iteration ``i``."""
+    terms = [f"{place.block} * at_{place.along}"] if place.block else []
+    if place.step:
+        terms.append(f"{place.step} * ({i})" if " " in i else f"{place.step} * {i}")
+    terms += [str(place.offset)] if place.offset else []
+    return " + ".join(terms) or "0"
