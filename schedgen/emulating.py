@@ -129,7 +129,10 @@ def emulate(
         SchedgenError: an extent is wrong, or the kernel does something undefined or hangs.
     """
     from schedgen.emulator.emulation import device
+    from schedgen.emulator.machine.switches import Switches, UnwaitedLoad
 
+    # What the ISA asks for; NVIDIA's own kernels rely on less.
+    strict = Switches(unwaited_load=UnwaitedLoad.ERROR)
     sizes = default_extents(kernel, extents or {})
     inputs = random_inputs(kernel, sizes, seed)
     outputs = {
@@ -140,7 +143,8 @@ def emulate(
     wanted = run(kernel, inputs)
     with TemporaryDirectory(prefix="schedgen-") as folder:
         module = _module(text, Path(folder))
-        with device(arch, policy=policy, races="report" if races else "off", sms=sms) as gpu:
+        found = "report" if races else "off"
+        with device(arch, policy=policy, races=found, switches=strict, sms=sms) as gpu:
             _launch(module, kernel, {**inputs, **outputs}, sms)
     errors = {name: _error(value, wanted[name]) for name, value in outputs.items()}
     allowed = {

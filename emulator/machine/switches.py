@@ -102,7 +102,7 @@ class Switches:
     """S8: the bytes that a copy reports for a box that is partly outside of the tensor."""
     commit_order: CommitOrder = CommitOrder.RELEASE
     """S9: does tcgen05.commit order the reuse of shared memory by itself?"""
-    unwaited_load: UnwaitedLoad = UnwaitedLoad.ERROR
+    unwaited_load: UnwaitedLoad = UnwaitedLoad.ACCEPT
     """S10: tcgen05.ld without wait::ld before its tensor memory is given away."""
     init_fence: InitFence = InitFence.CLUSTER_ONLY
     """S11: is fence.mbarrier_init needed inside one CTA?"""
