@@ -54,7 +54,7 @@ class Accesses:
 
     def __init__(self, state: State, uninitialized: Verdict) -> None:
         self._state = state
-        self._explain = Explainer(state.warps, state.fenced)
+        self.explain = Explainer(state.warps, state.fenced)
         self._uninitialized = uninitialized
         self._read_read = state.switches.read_read is ReadRead.FENCE_REQUIRED
         self._other_cta = state.switches.async_other_cta
@@ -159,7 +159,7 @@ class Accesses:
         if (keys := self._met.setdefault(about, [])) and len(keys) >= _ENOUGH:
             self._state.findings.again(keys[0])
             return True
-        need = self._explain.need(before, now, who.view, cells.space, who.born)
+        need = self.explain.need(before, now, who.view, cells.space, who.born)
         race = self._race(before, now, need, cells, part, layer, self._severity(before))
         keys.append(race.key)
         self._state.findings.add(race)
@@ -197,7 +197,7 @@ class Accesses:
         error = self._uninitialized is Verdict.ERROR
         low, high, count = _overlap(part, part.shadow.written, 0)
         defect = Defect(
-            Flaw.UNINITIALIZED, cells.space, cells.cta, self._side(now, cells), low, high, count,
+            Flaw.UNINITIALIZED, cells.space, cells.cta, self.side(now, cells), low, high, count,
             needs="a write before", rule="K9",
             severity=Severity.ERROR if error else Severity.WARNING,
         )  # fmt: skip
@@ -207,9 +207,9 @@ class Accesses:
     def _freed(self, before: Record, now: Record, cells: Cells, part: Part, layer: Layer) -> None:
         low, high, count = _overlap(part, layer, before.number)
         self._state.findings.add(Defect(
-            Flaw.FREED, cells.space, cells.cta, self._side(now, cells), low, high, count,
+            Flaw.FREED, cells.space, cells.cta, self.side(now, cells), low, high, count,
             needs=f"tcgen05.dealloc (line {before.origin.line}) after the last access",
-            rule="C14", other=self._side(before, cells),
+            rule="C14", other=self.side(before, cells),
         ))  # fmt: skip
 
     def _race(
@@ -224,11 +224,12 @@ class Accesses:
     ) -> Race:
         low, high, count = _overlap(part, layer, before.number)
         return Race(
-            cells.space, cells.cta, self._side(before, cells), self._side(now, cells), low, high,
+            cells.space, cells.cta, self.side(before, cells), self.side(now, cells), low, high,
             count, need.missing, need.text, need.rule, need.switch, severity,
         )  # fmt: skip
 
-    def _side(self, record: Record, cells: Cells) -> Access:
+    def side(self, record: Record, cells: Cells) -> Access:
+        """One side of a finding."""
         origin = record.origin
         proxy = Proxy.GENERIC if record.agent.kind in self._state.fenced else Proxy.ASYNC
         proxy = Proxy.TENSOR if cells.space is Space.TENSOR else proxy

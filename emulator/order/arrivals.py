@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from schedgen.emulator.machine.switches import (
@@ -60,6 +62,10 @@ class Mbarriers:
         self._after_uses(warp, barrier, line)
         barrier.uses = {warp.number: (warp.clock, line)}
 
+    def all(self) -> Iterable[Barrier]:
+        """All objects that there have been, as they were last."""
+        return self._barriers.values()
+
     # -- arrivals and waits ---------------------------------------------------------------------
 
     def arrive(
@@ -95,6 +101,9 @@ class Mbarriers:
         self._initialized(barrier, view, warp, line, asynchronous=True)
         self._consumed(barrier, view, warp, phase, line)
         warp.committed(Commit(queued, key, phase, line))
+        if warp.cta != barrier.cta:
+            clock = warp.clock if handle is None else self._operations[handle].origin.clock
+            barrier.uses[warp.number] = clock, line
         rows = widen(view.rows, warp.cluster.capacity).copy()
         np.maximum(rows[PUBLISHED], rows[TENSOR], out=rows[PUBLISHED])
         commits = barrier.phase(phase).commits

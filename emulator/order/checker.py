@@ -15,6 +15,7 @@ from schedgen.emulator.machine.switches import Switches, Verdict
 from schedgen.emulator.order.accesses import Accesses, Who
 from schedgen.emulator.order.arrivals import Mbarriers
 from schedgen.emulator.order.barriers import Atomics, Barriers
+from schedgen.emulator.order.exits import Exits
 from schedgen.emulator.order.findings import Describe, Finding, Severity
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
 from schedgen.emulator.order.operations import Operations
@@ -62,6 +63,7 @@ class Checker:
         self._barriers = Barriers(self._state)
         self._atomics = Atomics()
         self._streams = Streams(self._state)
+        self._exits = Exits(self._state, self._accesses, self._mbarriers)
 
     # -- results --------------------------------------------------------------------------------
 
@@ -78,6 +80,10 @@ class Checker:
     def report(self) -> str:
         """What was found, for a person."""
         return self._state.findings.report(self._describe)
+
+    def close(self) -> None:
+        """The launch is over: looks at what may have been under way when CTAs exited (N9)."""
+        self._exits.check()
 
     # -- accesses -------------------------------------------------------------------------------
 

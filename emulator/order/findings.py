@@ -45,6 +45,7 @@ class Flaw(StrEnum):
     UNPUBLISHED = "unpublished mbarrier"
     UNOBSERVED = "phase that nobody observed"
     IN_USE = "mbarrier changed while in use"
+    OUTLIVES = "access to shared memory that may come after the exit of its CTA"
 
 
 @dataclass(frozen=True, slots=True)

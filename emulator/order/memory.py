@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.order.places import Place, Span, place
-from schedgen.emulator.order.shadow import DenseShadow, Shadow, pages_of
+from schedgen.emulator.order.shadow import DenseShadow, Layer, Shadow, pages_of
 from schedgen.emulator.order.sparse import SparseShadow
 from schedgen.emulator.order.tracker import Cells, Space
 
@@ -40,6 +41,15 @@ class Memory:
         self._tensor: dict[int, DenseShadow] = {}
         self._global: dict[int, SparseShadow] = {}
         self._places: OrderedDict[tuple[int, int, Space], tuple[object, Place, int]] = OrderedDict()
+
+    @property
+    def shared(self) -> Mapping[int, DenseShadow]:
+        """Shared memories by CTA."""
+        return self._shared
+
+    def where(self, layer: Layer, number: int) -> NDArray[np.int64]:
+        """The bytes of a shared memory that an access touched."""
+        return layer.overlap(Span(0, SHARED_BYTES), number)
 
     def parts(self, cells: Cells) -> list[Part]:
         """Where an access is; nothing where it has no cells."""

@@ -13,6 +13,9 @@ from schedgen.emulator.order.records import Record
 from schedgen.emulator.order.tracker import Queue, Space
 from schedgen.emulator.order.warps import Warp
 
+EXIT = -1
+"""In place of a line: the exit of a warp."""
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -54,7 +57,8 @@ class _Case:
 
     @property
     def before(self) -> str:
-        return f"before line {self.second.origin.line}"
+        line = self.second.origin.line
+        return f"before line {line}" if line != EXIT else "before it exits"
 
 
 class Explainer:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from schedgen.emulator.machine.switches import Verdict
+
 
 class TensorFences(StrEnum):
     IMPLIED = "implied"
@@ -28,7 +30,7 @@ class ProductOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """One reading of three points; see each."""
+    """One reading of four points; see each."""
 
     tensor_fences: TensorFences = TensorFences.IMPLIED
     """Are tcgen05.fence::before_thread_sync and ::after_thread_sync needed around a release and an
@@ -41,11 +43,16 @@ class Readings:
     """Do all tcgen05.mma, cp and shift of a thread execute in order, or only those pairs that
     9.7.16.6.2 lists (the same accumulator and shape, cp before mma)? FlashAttention-4 overwrites S
     over P behind the product that reads P, and block-scaled kernels overwrite scale factors."""
+    store_at_exit: Verdict = Verdict.WARNING
+    """May a CTA exit while a bulk store still reads its shared memory? The ISA does not say that
+    its shared memory lives on; CUTLASS waits for its stores at the end, but its Hopper attention
+    example (CuTe DSL 4.8) leaves the last one pending."""
 
 
 STRICT = Readings(
     tensor_fences=TensorFences.REQUIRED,
     remote_scope=RemoteScope.AS_WRITTEN,
     product_order=ProductOrder.ACCUMULATOR,
+    store_at_exit=Verdict.ERROR,
 )
 """The letter of the PTX ISA."""

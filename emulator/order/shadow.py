@@ -97,6 +97,12 @@ class DenseShadow:
     def written(self) -> Layer:
         return self._written
 
+    def everything(self) -> list[tuple[Layer, int]]:
+        """The last accesses to all cells."""
+        layers = [self._written, *self._touched.values()]
+        every = Span(0, self._size)
+        return [(one, n) for one in layers for n in distinct(every.get(one.numbers)) if n]
+
     def last_writes(self, place: Place) -> list[int]:
         return distinct(place.get(self._written.numbers))
 
