@@ -1,1 +1,36 @@
-"""Home of the generated kernels and of the torch functions that call them; none exists yet."""
+"""Generated kernels as functions of torch tensors.
+
+    from schedgen.kernels import attention, gemm, symmetric_gemm
+
+    out = attention(q, k, v, causal=True)  # (batch, seq, heads, head_dim)
+    y = gemm(x, weight.mT)
+
+Importing this needs no GPU and no compiler. The first call of a kernel on a machine compiles it,
+which takes some ten seconds, and keeps it on disk (`schedgen.kernels.cache`).
+"""
+
+from schedgen.kernels.attention_op import attention
+from schedgen.kernels.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DeviceError,
+    GradientError,
+    KernelError,
+    LaunchError,
+)
+from schedgen.kernels.gemm_op import gemm, symmetric_gemm
+from schedgen.kernels.launcher import GeneratedKernel, load
+
+__all__ = [
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "DeviceError",
+    "GeneratedKernel",
+    "GradientError",
+    "KernelError",
+    "LaunchError",
+    "attention",
+    "gemm",
+    "load",
+    "symmetric_gemm",
+]

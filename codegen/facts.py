@@ -1,0 +1,166 @@
+"""What a caller has to know about a generated file, at its end as literals: types of arguments,
+roles, memory. They are read without importing the file, which would import the DSL.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from schedgen.codegen.errors import EmitError
+
+if TYPE_CHECKING:
+    from schedgen.kernel import Kernel
+    from schedgen.program.model import Program
+
+NAMES = ("KERNEL", "TARGET", "ARGUMENTS", "OUTPUTS", "ROLES", "SHARED_BYTES", "TENSOR_COLUMNS")
+"""Constants that every generated file ends with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of ``launch``: a tensor with named extents, or a scalar, which has none."""
+
+    name: str
+    extents: tuple[str, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFacts:
+    """A role of the kernel with its warps and the registers that each of their threads may use."""
+
+    name: str
+    warps: int
+    registers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the end of a generated file says.
+
+    Attributes:
+        kernel: name of the spec.
+        target: architecture, such as ``sm_90a``.
+        parameters: arguments of ``launch`` before ``sms`` and ``stream``, tensors first.
+        outputs: names of those that the kernel writes.
+        roles: in the order of the program.
+        shared_bytes: dynamic shared memory of a block.
+        tensor_columns: columns of tensor memory in use.
+        sha256: of the whole file, in hexadecimal.
+    """
+
+    kernel: str
+    target: str
+    parameters: tuple[Parameter, ...]
+    outputs: tuple[str, ...]
+    roles: tuple[RoleFacts, ...]
+    shared_bytes: int
+    tensor_columns: int
+    sha256: str
+
+    @property
+    def tensors(self) -> tuple[Parameter, ...]:
+        return tuple(parameter for parameter in self.parameters if parameter.extents)
+
+    @property
+    def scalars(self) -> tuple[Parameter, ...]:
+        return tuple(parameter for parameter in self.parameters if not parameter.extents)
+
+
+def file_name(kernel: str, arch: str, settings: Mapping[str, str]) -> str:
+    """How the file of a kernel is called: ``SPEC_ARCH[_variant].py``.
+
+    The variant lists ``settings``: words by themselves, numbers after their parameter's name,
+    ``true`` as the name alone.
+    """
+    parts = [kernel, arch]
+    for name, value in settings.items():
+        if value == "true":
+            parts.append(name)
+        elif value == "false":
+            parts.append(f"no_{name}")
+        else:
+            parts.append(value if value[:1].isalpha() else name + value)
+    return re.sub(r"\W", "_", "_".join(parts)) + ".py"
+
+
+def constants(program: Program, kernel: Kernel) -> str:
+    """The lines that `read_facts` reads back."""
+    from schedgen.kernel import Kind, Space
+
+    ordered = sorted(kernel.arguments, key=lambda argument: not argument.shape)  # as in `launch`
+    written = {o.tensor for o in kernel.operations if o.kind is Kind.STORE}
+    # Shared memory begins with 1024 bytes for the barriers.
+    shared = [s.address + s.size for s in program.stores if s.space is Space.SMEM]
+    columns = [s.address + s.size for s in program.stores if s.space is Space.TMEM]
+    rows = [
+        f"KERNEL = {_text(kernel.name)}",
+        f"TARGET = {_text(program.arch)}",
+        *_table("ARGUMENTS", [(a.name, a.shape, a.dtype) for a in ordered]),
+        f"OUTPUTS = {_text(tuple(a.name for a in ordered if a.name in written))}",
+        *_table("ROLES", [(r.name, r.warps, r.registers) for r in program.roles]),
+        f"SHARED_BYTES = {max(shared, default=1024)}",
+        f"TENSOR_COLUMNS = {max(columns, default=0)}",
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _table(name: str, rows: list[tuple[Any, ...]]) -> list[str]:
+    return [f"{name} = (", *(f"    {_text(row)}," for row in rows), ")"]
+
+
+def _text(value: object) -> str:
+    """A literal as the formatter writes it."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, tuple):
+        items = [_text(item) for item in cast("tuple[object, ...]", value)]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    return str(value)
+
+
+def read_facts(path: Path) -> Facts:
+    """The facts of the generated file ``path``. Raises EmitError if it is not one."""
+    try:
+        data = path.read_bytes()
+        tree = ast.parse(data, filename=str(path))
+    except OSError as error:
+        raise EmitError(f"{path}: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        raise EmitError(f"{path}: this is not Python: {error}") from None
+    found: dict[str, Any] = {}
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in NAMES:
+                found[name] = _literal(path, name, value)
+            case _:
+                pass
+    missing = [name for name in NAMES if name not in found]
+    if missing:
+        raise EmitError(f"{path}: there is no {missing[0]}; give a file written by 'schedgen emit'")
+    try:
+        return Facts(
+            kernel=found["KERNEL"],
+            target=found["TARGET"],
+            parameters=tuple(Parameter(*row) for row in found["ARGUMENTS"]),
+            outputs=found["OUTPUTS"],
+            roles=tuple(RoleFacts(*row) for row in found["ROLES"]),
+            shared_bytes=found["SHARED_BYTES"],
+            tensor_columns=found["TENSOR_COLUMNS"],
+            sha256=sha256(data).hexdigest(),
+        )
+    except TypeError as error:
+        raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
+
+
+def _literal(path: Path, name: str, value: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except ValueError:
+        raise EmitError(f"{path}:{value.lineno}: {name} has to be a literal") from None

@@ -1,0 +1,217 @@
+"""Generated kernels as functions of torch tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from schedgen.codegen.compiling import symbol
+from schedgen.codegen.facts import Facts, Parameter, read_facts
+from schedgen.kernels import cache, layouts, runtime
+from schedgen.kernels.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DeviceError,
+    LaunchError,
+)
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
+"""Data types of arguments."""
+
+_ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a"}
+
+
+def architecture(device: torch.device) -> str:
+    """The architecture that files for the GPU ``device`` name. Raises DeviceError."""
+    capability = torch.cuda.get_device_capability(device)
+    if capability not in _ARCHITECTURES:
+        known = ", ".join(f"{a}.{b} ({name})" for (a, b), name in _ARCHITECTURES.items())
+        raise DeviceError(
+            f"{torch.cuda.get_device_name(device)} has compute capability "
+            f"{capability[0]}.{capability[1]}; kernels are made for {known}"
+        )
+    return _ARCHITECTURES[capability]
+
+
+class Launcher:
+    """A generated kernel, loaded for one GPU.
+
+    Attributes:
+        facts: what the generated file says about itself.
+        device: the GPU.
+        zeros: eight zeros of each 16-bit type. A bulk copy fills with zeros what lies outside of
+            a tensor, so they stand for a zero tensor of any shape.
+    """
+
+    def __init__(self, path: Path, device: torch.device) -> None:
+        self.facts = read_facts(path)
+        self.device = device
+        here = architecture(device)
+        if self.facts.target != here:
+            raise DeviceError(
+                f"{path.name} is for {self.facts.target}, {device} is {here}; "
+                f"emit it for a machine with {here}"
+            )
+        if torch.cuda.is_current_stream_capturing():
+            raise LaunchError(
+                f"{self.facts.kernel} cannot be loaded while a CUDA graph is captured; "
+                "fix: call it once before"
+            )
+        sms = cast("int", torch.cuda.get_device_properties(device).multi_processor_count)
+        code = cache.compiled(path, self.facts, sms)
+        with torch.cuda.device(device):
+            self._function = runtime.function(code, symbol(self.facts))
+        self._frame = _Frame(self.facts)
+        # Copied from the host, which waits for it: whatever stream uses them, they are there.
+        self.zeros = {
+            dtype: torch.zeros(8, dtype=dtype).to(device)
+            for dtype in (torch.bfloat16, torch.float16)
+        }
+
+    def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
+        """Starts the kernel on the current stream of its GPU.
+
+        ``tensors`` and ``scalars`` are as the file's ARGUMENTS say. Nothing is checked.
+        """
+        if self.device.index == torch.cuda.current_device():
+            self._launch(tensors, scalars)
+        else:
+            with torch.cuda.device(self.device):
+                self._launch(tensors, scalars)
+
+    def _launch(self, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+        frame = self._frame
+        frame.fill(tensors, scalars, torch.cuda.current_stream(self.device).cuda_stream)
+        runtime.call(self._function, frame.arguments, frame.count)
+        if frame.result.value:
+            raise LaunchError(
+                f"{self.facts.kernel} was not launched: CUDA error {frame.result.value}"
+            )
+
+
+class _Frame(threading.local):
+    """Memory for the arguments of one call, for each thread its own.
+
+    A tensor is its address, its extents as 32-bit integers and, without the last one, its strides
+    in elements as 64-bit integers, all aligned as in C; a scalar is a float. An array points to
+    each of them, to the stream and to a place for the result.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        ranks = [len(parameter.extents) for parameter in facts.tensors]
+        pieces = [f"P{rank}i{rank - 1}q" for rank in ranks] + ["f"] * len(facts.scalars) + ["P"]
+        self._struct = struct.Struct("@" + "".join(pieces))
+        self._memory = ctypes.create_string_buffer(self._struct.size)
+        self.result = ctypes.c_int32(0)
+        start = ctypes.addressof(self._memory)
+        places = [
+            start + struct.calcsize("@" + "".join(pieces[:n]) + f"0{piece[0]}")
+            for n, piece in enumerate(pieces)
+        ]
+        self.count = len(places) + 1
+        self.arguments = (ctypes.c_void_p * self.count)(*places, ctypes.addressof(self.result))
+
+    def fill(self, tensors: Sequence[Tensor], scalars: Sequence[float], stream: int) -> None:
+        values: list[int | float] = []
+        for tensor in tensors:
+            values += (tensor.data_ptr(), *tensor.shape, *layouts.strides(tensor))
+        self._struct.pack_into(self._memory, 0, *values, *scalars, stream)
+
+
+_loaded: dict[tuple[Path, torch.device], Launcher] = {}
+_loading = threading.Lock()
+
+
+def launcher(path: Path, device: torch.device) -> Launcher:
+    """The launcher of a generated file for ``device``, made once in a process.
+
+    Raises:
+        DeviceError: the file is for another architecture, or CuTe DSL is missing.
+        CompileError: the file does not compile.
+        LaunchError: the driver refuses the kernel.
+    """
+    key = path, device
+    found = _loaded.get(key)
+    if found is None:
+        with _loading:
+            found = _loaded.get(key) or Launcher(path, device)
+            _loaded[key] = found
+    return found
+
+
+class GeneratedKernel:
+    """A file written by ``schedgen emit`` as a function; `load` makes one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.facts = path.resolve(), read_facts(path)
+
+    def __call__(self, *arguments: Tensor | float) -> None:
+        """Runs the kernel on the current stream.
+
+        Arguments are the file's ARGUMENTS in their order: tensors on one GPU, contiguous in the
+        last dimension, with addresses and strides that are multiples of 16 bytes; then numbers.
+        Results are written into the tensors that OUTPUTS names.
+
+        Raises:
+            ArgumentValueError, ArgumentTypeError: an argument does not fit.
+            DeviceError, LaunchError, CompileError: see `launcher`.
+        """
+        wanted = self.facts.parameters
+        if len(arguments) != len(wanted):
+            names = ", ".join(parameter.name for parameter in wanted)
+            raise ArgumentValueError(
+                "arguments", f"there are {len(arguments)}", f"{len(wanted)}", f"pass {names}"
+            )
+        tensors: list[Tensor] = []
+        extents: dict[str, int] = {}
+        for parameter, argument in zip(wanted, arguments, strict=True):
+            if parameter.extents:
+                tensors.append(_fitting(parameter, argument, extents))
+        scalars = [float(argument) for argument in arguments[len(tensors) :]]
+        for parameter, tensor in zip(wanted, tensors, strict=False):
+            if tensor.device != tensors[0].device or tensor.device.type != "cuda":
+                raise ArgumentValueError(
+                    parameter.name,
+                    f"it is on {tensor.device}",
+                    "one GPU for all tensors",
+                    f"{parameter.name}.to('cuda')",
+                )
+        launcher(self.path, tensors[0].device).launch(tensors, scalars)
+
+
+def load(path: str | Path) -> GeneratedKernel:
+    """The kernel in a file written by ``schedgen emit``. Raises EmitError if it is none."""
+    return GeneratedKernel(Path(path))
+
+
+def _fitting(parameter: Parameter, argument: object, extents: dict[str, int]) -> Tensor:
+    name, shape = parameter.name, "(" + ", ".join(parameter.extents) + ")"
+    if not isinstance(argument, Tensor):
+        raise ArgumentTypeError(name, f"it is a {type(argument).__name__}", "a tensor", shape)
+    dtype = DTYPES[parameter.dtype]
+    if argument.dtype != dtype:
+        raise ArgumentTypeError(
+            name, f"its dtype is {argument.dtype}", f"{dtype}", f"{name}.to({dtype})"
+        )
+    if argument.dim() != len(parameter.extents):
+        raise ArgumentValueError(
+            name, f"it has {argument.dim()} dimensions", shape, f"reshape it to {shape}"
+        )
+    for extent, size in zip(parameter.extents, argument.shape, strict=True):
+        if extents.setdefault(extent, size) != size or not size:
+            got = f"its {extent} is {size}"
+            raise ArgumentValueError(
+                name, got, f"{extents[extent] or 'at least 1'}", "pass tensors that fit together"
+            )
+    reason = layouts.problem(argument)
+    if reason is not None:
+        allowed = "contiguous rows, address and strides multiples of 16 bytes"
+        raise ArgumentValueError(name, reason, allowed, f"{name}.contiguous()")
+    return argument

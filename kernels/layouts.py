@@ -1,0 +1,55 @@
+"""Which layouts bulk copies (TMA) can read and write (PTX ISA, tensor maps)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+ALIGNMENT = 16
+"""Bytes that the address and all strides but the innermost are multiples of."""
+_MOST_EXTENT = 1 << 31
+_MOST_STRIDE = 1 << 40
+
+
+def problem(tensor: Tensor) -> str | None:
+    """Why a bulk copy cannot access ``tensor``; None if it can."""
+    size = tensor.element_size()
+    shape, strides = tensor.shape, tensor.stride()
+    if shape[-1] > 1 and strides[-1] != 1:
+        return f"its last dimension has stride {strides[-1]}"
+    if tensor.data_ptr() % ALIGNMENT:
+        return f"its address is not a multiple of {ALIGNMENT} bytes"
+    for at, (extent, stride) in enumerate(zip(shape[:-1], strides[:-1], strict=True)):
+        if extent > 1 and stride * size % ALIGNMENT:
+            return f"stride {stride} of dimension {at} is not a multiple of {ALIGNMENT} bytes"
+        if extent > 1 and stride * size >= _MOST_STRIDE:
+            return f"stride {stride} of dimension {at} is not below 2^40 bytes"
+    if max(shape) >= _MOST_EXTENT:
+        return f"an extent of {max(shape)} is not below 2^31"
+    return None
+
+
+def strides(tensor: Tensor) -> tuple[int, ...]:
+    """Strides of all dimensions but the last, in elements, as a tensor map takes them.
+
+    A dimension of one element may have any stride, also one that a tensor map cannot take.
+    """
+    shape, given = tensor.shape, tensor.stride()
+    if 1 not in shape:
+        return given[:-1]
+    step = ALIGNMENT // tensor.element_size()
+    row = -(-shape[-1] // step) * step
+    return tuple(row if n == 1 else s for n, s in zip(shape[:-1], given[:-1], strict=True))
+
+
+def accessible(tensor: Tensor) -> Tensor:
+    """``tensor``, or a copy of it that bulk copies can read."""
+    return tensor if problem(tensor) is None else room(tensor, tensor.shape).copy_(tensor)
+
+
+def room(like: Tensor, shape: Sequence[int]) -> Tensor:
+    """An empty tensor that bulk copies can access, contiguous if possible."""
+    step = ALIGNMENT // like.element_size()
+    *outer, columns = shape
+    return like.new_empty((*outer, -(-columns // step) * step))[..., :columns]

@@ -1,0 +1,85 @@
+"""A GPU that is not there: generated kernels computed by torch on the CPU.
+
+It checks what a launch demands of its tensors, so that tests of the functions around the kernels
+see what a GPU would refuse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from schedgen.kernels import checks, layouts, library
+
+CPU = torch.device("cpu")
+
+
+class StandIn:
+    """Stands in for `Launcher`; remembers which files were launched."""
+
+    def __init__(self, calls: list[str], name: str) -> None:
+        self.calls, self.name = calls, name
+        self.zeros = {d: torch.zeros(8, dtype=d) for d in (torch.bfloat16, torch.float16)}
+
+    def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
+        self.calls.append(self.name)
+        for tensor in tensors:
+            assert layouts.problem(tensor) is None, layouts.problem(tensor)
+            assert all(s * tensor.element_size() % 16 == 0 for s in layouts.strides(tensor))
+            assert tensor.numel()
+        if self.name.startswith("attention_fwd"):
+            assert f"head_dim{tensors[0].shape[-1]}" in self.name
+            _attention(tensors, scalars[0], causal="causal" in self.name)
+        else:
+            _product(tensors, scalars, symmetric="symmetric" in self.name)
+
+
+def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None:
+    """Rows that see no key give NaN, as in the kernels."""
+    q, k, v, out, lse = tensors
+    k, v = (x.float().repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.float(), k) * scale * math.log(2)
+    if causal:
+        seq_q, seq_k = q.shape[1], k.shape[1]
+        assert seq_q - seq_k < 4  # the first tile has a row that sees keys
+        seen = torch.ones(seq_q, seq_k, dtype=torch.bool).tril(seq_k - seq_q)
+        scores = scores.masked_fill(~seen, -torch.inf)
+    out.copy_(torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v))
+    lse.copy_(scores.logsumexp(-1))
+
+
+def _product(tensors: Sequence[Tensor], scalars: Sequence[float], *, symmetric: bool) -> None:
+    a, b, c, d = tensors
+    alpha, beta = scalars
+    product = alpha * a.float() @ b.float().mT
+    # Outside of a tensor, bulk copies read zeros; a negative padding cuts off.
+    missing = [n - have for n, have in zip(product.shape, c.shape, strict=True)]
+    padding = [amount for n in reversed(missing) for amount in (0, n)]
+    addend = torch.nn.functional.pad(c.float(), padding)
+    result = product + beta * addend
+    d.copy_(result.tril() + result.tril(-1).mT if symmetric else result)
+
+
+def launcher(calls: list[str], name: str, device: torch.device) -> StandIn:
+    """Like `library.launcher`."""
+    assert device == CPU
+    return StandIn(calls, name)
+
+
+def _cpu(**tensors: Tensor | None) -> torch.device:
+    del tensors
+    return CPU
+
+
+def install(patch: pytest.MonkeyPatch) -> list[str]:
+    """Puts the stand-in in the place of a Hopper GPU; returns the list of launches to come."""
+    calls: list[str] = []
+    patch.setattr(checks, "devices", _cpu)
+    patch.setattr(library, "architecture", lambda device: "sm_90a")  # pyright: ignore
+    patch.setattr(library, "launcher", partial(launcher, calls))
+    return calls

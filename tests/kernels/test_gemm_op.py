@@ -1,0 +1,219 @@
+"""`gemm` and `symmetric_gemm` without a GPU: what they refuse, shapes, torch's checks, and what is
+left to do when the kernel is computed by torch on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from schedgen.errors import SchedgenError
+from schedgen.kernels import gemm, symmetric_gemm
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+
+Shape = tuple[int, ...]
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(torch.bfloat16)
+
+
+def close(found: Tensor, a: Tensor, b: Tensor, addend: Tensor | float = 0.0) -> bool:
+    wanted = a.double() @ b.double() + addend
+    return found.shape == wanted.shape and torch.allclose(found.double(), wanted, atol=0.2)
+
+
+SHAPES: list[tuple[Shape, Shape]] = [
+    ((16, 32), (32, 24)),
+    ((13, 7), (7, 5)),  # no row is a multiple of 16 bytes
+    ((1, 8), (8, 1)),
+    ((2, 3, 16, 8), (8, 16)),
+    ((2, 16, 8), (2, 8, 24)),
+    ((2, 1, 5, 8), (3, 8, 11)),
+    ((4, 8), (2, 8, 16)),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_product(launches: list[str], left: Shape, right: Shape, transposed: bool) -> None:
+    a, b = random(*left), random(*right, seed=1)
+    if transposed:
+        a, b = a.mT.contiguous().mT, b.mT.contiguous().mT
+    before = a.clone(), b.clone()
+    found = gemm(a, b)
+    assert close(found, a, b)
+    assert found.is_contiguous()
+    assert torch.equal(a, before[0])
+    assert torch.equal(b, before[1])
+    assert launches == ["gemm_sm_90a_bf16.py"]
+
+
+@pytest.mark.parametrize("addend", [(2, 16, 24), (16, 24), (24,), (16, 1), (1, 1), ()])
+def test_addend_broadcasts(launches: list[str], addend: Shape) -> None:
+    a, b, c = random(2, 16, 8), random(8, 24, seed=1), random(*addend, seed=2)
+    found = gemm(a, b, c, alpha=0.5, beta=2.0)
+    assert close(found, a * 0.5, b, 2.0 * c.double().expand(2, 16, 24))
+
+
+def test_addend_is_not_read_if_its_factor_is_0(launches: list[str]) -> None:
+    a, b = random(16, 8), random(8, 24, seed=1)
+    assert torch.equal(gemm(a, b, torch.full_like(gemm(a, b), math.nan), beta=0.0), gemm(a, b))
+
+
+def test_empty_sum(launches: list[str]) -> None:
+    a, b, c = random(5, 0), random(0, 6), random(5, 6)
+    assert torch.equal(gemm(a, b), torch.zeros_like(c))
+    assert torch.equal(gemm(a, b, c, beta=2.0), 2 * c)
+    assert torch.equal(gemm(a, b, c[0], beta=0.5), (0.5 * c[0].float()).to(c.dtype).expand(5, 6))
+    assert launches == []
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((0, 8), (8, 4)), ((3, 8), (8, 0)), ((0, 2, 8), (8, 4))]
+)
+def test_empty_result(launches: list[str], left: Shape, right: Shape) -> None:
+    found = gemm(random(*left), random(*right))
+    assert found.shape == (*left[:-1], right[-1])
+    assert launches == []
+
+
+OUTS: list[Callable[[], Tensor]] = [
+    lambda: torch.full((2, 16, 24), math.nan, dtype=torch.bfloat16),
+    lambda: torch.full((2, 24, 16), math.nan, dtype=torch.bfloat16).mT,
+    lambda: torch.full((2, 16, 27), math.nan, dtype=torch.bfloat16)[..., 1:25],
+    lambda: torch.full((16, 2, 24), math.nan, dtype=torch.bfloat16).transpose(0, 1),
+]
+
+
+@pytest.mark.parametrize("make", OUTS)
+def test_result_in_place(launches: list[str], make: Callable[[], Tensor]) -> None:
+    a, b, out = random(2, 16, 8), random(8, 24, seed=1), make()
+    assert gemm(a, b, out=out) is out
+    assert torch.equal(out, gemm(a, b))
+
+
+def test_addend_may_be_the_result(launches: list[str]) -> None:
+    a, b, c = random(16, 8), random(8, 24, seed=1), random(16, 24, seed=2)
+    wanted = gemm(a, b, c, beta=0.5)
+    assert torch.equal(gemm(a, b, c, beta=0.5, out=c), wanted)
+
+
+def test_result_apart_from_operands(launches: list[str]) -> None:
+    a, b = random(16, 16), random(16, 16, seed=1)
+    for out, name in ((a, "a"), (b, "b"), (b.mT, "b")):
+        with pytest.raises(ArgumentValueError, match=f"out: it overlaps {name}"):
+            gemm(a, b, out=out)
+    big = random(17, 16, seed=2)
+    with pytest.raises(ArgumentValueError, match="out: it overlaps c"):
+        gemm(a, b, big[1:], out=big[:-1])
+    assert close(gemm(big[:8], b[:, :8], out=torch.empty(8, 8, dtype=a.dtype)), big[:8], b[:, :8])
+
+
+@pytest.mark.parametrize("shape", [(16, 8), (13, 7), (2, 16, 24)])
+def test_symmetric_product(launches: list[str], shape: Shape) -> None:
+    a = random(*shape)
+    c = random(*shape[:-1], shape[-2], seed=2)
+    c = c + c.mT
+    found = symmetric_gemm(a, c=c, alpha=0.5, beta=2.0)
+    assert close(found, a * 0.5, a.mT, 2.0 * c.double())
+    assert torch.equal(found, found.mT)
+    assert close(symmetric_gemm(a, a.mT), a, a.mT)
+    out = torch.empty_like(found)
+    assert torch.equal(symmetric_gemm(a, c=c, alpha=0.5, beta=2.0, out=out), found)
+    assert set(launches) == {"gemm_symmetric_sm_90a_bf16.py"}
+
+
+REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    ("fp32", lambda: gemm(torch.zeros(4, 8), random(8, 4)), TypeError, "a"),
+    ("mixed", lambda: gemm(random(4, 8), random(8, 4).half()), TypeError, "b"),
+    ("addend's type", lambda: gemm(random(4, 8), random(8, 4), torch.zeros(4)), TypeError, "c"),
+    ("vector", lambda: gemm(random(8), random(8, 4)), ValueError, "a"),
+    ("k", lambda: gemm(random(4, 8), random(4, 8)), ValueError, "b"),
+    ("batches", lambda: gemm(random(2, 4, 8), random(3, 8, 4)), ValueError, "b"),
+    ("addend", lambda: gemm(random(4, 8), random(8, 4), random(4, 5)), ValueError, "c"),
+    ("larger addend", lambda: gemm(random(4, 8), random(8, 4), random(2, 4, 4)), ValueError, "c"),
+    ("alpha", lambda: gemm(random(4, 8), random(8, 4), alpha=math.nan), ValueError, "alpha"),
+    ("square", lambda: symmetric_gemm(random(4, 8), random(8, 5)), ValueError, "b"),
+    ("out", lambda: gemm(random(4, 8), random(8, 4), out=random(4, 5)), ValueError, "out"),
+    (
+        "out's type",
+        lambda: gemm(random(4, 8), random(8, 4), out=torch.zeros(4, 4)),
+        TypeError,
+        "out",
+    ),
+]
+
+
+@pytest.mark.parametrize(("_what", "call", "kind", "name"), REFUSED)
+def test_refused(_what: str, call: Callable[[], Any], kind: type[Exception], name: str) -> None:
+    with pytest.raises(SchedgenError) as caught:
+        call()
+    error = caught.value
+    assert isinstance(error, (ArgumentValueError, ArgumentTypeError))
+    assert isinstance(error, kind)
+    assert error.argument == name
+    assert error.got
+    assert error.allowed
+    assert error.fix
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu() -> None:
+    with pytest.raises(DeviceError, match="there is no GPU here"):
+        gemm(random(4, 8), random(8, 4))
+
+
+def test_opcheck(launches: list[str]) -> None:
+    for a, b in (
+        (random(5, 8), random(8, 6)),
+        (random(2, 4, 8), random(8, 16)),
+        (random(4, 0), random(0, 8)),
+    ):
+        c = random(b.shape[-1], seed=3)
+        torch.library.opcheck(torch.ops.schedgen.gemm.default, (a, b, None, 0.5, 1.0))
+        torch.library.opcheck(torch.ops.schedgen.gemm.default, (a, b, c, 0.5, 1.0))
+        out = torch.zeros(*a.shape[:-1], b.shape[-1], dtype=a.dtype)
+        torch.library.opcheck(torch.ops.schedgen.gemm_out.default, (a, b, c, 0.5, 1.0, out))
+    square = (random(6, 8), random(8, 6), None, 1.0, 1.0)
+    torch.library.opcheck(torch.ops.schedgen.symmetric_gemm.default, square)
+
+
+def test_shapes_without_data() -> None:
+    with FakeTensorMode():
+        a = torch.empty(2, 5, 8, device="cuda", dtype=torch.float16)
+        b = torch.empty(8, 3, device="cuda", dtype=torch.float16)
+        found = gemm(a, b)
+        assert (found.shape, found.dtype, found.device) == ((2, 5, 3), a.dtype, a.device)
+        assert gemm(a, b, out=found) is found
+        assert symmetric_gemm(a).shape == (2, 5, 5)
+
+
+def test_compiles_in_one_graph(launches: list[str]) -> None:
+    def layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        hidden = gemm(x.relu(), weight.mT, bias)
+        gemm(hidden, weight, out=x)
+        return symmetric_gemm(hidden).sum() + x.sum()
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True)
+    for rows in (5, 16):
+        arguments = random(rows, 8), random(24, 8, seed=1), random(24, seed=2)
+        copies = [x.clone() for x in arguments]
+        assert torch.equal(compiled(*arguments), layer(*copies))
+        assert torch.equal(arguments[0], copies[0])
+
+
+def test_gradients(launches: list[str]) -> None:
+    a, b = random(4, 8).requires_grad_(), random(8, 16)
+    with pytest.raises(SchedgenError, match="has no backward pass"):
+        gemm(a, b).sum().backward()
+    with pytest.raises(SchedgenError, match="out= and gradients"):
+        gemm(a, b, out=random(4, 16))
+    with torch.no_grad():
+        gemm(a, b, out=random(4, 16))
