@@ -88,9 +88,9 @@ def test_deadlock_says_who_waits_for_what(policy: Policy) -> None:
 
 def test_explanations_name_the_line_of_the_source() -> None:
     with pytest.raises(EmulationError, match=r"lanes 0-31 of warp 0 .*\(kernel.py:71\)"):
-        run('.loc 1 71 0\ntrap;')
+        run(".loc 1 71 0\ntrap;")
     with pytest.raises(EmulationError, match=r"bar.sync\n    \(kernel.py:72\)\n    waits for"):
-        run('.loc 1 72 0\nbar.sync 1, 64;')
+        run(".loc 1 72 0\nbar.sync 1, 64;")
 
 
 def test_polling_with_test_wait_is_a_deadlock_too() -> None:
