@@ -104,7 +104,10 @@ def mutants() -> str:
         lines.append((name, *(str(counts[end]) for end in ends)))
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     where = found["environment"]
-    return f"{text}\n\n*{where['date']}; a sample of each operator and program; `{path.name}`*"
+    judged = sum(everything.values()) + sum(row["unrelated"] for row in found["rows"])
+    whole = judged == sum(row["mutants"] for row in found["rows"])
+    which = "all mutants" if whole else "a sample of each operator and program"
+    return f"{text}\n\n*{where['date']}; {which}; `{path.name}`*"
 
 
 PARTS: dict[str, Callable[[], str]] = {
