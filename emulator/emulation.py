@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -62,6 +62,7 @@ class Emulator:
     Attributes:
         policy: who goes next; a new one for each launch is best, see `device`.
         races: what becomes of findings.
+        rewrite: applied to every module before it runs; for mutants.
         reports: one for each launch that came to its end.
     """
 
@@ -69,6 +70,7 @@ class Emulator:
     races: Races = "raise"
     switches: Switches = field(default_factory=Switches)
     limit: int = LIMIT
+    rewrite: Callable[[Module], Module] | None = None
     reports: list[Report] = field(default_factory=list[Report])
 
     def run(self, launch: Launch) -> None:
@@ -80,6 +82,8 @@ class Emulator:
             RaceError: its accesses are not ordered, and ``races`` is ``"raise"``.
         """
         module = _module(launch.ptx)
+        if self.rewrite is not None:
+            module = self.rewrite(module)
         kernel = _kernel(module, launch)
         checker = None if self.races == "off" else self._checker(launch)
         memory = HostMemory()
