@@ -102,8 +102,7 @@ class Mbarriers:
         self._consumed(barrier, view, warp, phase, line)
         warp.committed(Commit(queued, key, phase, line))
         if warp.cta != barrier.cta:
-            clock = warp.clock if handle is None else self._operations[handle].origin.clock
-            barrier.uses[warp.number] = clock, line
+            barrier.remote = max(barrier.remote, (phase + 1, warp.number, line))
         rows = widen(view.rows, warp.cluster.capacity).copy()
         np.maximum(rows[PUBLISHED], rows[TENSOR], out=rows[PUBLISHED])
         commits = barrier.phase(phase).commits

@@ -75,19 +75,31 @@ class Exits:
         ))  # fmt: skip
 
     def _barrier(self, barrier: Barrier, view: Message) -> None:
-        cta, offset = barrier.key
         for number, (clock, line) in barrier.uses.items():
             user = self._state.warps[number]
-            if view.knows(CAUSAL, user.cluster.number, user.agent.column, clock):
-                continue
-            access = Access(number, user.cta, line, 0, Proxy.GENERIC, None, False, True, "uses")
-            self._state.findings.add(Defect(
-                Flaw.OUTLIVES, Space.SHARED, cta, access, offset, offset + _BYTES - 1, _BYTES,
-                f"barrier.cluster, or a wait for the phase of that arrive, in CTA {cta} before it "
-                "exits", "N9",
-            ))  # fmt: skip
+            if not view.knows(CAUSAL, user.cluster.number, user.agent.column, clock):
+                self._late(barrier, number, line, "barrier.cluster, or a wait for its phase,")
+        phase, number, line = barrier.remote
+        observed = barrier.observed
+        if not view.knows(CAUSAL, observed.cluster, observed.column, phase):
+            # That the products are complete does not say that the arrive has been performed.
+            self._late(barrier, number, line, f"a wait for phase {phase - 1}")
+
+    def _late(self, barrier: Barrier, number: int, line: int, what: str) -> None:
+        cta, offset = barrier.key
+        access = _use(self._state.warps[number], line)
+        self._state.findings.add(Defect(
+            Flaw.OUTLIVES, Space.SHARED, cta, access, offset, offset + _BYTES - 1, _BYTES,
+            f"{what} in CTA {cta} before it exits", "N9",
+        ))  # fmt: skip
 
     def _last(self, cta: int, issuer: int) -> Warp:
         """The issuer, if it belongs to the CTA; else any of its warps."""
         own = [warp for warp in self._state.warps.values() if warp.cta == cta]
         return next((warp for warp in own if warp.number == issuer), own[0])
+
+
+def _use(warp: Warp, line: int) -> Access:
+    return Access(
+        warp.number, warp.cta, line, 0, Proxy.GENERIC, None, False, True, "arrives"
+    )  # fmt: skip

@@ -53,6 +53,7 @@ class Barrier:
         observed: the agent that counts phases that some wait observed (B7).
         uses: last use by each warp: its clock and line.
         tracked: the first phase after all in which copies completed.
+        remote: the same for commits of other CTAs; the warp of the last one, and its line.
     """
 
     def __init__(self, key: Key, generation: int, cluster: Cluster, init: Init | None) -> None:
@@ -67,6 +68,7 @@ class Barrier:
         self.observed = cluster.agent(Kind.OBSERVED, self.owner)
         self.uses: dict[int, tuple[int, int]] = {}
         self.tracked = 0
+        self.remote: tuple[int, int, int] = (0, 0, 0)
         self.verified: set[tuple[int, bool]] = set()
         """Warps, and whether asynchronously, whose use is known to come after the init."""
         self._phases: dict[int, Phase] = {}
@@ -120,7 +122,7 @@ class Barrier:
             phase.received[far, copies_far] = known
         return known
 
-    def remote(self) -> Agent:
+    def complete_remote(self) -> Agent:
         """The agent of copies that another CTA issued (S1 strict)."""
         agent = self.cluster.agent(Kind.COMPLETE_TX_REMOTE, self.owner)
         if agent.column not in self.completes_far:

@@ -207,7 +207,7 @@ class Operations:
             owner = operation.warp.number, barrier.owner
             agent, clock = barrier.cluster.agent(Kind.REQUESTED, owner), operation.clock
         elif self._strict and operation.warp.cta != barrier.cta:
-            agent = barrier.remote()
+            agent = barrier.complete_remote()
         self._enter(operation, agent, clock, access)
 
     def _enter(self, operation: Operation, agent: Agent, clock: int, access: Held) -> None:

@@ -94,7 +94,7 @@ def remote(use: str, *, barrier: bool) -> Kernel:
 
 
 def test_n9_remote_accesses() -> None:
-    for use in ("arrive", "commit", "write"):
+    for use in ("arrive", "write"):
         assert remote(use, barrier=True).clean()
         assert remote(use, barrier=False).defect().flaw is Flaw.OUTLIVES
 
@@ -107,3 +107,21 @@ def test_n9_a_wait_for_the_phase_is_enough() -> None:
     k.wait(1, 0)
     k.checker.close()
     assert k.clean()
+
+
+def test_n9_arrive_of_a_remote_commit() -> None:
+    """It happens at some time after the commit: only a wait for it says that it is over."""
+
+    def run(*, wait: bool) -> Kernel:
+        k = Kernel(cluster=2)
+        k.barrier(0, warps=range(16))
+        k.mma(8, (0, 32))
+        k.commit(8, 0)
+        if wait:
+            k.wait(1, 0)
+        k.checker.join(tuple(range(16)), tuple(range(16)), cluster=True)
+        k.checker.close()
+        return k
+
+    assert run(wait=True).clean()
+    assert run(wait=False).defect().needs == "a wait for phase 0 in CTA 0 before it exits"
