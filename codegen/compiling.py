@@ -7,7 +7,6 @@ that process.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -43,11 +42,14 @@ def symbol(facts: Facts) -> str:
 
 
 def compile_file(path: Path, folder: Path, *, sms: int) -> Built:
-    """Compiles the generated file ``path`` for a GPU with ``sms`` SMs; writes into ``folder``.
+    """Compiles the generated file ``path`` for a GPU with ``sms`` SMs.
+
+    Object, PTX, cubin and a C header go into ``folder``, named as the file.
 
     Raises:
         EmitError: it is not a generated file.
         CompileError: it does not compile, or the DSL is missing.
+        OSError: the folder cannot be written.
     """
     read_facts(path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,8 +65,7 @@ def compile_file(path: Path, folder: Path, *, sms: int) -> Built:
     )
     if run.returncode:
         raise CompileError(f"{path} does not compile:\n{_reason(run.stderr or run.stdout)}")
-    found = json.loads(run.stdout.splitlines()[-1])
-    return Built(Path(found["object"]), Path(found["ptx"]), Path(found["cubin"]))
+    return Built(*(folder / f"{path.stem}.{kind}" for kind in ("o", "ptx", "cubin")))
 
 
 def _reason(output: str) -> str:
@@ -88,18 +89,12 @@ def _main(path: Path, folder: Path, sms: int) -> None:
     except ImportError as error:
         sys.exit(f"{error}; install nvidia-cutlass-dsl")
     function = cute.compile(_module(path).launch, *_arguments(facts), sms, _stream())
-    name = symbol(facts)
-    function.export_to_c(file_path=str(folder), file_name=name, function_prefix=name)
-    files = {"object": folder / f"{name}.o", "ptx": _only(folder, "ptx")}
-    files["cubin"] = _only(folder, "cubin")
-    print(json.dumps({kind: str(file) for kind, file in files.items()}))
-
-
-def _only(folder: Path, suffix: str) -> Path:
-    found = sorted(folder.glob(f"*.{suffix}"))
-    if len(found) != 1:
-        sys.exit(f"{len(found)} files *.{suffix} in {folder}, where the DSL should write one")
-    return found[0]
+    function.export_to_c(file_path=str(folder), file_name=path.stem, function_prefix=symbol(facts))
+    for kind in ("ptx", "cubin"):  # the DSL names them after all types of all arguments
+        found = [file for file in folder.glob(f"*.{kind}") if file.stem != path.stem]
+        if len(found) != 1:
+            sys.exit(f"the DSL wrote {len(found)} files *.{kind} into {folder}, not one")
+        found[0].replace(folder / f"{path.stem}.{kind}")
 
 
 def _module(path: Path) -> Any:

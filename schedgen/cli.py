@@ -242,6 +242,58 @@ def emulate(
 
 
 @app.command()
+def emit(
+    spec: SpecArgument,
+    target: TargetOption = None,
+    set_: SetOption = None,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for SPEC_ARCH[_VARIANT].py."),
+    ] = Path(),
+    compile_: Annotated[
+        bool,
+        typer.Option(
+            "--compile", help="Compile it; if it spills, solve for a schedule with more registers."
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write the kernel of SPEC as a CuTe DSL file, from its best schedule and a proven program.
+
+    Exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
+    """
+    from schedgen.cli_emit import run_emit
+
+    settings = _settings(set_ or [])
+    with _Ticker() as ticker:
+        status = run_emit(
+            spec, target, settings, output, _write, ticker, compiled=compile_, as_json=json
+        )
+    raise typer.Exit(status)
+
+
+@app.command("compile")
+def compile_file(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Kernel written by 'schedgen emit'.")
+    ],
+    target: TargetOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for PTX, cubin and object."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compile FILE without a GPU; print its registers, spills and memory.
+
+    Exit status: 0 acceptable, 1 it does not compile, spills or needs too much memory, 2 bad input.
+    """
+    from schedgen.cli_emit import run_compile
+
+    raise typer.Exit(run_compile(file, target, output, json))
+
+
+@app.command()
 def show(
     file: Annotated[
         Path,

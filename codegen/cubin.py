@@ -1,0 +1,75 @@
+"""What the assembler says about a kernel in its cubin: registers and local memory.
+
+A cubin is an ELF file (ELF-64 specification). Its section ``.nv.info`` lists attributes as a format
+byte, a kind, a 16-bit size and that many bytes, with four of value in the header if the format is
+not the one for sized values; of those used here, the value is the symbol's number and a 32-bit
+number. Kinds and formats were found by comparing cubins with what ``ptxas -v`` prints (CUDA 13.0).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from schedgen.codegen.errors import EmitError
+
+_SIZED = 4
+_REGISTERS, _FRAME = 0x2F, 0x11
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Of a kernel, for each thread.
+
+    Attributes:
+        registers: what a thread begins with; warpgroups may exchange them later.
+        local_bytes: the largest stack frame: where registers are spilled to, and arrays that are
+            indexed at run time.
+    """
+
+    registers: int
+    local_bytes: int
+
+
+def read_resources(path: Path) -> Resources:
+    """Resources of the only kernel in a cubin. Raises EmitError if there is no such kernel."""
+    data = path.read_bytes()
+    try:
+        found = list(_attributes(_section(data, b".nv.info")))
+    except (struct.error, StopIteration, ValueError):
+        raise EmitError(f"{path}: this is no cubin") from None
+    registers = [number for kind, number in found if kind == _REGISTERS]
+    frames = [number for kind, number in found if kind == _FRAME]
+    if len(registers) != 1:
+        raise EmitError(f"{path}: there are {len(registers)} kernels in this cubin, not one")
+    return Resources(registers[0], max(frames, default=0))
+
+
+def _section(data: bytes, name: bytes) -> bytes:
+    if data[:4] != b"\x7fELF":
+        raise ValueError
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    size, count, names_at = struct.unpack_from("<HHH", data, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", data, table + n * size) for n in range(count)]
+    names = headers[names_at][4]
+
+    def named(header: tuple[int, ...]) -> bool:
+        start = names + header[0]
+        return data[start : data.index(b"\0", start)] == name
+
+    header = next(header for header in headers if named(header))
+    return data[header[4] : header[4] + header[5]]
+
+
+def _attributes(section: bytes) -> Iterator[tuple[int, int]]:
+    """Kind and number of each attribute that says a number about a symbol."""
+    at = 0
+    while at < len(section):
+        form, kind, size = struct.unpack_from("<BBH", section, at)
+        at += 4
+        if form == _SIZED:
+            if size == 8:
+                yield kind, struct.unpack_from("<II", section, at)[1]
+            at += size

@@ -1,0 +1,76 @@
+"""What a compiled kernel takes of a GPU, and whether that is acceptable."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from schedgen.codegen.compiling import Built, compile_file
+from schedgen.codegen.cubin import read_resources
+from schedgen.codegen.facts import Facts, read_facts
+
+MOST_SHARED_BYTES = 232448
+"""Shared memory that a block can have (CUDA C++ Programming Guide, compute capability 9 and 10)."""
+MOST_TENSOR_COLUMNS = 512
+SMS = {"sm_90a": 132, "sm_100a": 148}
+"""SMs of the H200 and the B200, for which `compile_report` compiles."""
+
+_BUDGET = re.compile(r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32\s+(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A compiled file.
+
+    Attributes:
+        facts: what the file says about itself.
+        built: what the compiler wrote.
+        registers: of each thread when the kernel begins.
+        budgets: registers of a thread after warpgroups exchanged them, as in the PTX, ascending.
+        local_bytes: local memory of a thread, which registers are spilled to.
+    """
+
+    facts: Facts
+    built: Built
+    registers: int
+    budgets: tuple[int, ...]
+    local_bytes: int
+
+    @property
+    def _entry_registers(self) -> int:
+        """What each thread can have as long as all have the same."""
+        warps = sum(role.warps for role in self.facts.roles)
+        return min(255, 65536 // (128 * -(-warps // 4))) // 8 * 8
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the kernel is not acceptable; empty if it is."""
+        facts, found = self.facts, list[str]()
+        if self.local_bytes:
+            found.append(f"registers are spilled to {self.local_bytes} bytes of local memory")
+        if facts.shared_bytes > MOST_SHARED_BYTES:
+            found.append(
+                f"shared memory: {facts.shared_bytes} bytes, a block has {MOST_SHARED_BYTES}"
+            )
+        if facts.tensor_columns > MOST_TENSOR_COLUMNS:
+            found.append(
+                f"tensor memory: {facts.tensor_columns} columns, there are {MOST_TENSOR_COLUMNS}"
+            )
+        given = max(role.registers for role in facts.roles)
+        allowed = max(self.budgets, default=self._entry_registers)
+        if given > allowed:
+            found.append(f"registers: a role was given {given}, its code may use {allowed}")
+        return tuple(found)
+
+
+def compile_report(path: Path, folder: Path) -> Report:
+    """Compiles the generated file ``path`` into ``folder``, without a GPU.
+
+    Raises EmitError if it is not a generated file, CompileError if it does not compile.
+    """
+    facts = read_facts(path)
+    built = compile_file(path, folder, sms=SMS.get(facts.target, 132))
+    resources = read_resources(built.cubin)
+    budgets = {int(text) for text in _BUDGET.findall(built.ptx.read_text("utf-8"))}
+    return Report(facts, built, resources.registers, tuple(sorted(budgets)), resources.local_bytes)

@@ -1,0 +1,181 @@
+"""`schedgen emit` and `schedgen compile`: kernels as files, and what they take of a GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from schedgen.errors import SchedgenError
+
+if TYPE_CHECKING:
+    from schedgen.codegen.report import Report
+    from schedgen.emitting import Attempt, Emission
+
+DONE, REFUSED, BAD_INPUT = 0, 1, 2
+
+
+def run_emit(
+    spec: str,
+    target: str | None,
+    settings: Mapping[str, str],
+    folder: Path,
+    write: Callable[[Path, str], None],
+    progress: Callable[[str], None],
+    *,
+    compiled: bool,
+    as_json: bool,
+) -> int:
+    """Writes the kernel of ``spec`` into ``folder``, compiled before if ``compiled``.
+
+    Returns the exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
+    """
+    from schedgen.codegen.errors import EmitError
+    from schedgen.emitting import compiled_emission, emission
+    from schedgen.machine_file import read_machine
+    from schedgen.program.build import ProgramError
+    from schedgen.proof.prove import Refuted
+    from schedgen.solution import Infeasible
+    from schedgen.spec.reader import read_spec
+
+    attempts: tuple[Attempt, ...] = ()
+    try:
+        read = read_spec(spec)
+        machine = read_machine(target or read.file.targets[0])
+        if compiled:
+            emitted, attempts = compiled_emission(read, machine, settings, progress)
+        else:
+            emitted = emission(read, machine, settings, progress)
+        folder.mkdir(parents=True, exist_ok=True)
+    except (Infeasible, ProgramError, Refuted, EmitError) as error:
+        typer.echo(str(error), err=True)
+        return REFUSED
+    except SchedgenError as error:
+        typer.echo(str(error), err=True)
+        return BAD_INPUT
+    except OSError as error:
+        typer.echo(f"{folder}: {error.strerror}", err=True)
+        return BAD_INPUT
+    path = folder / emitted.name
+    write(path, emitted.text)
+    if as_json:
+        typer.echo(json.dumps(_emitted_data(path, emitted, attempts), indent=1))
+    else:
+        typer.echo("\n".join(_emitted_text(path, emitted, attempts)))
+    return DONE
+
+
+def run_compile(path: Path, target: str | None, folder: Path | None, as_json: bool) -> int:
+    """Compiles the generated file ``path`` and prints what the kernel takes.
+
+    Returns the exit status: 0 acceptable, 1 it does not compile, spills, or takes too much memory,
+    2 bad input.
+    """
+    from schedgen.codegen.compiling import CompileError
+    from schedgen.codegen.facts import read_facts
+    from schedgen.codegen.report import compile_report
+    from schedgen.machine_file import read_machine
+
+    try:
+        facts = read_facts(path)
+        arch = read_machine(target).arch if target else facts.target
+        if arch != facts.target:
+            raise SchedgenError(
+                f"{path}: this is for {facts.target}, --target {target} is {arch}; emit it for "
+                f"{target}"
+            )
+        report = compile_report(path, folder or Path(mkdtemp(prefix="schedgen-")))
+    except CompileError as error:
+        typer.echo(str(error), err=True)
+        return REFUSED
+    except SchedgenError as error:
+        typer.echo(str(error), err=True)
+        return BAD_INPUT
+    except OSError as error:
+        typer.echo(f"{error.filename or folder}: {error.strerror}", err=True)
+        return BAD_INPUT
+    if as_json:
+        typer.echo(json.dumps(_report_data(report), indent=1))
+    else:
+        typer.echo("\n".join([str(path), *_report_text(report)]))
+    for problem in report.problems:
+        typer.echo(problem, err=True)
+    return REFUSED if report.problems else DONE
+
+
+def _emitted_data(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) -> dict[str, Any]:
+    schedule, program = emitted.solution.schedule, emitted.proven.program
+    return {
+        "file": str(path),
+        "kernel": program.kernel,
+        "target": program.target,
+        "arch": program.arch,
+        "spec_sha256": program.spec_sha256,
+        "ii_cycles": schedule.ii_cycles,
+        "proven_optimal": schedule.proven_optimal,
+        "proof": emitted.proven.proof.summary(),
+        "compiled": [
+            {"more_registers": attempt.more_registers, **_report_data(attempt.report, files=False)}
+            for attempt in attempts
+        ],
+    }
+
+
+def _emitted_text(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) -> list[str]:
+    schedule, program = emitted.solution.schedule, emitted.proven.program
+    optimal = "proven optimal" if schedule.proven_optimal else "not proven optimal"
+    methods = ", ".join(verdict.method for verdict in emitted.proven.proof.verdicts)
+    lines = [
+        str(path),
+        f"  kernel       {program.kernel} for {program.target} ({program.arch})",
+        f"  schedule     {schedule.ii_cycles} cycles per iteration, {optimal}",
+        f"  program      {len(program.roles)} roles, {len(program.barriers)} barriers; proven: "
+        f"{methods}",
+    ]
+    for attempt in attempts[:-1]:
+        lines.append(
+            f"  rejected     with {attempt.more_registers} more registers beside tiles: "
+            f"{attempt.report.problems[0]}"
+        )
+    return lines + (_report_text(attempts[-1].report) if attempts else [])
+
+
+def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:
+    facts = report.facts
+    data: dict[str, Any] = {
+        "kernel": facts.kernel,
+        "arch": facts.target,
+        "registers": report.registers,
+        "register_budgets": list(report.budgets),
+        "roles": [
+            {"name": r.name, "warps": r.warps, "registers": r.registers} for r in facts.roles
+        ],
+        "local_bytes": report.local_bytes,
+        "shared_bytes": facts.shared_bytes,
+        "tensor_columns": facts.tensor_columns,
+        "problems": list(report.problems),
+    }
+    if files:
+        built = report.built
+        data |= {"ptx": str(built.ptx), "cubin": str(built.cubin), "object": str(built.object)}
+    return data
+
+
+def _report_text(report: Report) -> list[str]:
+    from schedgen.codegen.report import MOST_SHARED_BYTES, MOST_TENSOR_COLUMNS
+
+    facts = report.facts
+    budgets = ", then " + " or ".join(map(str, report.budgets)) if report.budgets else ""
+    return [
+        f"  registers    {report.registers} per thread{budgets}",
+        *(f"    {r.name:<12} {r.warps} warps {r.registers:>4} registers" for r in facts.roles),
+        f"  spills       {report.local_bytes} bytes of local memory",
+        f"  shared       {facts.shared_bytes} of {MOST_SHARED_BYTES} bytes",
+        f"  tensor       {facts.tensor_columns} of {MOST_TENSOR_COLUMNS} columns",
+        f"  ptx          {report.built.ptx}",
+        f"  cubin        {report.built.cubin}",
+    ]

@@ -1,0 +1,203 @@
+"""`schedgen emit` and `schedgen compile`, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from schedgen import emitting, read_machine, read_spec
+from schedgen.cli import app
+from schedgen.codegen import report
+from schedgen.codegen.compiling import Built
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.facts import Parameter, RoleFacts, file_name, read_facts
+from schedgen.codegen.report import Report
+from schedgen.solution import Infeasible
+
+KERNEL = "gemm_chain_sm_90a_fp16.py"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that `schedgen emit` made, with a kernel in it."""
+    folder = tmp_path_factory.mktemp("emit") / "new"
+    result = run("emit", "gemm_chain", "-t", "h200", "--set", "dtype=fp16", "-o", str(folder))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(str(folder / KERNEL))
+    assert "proven: graph, z3, execution" in result.stdout
+    return folder
+
+
+def test_file_says_what_callers_have_to_know(folder: Path) -> None:
+    assert [path.name for path in folder.iterdir()] == [KERNEL]
+    facts = read_facts(folder / KERNEL)
+    assert (facts.kernel, facts.target, facts.outputs) == ("gemm_chain", "sm_90a", ("d",))
+    assert facts.parameters == (
+        Parameter("a", ("batch", "m", "depth"), "fp16"),
+        Parameter("b", ("batch", "n", "depth"), "fp16"),
+        Parameter("c", ("batch", "n", "width"), "fp16"),
+        Parameter("d", ("batch", "m", "width"), "fp16"),
+    )
+    assert RoleFacts("load", 1, 24) in facts.roles
+    assert facts.tensor_columns == 0
+
+
+def test_file_is_formatted(folder: Path) -> None:
+    text = (folder / KERNEL).read_text("utf-8")
+    assert emitting.formatted(text) == text
+
+
+def test_compile(folder: Path, tmp_path: Path) -> None:
+    result = run("compile", str(folder / KERNEL), "-t", "h200", "-o", str(tmp_path), "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["local_bytes"], found["problems"], found["tensor_columns"]) == (0, [], 0)
+    assert found["shared_bytes"] == read_facts(folder / KERNEL).shared_bytes <= 232448
+    assert found["registers"] <= 65536 // 384
+    assert max(role["registers"] for role in found["roles"]) in found["register_budgets"]
+    assert ".target sm_90a" in Path(found["ptx"]).read_text("utf-8")
+    assert Path(found["cubin"]).read_bytes().startswith(b"\x7fELF")
+    assert Path(found["object"]).read_bytes().startswith(b"\x7fELF")
+
+
+@pytest.mark.slow
+def test_spill_makes_the_solver_leave_more_registers(tmp_path: Path) -> None:
+    """A machine model that forgets what threads need beside tiles."""
+    text = (Path(emitting.__file__).parent / "machines" / "h200.yaml").read_text("utf-8")
+    forgetful = tmp_path / "h200.yaml"
+    forgetful.write_text(text.replace("warps: 4, registers: 24", "warps: 4, registers: 0"), "utf-8")
+    result = run(
+        *("emit", "attention_fwd", "-t", str(forgetful), "--compile", "--json"),
+        *("-o", str(tmp_path)),
+    )
+    assert result.exit_code == 0, result.output
+    attempts = json.loads(result.stdout)["compiled"]
+    assert len(attempts) > 1
+    assert [attempt["local_bytes"] == 0 for attempt in attempts] == [
+        *([False] * (len(attempts) - 1)),
+        True,
+    ]
+    budgets = [max(role["registers"] for role in attempt["roles"]) for attempt in attempts]
+    assert budgets == sorted(budgets)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("nope",), 2, "neither a shipped spec nor a file"),
+        (("gemm_chain", "-t", "h2000"), 2, "h2000"),
+        (("gemm_chain", "-t", "h200", "--set", "depth"), 2, "NAME=VALUE"),
+        (("gemm_chain", "-t", "h200", "--set", "depth=4096"), 1, "shared memory"),
+        (("fa4_unit", "-t", "abstract"), 1, "no emitter"),
+    ],
+)
+def test_emit_refuses(
+    arguments: tuple[str, ...], status: int, message: str, tmp_path: Path
+) -> None:
+    result = run("emit", *arguments, "-o", str(tmp_path))
+    assert result.exit_code == status
+    assert message in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = run("emit", "gemm_chain", "-t", "h200", "-o", str(tmp_path / "file"))
+    assert result.exit_code == 2
+    assert "file" in result.stderr
+
+
+def test_compile_refuses(folder: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other.py").write_text("x = 1\n")
+    (broken := tmp_path / "broken.py").write_text("x = (\n")
+    text = (folder / KERNEL).read_text("utf-8")
+    (wrong := tmp_path / "wrong.py").write_text(text.replace("@cute.kernel", "@cute.colonel"))
+    for arguments, status, message in (
+        ((str(tmp_path / "none.py"),), 2, "No such file"),
+        ((str(other),), 2, "written by 'schedgen emit'"),
+        ((str(broken),), 2, "not Python"),
+        ((str(folder / KERNEL), "-t", "b200"), 2, "emit it for b200"),
+        ((str(wrong),), 1, "does not compile"),
+    ):
+        result = run("compile", *arguments)
+        assert result.exit_code == status, result.output
+        assert message in result.stderr
+
+
+def test_file_names() -> None:
+    assert file_name("gemm", "sm_90a", {}) == "gemm_sm_90a.py"
+    settings = {"head_dim": "64", "dtype": "fp16", "causal": "true", "split": "3/4", "x": "false"}
+    name = "attention_fwd_sm_90a_head_dim64_fp16_causal_split3_4_no_x.py"
+    assert file_name("attention_fwd", "sm_90a", settings) == name
+
+
+# -- the loop, with a compiler that spills as much as it is told to -----------------------------
+
+
+class Compiler:
+    """Reports these bytes of local memory, one after the other."""
+
+    def __init__(self, folder: Path, *spilled: int) -> None:
+        self.facts = read_facts(folder / KERNEL)
+        self.spilled = list(spilled)
+        self.given: list[int] = []
+
+    def emission(self, spec: Any, machine: Any, settings: Any, progress: Any) -> emitting.Emission:
+        del spec, settings, progress
+        self.given.append(machine.role["vector"].registers)
+        if self.given[-1] > 60:
+            raise Infeasible("no registers")
+        return emitting.Emission("x.py", "", None, None)  # type: ignore[arg-type]
+
+    def report(self, path: Path, folder: Path) -> Report:
+        return Report(self.facts, Built(path, path, path), 168, (24, 184), self.spilled.pop(0))
+
+    def compiled(self, patch: pytest.MonkeyPatch) -> list[int]:
+        """Registers beside tiles of the attempts."""
+        patch.setattr(emitting, "emission", self.emission)
+        patch.setattr(report, "compile_report", self.report)
+        spec, machine = read_spec("gemm_chain"), read_machine("h200")
+        attempts = emitting.compiled_emission(spec, machine, {})[1]
+        return [attempt.more_registers for attempt in attempts]
+
+
+def test_no_spill_no_round(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler(folder, 0)
+    assert compiler.compiled(monkeypatch) == [0]
+    assert compiler.given == [24]
+
+
+def test_rounds_leave_more_registers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler(folder, 112, 16, 0)
+    assert compiler.compiled(monkeypatch) == [0, 16, 32]
+    assert compiler.given == [24, 40, 56]
+
+
+def test_rounds_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EmitError, match=r"112 bytes, 16 bytes with 16 more.*no registers"):
+        Compiler(folder, 112, 16, 8).compiled(monkeypatch)
+    monkeypatch.setattr(emitting, "ROUNDS", 2)
+    with pytest.raises(EmitError, match="smaller tiles"):
+        Compiler(folder, 112, 16).compiled(monkeypatch)
+
+
+def test_report_finds_what_is_too_much(folder: Path) -> None:
+    facts = read_facts(folder / KERNEL)
+    path = folder / KERNEL
+    good = Report(facts, Built(path, path, path), 168, (24, 184), 0)
+    assert good.problems == ()
+    assert "spilled to 8 bytes" in replace(good, local_bytes=8).problems[0]
+    big = replace(facts, shared_bytes=232449, tensor_columns=513)
+    shared, tensor = replace(good, facts=big).problems
+    assert "232449 bytes" in shared
+    assert "513 columns" in tensor
+    assert "given 184, its code may use 168" in replace(good, budgets=()).problems[0]
