@@ -362,3 +362,16 @@ def test_all_lanes_of_a_warp_issue_one_store() -> None:
     k.stored(k.checker.issue(4, Queue.BULK_STORE, line), OUT, to=(0, 256))
     race = k.race()
     assert (race.earlier.iteration, race.later.iteration) == (0, 1)
+
+
+@pytest.mark.parametrize("shift", [0, 1024])
+def test_p9_m17_overlapping_buffers(shift: int) -> None:
+    """Each buffer is handed over correctly, but the second one begins within the first."""
+    k = Kernel()
+    k.barrier(0, 8)
+    k.load(1, (1024, 2048), 0)
+    k.load(1, (2048 + shift, 1024), 8)
+    k.wait(2, 0)
+    k.read(2, (1024, 2048))
+    kinds = {race.kind for race in k.races()}
+    assert kinds == (set() if shift else {"write after write", "read after write"})

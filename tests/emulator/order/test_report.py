@@ -6,7 +6,7 @@ from schedgen.emulator.machine.switches import Switches, Verdict
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Race, Severity
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
-from schedgen.emulator.order.tracker import Queue
+from schedgen.emulator.order.tracker import Queue, Tracker
 from tests.emulator.order.kernel import Kernel, memory, shared, tensor
 
 WORD = (512, 4)
@@ -140,3 +140,8 @@ def test_launch_numbers() -> None:
     assert of(0) == of(1) == of(16) == of(17)
     assert len({of(cta) for cta in range(32)}) == 8
     assert of(2) != of(0) != of(4)
+
+
+def test_it_is_a_tracker() -> None:
+    tracker: Tracker = Checker(8)  # pyright compares all methods
+    assert tracker.issue(0, Queue.MMA, 1) != tracker.issue(0, Queue.MMA, 1)

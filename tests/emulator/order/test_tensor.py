@@ -518,3 +518,14 @@ def test_lanes_and_columns() -> None:
     k.st(0, ACC)
     race = k.race()
     assert (race.earlier.warp, race.low, race.high, race.cells) == (4, 0, 31 * 512 + 63, 32 * 64)
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+def test_c13_p20_p21_m19_the_address_is_published_like_any_word(barrier: bool) -> None:
+    """tcgen05.alloc writes it with a weak store."""
+    k = Kernel()
+    k.write(0, (0, 4))
+    if barrier:
+        k.sync(0, 4)
+    k.read(4, (0, 4))
+    assert k.clean() is barrier
