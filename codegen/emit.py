@@ -7,6 +7,7 @@ import re
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.binding import bound
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.facts import constants
 from schedgen.codegen.library import used
 from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.roles import Role
@@ -34,7 +35,8 @@ def emit(proven: ProvenProgram, kernel: Kernel) -> str:
     if program.arch not in _ARCHITECTURES:
         raise EmitError(f"there is no emitter for {program.arch}")
     plan = Plan(program, bound(kernel))
-    return _File(_ARCHITECTURES[program.arch](plan)).text()
+    text = _File(_ARCHITECTURES[program.arch](plan)).text()
+    return f"{text}\n\n{constants(program, kernel)}"
 
 
 class _File:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.facts import constants, file_name
+from schedgen.codegen.facts import file_name
 
 if TYPE_CHECKING:
     from schedgen.codegen.report import Report
@@ -75,9 +75,8 @@ def emission(
         progress("proving the program")
     proven = prove(synthesize(problem.kernel, solution.schedule, problem.machine))
     kernel = problem.kernel
-    text = f"{_LINTERS}{emit(proven, kernel)}\n\n{constants(proven.program, kernel)}"
     name = file_name(kernel.name, proven.program.arch, settings)
-    return Emission(name, formatted(text), solution, proven)
+    return Emission(name, formatted(_LINTERS + emit(proven, kernel)), solution, proven)
 
 
 def formatted(text: str) -> str:
