@@ -38,6 +38,9 @@ _SCALES = {
     ("mxf4nvf4", "block16"): 4,
 }
 """(kind, .scale_vectorsize) -> scale factors per row (Tables 56 and 57)."""
+_SUB_COLUMN = 3 << 30
+"""Bits of a scale factor's address in which CUTLASS keeps its byte within the column, to copy them
+to the instruction descriptor (``include/cute/arch/mma_sm100_desc.hpp``); no lane needs them."""
 _COLLECTORS = ("fill", "use", "lastuse", "discard")
 _BUFFERS = ("a", "b0", "b1", "b2", "b3")
 
@@ -205,7 +208,7 @@ def _operands(
         scale_d=form.scale_d,
         mask=mask if any(mask) else (),
         factors=form.factors,
-        scales=tuple(scales),
+        scales=tuple(taddr & ~_SUB_COLUMN for taddr in scales),
     )
 
 

@@ -290,7 +290,7 @@ def test_block_scales(case: Case, size: str) -> None:
         data, code = store_words(scale_words(case, rank, scale_a, scale_b), 200, SCALES_AT)
         image[rank * SIZE + SCALES_AT :][: len(data)] = data
     value = TYPES[case.a] << 7 | TYPES[case.b] << 10 | case.n >> 3 << 17 | case.m >> 7 << 27
-    before = f"""{code} add.u32 %r15, %r8, 200; add.u32 %r16, %r8, 208;
+    before = f"""{code} add.u32 %r15, %r8, {200 | case.options >> 29 << 30}; add.u32 %r16, %r8, 208;
     mov.b32 %r12, {value | case.options};"""
     found = run(case, before=before, operands=", [%r15], [%r16]", image=image)
     left = case.left * 2.0 ** scale_a[:, None]
