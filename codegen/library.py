@@ -59,6 +59,16 @@ def pairwise(values, function):
     return values[0]
 
 
+def in_bands(index, rows, columns):
+    """Row and column of a tile: bands of 8 rows, column by column, so that tiles that are computed
+    at one time share operands in the L2 cache.
+    """
+    band = index // (8 * columns)
+    rest = index % (8 * columns)
+    height = cutlass.min(rows - 8 * band, 8)
+    return 8 * band + rest % height, rest // height
+
+
 def tiles_in_row(row, columns, row_block, column_block):
     """Tiles of a row of tiles that reach to the diagonal or below it."""
     return cutlass.min(((row + 1) * row_block - 1) // column_block + 1, columns)

@@ -60,6 +60,14 @@ class Tiles:
         sizes = f"{self._count(rows)}, {self._count(columns)}"
         return f"{function}({first}{' * '.join(outer) or '1'}, {sizes}, {blocks})"
 
+    @property
+    def _banded(self) -> bool:
+        """Whether there may be many rows and many columns of tiles, and all are the same work."""
+        kernel = self.plan.kernel
+        fixed = {name for name, _ in kernel.parameters}
+        axes = tuple(axis.extent for axis in kernel.grid[-2:])
+        return kernel.tile_trips is None and axes == kernel.tile_extents and not fixed & {*axes}
+
     def coordinates(self, source: Source) -> None:
         if self.triangle:
             rows, columns = self.plan.kernel.tile_extents
@@ -67,6 +75,14 @@ class Tiles:
                 f"outer, at_{rows}, at_{columns} = {self._triangle_call('in_triangle', 'tile, ')}"
             )
             rest, axes = "outer", [(e, c) for e, c in self.counts if e not in (rows, columns)]
+        elif self._banded:
+            (rows, height), (columns, width) = self.counts[-2:]
+            source.add(
+                f"rows, columns = {height}, {width}",
+                f"at_{rows}, at_{columns} = in_bands(tile % (rows * columns), rows, columns)",
+                "outer = tile // (rows * columns)",
+            )
+            rest, axes = "outer", self.counts[:-2]
         else:
             rest, axes = "tile", self.counts
         for number, (extent, count) in enumerate(reversed(axes)):
