@@ -1,0 +1,90 @@
+"""How fast the emulator is: generated kernels, with the race checker and without.
+
+    python benchmarks/emulate.py [--save]
+
+Attention forward with 512 queries and keys and head_dim 128, a product of 512 x 512 matrices, and
+products of 256 x 256 x k for the growth. Seconds are those of the execution, without compilation;
+whether the result is right is checked as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from report import keep, table
+
+from schedgen.codegen.emit import emit
+from schedgen.codegen.errors import EmitError
+from schedgen.emulating import emulate
+from schedgen.kernel import Kernel
+from schedgen.machine_file import read_machine
+from schedgen.proved import prove_solution
+from schedgen.solution import solve
+from schedgen.spec.reader import read_spec
+
+Row = dict[str, Any]
+TARGETS = ("h200", "b200")
+ATTENTION = {"batch": 1, "seq_q": 512, "seq_k": 512, "heads": 1, "heads_k": 1, "head_dim": 128}
+SIDE = 512
+GROWTH = (256, 512, 1024)
+
+
+@cache
+def emitted(spec: str, target: str) -> tuple[str, Kernel, str]:
+    """Text, kernel and architecture of a shipped spec at its best schedule."""
+    solution = solve(read_spec(spec), read_machine(target))
+    proven, kernel = prove_solution(solution).proven, solution.problem.kernel
+    return emit(proven, kernel), kernel, proven.program.arch
+
+
+def row(spec: str, target: str, extents: Mapping[str, int], races: bool) -> Row:
+    """One run."""
+    text, kernel, arch = emitted(spec, target)
+    outcome = emulate(text, kernel, arch, extents=extents, races=races)
+    report = outcome.report
+    count = report.statistics.instructions
+    return {
+        "kernel": spec,
+        "arch": arch,
+        "extents": " ".join(f"{name}={size}" for name, size in outcome.extents.items()),
+        "race checker": "on" if races else "off",
+        "correct": outcome.correct and outcome.clean,
+        "warp instructions": count,
+        "seconds": f"{report.seconds:.1f}",
+        "instructions/s": round(count / report.seconds, -2),
+    }
+
+
+def measured(spec: str, extents: Mapping[str, int], modes: tuple[bool, ...]) -> list[Row]:
+    """A spec on all targets that it can be emitted for."""
+    rows: list[Row] = []
+    for target in TARGETS:
+        for races in modes:
+            try:
+                rows.append(row(spec, target, extents, races))
+            except EmitError as error:
+                print(f"{spec} on {target} cannot be emitted: {error}")
+                break
+            print(table(rows[-1:]).splitlines()[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    rows = measured("attention_fwd", ATTENTION, (True, False))
+    rows += measured("gemm", {"m": SIDE, "n": SIDE, "k": SIDE}, (True, False))
+    growth: list[Row] = []
+    for k in GROWTH:
+        growth += measured("gemm", {"m": 256, "n": 256, "k": k}, (True,))
+    growth.sort(key=lambda one: str(one["arch"]), reverse=True)
+    keep("emulate", rows)
+    keep("emulate_growth", growth)
+    print()
+    print(table(rows))
+    print()
+    print(table(growth))
+
+
+if __name__ == "__main__":
+    main()
