@@ -22,6 +22,10 @@ from schedgen.kernel import Kind, Operation, Space
 Formulas = Sequence[tuple[str, Expression]]
 
 
+_ALIKE = 8
+"""Columns that are written at a time if they all have the same value."""
+
+
 class Body:
     """The function of one operation under construction.
 
@@ -94,9 +98,9 @@ class Body:
         """Between registers and another memory at once, else element by element."""
         source, to = self.operands["from"], self.operands["to"]
         if source.in_registers and to.shape is Shape.TILE and not to.in_registers:
-            self._store(source.parameter, to, self._whole(to))
+            self._store(source.parameter, to, self.columns, "")
         elif to.in_registers and source.shape is Shape.TILE and source.dtype == to.dtype:
-            self._load(source, self._whole(source), to.parameter)
+            self._load(source, to.parameter, self.columns, "")
         else:
             self._map([("to", Name("from"))])
 
@@ -230,35 +234,56 @@ class Body:
 
     def _pieces(self, formulas: Formulas) -> None:
         outside = self._outside(formulas, Space.SMEM, Space.TMEM)
+        alike = self._alike(formulas)
         span = self.span if outside and not self.operation.transposed else self.columns
+        span = min(span, _ALIKE) if alike else span
         pieces, rest = divmod(self.columns, span)
         if rest:
             raise EmitError(f"{self.operation.name}: {self.columns} columns, {span} at a time")
+        loop = f"for piece in cutlass.range_constexpr({pieces}):"
         if pieces == 1:
-            self._piece(formulas, span, "")
-            return
-        with self._source.block(f"for piece in cutlass.range_constexpr({pieces}):"):
-            self._piece(formulas, span, "piece")
+            self._put(self._piece(formulas, span, ""), span, "")
+        elif alike:
+            made = self._piece(formulas, span, "")
+            with self._source.block(loop):
+                self._put(made, span, "piece")
+        else:
+            with self._source.block(loop):
+                made = self._piece(formulas, span, "piece")
+                self._put(made, span, "piece")
 
-    def _piece(self, formulas: Formulas, span: int, piece: str) -> None:
+    def _alike(self, formulas: Formulas) -> bool:
+        """Whether all columns of all outputs have the same values, those of a fresh tile."""
+        read = [o for o in self._read(formulas) if o.shape is not Shape.ROWS]
+        names = {name.name for _, formula in formulas for name in references(formula)}
+        fresh = self._fresh and all(operand.parameter in self.initial for operand in read)
+        return fresh and "column" not in names - set(self.operands)
+
+    def _piece(self, formulas: Formulas, span: int, piece: str) -> list[Operand]:
+        """Computes a piece; returns outputs that are in ``out_X``."""
         self._bring(formulas, span, piece)
         count = self.share.elements(span)
         outside = self._outputs_outside(formulas, count)
         with self._source.block(f"for v in cutlass.range_constexpr({count}):"):
             self._coordinates(formulas, f"{span} * piece" if piece else "")
             self._elements(formulas, rows=False, at=f"v + {count} * piece" if piece else "v")
-        for operand in outside:
+        return outside
+
+    def _put(self, made: list[Operand], span: int, piece: str) -> None:
+        """Copies outputs of one piece to where they belong."""
+        count = self.share.elements(span)
+        for operand in made:
             name = f"out_{operand.parameter}"
             if operand.in_registers:
                 to = operand.parameter
                 to = f"part_of({to}, {count} * piece, {count})" if piece else to
                 self._source.add(f"{to}.store({name}.load().to({DTYPES[operand.dtype]}))")
             else:
-                self._store(name, operand, self._cut(operand, span, piece))
+                self._store(name, operand, span, piece)
 
     def _bring(self, formulas: Formulas, span: int, piece: str) -> None:
         """Copies operands of one piece to registers."""
-        again = False
+        wait = False
         for operand in self._read(formulas):
             if operand.in_registers or operand.shape is Shape.ROWS:
                 continue
@@ -271,29 +296,40 @@ class Body:
                 continue
             count = self.share.elements(span)
             self._source.add(f"{to} = cute.make_rmem_tensor({count}, {DTYPES[operand.dtype]})")
-            self._load(operand, self._cut(operand, span, piece), to)
-            again |= operand.space is Space.TMEM and operand.name in written(self.operation)
-        if again:
-            self._source.comment("loads have to be over before the same columns are written")
+            self._load(operand, to, span, piece)
+            again = operand.space is Space.TMEM and operand.name in written(self.operation)
+            wait |= again or (operand.space is Space.TMEM and bool(piece))
+        if wait:
+            self._source.comment("before the columns are written, and registers are used again")
             self._source.add("cute.arch.fence_view_async_tmem_load()")
 
+    def _load(self, operand: Operand, registers: str, span: int, piece: str) -> None:
+        if operand.space is Space.TMEM:
+            arguments = [self._cut(operand, span, piece), registers, self._thread()]
+            self._source.call("load_columns", arguments)
+        else:
+            first = [f"{span} * piece"] if piece else []
+            arguments = [operand.parameter, registers, self._thread(), *first]
+            self._source.call("load_tile", arguments)
+
+    def _store(self, registers: str, operand: Operand, span: int, piece: str) -> None:
+        if operand.space is Space.TMEM:
+            arguments = [registers, self._cut(operand, span, piece), self._thread()]
+            self._source.call("store_columns", arguments)
+        elif self.operation.transposed:
+            arguments = [registers, operand.parameter, self._thread()]
+            self._source.call("store_transposed", arguments)
+        else:
+            first = [f"{span} * piece"] if piece else []
+            arguments = [registers, operand.parameter, self._thread(), *first]
+            self._source.call("store_tile", arguments)
+
     def _cut(self, operand: Operand, span: int, piece: str) -> str:
+        """Columns of tensor memory."""
         if not piece:
-            return self._whole(operand)
+            return operand.parameter
         rows = self.share.rows
         return f"cute.local_tile({operand.parameter}, ({rows}, {span}), (0, {piece}))"
-
-    def _whole(self, operand: Operand) -> str:
-        turned = self.operation.transposed and operand.name == "to"
-        return f"transposed({operand.parameter})" if turned else operand.parameter
-
-    def _load(self, operand: Operand, tile: str, registers: str) -> None:
-        function = "load_columns" if operand.space is Space.TMEM else "load_tile"
-        self._source.add(f"{function}({tile}, {registers}, {self._thread()})")
-
-    def _store(self, registers: str, operand: Operand, tile: str) -> None:
-        function = "store_columns" if operand.space is Space.TMEM else "store_tile"
-        self._source.add(f"{function}({registers}, {tile}, {self._thread()})")
 
     # -- elements ------------------------------------------------------------------------------
 

@@ -15,14 +15,59 @@ def flat(registers, shape):
     return cute.make_tensor(registers.iterator, cute.make_layout(shape))
 
 
-def load_tile(tile, registers, thread):
+def panel_shape(tile):
+    """Columns of 16 bytes, such pieces of a panel's row, and how far apart the panels are."""
+    width, span = 128 // tile.element_type.width, cute.crd2idx((1, 0), tile.layout)
+    inside = span >= cute.size(tile, mode=[1])
+    return width, span // width, 0 if inside else cute.crd2idx((0, span), tile.layout)
+
+
+def piece_at(tile, row, exchange, width, piece):
+    """A pointer to 16 bytes of a row of a panel.
+
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
+    are computed here, because those of swizzled pointers take more than one register for each.
+    """
+    dtype, space = tile.element_type, cutlass.AddressSpace.smem
+    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=16)
+
+
+def pinned(value):
+    """The same value, of which the compiler knows nothing ahead of time."""
+    return cute.arch.shuffle_sync(value, cute.arch.lane_idx())
+
+
+def row_pieces(tile, registers, thread, first):
+    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    width, count, stride = panel_shape(tile)
+    thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
+    exchange = (thread * count >> 3) & (count - 1)
+    for v in range(0, cute.size(registers), width):
+        panel, piece = divmod((first + v) // width, count)
+        pointer = piece_at(tile, thread, exchange, width, piece) + panel * stride
+        yield cute.make_tensor(pointer, cute.make_layout(width)), part_of(registers, v, width)
+
+
+def load_tile(tile, registers, thread, first=0):
     """The row of a thread, of a tile in shared memory."""
-    cute.autovec_copy(tile[(thread, None)], flat(registers, tile[(thread, None)].shape))
+    for piece, mine in row_pieces(tile, registers, thread, first):
+        cute.autovec_copy(piece, mine)
 
 
-def store_tile(registers, tile, thread):
-    row = tile[(thread, None)]
-    cute.autovec_copy(flat(as_dtype(registers, tile.element_type), row.shape), row)
+def store_tile(registers, tile, thread, first=0):
+    for piece, mine in row_pieces(tile, as_dtype(registers, tile.element_type), thread, first):
+        cute.autovec_copy(mine, piece)
+
+
+def store_transposed(registers, tile, thread):
+    """A column of a tile in shared memory, by a thread."""
+    width, count, stride = panel_shape(tile)
+    registers = as_dtype(registers, tile.element_type)
+    for v in range(cute.size(registers)):
+        piece = thread // width % count
+        pointer = piece_at(tile, v, (v * count >> 3) & (count - 1), width, piece)
+        (pointer + thread // (width * count) * stride + thread % width).store(registers[v])
 
 
 def rows_of(vector, thread):

@@ -30,6 +30,10 @@ def store_tile(registers, tile, thread):
     cute.autovec_copy(cute.make_tensor(registers.iterator, cute.make_layout(part.shape)), part)
 
 
+def store_transposed(registers, tile, thread):
+    store_tile(registers, transposed(tile), thread)
+
+
 def rows_of(vector, thread):
     """The values of a thread's two rows."""
     registers = cute.make_rmem_tensor(2, vector.element_type)

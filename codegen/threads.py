@@ -16,6 +16,9 @@ from schedgen.tensors import Place
 
 _SPARE = 24
 """Registers of a thread beside the elements that it works on."""
+_ADDRESSES = 9
+"""And those for addresses of swizzled shared memory: one for each piece of a 128-byte row, and more
+than nothing is left for the next piece."""
 
 
 class Threads:
@@ -31,7 +34,7 @@ class Threads:
     def call(self, source: Source, role: RoleProgram, operation: Operation, i: str, c: str) -> None:
         """Writes a call of the operation's function."""
         initial = {name for name, _ in operation.operands if self._initial(operation, name)}
-        body = Body(self.plan, self.share, operation, self._span(role), initial)
+        body = Body(self.plan, self.share, operation, self._span(role, operation), initial)
         name = self._function(operation, body)
         arguments = [self._argument(operation, operand, c) for operand in body.parameters]
         arguments += [self._beside(operation, use, i) for use in self._uses(body)]
@@ -68,11 +71,13 @@ class Threads:
             return "Float32"
         return "cutlass.Boolean" if use == "fresh" else "Int32"
 
-    def _span(self, role: RoleProgram) -> int:
+    def _span(self, role: RoleProgram, operation: Operation) -> int:
         """Columns of tiles in other memories that fit into registers at a time."""
         if self.share.values > 1:
             return 1 << 30  # fragments: whole tiles, in the way of a single instruction
-        spare = self.plan.available_registers(role) - _SPARE
+        regions = {self.plan.kernel.region_of(pieces[0]) for _, pieces in operation.operands}
+        shared = any(region.space is Space.SMEM and region.row_bytes > 4 for region in regions)
+        spare = self.plan.available_registers(role) - _SPARE - (_ADDRESSES if shared else 0)
         return min(32, 1 << (max(spare, 8).bit_length() - 1))
 
     def _initial(self, operation: Operation, operand: str) -> int:
