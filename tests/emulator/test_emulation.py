@@ -1,0 +1,157 @@
+"""Launches from beginning to end, without the DSL: what is executed, reported, raised, mutated."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from schedgen.emulator.emulation import Emulator, RaceError, Races
+from schedgen.emulator.launch.capture import Allocation, Launch, Parameters
+from schedgen.emulator.launch.targets import target
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.mutate import Mutant, mutants
+from schedgen.emulator.ptx.parse import parse
+
+PTX = """.version 8.8
+.target sm_90a
+.address_size 64
+.file 1 "kernel.py"
+.visible .entry k(.param .u64 out)
+{
+.reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<9>;
+.shared .align 16 .b8 data[256];
+.shared .align 8 .b8 bar[16];
+ld.param.b64 %rd1, [out];
+mov.u32 %r1, %tid.x;
+shl.b32 %r2, %r1, 2;
+mov.b32 %r5, data;
+add.s32 %r3, %r5, %r2;
+setp.ne.s32 %p1, %r1, 0;
+@%p1 bra READY;
+mbarrier.init.shared.b64 [bar], 64;
+READY:
+.loc 1 7 0
+bar.sync 0;
+st.shared.b32 [%r3], %r1;
+mbarrier.arrive.shared.b64 _, [bar];
+WAIT:
+mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0;
+@!%p2 bra WAIT;
+xor.b32 %r6, %r2, 128;
+add.s32 %r6, %r5, %r6;
+ld.shared.b32 %r7, [%r6];
+cvt.u64.u32 %rd2, %r2;
+add.s64 %rd3, %rd1, %rd2;
+st.global.b32 [%rd3], %r7;
+ret;
+}
+"""
+"""Two warps exchange their thread numbers through shared memory, behind an mbarrier."""
+RIGHT = [*range(32, 64), *range(32)]
+
+
+class Run:
+    """One launch of `PTX` or of a changed text."""
+
+    def __init__(self, ptx: str = PTX, *, races: Races = "raise", name: str = "sm_90a") -> None:
+        self.out: NDArray[np.uint32] = np.zeros(64, np.uint32)
+        self.emulator = Emulator(races=races, limit=10_000)
+        self._address = ctypes.c_uint64(self.out.ctypes.data)
+        self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self._address))
+        self.launch = Launch(
+            "k", (1, 1, 1), (64, 1, 1), (1, 1, 1), 0, ptx, target(name, 1),
+            (Allocation(self.out.ctypes.data, self.out.nbytes, "out"),), {},
+            Parameters(ctypes.addressof(self._pointers)),
+        )  # fmt: skip
+
+    def __call__(self) -> Run:
+        self.emulator.run(self.launch)
+        return self
+
+
+def without(fragment: str) -> str:
+    assert fragment in PTX
+    return PTX.replace(fragment, "")
+
+
+ARRIVE = "mbarrier.arrive.shared.b64 _, [bar];"
+WAIT = "mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0;\n@!%p2 bra WAIT;"
+
+
+def test_result_and_report() -> None:
+    run = Run()()
+    assert run.out.tolist() == RIGHT
+    (report,) = run.emulator.reports
+    assert report.clean
+    assert (report.kernel, report.grid, report.block) == ("k", (1, 1, 1), (64, 1, 1))
+    assert report.statistics.instructions > 30
+
+
+def test_race_is_raised_after_the_run() -> None:
+    run = Run(without(WAIT))
+    with pytest.raises(RaceError, match=r"read after .*write.*\n.*st\.shared"):
+        run()
+    assert len(run.emulator.reports) == 1
+
+
+def test_race_is_reported() -> None:
+    (report,) = Run(without(WAIT), races="report")().emulator.reports
+    assert not report.clean
+    assert "ld.shared.b32 %r7, [%r6];  [kernel.py:7]" in report.text
+
+
+def test_races_off() -> None:
+    (report,) = Run(without(WAIT), races="off")().emulator.reports
+    assert report.findings is None
+    assert not report.clean
+
+
+def test_deadlock() -> None:
+    with pytest.raises(EmulationError, match="deadlock"):
+        Run(without(ARRIVE))()
+
+
+@pytest.mark.parametrize(
+    ("ptx", "name", "message"),
+    [
+        (PTX, "sm_100a", "the PTX is for sm_90a, the device is sm_100a"),
+        (PTX.replace(" k(", " other("), "sm_90a", "no kernel 'k'; it has other"),
+    ],
+)
+def test_wrong_module(ptx: str, name: str, message: str) -> None:
+    with pytest.raises(EmulationError, match=message):
+        Run(ptx, name=name)()
+
+
+def test_mutants() -> None:
+    """Each is another kernel, and none of them is right and clean."""
+    module = parse(PTX)
+    found = list(mutants(module.kernels["k"]))
+    assert [mutant.operator for mutant in found] == [
+        "M11 init count + 1",
+        "M11 init count - 1",
+        "M7 barrier removed",
+        "arrive removed",
+        "M12 arrive on the next barrier",
+        "M15 wait removed",
+        "M12 wait for the next barrier",
+        "M10 parity flipped",
+    ]
+    assert [_end(mutant) for mutant in found] == [
+        "deadlock", "error", "race", "deadlock", "error", "race", "error", "deadlock"
+    ]  # fmt: skip
+
+
+def _end(mutant: Mutant) -> str:
+    run = Run()
+    run.emulator.rewrite = mutant.module
+    try:
+        run()
+    except RaceError:
+        return "race"
+    except EmulationError as error:
+        return "deadlock" if "deadlock" in str(error) else "error"
+    return "undetected"
