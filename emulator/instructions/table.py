@@ -81,6 +81,7 @@ FAMILIES = (
     "tma",
     "tma_bulk",
     "tma_launch",
+    "tma_replace",
     "wgmma",
     "tcgen05",
     "tcgen05_load",
