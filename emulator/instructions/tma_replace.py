@@ -25,13 +25,16 @@ from schedgen.emulator.launch.tensor_map import (
 )
 from schedgen.emulator.launch.tensor_map_bits import SIZE, decode, encode
 from schedgen.emulator.layouts.swizzle import Swizzle
-from schedgen.emulator.machine.lanes import Decoder, error
+from schedgen.emulator.machine.lanes import Decoder, Lanes, error
 from schedgen.emulator.ptx.tree import Immediate, Instruction
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
-_WORDS = SIZE // 8
+_HALF = 64
+"""Bytes accessed at a time: maps are aligned to so many at least."""
+_MOST = 5
+"""Dimensions for which a map has room."""
 _ELEMENTS = (
     Element.U8, Element.U16, Element.U32, Element.S32, Element.U64, Element.S64, Element.F16,
     Element.F32, Element.F32_FTZ, Element.F64, Element.BF16, Element.TF32, Element.TF32_FTZ,
@@ -46,8 +49,11 @@ _Change = Callable[[TensorMap, int, int], TensorMap]
 
 
 def _changed(values: tuple[int, ...], ordinal: int, value: int) -> tuple[int, ...]:
-    if not 0 <= ordinal < len(values):
-        raise TensorMapError(f"ordinal {ordinal} of a field that has {len(values)} entries")
+    """One entry changed; entries behind the last dimension exist, but nobody reads them."""
+    if not 0 <= ordinal < _MOST:
+        raise TensorMapError(f"ordinal {ordinal} of a field that has {_MOST} entries")
+    if ordinal >= len(values):
+        return values
     return (*values[:ordinal], value, *values[ordinal + 1 :])
 
 
@@ -75,6 +81,18 @@ _BY_DIMENSION: dict[str, _Change] = {
 }
 
 
+def _load(access: Access, warp: Warp, place: Lanes) -> bytes:
+    """The bytes of a map at the address of one lane."""
+    halves = [access.fetch(warp, place + place.dtype.type(at)) for at in range(0, SIZE, _HALF)]
+    return np.concatenate(halves)[:, 0].tobytes()
+
+
+def _store(access: Access, warp: Warp, place: Lanes, data: bytes) -> None:
+    for at in range(0, SIZE, _HALF):
+        words = np.frombuffer(data[at : at + _HALF], np.uint64)
+        access.put(warp, place + place.dtype.type(at), words[:, None])
+
+
 @builds("tensormap.replace")
 def _replace(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
     form = Form(instruction, decoder, environment)
@@ -95,18 +113,18 @@ def _replace(instruction: Instruction, decoder: Decoder, environment: Environmen
                 raise form.error("the ordinal is an integer literal")
     values = form.source(form.operands[-1], type_)
     change = _BY_DIMENSION[field] if ordered else _PLAIN[field]
-    access = Access(instruction, space, 8, _WORDS)
+    access = Access(instruction, space, 8, _HALF // 8)
 
     def run(warp: Warp) -> None:
         places, given = maps(warp), values(warp)
         for lane in lanes_of(warp):
             place = places[lane : lane + 1]
-            old = access.fetch(warp, place)[:, 0].tobytes()
+            old = _load(access, warp, place)
             try:
                 new = encode(change(decode(old), ordinal, int(given[lane])))
             except (TensorMapError, IndexError, ValueError) as problem:
                 raise error(instruction, str(problem)) from None
-            access.put(warp, place, np.frombuffer(new, np.uint64)[:, None])
+            _store(access, warp, place, new)
 
     return run
 
@@ -123,13 +141,13 @@ def _copy(instruction: Instruction, decoder: Decoder, environment: Environment) 
     if form.operands[2] != Immediate(SIZE):
         raise form.error(f"a tensor map has {SIZE} bytes")
     target, source = (address(one, decoder, instruction) for one in form.operands[:2])
-    reads = Access(instruction, "shared::cta", 8, _WORDS)
-    writes = Access(instruction, "global", 8, _WORDS)
+    reads = Access(instruction, "shared::cta", 8, _HALF // 8)
+    writes = Access(instruction, "global", 8, _HALF // 8)
 
     def run(warp: Warp) -> None:
         lanes: Any = source(warp)
         from_ = np.array([uniform(warp, lanes, "the source", instruction)], lanes.dtype)
         to = np.array([uniform(warp, target(warp), "the target", instruction)], np.uint64)
-        writes.put(warp, to, reads.fetch(warp, from_))
+        _store(writes, warp, to, _load(reads, warp, from_))
 
     return run

@@ -58,6 +58,7 @@ def step(field: str, value: str, type_: str = "b32") -> str:
         (step("elemtype", "10"), {"element": Element.BF16}),
         (step("swizzle_atomicity", "1"), {"swizzle": Swizzle.B128_ATOM32}),
         (step("fill_mode", "1"), {"fill": Fill.NAN}),
+        (step("global_dim", "4, 7"), {}),
     ],
 )
 def test_fields(text: str, expected: dict[str, object]) -> None:
@@ -69,7 +70,7 @@ def test_fields(text: str, expected: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (step("box_dim", "3, 8"), "ordinal 3 of a field that has 3 entries"),
+        (step("box_dim", "5, 8"), "ordinal 5 of a field that has 5 entries"),
         (step("box_dim", "1, 512"), r"extent of the box 512 of dimension 1 is not in 1\.\.256"),
         (step("swizzle_mode", "9"), "out of range"),
         (step("rank", "2"), "one of .global_address"),
