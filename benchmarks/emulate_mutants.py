@@ -44,8 +44,10 @@ SETTINGS = {
 }
 EXTENTS = {
     "gemm": {"m": 136, "n": 72, "k": 200},
+    "gemm_chain": {"m": 520},
+    "attention_fwd": {"seq_q": 136, "seq_k": 264, "heads": 1},
 }
-"""Others have their default extents. Of the small gemm an odd number of tiles per CTA, and fewer
+"""Others have their default extents. Of the products an odd number of tiles in one CTA, and fewer
 iterations per tile than the ring has slots: with more, its empty slots order the tiles as well."""
 SPECS = ("gemm:h200", "attention_fwd:h200", "gemm_chain:h200")
 
@@ -216,10 +218,11 @@ def main() -> None:
     for spec, _, target in (word.partition(":") for word in specs):
         rows += of_spec(spec, target, each)
         _show(rows)
+        keep("emulate_mutants", rows)
     for folder, _, name in (word.rpartition(":") for word in examples):
         rows += of_example(folder, name, each)
         _show(rows)
-    keep("emulate_mutants", rows)
+        keep("emulate_mutants", rows)
 
 
 def _show(rows: list[Row]) -> None:
