@@ -1,0 +1,77 @@
+"""Writes the generated kernels of this folder again: ``python -m schedgen.kernels.regenerate``.
+
+``--check`` compares instead and exits with 1 if a file differs. Names of files, or beginnings of
+names, choose some of them. Solving is deterministic, so the same specs, machine models and
+versions of the solvers and of ruff give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from schedgen.codegen.facts import file_name
+
+FOLDER = Path(__file__).parent
+TARGETS = {"h200": "sm_90a"}
+"""Machine models with their architectures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A generated kernel of this folder: what it is made from."""
+
+    spec: str
+    target: str
+    settings: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        return file_name(self.spec, TARGETS[self.target], dict(self.settings))
+
+
+def shipped() -> Iterator[Shipped]:
+    """All generated kernels of this folder."""
+    for target, dtype in product(TARGETS, ("bf16", "fp16")):
+        for head_dim, causal in product(("64", "128"), ((), (("causal", "true"),))):
+            settings = (("head_dim", head_dim), ("dtype", dtype), *causal)
+            yield Shipped("attention_fwd", target, settings)
+        for spec in ("gemm", "gemm_epilogue", "gemm_symmetric", "gemm_chain"):
+            yield Shipped(spec, target, (("dtype", dtype),))
+
+
+def text(kernel: Shipped) -> str:
+    """What the file of ``kernel`` should contain. Raises SchedgenError."""
+    from schedgen.emitting import emission
+    from schedgen.machine_file import read_machine
+    from schedgen.spec.reader import read_spec
+
+    machine = read_machine(kernel.target)
+    return emission(read_spec(kernel.spec), machine, dict(kernel.settings)).text
+
+
+def main() -> int:
+    """The command line; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="files, or beginnings of their names")
+    parser.add_argument("--check", action="store_true", help="compare, do not write")
+    options = parser.parse_args()
+    different = 0
+    for kernel in shipped():
+        if options.names and not kernel.name.startswith(tuple(options.names)):
+            continue
+        path, wanted = FOLDER / kernel.name, text(kernel)
+        same = path.exists() and path.read_text("utf-8") == wanted
+        different += not same
+        if not same and not options.check:
+            path.write_text(wanted, encoding="utf-8")
+        print(f"{kernel.name}: {'as it was' if same else 'different'}", flush=True)
+    return 1 if options.check and different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
