@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Tracker
 from schedgen.emulator.ptx.parse import parse
 
-POLICIES: tuple[Policy | None, ...] = (
-    None,
-    RoundRobin(quantum=1),
-    Adversarial(0, "late"),
-    Adversarial(1, "early"),
-    Adversarial(2, "mixed"),
+Order = Callable[[], Policy]
+"""Makes a new policy: they keep a state."""
+POLICIES: tuple[Order, ...] = (
+    RoundRobin,
+    partial(RoundRobin, quantum=1),
+    partial(Adversarial, 0, "late"),
+    partial(Adversarial, 1, "early"),
+    partial(Adversarial, 2, "mixed"),
 )
 
 _PTX = """.version 8.8
@@ -47,7 +50,7 @@ def launch(
     cluster: int = 1,
     shared: int = 64 * 1024,
     target: str = "sm_100a",
-    policy: Policy | None = None,
+    policy: Order = RoundRobin,
     tracker: Tracker | None = None,
     switches: Switches | None = None,
 ) -> Statistics:
@@ -71,7 +74,7 @@ def launch(
         parameters=image,
         memory=memory,
         target=target,
-        policy=policy,
+        policy=policy(),
         tracker=tracker,
         switches=switches,
     )

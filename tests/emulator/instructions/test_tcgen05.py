@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from schedgen.emulator.layouts.descriptors import MatrixDescriptor
 from schedgen.emulator.layouts.swizzle import Swizzle
 from schedgen.emulator.layouts.tensor_memory import COPIES, SHAPES, moved
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Adversarial, Policy
+from schedgen.emulator.machine.policies import Adversarial
 from schedgen.emulator.machine.switches import EmptyCommit, Switches
-from tests.emulator.instructions.launches import POLICIES, aligned, launch
+from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 from tests.emulator.instructions.matrices import BASE, bring, encoded, put
 
 ALLOCATE = """
@@ -103,7 +104,7 @@ def test_unpacking_puts_halves_into_two_columns() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_register_of_a_load_may_be_used_without_a_wait(policy: Policy | None) -> None:
+def test_a_register_of_a_load_may_be_used_without_a_wait(policy: Order) -> None:
     """Every way to touch a register, the load being as late as possible."""
     text = f"""{ALLOCATE} {number(8)}
     tcgen05.st.sync.aligned.32x32b.x8.b32 [%r9], {names(8)}; {WAIT_STORE}
@@ -139,7 +140,10 @@ def test_a_late_load_sees_what_overwrites_its_cells() -> None:
     tcgen05.ld.sync.aligned.32x32b.x1.b32 {names(1, 200)}, [%r9];
     mov.b32 %r101, 5; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9], {names(1, 101)}; {WAIT_STORE}
     {save(1, 200)} {FREE}"""
-    found = {int(run(text, count=1, policy=Adversarial(seed, "mixed"))[3, 0]) for seed in range(12)}
+    found = {
+        int(run(text, count=1, policy=partial(Adversarial, seed, "mixed"))[3, 0])
+        for seed in range(12)
+    }
     assert found == {3000, 5}
 
 
@@ -195,7 +199,7 @@ MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_pairs_allocate_together(policy: Policy | None) -> None:
+def test_pairs_allocate_together(policy: Order) -> None:
     text = PAIR.format(middle=MEET, end="")
     run(text, threads=32, grid=2, cluster=2, policy=policy)
 
@@ -276,7 +280,7 @@ def test_deallocation_in_one_cta_before_the_barrier_hangs() -> None:
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(EmulationError, match=message):
-        run(text, threads=128, policy=Adversarial(0, "late"))
+        run(text, threads=128, policy=partial(Adversarial, 0, "late"))
 
 
 def test_tensor_memory_needs_blackwell() -> None:

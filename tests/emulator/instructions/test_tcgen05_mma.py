@@ -14,8 +14,8 @@ from schedgen.emulator.layouts.formats import to_float32
 from schedgen.emulator.layouts.swizzle import Swizzle
 from schedgen.emulator.layouts.tensor_memory import data_path, from_window, window
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Policy
-from tests.emulator.instructions.launches import POLICIES, aligned, launch
+from schedgen.emulator.machine.policies import RoundRobin
+from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 from tests.emulator.instructions.matrices import BASE, bring, codes, encoded, put
 
 SIZE = 56 * 1024
@@ -149,7 +149,7 @@ def program(case: Case, before: str = "", a: str = "%rd10", operands: str = "") 
     return text.replace("{group}", str(group))
 
 
-def run(case: Case, policy: Policy | None = None, **more: Any) -> NDArray[Any]:
+def run(case: Case, policy: Order = RoundRobin, **more: Any) -> NDArray[Any]:
     out = aligned((case.group * 128 * 128,), np.uint32)
     image = more.pop("image", None)
     arrays = {"image": case.matrices()[0] if image is None else image, "out": out}
@@ -190,7 +190,7 @@ def test_layouts_and_types(name: str) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("group", [1, 2])
-def test_orders_of_events(policy: Policy | None, group: int) -> None:
+def test_orders_of_events(policy: Order, group: int) -> None:
     case = Case(m=128 * group, group=group)
     assert np.array_equal(run(case, policy), 2 * (case.left @ case.right.T))
 
@@ -236,7 +236,7 @@ def store_words(words: NDArray[np.uint32], column: int, at: int) -> tuple[NDArra
         Case(m=64),
     ],
 )
-def test_a_in_tensor_memory(policy: Policy | None, case: Case) -> None:
+def test_a_in_tensor_memory(policy: Order, case: Case) -> None:
     rows = case.m // case.group
     image = case.matrices()[0]
     code = ""

@@ -14,8 +14,7 @@ from schedgen.emulator.launch.tensor_map_bits import encode
 from schedgen.emulator.layouts.formats import from_float32, to_float32
 from schedgen.emulator.layouts.swizzle import Swizzle, swizzle
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Policy
-from tests.emulator.instructions.launches import POLICIES, aligned, launch
+from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 
 SETUP = """
 mov.u32 %r0, smem; add.u32 %r1, %r0, 32768; mov.b64 %rd0, m; mov.u32 %r2, %tid.x;
@@ -66,7 +65,7 @@ def half(rows: int, columns: int) -> NDArray[np.uint16]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("mode", [Swizzle.NONE, Swizzle.B64, Swizzle.B128])
-def test_load_fills_what_is_outside(policy: Policy | None, mode: Swizzle) -> None:
+def test_load_fills_what_is_outside(policy: Order, mode: Swizzle) -> None:
     source = half(20, 40)
     columns = 32 if mode is Swizzle.B64 else 64
     map_ = tensor(source, Element.F16, (columns, 24), swizzle=mode)
@@ -98,7 +97,7 @@ def test_nan_filling_and_traversal_strides() -> None:
 
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_multicast(policy: Policy | None, group: int) -> None:
+def test_multicast(policy: Order, group: int) -> None:
     source = half(16, 64)
     map_ = tensor(source, Element.F16, (64, 8), swizzle=Swizzle.B128)
     out = aligned((4096,), np.uint8)
@@ -149,7 +148,7 @@ FINISH = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_store_leaves_out_what_is_outside(policy: Policy | None) -> None:
+def test_store_leaves_out_what_is_outside(policy: Order) -> None:
     data = half(8, 64)
     target = half(6, 48)
     before = target.copy()

@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Policy
-from tests.emulator.instructions.launches import POLICIES, aligned, launch
+from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 
 SETUP = """
 mov.u32 %r0, smem; add.u32 %r1, %r0, 32768; mov.u32 %r2, %tid.x; setp.eq.u32 %p0, %r2, 0;
@@ -36,7 +35,7 @@ def numbers(kind: Any = np.uint32) -> dict[str, NDArray[Any]]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_there_and_back(policy: Policy | None) -> None:
+def test_there_and_back(policy: Order) -> None:
     arrays = numbers()
     text = f"""{SETUP} {EXPECT} @%p0 {IN}; {WAIT}
     @%p0 cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%rd1], [%r0], %r4, %rd9;
@@ -58,7 +57,7 @@ def test_a_mask_chooses_bytes() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_from_one_cta_to_the_other(policy: Policy | None) -> None:
+def test_from_one_cta_to_the_other(policy: Order) -> None:
     arrays = numbers()
     text = f"""{SETUP} setp.eq.u32 %p2, %r3, 0; and.pred %p3, %p2, %p0;
     @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], %r4;
@@ -143,7 +142,7 @@ END:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_taking_over_clusters_that_have_not_started(policy: Policy | None) -> None:
+def test_taking_over_clusters_that_have_not_started(policy: Order) -> None:
     arrays = numbers()
     statistics = launch(CANCEL, arrays, grid=12, policy=policy)
     assert (arrays["c"][:48].view(np.uint32) == 1).all()  # each CTA's work is done once

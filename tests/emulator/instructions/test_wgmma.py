@@ -13,8 +13,7 @@ from schedgen.emulator.layouts.descriptors import MatrixDescriptor
 from schedgen.emulator.layouts.formats import to_float32
 from schedgen.emulator.layouts.swizzle import Swizzle
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Policy
-from tests.emulator.instructions.launches import POLICIES, aligned, launch
+from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 from tests.emulator.instructions.matrices import BASE, bring, codes, encoded, put
 
 SIZE = 48 * 1024
@@ -75,7 +74,7 @@ def matrix(out: NDArray[np.uint32], n: int, d: str) -> NDArray[Any]:
         ("s32", "u8", "s8", 48, ""),
     ],
 )
-def test_all_types(policy: Policy | None, d: str, a: str, b: str, n: int, options: str) -> None:
+def test_all_types(policy: Order, d: str, a: str, b: str, n: int, options: str) -> None:
     image, left, right, text = operands(a, b, n)
     count = n // 4 if d == "f16" else n // 2
     k = left.shape[1]
@@ -105,7 +104,7 @@ def test_transposed_operands(mode: Swizzle) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("a", ["f16", "tf32", "e4m3"])
-def test_a_in_registers(policy: Policy | None, a: str) -> None:
+def test_a_in_registers(policy: Order, a: str) -> None:
     image, left, right, text = operands(a, a, 64)
     k = left.shape[1]
     words = codes(left, a).view(np.uint32)  # (64, 8)
