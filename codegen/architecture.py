@@ -73,8 +73,5 @@ class Architecture:
     def initialize(self, source: Source) -> None:
         """By the thread that initializes barriers."""
 
-    def ready(self, source: Source) -> None:
-        """By all threads, after they have met."""
-
     def end(self, source: Source) -> None:
         """By all threads, after their roles."""

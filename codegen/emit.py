@@ -111,7 +111,6 @@ class _File:
                     self.architecture.initialize(source)
             self.architecture.begin(source)
             source.add("cute.arch.mbarrier_init_fence()", "cute.arch.sync_threads()")
-            self.architecture.ready(source)
             self._views(source)
             self._dispatch(source)
             self.architecture.end(source)

@@ -8,12 +8,12 @@ from schedgen.codegen.library_sm100 import LIBRARY
 from schedgen.codegen.plan import DTYPES, Plan, number
 from schedgen.codegen.share import ROW
 from schedgen.codegen.source import Source
-from schedgen.codegen.tensor_memory import LANES, TensorMemory
+from schedgen.codegen.tensor_memory import LANES, MOST_COLUMNS, TensorMemory
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import Kind, Operation, Space
 from schedgen.program.model import Commit, Drain, Engine, FenceKind, RoleProgram, Step
 
-_MOST_COLUMNS = 256
+_WIDEST = 256
 _COLUMN_STEP = 16
 """Columns of a product with 128 rows: multiples of this up to the number above."""
 
@@ -25,6 +25,10 @@ _FENCES = {
     FenceKind.TMEM_BEFORE: "tmem_before_sync()",
     FenceKind.TMEM_AFTER: "tmem_after_sync()",
 }
+
+_RETRIEVE = "tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)"
+_WHOLE = "tmem = cute.make_ptr(Float32, 0, cutlass.AddressSpace.tmem, assumed_align=16)"
+"""A pointer to the first column; where all of them are allocated, there is only one place."""
 
 
 class Blackwell(Architecture):
@@ -43,18 +47,22 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         super().__init__(plan)
         self.threads = Threads(plan, ROW)
         self.memory = TensorMemory(plan)
+        self._pointer = _WHOLE if self.memory.columns == MOST_COLUMNS else _RETRIEVE
 
     # -- a role --------------------------------------------------------------------------------
 
     def arguments(self, role: RoleProgram) -> dict[str, str]:
-        found = {"tmem": "cute.Pointer"} if self.memory.used_by(role.name) else {}
+        needed = self.memory.used_by(role.name) and self._pointer == _RETRIEVE
+        found = {"tmem_address": "cute.Pointer"} if needed else {}
         return found | ({"bar_products": "cute.Pointer"} if self._multiplies(role) else {})
 
     def _multiplies(self, role: RoleProgram) -> bool:
         return any(o.kind is Kind.MMA for o in self.plan.runs[role.name])
 
     def declare(self, source: Source, role: RoleProgram) -> None:
-        """``mma_X``, and ``a_X``, ``b_X``: operands in shared memory as descriptors."""
+        """``tmem``; ``mma_X``, and ``a_X``, ``b_X``: operands in shared memory as descriptors."""
+        if self.memory.used_by(role.name):
+            source.add(self._pointer)
         for operation in self.plan.runs[role.name]:
             if operation.kind is Kind.MMA:
                 self._declare(source, operation)
@@ -65,7 +73,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         columns = b.rows if operation.transpose_b else b.columns
         if a.rows != LANES or d.rows != LANES or columns != d.columns:
             raise EmitError(f"{operation.name}: tcgen05 multiplies {LANES} rows, not {a.rows}")
-        if columns % _COLUMN_STEP or columns > _MOST_COLUMNS:
+        if columns % _COLUMN_STEP or columns > _WIDEST:
             raise EmitError(f"{operation.name}: tcgen05 has no products with {columns} columns")
         if d.region.space is not Space.TMEM or d.region.dtype != "f32":
             raise EmitError(f"{operation.name}: tcgen05 accumulates in float32 in tensor memory")
@@ -167,10 +175,6 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
             source.comment("the tensor queue is empty")
             source.add(f"cute.arch.mbarrier_init(bar_products, {roles})")
 
-    def ready(self, source: Source) -> None:
-        if self.memory.columns:
-            source.add("tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)")
-
     def end(self, source: Source) -> None:
         if not self.memory.columns:
             return
@@ -179,5 +183,6 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         with source.block("if warp == 0:"):
             source.add(
                 self.fences[FenceKind.TMEM_AFTER],
+                self._pointer,
                 f"cute.arch.dealloc_tmem(tmem, {self.memory.columns})",
             )

@@ -8,8 +8,8 @@ from schedgen.kernel import DTYPE_BITS, Operation, Space
 from schedgen.program.model import Access
 
 LANES = 128
-SMALLEST = 32
-"""Columns are allocated in powers of two from this on (PTX ISA, tcgen05.alloc)."""
+FEWEST_COLUMNS, MOST_COLUMNS = 32, 512
+"""Columns are allocated in powers of two between these (PTX ISA, tcgen05.alloc)."""
 
 
 class TensorMemory:
@@ -25,7 +25,7 @@ class TensorMemory:
         if not stores:
             return 0
         needed = max(store.address + store.size for store in stores)
-        return max(SMALLEST, 1 << (needed - 1).bit_length())
+        return max(FEWEST_COLUMNS, 1 << (needed - 1).bit_length())
 
     def used_by(self, role: str) -> bool:
         """Whether operations of a role access it."""
