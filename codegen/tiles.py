@@ -10,6 +10,7 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
 from schedgen.expressions import Binary, Call, Expression, Name, Number
 from schedgen.expressions.nodes import walk
+from schedgen.kernel import Kernel, Kind
 
 
 class Tiles:
@@ -20,6 +21,7 @@ class Tiles:
         if plan.kernel.tiles not in ("all", "lower_triangle"):
             raise EmitError(f"no emitter for tiles '{plan.kernel.tiles}'")
         self.triangle = plan.kernel.tiles == "lower_triangle"
+        self.single = single_extents(plan.kernel)
 
     def _count(self, extent: str) -> str:
         block = self.plan.block(extent)
@@ -27,8 +29,9 @@ class Tiles:
 
     @property
     def counts(self) -> list[tuple[str, str]]:
-        """(extent, number of tiles along it), outermost first."""
-        return [(axis.extent, self._count(axis.extent)) for axis in self.plan.kernel.grid]
+        """(extent, number of tiles along it), outermost first; without those that are 1."""
+        extents = [axis.extent for axis in self.plan.kernel.grid]
+        return [(extent, self._count(extent)) for extent in extents if extent not in self.single]
 
     @property
     def condition(self) -> str:
@@ -40,7 +43,7 @@ class Tiles:
 
     def total(self) -> str:
         """All tiles of the grid; of a triangle, those of the whole rectangle."""
-        return " * ".join(count for _, count in self.counts)
+        return " * ".join(count for _, count in self.counts) or "1"
 
     def begin(self, source: Source) -> None:
         fewer = self.plan.kernel.tile_trips is not None
@@ -66,9 +69,13 @@ class Tiles:
         kernel = self.plan.kernel
         fixed = {name for name, _ in kernel.parameters}
         axes = tuple(axis.extent for axis in kernel.grid[-2:])
+        fixed |= self.single
         return kernel.tile_trips is None and axes == kernel.tile_extents and not fixed & {*axes}
 
     def coordinates(self, source: Source) -> None:
+        for axis in self.plan.kernel.grid:
+            if axis.extent in self.single:
+                source.add(f"at_{axis.extent} = 0")
         if self.triangle:
             rows, columns = self.plan.kernel.tile_extents
             source.add(
@@ -116,6 +123,25 @@ class Tiles:
         rows, columns = self.plan.kernel.tile_extents
         names = {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"}
         return integer_condition(when, names)
+
+
+def single_extents(kernel: Kernel) -> set[str]:
+    """Extents that fit into one tile: products add up along them, and no loop goes there."""
+    found: set[str] = set()
+    for product in (operation for operation in kernel.operations if operation.kind is Kind.MMA):
+        for operand, side in (
+            ("a", "columns"),
+            ("b", "columns" if product.transpose_b else "rows"),
+        ):
+            pieces = set(dict(product.operands)[operand])
+            found |= {
+                place.extent
+                for load in kernel.operations
+                if load.kind is Kind.LOAD and pieces & set(load.writes)
+                for place in load.places
+                if place.side == side and not place.step
+            }
+    return found
 
 
 def integer(expression: Expression, names: dict[str, str] | None = None) -> str:
