@@ -18,8 +18,17 @@ if TYPE_CHECKING:
     from schedgen.kernel import Kernel
     from schedgen.program.model import Program
 
-NAMES = ("KERNEL", "TARGET", "ARGUMENTS", "OUTPUTS", "ROLES", "SHARED_BYTES", "TENSOR_COLUMNS")
-"""Constants that every generated file ends with."""
+NAMES = {
+    "KERNEL": "kernel",
+    "TARGET": "target",
+    "ARGUMENTS": "parameters",
+    "OUTPUTS": "outputs",
+    "ROLES": "roles",
+    "CYCLES_PER_ITERATION": "cycles",
+    "SHARED_BYTES": "shared_bytes",
+    "TENSOR_COLUMNS": "tensor_columns",
+}
+"""Constants that every generated file ends with, and attributes of `Facts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,7 @@ class Facts:
         parameters: arguments of ``launch`` before ``sms`` and ``stream``, tensors first.
         outputs: names of those that the kernel writes.
         roles: in the order of the program.
+        cycles: of the main loop per iteration, in the machine model.
         shared_bytes: dynamic shared memory of a block.
         tensor_columns: columns of tensor memory in use.
         sha256: of the whole file, in hexadecimal.
@@ -60,6 +70,7 @@ class Facts:
     parameters: tuple[Parameter, ...]
     outputs: tuple[str, ...]
     roles: tuple[RoleFacts, ...]
+    cycles: int
     shared_bytes: int
     tensor_columns: int
     sha256: str
@@ -105,6 +116,7 @@ def constants(program: Program, kernel: Kernel) -> str:
         *_table("ARGUMENTS", [(a.name, a.shape, a.dtype) for a in ordered]),
         f"OUTPUTS = {_text(tuple(a.name for a in ordered if a.name in written))}",
         *_table("ROLES", [(r.name, r.warps, r.registers) for r in program.roles]),
+        f"CYCLES_PER_ITERATION = {program.ii_cycles}",
         f"SHARED_BYTES = {max(shared, default=1024)}",
         f"TENSOR_COLUMNS = {max(columns, default=0)}",
     ]
@@ -145,16 +157,10 @@ def read_facts(path: Path) -> Facts:
     if missing:
         raise EmitError(f"{path}: there is no {missing[0]}; give a file written by 'schedgen emit'")
     try:
-        return Facts(
-            kernel=found["KERNEL"],
-            target=found["TARGET"],
-            parameters=tuple(Parameter(*row) for row in found["ARGUMENTS"]),
-            outputs=found["OUTPUTS"],
-            roles=tuple(RoleFacts(*row) for row in found["ROLES"]),
-            shared_bytes=found["SHARED_BYTES"],
-            tensor_columns=found["TENSOR_COLUMNS"],
-            sha256=sha256(data).hexdigest(),
-        )
+        found["ARGUMENTS"] = tuple(Parameter(*row) for row in found["ARGUMENTS"])
+        found["ROLES"] = tuple(RoleFacts(*row) for row in found["ROLES"])
+        values = {attribute: found[name] for name, attribute in NAMES.items()}
+        return Facts(**values, sha256=sha256(data).hexdigest())
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
 

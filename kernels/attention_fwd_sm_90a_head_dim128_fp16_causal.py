@@ -1354,5 +1354,6 @@ ROLES = (
     ("store", 1, 24),
     ("tile_load", 1, 24),
 )
+CYCLES_PER_ITERATION = 2048
 SHARED_BYTES = 230912
 TENSOR_COLUMNS = 0

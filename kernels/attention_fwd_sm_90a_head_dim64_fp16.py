@@ -1325,5 +1325,6 @@ ROLES = (
     ("store", 1, 24),
     ("tile_load", 1, 24),
 )
+CYCLES_PER_ITERATION = 1351
 SHARED_BYTES = 132608
 TENSOR_COLUMNS = 0

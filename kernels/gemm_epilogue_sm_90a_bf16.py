@@ -1464,5 +1464,6 @@ ROLES = (
     ("epilogue1", 4, 152),
     ("store", 1, 24),
 )
+CYCLES_PER_ITERATION = 1024
 SHARED_BYTES = 232448
 TENSOR_COLUMNS = 0

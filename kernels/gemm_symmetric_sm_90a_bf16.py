@@ -2079,5 +2079,6 @@ ROLES = (
     ("store", 1, 24),
     ("tile_load", 1, 24),
 )
+CYCLES_PER_ITERATION = 1024
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 0

@@ -294,6 +294,17 @@ def compile_file(
 
 
 @app.command()
+def bench(spec: SpecArgument, json: JsonOption = False) -> None:
+    """Time the shipped kernels of SPEC on this GPU, beside their peers.
+
+    Exit status: 0 done, 1 there is no GPU or no kernel for it, 2 bad input.
+    """
+    from schedgen.cli_bench import run_bench
+
+    raise typer.Exit(run_bench(spec, json))
+
+
+@app.command()
 def show(
     file: Annotated[
         Path,

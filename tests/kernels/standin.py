@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from schedgen.kernels import checks, layouts, library
 
@@ -35,6 +36,12 @@ class StandIn:
         if self.name.startswith("attention_fwd"):
             assert f"head_dim{tensors[0].shape[-1]}" in self.name
             _attention(tensors, scalars[0], causal="causal" in self.name)
+        elif self.name.startswith("gemm_epilogue"):
+            a, b, bias, _ = (x.float() for x in tensors)
+            tensors[3].copy_(functional.gelu(a @ b.mT + bias, approximate="tanh"))
+        elif self.name.startswith("gemm_chain"):
+            a, b, c, _ = (x.float() for x in tensors)
+            tensors[3].copy_((a @ b.mT) @ c)
         else:
             _product(tensors, scalars, symmetric="symmetric" in self.name)
 
@@ -60,7 +67,7 @@ def _product(tensors: Sequence[Tensor], scalars: Sequence[float], *, symmetric: 
     # Outside of a tensor, bulk copies read zeros; a negative padding cuts off.
     missing = [n - have for n, have in zip(product.shape, c.shape, strict=True)]
     padding = [amount for n in reversed(missing) for amount in (0, n)]
-    addend = torch.nn.functional.pad(c.float(), padding)
+    addend = functional.pad(c.float(), padding)
     result = product + beta * addend
     d.copy_(result.tril() + result.tril(-1).mT if symmetric else result)
 

@@ -134,7 +134,7 @@ def test_processes_wait_for_each_other(tmp_path: Path) -> None:
 def facts(*ranks: int, scalars: int = 0) -> Facts:
     tensors = [Parameter(f"t{n}", tuple("xyzw"[:rank]), "bf16") for n, rank in enumerate(ranks)]
     numbers = [Parameter(f"s{n}", (), "f32") for n in range(scalars)]
-    return Facts("kernel", "sm_90a", (*tensors, *numbers), (), (), 0, 0, "0" * 64)
+    return Facts("kernel", "sm_90a", (*tensors, *numbers), (), (), 0, 0, 0, "0" * 64)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 4])

@@ -1,0 +1,323 @@
+"""Speed of generated kernels beside their peers, on the GPU at hand.
+
+All candidates run in one process and take turns, so that a change of the clock hits all of them;
+the L2 cache is overwritten before each run; times are medians. Errors are distances from float64
+in the norm. Cycles per iteration of the main loop, of one SM, stand beside those that the machine
+model predicts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from schedgen.codegen.facts import read_facts
+from schedgen.kernels import launcher, library
+from schedgen.kernels.attention_op import attention
+from schedgen.kernels.gemm_op import gemm, symmetric_gemm
+
+Row = dict[str, object]
+Run = Callable[[], Any]
+
+_L2_BYTES = 1 << 28
+_ROUNDS = 40
+_WARM_UP = 5
+
+ATTENTION = [
+    *((8, 2048, 16, 128, False), (4, 4096, 16, 128, False), (2, 8192, 16, 128, False)),
+    *((1, 16384, 16, 128, False), (4, 4096, 16, 128, True), (1, 16384, 16, 128, True)),
+    *((4, 4096, 32, 64, False), (4, 4096, 32, 64, True)),
+]
+"""Batch, sequence, heads, head_dim, causal."""
+SQUARES = [1024, 2048, 4096, 8192]
+"""m, n and k of products."""
+CHAINS = [(1, 8192, 8192, 128), (8, 2048, 8192, 128)]
+"""Batch, m, n and width of chained products."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Median milliseconds and SM clock in MHz (0 if unknown) while a candidate ran."""
+
+    milliseconds: float
+    clock: float
+
+
+def medians(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Timed]:
+    """Times of all candidates, which take turns."""
+    flush = torch.empty(_L2_BYTES, dtype=torch.uint8, device="cuda")
+    times: dict[str, list[tuple[Any, Any]]] = {name: [] for name in candidates}
+    clocks: list[float] = []
+    for number in range(rounds + _WARM_UP):
+        for name, run in candidates.items():
+            flush.zero_()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            run()
+            end.record()
+            if number >= _WARM_UP:
+                times[name].append((begin, end))
+        clocks.append(_clock())
+    torch.cuda.synchronize()
+    clock = median(clocks)
+    return {
+        name: Timed(median(begin.elapsed_time(end) for begin, end in pairs), clock)
+        for name, pairs in times.items()
+    }
+
+
+def _clock() -> float:
+    try:
+        return float(torch.cuda.clock_rate())
+    except Exception:  # NVML is missing, or may not be asked: a column stays empty
+        return 0.0
+
+
+def _error(found: Tensor, reference: Tensor) -> float:
+    norms = [x.square().sum().sqrt().item() for x in (found.double() - reference, reference)]
+    return norms[0] / norms[1]
+
+
+def _rows(
+    problem: Row,
+    candidates: dict[str, Run],
+    flops: float,
+    reference: Callable[[Any], float],
+    work: tuple[Path, float],
+) -> Iterator[Row]:
+    """One row for each candidate; ``work``: the generated file and iterations of all SMs."""
+    path, iterations = work
+    errors: dict[str, float] = {}
+    for name, run in list(candidates.items()):
+        try:
+            errors[name] = reference(run())
+        except Exception as refusal:  # a peer that cannot do this is no failure of the benchmark
+            if name == "schedgen":
+                raise
+            yield {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
+            del candidates[name]
+    timed = medians(candidates)
+    best = min((t.milliseconds for n, t in timed.items() if n != "schedgen"), default=math.nan)
+    sms = cast("int", torch.cuda.get_device_properties(0).multi_processor_count)
+    for name, time in timed.items():
+        row: Row = {
+            **problem,
+            "provider": name,
+            "ms": round(time.milliseconds, 4),
+            "TFLOP/s": round(flops / time.milliseconds / 1e9, 1),
+            "of best peer": "",
+            "error": f"{errors[name]:.2e}",
+        }
+        if name == "schedgen":
+            row["of best peer"] = "" if math.isnan(best) else round(best / time.milliseconds, 3)
+            cycles = time.milliseconds * 1e3 * time.clock * sms / iterations
+            row |= {
+                "cycles/iteration": round(cycles) if cycles else "",
+                "model": read_facts(path).cycles,
+                "MHz": round(time.clock) or "",
+                "note": "",
+            }
+        yield row
+
+
+def _random(*shape: int) -> Tensor:
+    return torch.randn(*shape, device="cuda").to(torch.bfloat16)
+
+
+def _file(spec: str, settings: dict[str, str]) -> Path:
+    arch = launcher.architecture(torch.device("cuda", 0))
+    return library.FOLDER / library.file_name(spec, arch, settings)
+
+
+def _imported(module: str, name: str) -> Any:
+    """A function of another package, None if it is not installed."""
+    try:
+        return getattr(import_module(module), name, None)
+    except Exception:  # also what fails while it is imported
+        return None
+
+
+# -- attention ------------------------------------------------------------------------------------
+
+
+def attention_rows() -> Iterator[Row]:
+    """Attention forward beside SDPA's cuDNN and flash backends and flash-attn-4, in bf16."""
+    for batch, seq, heads, head_dim, causal in ATTENTION:
+        names = ("batch", "seq", "heads", "head_dim", "causal")
+        problem: Row = dict(zip(names, (batch, seq, heads, head_dim, causal), strict=True))
+        q, k, v = (_random(batch, seq, heads, head_dim) for _ in range(3))
+        settings = {"head_dim": str(head_dim), "dtype": "bf16"} | (
+            {"causal": "true"} if causal else {}
+        )
+        share = 0.5 if causal else 1.0
+        iterations = share * batch * heads * math.ceil(seq / 128) ** 2
+        yield from _rows(
+            problem,
+            _attention_candidates(q, k, v, causal),
+            share * 4 * batch * heads * seq**2 * head_dim,
+            partial(_attention_error, q, k, v, causal),
+            (_file("attention_fwd", settings), iterations),
+        )
+
+
+def _attention_candidates(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> dict[str, Run]:
+    turned_q, turned_k, turned_v = (x.transpose(1, 2) for x in (q, k, v))
+
+    def torchs(backend: SDPBackend) -> Tensor:
+        with sdpa_kernel(backend):
+            out = functional.scaled_dot_product_attention(
+                turned_q, turned_k, turned_v, is_causal=causal
+            )
+        return out.transpose(1, 2)
+
+    candidates: dict[str, Run] = {
+        "schedgen": lambda: attention(q, k, v, causal=causal),
+        "cuDNN": lambda: torchs(SDPBackend.CUDNN_ATTENTION),
+        "FA2": lambda: torchs(SDPBackend.FLASH_ATTENTION),
+    }
+    flash = _imported("flash_attn.cute.interface", "flash_attn_func")
+    if flash is not None:
+        candidates["FA4"] = lambda: flash(q, k, v, causal=causal)
+    return candidates
+
+
+def _attention_error(q: Tensor, k: Tensor, v: Tensor, causal: bool, found: Any) -> float:
+    """Of one head."""
+    out: Tensor = found if isinstance(found, Tensor) else found[0]
+    scores = q[0, :, 0].double() @ k[0, :, 0].double().mT / math.sqrt(q.shape[-1])
+    if causal:
+        seen = torch.ones(scores.shape, dtype=torch.bool, device=q.device).tril()
+        scores.masked_fill_(~seen, -math.inf)
+    return _error(out[0, :, 0], scores.softmax(-1) @ v[0, :, 0].double())
+
+
+# -- products -------------------------------------------------------------------------------------
+
+
+def _square_rows(
+    spec: str, candidates: Callable[[Tensor, Tensor, Tensor], dict[str, Run]], gelu: bool = False
+) -> Iterator[Row]:
+    for n in SQUARES:
+        a, b, bias = _random(n, n), _random(n, n), _random(n)
+        right = a if spec == "gemm_symmetric" else b
+        reference = a.double() @ right.double().mT
+        if gelu:
+            reference = functional.gelu(reference + bias.double(), approximate="tanh")
+        share = 0.5 if spec == "gemm_symmetric" else 1.0
+        iterations = share * math.ceil(n / 128) * math.ceil(n / 256) * math.ceil(n / 64)
+        yield from _rows(
+            {"spec": spec, "m=n=k": n},
+            candidates(a, b, bias),
+            2.0 * n**3,
+            partial(_product_error, reference),
+            (_file(spec, {"dtype": "bf16"}), iterations),
+        )
+
+
+def _product_error(reference: Tensor, found: Tensor) -> float:
+    return _error(found.reshape(reference.shape), reference)
+
+
+def gemm_rows() -> Iterator[Row]:
+    """a @ b.mT beside torch.mm and quack."""
+
+    def candidates(a: Tensor, b: Tensor, bias: Tensor) -> dict[str, Run]:
+        del bias
+        found: dict[str, Run] = {"schedgen": lambda: gemm(a, b.mT), "torch": lambda: a @ b.mT}
+        quack = _imported("quack.gemm_interface", "gemm")
+        if quack is not None:
+            found["quack"] = lambda: quack(a, b.mT, tuned=False)
+        return found
+
+    return _square_rows("gemm", candidates)
+
+
+def symmetric_rows() -> Iterator[Row]:
+    """a @ a.mT beside torch.mm and quack; FLOP are counted as if all of it were computed."""
+
+    def candidates(a: Tensor, b: Tensor, bias: Tensor) -> dict[str, Run]:
+        del b, bias
+        found: dict[str, Run] = {"schedgen": lambda: symmetric_gemm(a), "torch": lambda: a @ a.mT}
+        quack = _imported("quack.gemm_interface", "gemm_symmetric")
+        if quack is not None:
+            found["quack"] = lambda: quack(a, a.mT)
+        return found
+
+    return _square_rows("gemm_symmetric", candidates)
+
+
+def epilogue_rows() -> Iterator[Row]:
+    """gelu(a @ b.mT + bias) beside torch."""
+
+    def candidates(a: Tensor, b: Tensor, bias: Tensor) -> dict[str, Run]:
+        run = launcher.load(_file("gemm_epilogue", {"dtype": "bf16"}))
+        out = torch.empty_like(a)
+
+        def ours() -> Tensor:
+            run(a.unsqueeze(0), b.unsqueeze(0), bias, out.unsqueeze(0))
+            return out
+
+        def torchs() -> Tensor:
+            return functional.gelu(functional.linear(a, b, bias), approximate="tanh")
+
+        return {"schedgen": ours, "torch": torchs}
+
+    return _square_rows("gemm_epilogue", candidates, gelu=True)
+
+
+def chain_rows() -> Iterator[Row]:
+    """(a @ b.mT) @ c with an inner extent of 128 beside torch."""
+    path = _file("gemm_chain", {"dtype": "bf16"})
+    run = launcher.load(path)
+    for batch, m, n, width in CHAINS:
+        a, b, c = _random(batch, m, 128), _random(batch, n, 128), _random(batch, n, width)
+        out = torch.empty(batch, m, width, dtype=torch.bfloat16, device="cuda")
+
+        def ours(a: Tensor = a, b: Tensor = b, c: Tensor = c, out: Tensor = out) -> Tensor:
+            run(a, b, c, out)
+            return out
+
+        def torchs(a: Tensor = a, b: Tensor = b, c: Tensor = c) -> Tensor:
+            return (a @ b.mT) @ c
+
+        iterations = batch * math.ceil(m / 128) * math.ceil(width / 128) * math.ceil(n / 128)
+        reference = (a.double() @ b.double().mT) @ c.double()
+        yield from _rows(
+            {"spec": "gemm_chain", "batch": batch, "m": m, "n": n, "width": width},
+            {"schedgen": ours, "torch": torchs},
+            2.0 * batch * m * n * (128 + width),
+            partial(_product_error, reference),
+            (path, iterations),
+        )
+
+
+def where() -> dict[str, str]:
+    """The GPU, and versions of the peers that are installed."""
+    found = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    for package in ("flash-attn-4", "quack-kernels", "nvidia-cutlass-dsl"):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+SPECS: dict[str, Callable[[], Iterator[Row]]] = {
+    "attention_fwd": attention_rows,
+    "gemm": gemm_rows,
+    "gemm_symmetric": symmetric_rows,
+    "gemm_epilogue": epilogue_rows,
+    "gemm_chain": chain_rows,
+}
+"""Benchmarks by spec."""
