@@ -15,7 +15,7 @@ PACKAGES = ("schedgen", "ortools", "z3-solver", "numpy", "torch", "nvidia-cutlas
 
 
 def environment() -> dict[str, str]:
-    """Date, Python, processor count and package versions."""
+    """Date, Python, processor count, GPU and package versions."""
     import os
 
     found = {
@@ -28,6 +28,8 @@ def environment() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = "not installed"
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+        found["gpu"] = sys.modules["torch"].cuda.get_device_name()
     return found
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = ("README.md", "docs/attention.md", "docs/proof.md", "docs/solver.md")
+FILES = ("README.md", "docs/attention.md", "docs/emulator.md", "docs/proof.md", "docs/solver.md")
 PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
 
 
@@ -110,6 +110,50 @@ def mutants() -> str:
     return f"{text}\n\n*{where['date']}; {which}; `{path.name}`*"
 
 
+def emulator_mutants() -> str:
+    """What became of the mutants of compiled kernels: by operator, and by kernel."""
+    path = ROOT / "benchmarks/results/emulate_mutants.json"
+    found = json.loads(path.read_text("utf-8"))
+    ends = ("mutants", "race", "error", "deadlock", "wrong result", "undetected")
+    parts: list[str] = []
+    for key in ("operator", "kernel"):
+        total: dict[str, dict[str, int]] = {}
+        for row in found["rows"]:
+            for name in (row[key], "all"):
+                counts = total.setdefault(name, dict.fromkeys(ends, 0))
+                for end in ends:
+                    counts[end] += row[end]
+        total["all"] = total.pop("all")
+        lines = [(key, *ends), ("---",) * (1 + len(ends))]
+        lines += [(name, *(str(counts[end]) for end in ends)) for name, counts in total.items()]
+        parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    date = found["environment"]["date"]
+    return "\n\n".join([*parts, f"*{date}; a sample of each operator and kernel; `{path.name}`*"])
+
+
+def on_gpu(name: str, problem: Sequence[str]) -> str:
+    """TFLOP/s of a benchmark that ran on a GPU: a line per problem, a column per provider."""
+    found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+    rows = [row for row in found["rows"] if all(key in row for key in problem)]
+    providers = list(dict.fromkeys(row["provider"] for row in rows))
+    lines = [[*problem, *(f"{p} TFLOP/s" for p in providers), "of best peer", "error", "torch's"]]
+    lines.append(["---"] * len(lines[0]))
+    groups: dict[tuple[object, ...], dict[str, Mapping[str, object]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in problem), {})[row["provider"]] = row
+    for key, group in groups.items():
+        speeds = [group[p]["TFLOP/s"] if p in group else "" for p in providers]
+        mine, other = group["schedgen"], next(r for p, r in group.items() if p != "schedgen")
+        cells = [*key, *speeds, mine["of best peer"], mine["error"], other["error"]]
+        lines.append([_cell(cell) for cell in cells])
+    where = found["environment"]
+    source = (
+        f"*{where['date']}, {where['gpu']}, torch {where['torch']}, "
+        f"nvidia-cutlass-dsl {where['nvidia-cutlass-dsl']}; `benchmarks/results/{name}.json`*"
+    )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "summary": lambda: command("solve", "attention_fwd", "--target", "b200"),
     "timeline": lambda: steady("attention_fwd", "--target", "b200"),
@@ -137,6 +181,35 @@ PARTS: dict[str, Callable[[], str]] = {
         "proof_growth",
         ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
     ),
+    "attention-h200": lambda: on_gpu("attention", ("batch", "seq", "heads", "head_dim", "causal")),
+    "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n=k")),
+    "emulator-examples": lambda: results_table(
+        "cutlass_examples",
+        (
+            *("kernel", "arch", "schedule", "correct", "findings"),
+            *("warp instructions", "seconds"),
+        ),
+    ),
+    "emulator-speed": lambda: results_table(
+        "emulate",
+        (
+            *("kernel", "arch", "extents", "race checker", "correct"),
+            *("warp instructions", "CPU seconds", "instructions/s"),
+        ),
+    ),
+    "emulator-growth": lambda: results_table(
+        "emulate_growth",
+        (
+            "kernel",
+            "arch",
+            "extents",
+            "correct",
+            "warp instructions",
+            "CPU seconds",
+            "instructions/s",
+        ),
+    ),
+    "emulator-mutants": emulator_mutants,
     "fa4": fa4,
     "mutants": mutants,
     "growth": lambda: results_table(

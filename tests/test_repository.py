@@ -15,7 +15,9 @@ def test_every_package_is_installed() -> None:
     folders = {path.parent for path in (ROOT / "schedgen").rglob("__init__.py")}
     found = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
     outside = {
-        f"schedgen.{name}" for name in ("codegen", "emulator", "kernels", "specs", "visualize")
+        "schedgen." + ".".join(path.parent.relative_to(ROOT).parts)
+        for name in ("codegen", "emulator", "kernels", "specs", "visualize")
+        for path in (ROOT / name).rglob("__init__.py")
     }
     assert listed == found | outside
 
