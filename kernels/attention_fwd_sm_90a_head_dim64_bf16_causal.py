@@ -282,14 +282,13 @@ def load(
     )
     all_trips = cute.ceil_div(seq_k, 128)
     first = Int32(0)
-    tiles = batch * cute.ceil_div(seq_q, 128) * heads * cute.ceil_div(head_dim, 64)
+    tiles = batch * cute.ceil_div(seq_q, 128) * heads
     tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = tile % (cute.ceil_div(head_dim, 64))
-        rest = tile // (cute.ceil_div(head_dim, 64))
-        at_heads = rest % (heads)
-        rest = rest // (heads)
+        at_head_dim = 0
+        at_heads = tile % (heads)
+        rest = tile // (heads)
         # the last rows of tiles have the most iterations, and come first
         at_seq_q = (cute.ceil_div(seq_q, 128)) - 1 - rest % (cute.ceil_div(seq_q, 128))
         rest = rest // (cute.ceil_div(seq_q, 128))
@@ -426,14 +425,13 @@ def softmax0(
     d_PV_0_0 = cute.make_tensor(r_O_0.iterator + 0, cute.make_layout(((2, 2, 8), 1, 1)))
     all_trips = cute.ceil_div(seq_k, 128)
     first = Int32(0)
-    tiles = batch * cute.ceil_div(seq_q, 128) * heads * cute.ceil_div(head_dim, 64)
+    tiles = batch * cute.ceil_div(seq_q, 128) * heads
     tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = tile % (cute.ceil_div(head_dim, 64))
-        rest = tile // (cute.ceil_div(head_dim, 64))
-        at_heads = rest % (heads)
-        rest = rest // (heads)
+        at_head_dim = 0
+        at_heads = tile % (heads)
+        rest = tile // (heads)
         # the last rows of tiles have the most iterations, and come first
         at_seq_q = (cute.ceil_div(seq_q, 128)) - 1 - rest % (cute.ceil_div(seq_q, 128))
         rest = rest // (cute.ceil_div(seq_q, 128))
@@ -639,14 +637,13 @@ def softmax1(
     d_PV_1_0 = cute.make_tensor(r_O_1.iterator + 0, cute.make_layout(((2, 2, 8), 1, 1)))
     all_trips = cute.ceil_div(seq_k, 128)
     first = Int32(0)
-    tiles = batch * cute.ceil_div(seq_q, 128) * heads * cute.ceil_div(head_dim, 64)
+    tiles = batch * cute.ceil_div(seq_q, 128) * heads
     tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = tile % (cute.ceil_div(head_dim, 64))
-        rest = tile // (cute.ceil_div(head_dim, 64))
-        at_heads = rest % (heads)
-        rest = rest // (heads)
+        at_head_dim = 0
+        at_heads = tile % (heads)
+        rest = tile // (heads)
         # the last rows of tiles have the most iterations, and come first
         at_seq_q = (cute.ceil_div(seq_q, 128)) - 1 - rest % (cute.ceil_div(seq_q, 128))
         rest = rest // (cute.ceil_div(seq_q, 128))
@@ -894,14 +891,13 @@ def store(
     )
     all_trips = cute.ceil_div(seq_k, 128)
     first = Int32(0)
-    tiles = batch * cute.ceil_div(seq_q, 128) * heads * cute.ceil_div(head_dim, 64)
+    tiles = batch * cute.ceil_div(seq_q, 128) * heads
     tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = tile % (cute.ceil_div(head_dim, 64))
-        rest = tile // (cute.ceil_div(head_dim, 64))
-        at_heads = rest % (heads)
-        rest = rest // (heads)
+        at_head_dim = 0
+        at_heads = tile % (heads)
+        rest = tile // (heads)
         # the last rows of tiles have the most iterations, and come first
         at_seq_q = (cute.ceil_div(seq_q, 128)) - 1 - rest % (cute.ceil_div(seq_q, 128))
         rest = rest // (cute.ceil_div(seq_q, 128))
@@ -1010,14 +1006,13 @@ def tile_load(
     )
     all_trips = cute.ceil_div(seq_k, 128)
     first = Int32(0)
-    tiles = batch * cute.ceil_div(seq_q, 128) * heads * cute.ceil_div(head_dim, 64)
+    tiles = batch * cute.ceil_div(seq_q, 128) * heads
     tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = tile % (cute.ceil_div(head_dim, 64))
-        rest = tile // (cute.ceil_div(head_dim, 64))
-        at_heads = rest % (heads)
-        rest = rest // (heads)
+        at_head_dim = 0
+        at_heads = tile % (heads)
+        rest = tile // (heads)
         # the last rows of tiles have the most iterations, and come first
         at_seq_q = (cute.ceil_div(seq_q, 128)) - 1 - rest % (cute.ceil_div(seq_q, 128))
         rest = rest // (cute.ceil_div(seq_q, 128))
@@ -1305,7 +1300,7 @@ def launch(
     head_dim_ = Int32(q.shape[3])
     seq_k_ = Int32(k.shape[1])
     heads_k_ = Int32(k.shape[2])
-    tiles = batch_ * cute.ceil_div(seq_q_, 128) * heads_ * cute.ceil_div(head_dim_, 64)
+    tiles = batch_ * cute.ceil_div(seq_q_, 128) * heads_
     kernel(
         tma_q,
         g_q,
