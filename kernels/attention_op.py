@@ -132,20 +132,13 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     if seq_k:
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             checks.layout(name, tensor)
-        skip = blind - blind % _ROUND  # of them, whole groups of lse need not be computed
-        name = library.file_name(
-            "attention_fwd",
-            library.architecture(device),
-            {
-                "head_dim": str(q.shape[3]),
-                "dtype": checks.DTYPES[q.dtype],
-                **({"causal": "true"} if causal else {}),
-            },
-        )
-        run = library.launcher(name, device)
-        run.launch(
-            (q[:, skip:], k, v, out[:, skip:], lse[..., skip:]), (scale * math.log2(math.e),)
-        )
+        settings = {"head_dim": str(q.shape[3]), "dtype": checks.DTYPES[q.dtype]}
+        if causal:
+            settings["causal"] = "true"
+        run = library.launcher(device, "attention_fwd", **settings)
+        skip = blind - blind % _ROUND  # whole groups of lse that need not be computed
+        rows = (q[:, skip:], out[:, skip:], lse[..., skip:]) if skip else (q, out, lse)
+        run.launch((rows[0], k, v, rows[1], rows[2]), (scale * math.log2(math.e),))
     if blind:
         out[:, :blind] = 0
         lse[..., :blind] = -math.inf

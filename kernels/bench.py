@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from schedgen.codegen.facts import read_facts
+from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import launcher, library
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
@@ -139,7 +139,7 @@ def _random(*shape: int) -> Tensor:
 
 def _file(spec: str, settings: dict[str, str]) -> Path:
     arch = launcher.architecture(torch.device("cuda", 0))
-    return library.FOLDER / library.file_name(spec, arch, settings)
+    return library.FOLDER / file_name(spec, arch, settings)
 
 
 def _imported(module: str, name: str) -> Any:

@@ -122,6 +122,8 @@ def _result_shape(
 
 def _broadcast(*shapes: torch.Size) -> torch.Size | None:
     """The shape that all of ``shapes`` broadcast to, if there is one."""
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
     try:
         return cast("torch.Size", torch.broadcast_shapes(*shapes))
     except RuntimeError:
@@ -189,7 +191,7 @@ def _compute(
         outer = out.shape[:-2]
         rows, columns = _batches(a, outer), _batches(b.mT, outer)
         c = None if c is None else _batches(c.expand(out.shape), outer)
-        target = _merged(out, outer.numel())
+        target = _merged(out, outer.numel()) if outer else out.unsqueeze(0)
     direct = target is not None and layouts.problem(target) is None
     if target is None or not direct:
         shape = (rows.shape[0], rows.shape[1], out.shape[-1])
@@ -201,6 +203,8 @@ def _compute(
 
 def _batches(tensor: Tensor, outer: torch.Size) -> Tensor:
     """(..., rows, columns) as (batch, rows, columns), one batch for each of ``outer``."""
+    if not outer:
+        return tensor.unsqueeze(0)
     return tensor.expand(*outer, *tensor.shape[-2:]).reshape(-1, *tensor.shape[-2:])
 
 
@@ -217,12 +221,8 @@ def _launch(
 ) -> None:
     """(batch, m, k), (batch, n, k) and (batch, m, n) or None to ``out`` (batch, m, n)."""
     device = out.device
-    name = library.file_name(
-        "gemm_symmetric" if symmetric else "gemm",
-        library.architecture(device),
-        {"dtype": checks.DTYPES[out.dtype]},
-    )
-    run = library.launcher(name, device)
+    spec = "gemm_symmetric" if symmetric else "gemm"
+    run = library.launcher(device, spec, dtype=checks.DTYPES[out.dtype])
     if c is None:
         addend, beta = run.zeros[out.dtype].view(1, 1, -1), 0.0
     else:

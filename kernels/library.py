@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,18 +14,20 @@ from schedgen.kernels.errors import DeviceError, GradientError
 from schedgen.kernels.launcher import Launcher, architecture
 from schedgen.kernels.launcher import launcher as _launcher
 
-__all__ = ["architecture", "define", "file_name", "launcher"]
-
 FOLDER = Path(__file__).parent
 
 _operators = torch.library.Library("schedgen", "DEF")
 
 
-def launcher(name: str, device: torch.device) -> Launcher:
-    """The shipped kernel in the file ``name``, for ``device``. Raises DeviceError if none is."""
-    path = FOLDER / name
+@cache
+def launcher(device: torch.device, spec: str, **settings: str) -> Launcher:
+    """The shipped kernel of ``spec`` with these settings, loaded for ``device``.
+
+    Raises DeviceError if there is none for its architecture, and what `launcher.launcher` raises.
+    """
+    path = FOLDER / file_name(spec, architecture(device), settings)
     if not path.exists():
-        raise DeviceError(f"there is no {name} among the shipped kernels")
+        raise DeviceError(f"there is no {path.name} among the shipped kernels")
     return _launcher(path, device)
 
 

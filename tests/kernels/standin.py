@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from schedgen.codegen.facts import file_name
 from schedgen.kernels import checks, layouts, library
 
 CPU = torch.device("cpu")
@@ -72,10 +73,10 @@ def _product(tensors: Sequence[Tensor], scalars: Sequence[float], *, symmetric: 
     d.copy_(result.tril() + result.tril(-1).mT if symmetric else result)
 
 
-def launcher(calls: list[str], name: str, device: torch.device) -> StandIn:
+def launcher(calls: list[str], device: torch.device, spec: str, **settings: str) -> StandIn:
     """Like `library.launcher`."""
     assert device == CPU
-    return StandIn(calls, name)
+    return StandIn(calls, file_name(spec, "sm_90a", settings))
 
 
 def _cpu(**tensors: Tensor | None) -> torch.device:
@@ -87,6 +88,5 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     """Puts the stand-in in the place of a Hopper GPU; returns the list of launches to come."""
     calls: list[str] = []
     patch.setattr(checks, "devices", _cpu)
-    patch.setattr(library, "architecture", lambda device: "sm_90a")  # pyright: ignore
     patch.setattr(library, "launcher", partial(launcher, calls))
     return calls

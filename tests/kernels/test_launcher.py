@@ -19,10 +19,10 @@ from schedgen.codegen.compiling import Built
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import Facts, Parameter, read_facts
 from schedgen.errors import SchedgenError
-from schedgen.kernels import cache, layouts, load
+from schedgen.kernels import cache, layouts, library, load
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import _Frame
-from schedgen.kernels.library import FOLDER, launcher
+from schedgen.kernels.library import FOLDER
 
 KERNEL = FOLDER / "gemm_epilogue_sm_90a_bf16.py"
 
@@ -219,9 +219,14 @@ def test_file_that_is_none(tmp_path: Path) -> None:
         load(path)
 
 
-def test_kernel_that_is_not_shipped() -> None:
-    with pytest.raises(DeviceError, match="there is no gemm_sm_1"):
-        launcher("gemm_sm_1.py", torch.device("cuda:0"))
+def test_kernel_that_is_not_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def architecture(device: torch.device) -> str:
+        assert device.type == "cuda"
+        return "sm_1"
+
+    monkeypatch.setattr(library, "architecture", architecture)
+    with pytest.raises(DeviceError, match="there is no gemm_sm_1_bf16"):
+        library.launcher(torch.device("cuda:0"), "gemm", dtype="bf16")
 
 
 def test_import_is_light() -> None:
