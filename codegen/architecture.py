@@ -31,11 +31,6 @@ class Architecture:
 
     # -- a role --------------------------------------------------------------------------------
 
-    def arguments(self, role: RoleProgram) -> dict[str, str]:
-        """Names that a role's function takes on this architecture only, with their types."""
-        del role
-        return {}
-
     def declare(self, source: Source, role: RoleProgram) -> None:
         """Operands of the role's products."""
         raise NotImplementedError
@@ -64,8 +59,10 @@ class Architecture:
         """64-bit words of shared memory that it needs after the barriers."""
         return 0
 
-    def declare_words(self, source: Source) -> None:
-        """Pointers to them."""
+    def declare_words(self, source: Source) -> dict[str, str]:
+        """Writes pointers to them; returns their names and types."""
+        del source
+        return {}
 
     def begin(self, source: Source) -> None:
         """By all threads, before they meet for the first time."""

@@ -59,12 +59,11 @@ def pairwise(values, function):
     return values[0]
 
 
-def in_bands(index, rows, columns):
+def in_bands(index, rows, by_band):
     """Row and column of a tile: bands of 8 rows, column by column, so that tiles that are computed
     at one time share operands in the L2 cache.
     """
-    band = index // (8 * columns)
-    rest = index % (8 * columns)
+    band, rest = divmod(index, by_band)
     height = cutlass.min(rows - 8 * band, 8)
     return 8 * band + rest % height, rest // height
 
@@ -75,29 +74,24 @@ def tiles_in_row(row, columns, row_block, column_block):
 
 
 @cute.jit
-def count_triangle(outer: Int32, rows: Int32, columns: Int32, row_block, column_block):
+def count_triangle(rows: Int32, columns: Int32, row_block, column_block):
     """Tiles that are not above the diagonal."""
     count = Int32(0)
     for row in cutlass.range(rows, unroll=1):
         count += tiles_in_row(row, columns, row_block, column_block)
-    return count * outer
+    return count
 
 
 @cute.jit
-def in_triangle(index: Int32, outer: Int32, rows: Int32, columns: Int32, row_block, column_block):
-    """Which tile number ``index`` is: (outer, row, column)."""
-    row = Int32(0)
-    rest = index
-    at = Int32(0)
+def in_triangle(index: Int32, columns: Int32, row_block, column_block):
+    """Row and column of a tile that is not above the diagonal."""
+    row, rest = Int32(0), index
     width = tiles_in_row(row, columns, row_block, column_block)
     while rest >= width:
         rest -= width
         row += 1
-        if row == rows:
-            row = Int32(0)
-            at += 1
         width = tiles_in_row(row, columns, row_block, column_block)
-    return at, row, rest
+    return row, rest
 
 
 def sigmoid(x):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.pending import pending
@@ -10,7 +12,7 @@ from schedgen.codegen.steps import Barriers
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import emit_loop
-from schedgen.kernel import Operation, Space
+from schedgen.kernel import Operation
 from schedgen.program.model import (
     Arrive,
     Commit,
@@ -47,52 +49,40 @@ class Role:
         """Whether its threads do arithmetic, and not only issue work."""
         return self.role.warps == 4
 
-    def arguments(self) -> list[str]:
-        """Names that the function takes, in order; the kernel has variables of these names."""
-        found: dict[str, str] = {}
-        for map_ in self.transfers.of_role(self.role.name):
-            found[f"tma_{map_.name}"] = "cute.CopyAtom"
-            found[f"g_{map_.name}"] = "cute.Tensor"
-        for operation in self.plan.runs[self.role.name]:
-            for _, pieces in operation.operands:
-                region = self.plan.kernel.region_of(pieces[0])
-                if region.space is Space.SMEM:
-                    found[self.plan.views[region.name].name] = "cute.Tensor"
-        for step in self.role.steps:
-            barrier = getattr(step.action, "barrier", None)
-            if barrier is not None:
-                found[self.barriers.name(barrier)] = "cute.Pointer"
-        found.update(self.architecture.arguments(self.role))
-        found.update(dict.fromkeys(self.plan.scalars, "Float32"))
-        found.update(dict.fromkeys(self.plan.extents, "Int32"))
-        return [f"{name}: {kind}" for name, kind in found.items()]
+    def emit(self, source: Source, scope: Mapping[str, str]) -> list[str]:
+        """The function; returns names of its arguments.
 
-    def emit(self, source: Source) -> None:
-        """The function."""
+        These are the names of ``scope``, variables of the kernel with their types, that it uses.
+        """
+        body = Source(1)
+        self._body(body)
+        used = body.words()
+        arguments = [name for name in scope if name in used]
+        warps = f"{self.role.warps} warp{'s' if self.role.warps > 1 else ''}"
+        operations = " ".join(o.name for o in self.plan.runs[self.role.name])
         source.add("@cute.jit")
-        arguments = self.arguments()
-        source.add(f"def {self.name}(")
-        source.add(*(f"    {argument}," for argument in arguments))
-        with source.block("):"):
-            warps = f"{self.role.warps} warp{'s' if self.role.warps > 1 else ''}"
-            operations = " ".join(o.name for o in self.plan.runs[self.role.name])
-            source.add(f'"""{warps}: {operations}."""')
-            if self.threads:
-                source.add("thread = cute.arch.thread_idx()[0] % 128")
-                self.architecture.threads.registers.declare(source, self.role.name)
-            self.architecture.declare(source, self.role)
-            for operation in self.plan.runs[self.role.name]:
-                if operation.name in self.transfers.maps:
-                    self.transfers.partition(source, operation)
-            self.tiles.begin(source)
-            with source.block(f"while {self.tiles.condition}:"):
-                self.tiles.coordinates(source)
-                self._tile(source)
-                self.tiles.advance(source)
-            if any(self._engine(o) is Engine.COPY_OUT for o in self.plan.runs[self.role.name]):
-                source.comment("shared memory has to live until everything is read")
-                source.add("cute.arch.cp_async_bulk_wait_group(0)")
-            self.architecture.end_role(source, self.role)
+        source.call(f"def {self.name}", [f"{name}: {scope[name]}" for name in arguments], end=":")
+        source.add(f'    """{warps}: {operations}."""')
+        source.add(*body.lines)
+        return arguments
+
+    def _body(self, source: Source) -> None:
+        if self.threads:
+            source.add("thread = cute.arch.thread_idx()[0] % 128")
+            self.architecture.threads.registers.declare(source, self.role.name)
+        self.architecture.declare(source, self.role)
+        for operation in self.plan.runs[self.role.name]:
+            if operation.name in self.transfers.maps:
+                self.transfers.partition(source, operation)
+        self.tiles.begin(source)
+        with source.block(f"while {self.tiles.condition}:"):
+            self.tiles.coordinates(source)
+            self._tile(source)
+            self.tiles.advance(source)
+        if any(self._engine(o) is Engine.COPY_OUT for o in self.plan.runs[self.role.name]):
+            source.comment("shared memory has to live until everything is read")
+            source.add("cute.arch.cp_async_bulk_wait_group(0)")
+        self.architecture.end_role(source, self.role)
 
     def _tile(self, source: Source) -> None:
         if self.threads:

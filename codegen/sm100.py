@@ -28,7 +28,8 @@ _FENCES = {
 
 _RETRIEVE = "tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)"
 _WHOLE = "tmem = cute.make_ptr(Float32, 0, cutlass.AddressSpace.tmem, assumed_align=16)"
-"""A pointer to the first column; where all of them are allocated, there is only one place."""
+"""A pointer to the first column. Where all columns are allocated there is only one place for them,
+and the addresses of products need no registers; those of threads have their lane in them anyway."""
 
 
 class Blackwell(Architecture):
@@ -47,14 +48,8 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         super().__init__(plan)
         self.threads = Threads(plan, ROW)
         self.memory = TensorMemory(plan)
-        self._pointer = _WHOLE if self.memory.columns == MOST_COLUMNS else _RETRIEVE
 
     # -- a role --------------------------------------------------------------------------------
-
-    def arguments(self, role: RoleProgram) -> dict[str, str]:
-        needed = self.memory.used_by(role.name) and self._pointer == _RETRIEVE
-        found = {"tmem_address": "cute.Pointer"} if needed else {}
-        return found | ({"bar_products": "cute.Pointer"} if self._multiplies(role) else {})
 
     def _multiplies(self, role: RoleProgram) -> bool:
         return any(o.kind is Kind.MMA for o in self.plan.runs[role.name])
@@ -62,7 +57,8 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
     def declare(self, source: Source, role: RoleProgram) -> None:
         """``tmem``; ``mma_X``, and ``a_X``, ``b_X``: operands in shared memory as descriptors."""
         if self.memory.used_by(role.name):
-            source.add(self._pointer)
+            whole = self.memory.columns == MOST_COLUMNS and self._multiplies(role)
+            source.add(_WHOLE if whole else _RETRIEVE)
         for operation in self.plan.runs[role.name]:
             if operation.kind is Kind.MMA:
                 self._declare(source, operation)
@@ -153,13 +149,15 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
     def words(self) -> int:
         return 2 if self.memory.columns else 0
 
-    def declare_words(self, source: Source) -> None:
-        if self.memory.columns:
-            word = self.plan.words
-            source.add(
-                f"bar_products = barriers + {word}",
-                f"tmem_address = cute.recast_ptr(barriers + {word + 1}, dtype=Int32)",
-            )
+    def declare_words(self, source: Source) -> dict[str, str]:
+        if not self.memory.columns:
+            return {}
+        word = self.plan.words
+        source.add(
+            f"bar_products = barriers + {word}",
+            f"tmem_address = cute.recast_ptr(barriers + {word + 1}, dtype=Int32)",
+        )
+        return {"bar_products": "cute.Pointer", "tmem_address": "cute.Pointer"}
 
     def begin(self, source: Source) -> None:
         if not self.memory.columns:
@@ -183,6 +181,6 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         with source.block("if warp == 0:"):
             source.add(
                 self.fences[FenceKind.TMEM_AFTER],
-                self._pointer,
+                _RETRIEVE,
                 f"cute.arch.dealloc_tmem(tmem, {self.memory.columns})",
             )

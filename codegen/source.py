@@ -50,6 +50,10 @@ class Source:
                 self.add("pass")
             self._depth -= 1
 
+    def words(self) -> set[str]:
+        """All names in its code."""
+        return {word for line in self.lines for word in re.findall(r"\w+", line.split("#")[0])}
+
     @property
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"

@@ -29,10 +29,12 @@ class Barriers:
         slots = self.plan.program.barrier[barrier].slots
         return f"phase({number(value, slots, iteration)}, {slots})"
 
-    def declare(self, source: Source) -> None:
+    def declare(self, source: Source) -> dict[str, str]:
+        """Writes pointers to the arrays; returns their names and types."""
         for barrier in self.plan.program.barriers:
             word = self.plan.barrier_words[barrier.name]
             source.add(f"{self.name(barrier.name)} = barriers + {word}")
+        return {self.name(barrier.name): "cute.Pointer" for barrier in self.plan.program.barriers}
 
     def initialize(self, source: Source) -> None:
         """By one thread, before all threads meet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
@@ -11,6 +12,9 @@ from schedgen.codegen.source import Source
 from schedgen.expressions import Binary, Call, Expression, Name, Number
 from schedgen.expressions.nodes import walk
 from schedgen.kernel import Kernel, Kind
+
+BAND = 8
+"""Rows of tiles in a band, see `in_bands` of the library."""
 
 
 class Tiles:
@@ -23,95 +27,124 @@ class Tiles:
         self.triangle = plan.kernel.tiles == "lower_triangle"
         self.single = single_extents(plan.kernel)
 
+    # -- host ----------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, str]:
+        """What the host computes for the kernel: names and types."""
+        found = {self._all_trips: "Int32", "tiles": "Int32"}
+        return found | {f"by_{name}": "cute.FastDivmodDivisorV2" for name in self._divisors()}
+
+    @property
+    def _all_trips(self) -> str:
+        """The name for the iterations of a tile, or the most that one may have."""
+        return "trips" if self.plan.kernel.tile_trips is None else "all_trips"
+
+    def _divisors(self) -> dict[str, str]:
+        """``by_X`` -> the number that it divides by, in expressions over extents."""
+        if self.triangle:
+            axes = self._outer()
+            return {axis: self._count(axis) for axis in axes[1:]} | {"triangle": "triangle"}
+        if self.banded:
+            rows, columns = (self._count(extent) for extent in self.axes[-2:])
+            found = {axis: self._count(axis) for axis in self.axes[1:-2]}
+            return found | {"slice": f"{rows} * {columns}", "band": f"{BAND} * {columns}"}
+        return {axis: self._count(axis) for axis in self.axes[1:]}
+
+    def host(self, source: Source, host: dict[str, str]) -> None:
+        """Computes the parameters; ``host`` has the names of extents there."""
+
+        def text(expression: str) -> str:
+            return re.sub(r"\b[A-Za-z_]\w*", lambda m: host.get(m[0], m[0]), expression)
+
+        assert self.plan.kernel.trip_count is not None
+        source.add(f"{self._all_trips} = {text(integer(self.plan.kernel.trip_count))}")
+        axes = self.axes
+        if self.triangle:
+            rows, columns = self.plan.kernel.tile_extents
+            sizes = f"{self._count(rows)}, {self._count(columns)}, {self._blocks}"
+            source.add(f"triangle = count_triangle({text(sizes)})")
+            axes = [*self._outer(), "triangle"]
+        total = " * ".join(map(self._count, axes)) or "Int32(1)"
+        source.add(f"tiles = {text(total)}")
+        for name, count in self._divisors().items():
+            source.add(f"by_{name} = cute.fast_divmod_create_divisor_v2({text(count)})")
+
+    @property
+    def _blocks(self) -> str:
+        return ", ".join(str(self.plan.block(extent)) for extent in self.plan.kernel.tile_extents)
+
+    def _outer(self) -> list[str]:
+        """Axes beside rows and columns."""
+        return [axis for axis in self.axes if axis not in self.plan.kernel.tile_extents]
+
     def _count(self, extent: str) -> str:
+        """The number of tiles along an extent."""
         block = self.plan.block(extent)
         return extent if block == 1 else f"cute.ceil_div({extent}, {block})"
 
+    # -- device --------------------------------------------------------------------------------
+
     @property
-    def counts(self) -> list[tuple[str, str]]:
-        """(extent, number of tiles along it), outermost first; without those that are 1."""
+    def axes(self) -> list[str]:
+        """Extents that have more than one tile, outermost first."""
         extents = [axis.extent for axis in self.plan.kernel.grid]
-        return [(extent, self._count(extent)) for extent in extents if extent not in self.single]
+        return [extent for extent in extents if extent not in self.single]
+
+    @property
+    def banded(self) -> bool:
+        """Whether there may be many rows and many columns of tiles, and all are the same work."""
+        kernel = self.plan.kernel
+        fixed = {name for name, _ in kernel.parameters} | self.single
+        axes = tuple(axis.extent for axis in kernel.grid[-2:])
+        return kernel.tile_trips is None and axes == kernel.tile_extents and not fixed & {*axes}
+
+    def begin(self, source: Source) -> None:
+        if self.plan.kernel.tile_trips is not None:
+            source.add("first = Int32(0)")
+        source.add("tile = cute.arch.block_idx()[0]", "t = Int32(0)")
+
+    def coordinates(self, source: Source) -> None:
+        """``at_X`` for each extent that tiles lie along, ``trips``, and ``first`` of them."""
+        rows, columns = self.plan.kernel.tile_extents
+        for axis in self.plan.kernel.grid:
+            if axis.extent in self.single:
+                source.add(f"at_{axis.extent} = 0")
+        rest, axes = "tile", self.axes
+        if self.triangle:
+            inside = f"inside, {self._count(columns)}, {self._blocks}"
+            source.add(
+                "rest, inside = divmod(tile, by_triangle)",
+                f"at_{rows}, at_{columns} = in_triangle({inside})",
+            )
+            rest, axes = "rest", self._outer()
+        elif self.banded:
+            inside = f"inside, {self._count(rows)}, by_band"
+            source.add(
+                "rest, inside = divmod(tile, by_slice)",
+                f"at_{rows}, at_{columns} = in_bands({inside})",
+            )
+            rest, axes = "rest", axes[:-2]
+        for axis in reversed(axes[1:]):
+            source.add(f"rest, at_{axis} = divmod({rest}, by_{axis})")
+            rest = "rest"
+        source.add(*(f"at_{axis} = {rest}" for axis in axes[:1]))
+        self._trips(source)
+
+    def _trips(self, source: Source) -> None:
+        needed = self.plan.kernel.tile_trips
+        if needed is None:
+            source.add("first = t * trips")
+            return
+        rows, columns = self.plan.kernel.tile_extents
+        if rows in self.axes[1:]:
+            source.comment("the last rows of tiles have the most iterations, and come first")
+            source.add(f"at_{rows} = by_{rows}.divisor - 1 - at_{rows}")
+        count = integer(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})
+        source.add(f"trips = cutlass.min(all_trips, cutlass.max(Int32({count}), Int32(1)))")
 
     @property
     def condition(self) -> str:
         return "tile < tiles"
-
-    def trips(self) -> str:
-        assert self.plan.kernel.trip_count is not None
-        return integer(self.plan.kernel.trip_count)
-
-    def total(self) -> str:
-        """All tiles of the grid; of a triangle, those of the whole rectangle."""
-        return " * ".join(count for _, count in self.counts) or "1"
-
-    def begin(self, source: Source) -> None:
-        fewer = self.plan.kernel.tile_trips is not None
-        source.add(f"{'all_trips' if fewer else 'trips'} = {self.trips()}")
-        if fewer:
-            source.add("first = Int32(0)")
-        if self.triangle:
-            source.add(f"tiles = {self._triangle_call('count_triangle')}")
-        else:
-            source.add(f"tiles = {self.total()}")
-        source.add("tile = cute.arch.block_idx()[0]", "t = Int32(0)")
-
-    def _triangle_call(self, function: str, first: str = "") -> str:
-        rows, columns = self.plan.kernel.tile_extents
-        outer = [c for e, c in self.counts if e not in (rows, columns)]
-        blocks = f"{self.plan.block(rows)}, {self.plan.block(columns)}"
-        sizes = f"{self._count(rows)}, {self._count(columns)}"
-        return f"{function}({first}{' * '.join(outer) or '1'}, {sizes}, {blocks})"
-
-    @property
-    def _banded(self) -> bool:
-        """Whether there may be many rows and many columns of tiles, and all are the same work."""
-        kernel = self.plan.kernel
-        fixed = {name for name, _ in kernel.parameters}
-        axes = tuple(axis.extent for axis in kernel.grid[-2:])
-        fixed |= self.single
-        return kernel.tile_trips is None and axes == kernel.tile_extents and not fixed & {*axes}
-
-    def coordinates(self, source: Source) -> None:
-        for axis in self.plan.kernel.grid:
-            if axis.extent in self.single:
-                source.add(f"at_{axis.extent} = 0")
-        if self.triangle:
-            rows, columns = self.plan.kernel.tile_extents
-            source.add(
-                f"outer, at_{rows}, at_{columns} = {self._triangle_call('in_triangle', 'tile, ')}"
-            )
-            rest, axes = "outer", [(e, c) for e, c in self.counts if e not in (rows, columns)]
-        elif self._banded:
-            (rows, height), (columns, width) = self.counts[-2:]
-            source.add(
-                f"rows, columns = {height}, {width}",
-                f"at_{rows}, at_{columns} = in_bands(tile % (rows * columns), rows, columns)",
-                "outer = tile // (rows * columns)",
-            )
-            rest, axes = "outer", self.counts[:-2]
-        else:
-            rest, axes = "tile", self.counts
-        for number, (extent, count) in enumerate(reversed(axes)):
-            last = number == len(axes) - 1
-            at = rest if last else f"{rest} % ({count})"
-            if (
-                self.plan.kernel.tile_trips is not None
-                and extent == self.plan.kernel.tile_extents[0]
-            ):
-                source.comment("the last rows of tiles have the most iterations, and come first")
-                at = f"({count}) - 1 - {at}"
-            source.add(f"at_{extent} = {at}")
-            if not last:
-                source.add(f"rest = {rest} // ({count})")
-                rest = "rest"
-        needed = self.plan.kernel.tile_trips
-        if needed is None:
-            source.add("first = t * trips")
-        else:
-            rows, columns = self.plan.kernel.tile_extents
-            count = integer(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})
-            source.add(f"trips = cutlass.min(all_trips, cutlass.max(Int32({count}), Int32(1)))")
 
     def advance(self, source: Source) -> None:
         if self.plan.kernel.tile_trips is not None:

@@ -1,0 +1,147 @@
+"""The kernel that calls the roles, and the function that launches it."""
+
+from __future__ import annotations
+
+from schedgen.codegen.architecture import Architecture
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.plan import DTYPES, View
+from schedgen.codegen.roles import Role
+from schedgen.codegen.source import Source
+from schedgen.codegen.steps import Barriers
+from schedgen.codegen.tiles import Tiles
+from schedgen.codegen.transfers import Transfers
+from schedgen.kernel import DTYPE_BITS
+
+
+class Harness:
+    """All functions of a generated file beside those of its library."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        self.architecture, self.plan = architecture, architecture.plan
+        self.transfers = Transfers(self.plan)
+        self.tiles = Tiles(self.plan)
+        self.barriers = Barriers(self.plan)
+        self.roles = [
+            Role(architecture, self.transfers, self.tiles, role) for role in self.plan.program.roles
+        ]
+
+    def emit(self, source: Source) -> None:
+        """Operations, roles, the kernel, ``launch``."""
+        self.plan.check_words(self.architecture.words())
+        parameters = self._parameters()
+        kernel = Source(1)
+        scope = parameters | self._variables(kernel)
+        roles, calls = Source(), dict[str, list[str]]()
+        for role in self.roles:
+            calls[role.name] = role.emit(roles, scope)
+            roles.add("", "")
+        self._dispatch(kernel, calls)
+        self.architecture.end(kernel)
+        self.architecture.threads.functions(source)
+        source.add(*roles.lines, "@cute.kernel")
+        source.call("def kernel", [f"{n}: {kind}" for n, kind in parameters.items()], end=":")
+        source.add(*kernel.lines, "", "")
+        self._launch(source, list(parameters))
+
+    # -- device --------------------------------------------------------------------------------
+
+    def _parameters(self) -> dict[str, str]:
+        """Parameters of the kernel and their types."""
+        found: dict[str, str] = {}
+        for map_ in self.transfers.distinct:
+            found[f"tma_{map_.name}"] = "cute.CopyAtom"
+            found[f"g_{map_.name}"] = "cute.Tensor"
+        found |= dict.fromkeys(self.plan.scalars, "Float32")
+        found |= dict.fromkeys(self.plan.extents, "Int32")
+        return found | self.tiles.parameters()
+
+    def _variables(self, source: Source) -> dict[str, str]:
+        """Writes the beginning of the kernel; returns variables that roles use, and their types."""
+        source.add(
+            "warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())",
+            "shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)",
+            "barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)",
+        )
+        found = self.barriers.declare(source)
+        found |= self.architecture.declare_words(source)
+        with source.block("if warp == 0:"):
+            for map_ in self.transfers.distinct:
+                source.add(f"cpasync.prefetch_descriptor(tma_{map_.name})")
+            with source.block("with cute.arch.elect_one():"):
+                self.barriers.initialize(source)
+                self.architecture.initialize(source)
+        self.architecture.begin(source)
+        source.add("cute.arch.mbarrier_init_fence()", "cute.arch.sync_threads()")
+        for view in {view.name: view for view in self.plan.views.values()}.values():
+            source.add(f"{view.name} = {_made(view)}")
+            found[view.name] = "cute.Tensor"
+        return found
+
+    def _dispatch(self, source: Source, calls: dict[str, list[str]]) -> None:
+        """One branch for each warpgroup, because its warps change their registers together."""
+        first = self.plan.first_warp
+        for group in range(self.plan.warps // 4):
+            here = [role for role in self.roles if first[role.role.name] // 4 == group]
+            last = group == self.plan.warps // 4 - 1
+            head = (
+                "else" if group and last else f"{'elif' if group else 'if'} warp < {4 * group + 4}"
+            )
+            with source.block(f"{head}:"):
+                self._registers(source, here[0])
+                for role in here:
+                    if role.role.warps == 4:
+                        source.call(role.name, calls[role.name])
+                        continue
+                    with source.block(f"if warp == {first[role.role.name]}:"):
+                        source.call(role.name, calls[role.name])
+
+    def _registers(self, source: Source, role: Role) -> None:
+        """Registers move between warpgroups only if one needs more than the block begins with."""
+        if not self.plan.moves_registers:
+            return
+        mine, entry = self.plan.registers(role.role), self.plan.entry_registers
+        if mine != entry:
+            direction = "increase" if mine > entry else "decrease"
+            source.add(f"cute.arch.setmaxregister_{direction}({mine})")
+
+    # -- host ----------------------------------------------------------------------------------
+
+    def _launch(self, source: Source, parameters: list[str]) -> None:
+        tensors = [argument for argument in self.plan.kernel.arguments if argument.shape]
+        given = [f"{tensor.name}: cute.Tensor" for tensor in tensors]
+        given += [f"{name}: Float32" for name in self.plan.scalars]
+        given += ["sms: cutlass.Constexpr", "stream: cuda.CUstream"]
+        here = {extent: f"{extent}_" for extent in self.plan.extents}  # tensors may have the name
+        source.add("@cute.jit")
+        source.call("def launch", given, end=":")
+        body = Source(1)
+        for map_ in self.transfers.distinct:
+            self.transfers.make(body, map_)
+        for extent in self.plan.extents:
+            where = next(tensor for tensor in tensors if extent in tensor.shape)
+            shape = f"{where.name}.shape[{where.shape.index(extent)}]"
+            body.add(f"{here[extent]} = Int32({shape})")
+        self.tiles.host(body, here)
+        body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
+        body.add(
+            "    grid=[cutlass.min(tiles, sms), 1, 1],",
+            f"    block=[{32 * self.plan.warps}, 1, 1],",
+            f"    smem={self.plan.shared_bytes},",
+            "    min_blocks_per_mp=1,",
+            "    stream=stream,",
+            ")",
+        )
+        source.add(*body.lines)
+
+
+def _made(view: View) -> str:
+    """A view as an expression over ``shared``."""
+    dtype = DTYPES[view.dtype]
+    if view.vector:
+        stride = view.stride * 8 // DTYPE_BITS[view.dtype]
+        sizes = f"{view.rows * view.columns}, {view.slots}, {stride}"
+        return f"vectors_at(shared + {view.address}, {sizes}, {dtype})"
+    if view.stride != view.rows * view.row_bytes:
+        raise EmitError(f"'{view.name}': slots are {view.stride} bytes apart")
+    sizes = f"{view.rows}, {view.columns}, {view.slots}"
+    return f"tiles_at(shared + {view.address}, {sizes}, {dtype})"
