@@ -1,0 +1,101 @@
+"""The torch functions with their shipped kernels, executed by the emulator: PTX on the CPU, with
+the race checker. What the stand-in only supposes about bulk copies is seen here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from schedgen.codegen.compiling import _module as imported
+from schedgen.codegen.facts import file_name
+from schedgen.emulator.emulation import device
+from schedgen.kernels import attention, gemm, layouts, library, symmetric_gemm
+from schedgen.kernels.regenerate import TARGETS
+from tests.kernels.standin import CPU, install
+from tests.kernels.test_attention_op import operands, reference
+from tests.kernels.test_gemm_op import close, random
+
+pytestmark = pytest.mark.slow
+
+SMS = 2
+
+
+class Emulated:
+    """Stands in for `Launcher`."""
+
+    def __init__(self, name: str, arch: str) -> None:
+        self.name, self.arch = name, arch
+        self.zeros = {torch.bfloat16: torch.zeros(8, dtype=torch.bfloat16)}
+
+    def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
+        cute: Any = import_module("cutlass.cute")
+        runtime: Any = import_module("cutlass.cute.runtime")
+        stream = import_module("cuda.bindings.driver").CUstream(0)
+        assert all(layouts.problem(tensor) is None for tensor in tensors)
+        views = [t.as_strided(t.shape, (*layouts.strides(t), 1)) for t in tensors]
+        with device(self.arch, sms=SMS):
+            arguments: list[Any] = []
+            for view in views:
+                made = runtime.from_dlpack(view, assumed_align=16)
+                arguments.append(made.mark_layout_dynamic(leading_dim=view.ndim - 1))
+            function = cute.compile(
+                imported(library.FOLDER / self.name).launch, *arguments, *scalars, SMS, stream
+            )
+            function(*arguments, *scalars, stream)
+
+
+@pytest.fixture(params=TARGETS.values(), autouse=True)
+def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
+    """Kernels run in the emulator of this architecture, on tensors full of NaN."""
+    install(monkeypatch)
+
+    def launcher(device: torch.device, spec: str, **settings: str) -> Emulated:
+        assert device == CPU
+        return Emulated(file_name(spec, request.param, settings), request.param)
+
+    monkeypatch.setattr(library, "launcher", launcher)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield request.param
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "causal"),
+    [
+        ((1, 70, 150, 2, 1, 64), False),
+        ((1, 150, 70, 1, 1, 64), True),
+        ((1, 130, 131, 1, 1, 128), True),
+    ],
+)
+def test_attention(shape: tuple[int, int, int, int, int, int], causal: bool) -> None:
+    q, k, v = operands(*shape)
+    out, lse = attention(q, k, v, causal=causal, return_lse=True)
+    wanted, wanted_lse = reference(q, k, v, 1 / math.sqrt(shape[-1]), causal)
+    assert torch.allclose(out.double(), wanted, atol=2e-2)
+    assert torch.allclose(lse.double(), wanted_lse, atol=1e-4)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(130, 264, 72), (13, 7, 5)])
+def test_product(m: int, n: int, k: int) -> None:
+    """Without an addend the kernel reads eight zeros, out of bounds, as a tensor of any shape."""
+    a, b = random(m, k), random(k, n, seed=1)
+    assert close(gemm(a, b), a, b)
+
+
+def test_addend() -> None:
+    a, b, c = random(2, 136, 64), random(64, 40, seed=1), random(40, seed=2)
+    assert close(gemm(a, b, c, alpha=0.5, beta=2.0), a * 0.5, b, 2.0 * c.double())
+
+
+def test_symmetric_product() -> None:
+    a = random(264, 72)
+    found = symmetric_gemm(a)
+    assert close(found, a, a.mT)
+    assert torch.equal(found, found.mT)
