@@ -8,12 +8,14 @@ that process.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from schedgen.codegen.errors import EmitError
@@ -79,22 +81,24 @@ def _reason(output: str) -> str:
 
 def _main(path: Path, folder: Path, sms: int) -> None:
     facts = read_facts(path)
-    # Read on import. Without it, and without a GPU, the DSL cannot export objects (4.8.1).
-    os.environ["CUTE_DSL_ARCH"] = facts.target
-    os.environ["CUTE_DSL_NO_CACHE"] = "1"
-    os.environ["CUTE_DSL_DUMP_DIR"] = str(folder)
-    os.environ["CUTE_DSL_KEEP"] = "ptx,cubin"
-    try:
-        cute: Any = import_module("cutlass.cute")
-    except ImportError as error:
-        sys.exit(f"{error}; install nvidia-cutlass-dsl")
-    function = cute.compile(_module(path).launch, *_arguments(facts), sms, _stream())
-    function.export_to_c(file_path=str(folder), file_name=path.stem, function_prefix=symbol(facts))
-    for kind in ("ptx", "cubin"):  # the DSL names them after all types of all arguments
-        found = [file for file in folder.glob(f"*.{kind}") if file.stem != path.stem]
-        if len(found) != 1:
-            sys.exit(f"the DSL wrote {len(found)} files *.{kind} into {folder}, not one")
-        found[0].replace(folder / f"{path.stem}.{kind}")
+    with TemporaryDirectory(prefix="schedgen-") as scratch:
+        # Read on import. Without the architecture, and without a GPU, the DSL cannot export objects
+        # (4.8.1).
+        os.environ["CUTE_DSL_ARCH"] = facts.target
+        os.environ["CUTE_DSL_NO_CACHE"] = "1"
+        os.environ["CUTE_DSL_DUMP_DIR"] = scratch
+        os.environ["CUTE_DSL_KEEP"] = "ptx,cubin"
+        try:
+            cute: Any = import_module("cutlass.cute")
+        except ImportError as error:
+            sys.exit(f"{error}; install nvidia-cutlass-dsl")
+        function = cute.compile(_module(path).launch, *_arguments(facts), sms, _stream())
+        function.export_to_c(file_path=scratch, file_name="kernel", function_prefix=symbol(facts))
+        for kind in ("o", "h", "ptx", "cubin"):
+            found = list(Path(scratch).glob(f"*.{kind}"))  # named after all types of all arguments
+            if len(found) != 1:
+                sys.exit(f"the DSL wrote {len(found)} files *.{kind}, not one")
+            shutil.move(found[0], folder / f"{path.stem}.{kind}")
 
 
 def _module(path: Path) -> Any:

@@ -57,6 +57,8 @@ def test_file_is_formatted(folder: Path) -> None:
 
 
 def test_compile(folder: Path, tmp_path: Path) -> None:
+    for name in ("another.ptx", KERNEL.replace(".py", ".ptx")):  # of an earlier compilation
+        (tmp_path / name).touch()
     result = run("compile", str(folder / KERNEL), "-t", "h200", "-o", str(tmp_path), "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
