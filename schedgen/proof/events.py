@@ -33,6 +33,8 @@ class EventGraph:
         self.events: list[Event] = []
         self.margins: list[tuple[int, int]] = []
         """Iterations at the start and the end of a tile in which an event may not happen."""
+        self.conditional: list[bool] = []
+        """Whether there are any."""
         self.place: list[tuple[str, str, tuple[int, int]]] = []
         """Role, section, and where in a turn of the loop: shift and place."""
         self.arcs: list[list[Arc]] = []
@@ -71,6 +73,7 @@ class EventGraph:
     ) -> int:
         self.events.append(Event(role, section, place, part, step))
         self.margins.append(margins(section, step))
+        self.conditional.append(self.margins[-1] != (0, 0))
         self.place.append((role, section, (step.shift if step else 0, place)))
         self.arcs.append([])
         self.in_role.append([])

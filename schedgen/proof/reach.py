@@ -66,6 +66,9 @@ class Reach:
         self.source = source
         self.span = span
         per_tile = graph.events[source].per_tile
+        self._every = span.together
+        """Whether an earlier instance does not stand for later ones: within one tile they lead to
+        places that it does not show. One that may not happen never stands for others, either."""
         self._loop_source = not per_tile
         self._came: dict[Place, tuple[Place, Arc] | None] = {}
         self._least: tuple[dict[int, int], ...] = ({}, {}, {})
@@ -111,15 +114,18 @@ class Reach:
             arcs = arcs + graph.in_role[event]
         elif graph.learns[event]:
             arcs = arcs + graph.in_role_at_times[event]
-        known = self._least[where]
+        known, each, conditional = self._least[where], self._every, graph.conditional
         for arc in arcs:
             dst = arc.dst
-            if known.get(dst, _NEVER) <= shift and not self._each(dst):
+            if not each and known.get(dst, _NEVER) <= shift and not conditional[dst]:
                 continue
             for reached in self._along(where, shift, arc):
-                if self._arrive(reached, (place, arc)) and self.certain(reached):
+                if not self._arrive(reached, (place, arc)):
+                    continue
+                if not conditional[dst] or self.certain(reached):
                     # What is nearer than all that is looked at now turns up late; its turn is now.
-                    self._waiting[max(reached[2] - self._lowest, self._next)].append(reached)
+                    turn = reached[2] - self._lowest
+                    self._waiting[turn if turn > self._next else self._next].append(reached)
 
     def _is_news(self, place: Place) -> bool:
         """Whether a role learns anything there that it did not know at an earlier step.
@@ -143,26 +149,20 @@ class Reach:
         event, where, shift = place
         known = self._least[where]
         if known.get(event, _NEVER) <= shift:
-            if not self._each(event) or place in self._came:
+            conditional = self.graph.conditional[event]
+            if not (self._every or conditional) or place in self._came:
                 return False
-            if not self._conditional(event) and where is not Where.NEAR:
+            if not conditional and where is not Where.NEAR:
                 return False
         else:
             known[event] = shift
         self._came[place] = came
-        self._places.setdefault(event, []).append(place)
+        places = self._places.get(event)
+        if places is None:
+            self._places[event] = [place]
+        else:
+            places.append(place)
         return True
-
-    def _each(self, event: int) -> bool:
-        """Whether an earlier instance of an event does not stand for the later ones.
-
-        Within one tile later instances lead on to places that earlier ones do not show, and an
-        instance that does not happen shows nothing of later ones.
-        """
-        return self.span.together or self._conditional(event)
-
-    def _conditional(self, event: int) -> bool:
-        return self.graph.margins[event] != (0, 0)
 
     def certain(self, place: Place) -> bool:
         """Whether the event certainly happens there, so that a way can lead through it."""
@@ -188,9 +188,9 @@ class Reach:
         if where is Where.ALL:
             # A tile may have no iteration at all, so nothing beyond the same iteration follows.
             return [(arc.dst, Where.ALL, shift)] if arc.form is Form.ANY and arc.shift == 0 else []
-        inside = shift == 0 or (span.together and span.low <= shift <= span.high)
         if arc.form is Form.ANY:
-            return [(arc.dst, Where.NEAR, then)] if then <= span.high else []
+            return [(arc.dst, where, then)] if then <= span.high else []
+        inside = shift == 0 or (span.together and span.low <= shift <= span.high)
         if arc.form is Form.SAME:
             if arc.in_role:
                 then = max(then, span.low)  # a later instance comes later still
