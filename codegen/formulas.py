@@ -68,3 +68,18 @@ def code(expression: Expression, look: Look) -> str:
             return _SIMPLE[function].format(code(argument, look))
         case _:
             raise EmitError(f"no emitter for '{expression}' in a formula")
+
+
+def integer(expression: Expression, names: dict[str, str] | None = None) -> str:
+    """An expression over extents, in integers."""
+    match expression:
+        case Call("ceil", (Binary("/", left, right),)):
+            return f"cute.ceil_div({integer(left, names)}, {integer(right, names)})"
+        case Number(value) if value.denominator == 1:
+            return str(int(value))
+        case Name(name):
+            return (names or {}).get(name, name)
+        case Binary("+" | "-" | "*" as operator, left, right):
+            return f"({integer(left, names)} {operator} {integer(right, names)})"
+        case _:
+            raise EmitError(f"no emitter for the number '{expression}'")

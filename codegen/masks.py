@@ -1,6 +1,10 @@
-"""When a mask keeps a whole tile, so that its elements need not be looked at."""
+"""Masks: when a tile is kept as a whole, and up to which column each of its rows is."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import code
@@ -15,6 +19,14 @@ from schedgen.expressions import (
     Unary,
     references,
 )
+from schedgen.expressions.nodes import CompareOperator, walk
+
+_MIRRORED: dict[str, CompareOperator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITE: dict[str, CompareOperator] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_ONE = Number(Fraction(1))
+
+
+# -- whole tiles ----------------------------------------------------------------------------------
 
 
 def always(keep: Expression, row: str, column: str, rows: int, columns: int) -> str:
@@ -23,6 +35,9 @@ def always(keep: Expression, row: str, column: str, rows: int, columns: int) -> 
     Each comparison is taken where it is least likely to hold. Sums of rows and columns are
     monotone, so the corners decide; the condition may fail although all is kept, never the other
     way round.
+
+    Raises:
+        EmitError: a comparison is of something else.
     """
     return _worst(keep, row, column, rows - 1, columns - 1, wanted=True)
 
@@ -71,11 +86,83 @@ def _sign(node: Expression, name: str) -> int:
             return _sign(operand, name)
         case Unary("-", operand):
             return -_sign(operand, name)
-        case Binary("+", left, right):
-            return _sign(left, name) or _sign(right, name)
-        case Binary("-", left, right):
-            return _sign(left, name) or -_sign(right, name)
+        case Binary("+" | "-" as operator, left, right):
+            first, second = _sign(left, name), _sign(right, name)
+            second = second if operator == "+" else -second
+            if first * second < 0:
+                raise EmitError(
+                    f"'{node}' of a mask adds '{name}' and takes it away; write it without"
+                )
+            return first or second
         case _ if name in {found.name for found in references(node)}:
             raise EmitError("a mask has to compare sums of rows and columns")
         case _:
             return 0
+
+
+# -- single elements ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A row keeps its columns from the largest of ``first`` on, before the smallest of ``end``."""
+
+    first: tuple[Expression, ...] = ()
+    end: tuple[Expression, ...] = ()
+
+
+def limits(keep: Expression, whole: Collection[str]) -> Limits | None:
+    """The columns that a row keeps, if ``keep`` says no more than that, in whole numbers.
+
+    So that an element needs a single comparison. ``whole`` has the names of whole numbers.
+    """
+    match keep:
+        case Logical("and", left, right):
+            one, other = limits(left, whole), limits(right, whole)
+            if one is None or other is None:
+                return None
+            return Limits(one.first + other.first, one.end + other.end)
+        case Unary("not", Compare(operator, left, right)) if operator in _OPPOSITE:
+            return limits(Compare(_OPPOSITE[operator], left, right), whole)
+        case Compare(operator, left, right) if operator in _OPPOSITE:
+            return _limit(operator, left, right, {*whole, "row"})
+        case _:
+            return None
+
+
+def _limit(operator: str, left: Expression, right: Expression, whole: set[str]) -> Limits | None:
+    """Of one comparison, solved for the column."""
+    if "column" in _names(right):
+        left, right, operator = right, left, _MIRRORED[operator]
+    while left != Name("column"):
+        match left:
+            case Binary("+", a, b) if "column" in _names(a):
+                left, right = a, Binary("-", right, b)
+            case Binary("+", a, b):
+                left, right = b, Binary("-", right, a)
+            case Binary("-", a, b) if "column" in _names(a):
+                left, right = a, Binary("+", right, b)
+            case Binary("-", a, b):
+                left, right, operator = b, Binary("-", a, right), _MIRRORED[operator]
+            case _:
+                return None
+    if not _is_whole(right, whole):  # which it is not if the column is on both sides
+        return None
+    bound = Binary("+", right, _ONE) if operator in ("<=", ">") else right
+    return Limits(end=(bound,)) if operator in ("<", "<=") else Limits(first=(bound,))
+
+
+def _names(node: Expression) -> set[str]:
+    return {name.name for name in references(node)}
+
+
+def _is_whole(node: Expression, whole: set[str]) -> bool:
+    """Whether it is a sum of whole numbers."""
+    return all(
+        part.value.denominator == 1
+        if isinstance(part, Number)
+        else part.name in whole
+        if isinstance(part, Name)
+        else isinstance(part, Binary) and part.operator in "+-*"
+        for part in walk(node)
+    )

@@ -16,27 +16,46 @@ THREADS = 128
 class Share:
     """``rows`` of a tile, ``values`` of them with elements in each thread.
 
-    ``row`` is the number of element v's row among these values; ``row_at`` and ``column_at`` are
-    where the element lies in the tile. All three are expressions over ``v`` and ``thread``.
+    A thread's rows begin at ``row_first``, an expression over ``thread``, and are ``row_step``
+    apart; element v is in the one with the number ``row``, an expression over ``v``. Its column is
+    the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``.
     """
 
     rows: int
     values: int
     row: str
-    row_at: str
-    column_at: str
+    row_first: str
+    row_step: int
+    column_first: str
+    column_step: str
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
         return self.rows * columns // THREADS
+
+    def row_at(self, value: str) -> str:
+        """Where a thread's row with that number lies in the tile."""
+        return f"{self.row_first} + {self.row_step} * {value}" if self.row_step else self.row_first
+
+    @property
+    def element_row(self) -> str:
+        """Where the row of element ``v`` lies in the tile."""
+        return self.row_at(f"({self.row})")
+
+    @property
+    def element_column(self) -> str:
+        """Where the column of element ``v`` lies in the tile."""
+        return " + ".join(filter(None, (self.column_first, self.column_step)))
 
 
 FRAGMENT = Share(
     rows=64,
     values=2,
     row="v // 2 % 2",
-    row_at="thread // 32 * 16 + thread % 32 // 4 + 8 * (v // 2 % 2)",
-    column_at="8 * (v // 4) + 2 * (thread % 4) + v % 2",
+    row_first="thread // 32 * 16 + thread % 32 // 4",
+    row_step=8,
+    column_first="2 * (thread % 4)",
+    column_step="8 * (v // 4) + v % 2",
 )
 """Results of wgmma.
 
@@ -45,7 +64,15 @@ Thread t of a warpgroup has of 64 rows and N columns the elements v = v0 + 2 v1 
 wgmma.mma_async). Four neighbouring threads share two rows; all four hold the values of both.
 """
 
-ROW = Share(rows=128, values=1, row="0", row_at="thread", column_at="v")
+ROW = Share(
+    rows=128,
+    values=1,
+    row="0",
+    row_first="thread",
+    row_step=0,
+    column_first="",
+    column_step="v",
+)
 """A row for each thread.
 
 Tensor memory has 128 lanes, and warp w of four reaches lanes 32 w to 32 w + 31: with 32 lanes and

@@ -6,10 +6,10 @@ import re
 from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import code
+from schedgen.codegen.formulas import code, integer
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.expressions import Binary, Call, Expression, Name, Number
+from schedgen.expressions import Expression, Number
 from schedgen.expressions.nodes import walk
 from schedgen.kernel import Kernel, Kind
 
@@ -175,21 +175,6 @@ def single_extents(kernel: Kernel) -> set[str]:
                 if place.side == side and not place.step
             }
     return found
-
-
-def integer(expression: Expression, names: dict[str, str] | None = None) -> str:
-    """An expression over extents, in integers."""
-    match expression:
-        case Call("ceil", (Binary("/", left, right),)):
-            return f"cute.ceil_div({integer(left, names)}, {integer(right, names)})"
-        case Number(value) if value.denominator == 1:
-            return str(int(value))
-        case Name(name):
-            return (names or {}).get(name, name)
-        case Binary("+" | "-" | "*" as operator, left, right):
-            return f"({integer(left, names)} {operator} {integer(right, names)})"
-        case _:
-            raise EmitError(f"no emitter for the number '{expression}'")
 
 
 def integer_condition(expression: Expression, names: dict[str, str]) -> str:

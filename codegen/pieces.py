@@ -1,0 +1,169 @@
+"""Tiles that pass through registers, a piece at a time, as lines of an operation's function."""
+
+from __future__ import annotations
+
+from schedgen.codegen.elements import Elements, Formulas
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.formulas import code
+from schedgen.codegen.operands import Operand, Shape, written
+from schedgen.codegen.plan import DTYPES
+from schedgen.expressions import Expression, references
+from schedgen.kernel import Space
+
+_ALIKE = 8
+"""Columns that are written at a time if they all have the same value."""
+
+
+class Pieces:
+    """Writes formulas over whole tiles.
+
+    Of the ``columns`` columns of tiles outside of registers, ``span`` are in registers at a time.
+    """
+
+    def __init__(self, elements: Elements, columns: int, span: int) -> None:
+        self.elements, self.columns, self.span = elements, columns, min(span, columns)
+        self.operation, self.operands = elements.operation, elements.operands
+        self.source = elements.source
+
+    def write(self, formulas: Formulas) -> None:
+        """Elements of tiles; a condition of rows in tensor memory is asked for whole warps."""
+        when = self.operation.when
+        carried = [o for o in self.elements.read(formulas) if o.parameter in self.elements.initial]
+        if carried:
+            self.elements.uses.add("fresh")
+            with self.source.block("if fresh:"):
+                self.source.comment("nothing has been written yet: initial values")
+                self.elements.fresh = True
+                self._pieces(formulas)
+                self.elements.fresh = False
+        rows_only = when is not None and self._rows_only(when)
+        if rows_only and self._outside(formulas, Space.TMEM):
+            assert when is not None
+            if self.elements.share.values != 1:
+                raise EmitError(f"{self.operation.name}: threads with several rows cannot vote")
+            condition = code(when, lambda name: self.elements.value_of(name, rows=True)).replace(
+                "[v]", "[0]"
+            )
+            head = "elif" if carried else "if"
+            with self.source.block(f"{head} cute.arch.vote_any_sync({condition}):"):
+                self._pieces(formulas)
+        elif carried:
+            with self.source.block("else:"):
+                self._pieces(formulas)
+        else:
+            self._pieces(formulas)
+
+    def _rows_only(self, when: Expression) -> bool:
+        return all(
+            self.operands[n.name].shape is Shape.ROWS
+            if n.name in self.operands
+            else n.name not in ("row", "column")
+            for n in references(when)
+        )
+
+    def _outside(self, formulas: Formulas, *spaces: Space) -> list[Operand]:
+        """Tiles and values per column in other memories that formulas read or write."""
+        touched = {o.parameter: o for o in self.elements.read(formulas)}
+        touched |= {o.parameter: o for o in (self.operands[name] for name, _ in formulas)}
+        return [o for o in touched.values() if o.shape is not Shape.ROWS and o.space in spaces]
+
+    def _pieces(self, formulas: Formulas) -> None:
+        outside = self._outside(formulas, Space.SMEM, Space.TMEM)
+        alike = self._alike(formulas)
+        span = self.span if outside and not self.operation.transposed else self.columns
+        span = min(span, _ALIKE) if alike else span
+        pieces, rest = divmod(self.columns, span)
+        if rest:
+            raise EmitError(f"{self.operation.name}: {self.columns} columns, {span} at a time")
+        loop = f"for piece in cutlass.range_constexpr({pieces}):"
+        if pieces == 1:
+            self._put(self._piece(formulas, span, ""), span, "")
+        elif alike:
+            made = self._piece(formulas, span, "")
+            with self.source.block(loop):
+                self._put(made, span, "piece")
+        else:
+            with self.source.block(loop):
+                made = self._piece(formulas, span, "piece")
+                self._put(made, span, "piece")
+
+    def _alike(self, formulas: Formulas) -> bool:
+        """Whether all columns of all outputs have the same values, those of a fresh tile."""
+        read = [o for o in self.elements.read(formulas) if o.shape is not Shape.ROWS]
+        names = {name.name for _, formula in formulas for name in references(formula)}
+        fresh = self.elements.fresh and all(
+            operand.parameter in self.elements.initial for operand in read
+        )
+        return fresh and "column" not in names - set(self.operands)
+
+    def _piece(self, formulas: Formulas, span: int, piece: str) -> list[Operand]:
+        """Computes a piece; returns outputs that are in ``out_X``."""
+        self._bring(formulas, span, piece)
+        count = self.elements.share.elements(span)
+        outside = self.elements.outputs_outside(formulas, count)
+        with self.source.block(f"for v in cutlass.range_constexpr({count}):"):
+            self.elements.coordinates(formulas, f"{span} * piece" if piece else "")
+            self.elements.write(formulas, rows=False, at=f"v + {count} * piece" if piece else "v")
+        return outside
+
+    def _put(self, made: list[Operand], span: int, piece: str) -> None:
+        """Copies outputs of one piece to where they belong."""
+        count = self.elements.share.elements(span)
+        for operand in made:
+            name = f"out_{operand.parameter}"
+            if operand.in_registers:
+                to = operand.parameter
+                to = f"part_of({to}, {count} * piece, {count})" if piece else to
+                self.source.add(f"{to}.store({name}.load().to({DTYPES[operand.dtype]}))")
+            else:
+                self.store(name, operand, span, piece)
+
+    def _bring(self, formulas: Formulas, span: int, piece: str) -> None:
+        """Copies operands of one piece to registers."""
+        wait = False
+        for operand in self.elements.read(formulas):
+            if operand.in_registers or operand.shape is Shape.ROWS:
+                continue
+            if self.elements.fresh and operand.parameter in self.elements.initial:
+                continue
+            name, to = operand.parameter, f"in_{operand.parameter}"
+            if operand.shape is Shape.COLUMNS:
+                part = f"part_of({name}, {span} * piece, {span})" if piece else name
+                self.source.add(f"{to} = columns_of({part}, {self.elements.thread()})")
+                continue
+            count = self.elements.share.elements(span)
+            self.source.add(f"{to} = cute.make_rmem_tensor({count}, {DTYPES[operand.dtype]})")
+            self.load(operand, to, span, piece)
+            again = operand.space is Space.TMEM and operand.name in written(self.operation)
+            wait |= again or (operand.space is Space.TMEM and bool(piece))
+        if wait:
+            self.source.comment("before the columns are written, and registers are used again")
+            self.source.add("cute.arch.fence_view_async_tmem_load()")
+
+    def load(self, operand: Operand, registers: str, span: int, piece: str) -> None:
+        if operand.space is Space.TMEM:
+            arguments = [self._cut(operand, span, piece), registers, self.elements.thread()]
+            self.source.call("load_columns", arguments)
+        else:
+            first = [f"{span} * piece"] if piece else []
+            arguments = [operand.parameter, registers, self.elements.thread(), *first]
+            self.source.call("load_tile", arguments)
+
+    def store(self, registers: str, operand: Operand, span: int, piece: str) -> None:
+        if operand.space is Space.TMEM:
+            arguments = [registers, self._cut(operand, span, piece), self.elements.thread()]
+            self.source.call("store_columns", arguments)
+        elif self.operation.transposed:
+            arguments = [registers, operand.parameter, self.elements.thread()]
+            self.source.call("store_transposed", arguments)
+        else:
+            first = [f"{span} * piece"] if piece else []
+            arguments = [registers, operand.parameter, self.elements.thread(), *first]
+            self.source.call("store_tile", arguments)
+
+    def _cut(self, operand: Operand, span: int, piece: str) -> str:
+        """Columns of tensor memory."""
+        if not piece:
+            return operand.parameter
+        rows = self.elements.share.rows
+        return f"cute.local_tile({operand.parameter}, ({rows}, {span}), (0, {piece}))"
