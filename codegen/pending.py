@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import Plan
-from schedgen.program.model import Drain, Engine, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, Drain, Engine, RoleProgram, Run, Step
 
 
 def pending(plan: Plan, role: RoleProgram, drain: Step) -> int:
@@ -12,6 +13,10 @@ def pending(plan: Plan, role: RoleProgram, drain: Step) -> int:
     Each operation of an engine is a group, and in turns in which it does not run an empty one is
     committed in its place, so that the number is the same in all turns. A drain outside of the loop
     of what ran in it waits for everything.
+
+    Raises:
+        EmitError: an operation that is counted runs in some iterations only. There are empty groups
+            for turns, not for conditions.
     """
     assert isinstance(drain.action, Drain)
     target = drain.action.operation
@@ -21,6 +26,13 @@ def pending(plan: Plan, role: RoleProgram, drain: Step) -> int:
     mine = [p for p in groups if _operation(section[p]) == target]
     if not mine:
         return 0
+    for step in (section[place] for place in groups):
+        if step.guard != EVERY:
+            raise EmitError(
+                f"{role.name}: '{_operation(step)}' does not run in every iteration, so what is "
+                f"unfinished before it cannot be counted; wait for '{target}' in another role, or "
+                f"let both run always"
+            )
     place, at = mine[0], section.index(drain)
     if section is not role.loop:
         return sum(1 for p in groups if place < p < at)

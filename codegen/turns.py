@@ -67,25 +67,60 @@ def emit_loop(source: Source, role: RoleProgram, emit: Emit) -> None:
 
 def _turn(source: Source, role: RoleProgram, turn: Turn, emit: Emit) -> None:
     for (shift, guard), steps in groupby(role.loop, key=lambda step: (step.shift, step.guard)):
-        if not turn.active(shift):
+        terms = conditions(turn, shift, guard, role.shifts) if turn.active(shift) else None
+        if terms is None:
             for step in steps:
                 emit(source, step, "", "", False)
             continue
         i = turn.iteration(shift)
         c = "first" if i == "0" else f"first + {i}"
-        terms = [*_few(turn, shift, role.shifts), *_terms(guard, i)]
         with _guarded(source, terms):
             for step in steps:
                 emit(source, step, i, c, True)
 
 
-def _few(turn: Turn, shift: int, shifts: int) -> list[str]:
-    """What keeps the turns apart if there are fewer iterations than shifts."""
-    if turn.first is not None and turn.first > shift:
-        return [f"{turn.first - shift} < trips"]
-    if turn.last is not None and shifts - turn.last > 1:
-        return [f"trips >= {shifts - turn.last}"]
-    return []
+def conditions(turn: Turn, shift: int, guard: Guard, shifts: int) -> list[str] | None:
+    """What has to be asked before a step of iteration i runs; None if it never runs there.
+
+    Between its ends the loop has ``shifts <= turn < trips``. At the ends nothing but ``trips >= 1``
+    is known: there may be fewer iterations than shifts, and a turn belongs to one end only.
+    """
+    if turn.first is not None:
+        return _while_filling(turn.first - shift, guard)
+    if turn.last is not None:
+        return _while_draining(turn.last, shift, guard, shifts)
+    low, high = guard.low, guard.high
+    needed = _at_least(low, shifts + 1)
+    if guard.kind == "first":
+        return [f"turn == {shifts}", *needed] if shift == shifts else None
+    if guard.kind == "last":
+        return None if shift else ["turn == trips - 1", *needed]
+    terms = [] if shifts - shift >= low else [f"turn >= {low + shift}"]
+    return terms + ([] if shift >= high else [f"turn < trips - {high - shift}"])
+
+
+def _while_filling(i: int, guard: Guard) -> list[str] | None:
+    """Iteration number ``i``."""
+    if guard.kind == "first":
+        return None if i else _at_least(guard.low, 1)
+    if guard.kind == "last":
+        return [f"trips == {i + 1}"] if i + 1 >= guard.low else None
+    return _at_least(i + guard.high + 1, 1) if i >= guard.low else None
+
+
+def _while_draining(number: int, shift: int, guard: Guard, shifts: int) -> list[str] | None:
+    """Iteration ``trips - left``, in a turn that is not one of the first ones."""
+    left, fewest = shift - number, shifts - number
+    if guard.kind == "first":
+        return [f"trips == {left}"] if shift == shifts and left >= guard.low else None
+    if guard.kind == "last":
+        return _at_least(max(fewest, guard.low), 1) if left == 1 else None
+    return _at_least(max(fewest, guard.low + left), 1) if left > guard.high else None
+
+
+def _at_least(trips: int, known: int) -> list[str]:
+    """A condition for that many iterations, if not so many are known to be there."""
+    return [f"trips >= {trips}"] if trips > known else []
 
 
 @contextmanager
@@ -95,13 +130,3 @@ def _guarded(source: Source, terms: list[str]) -> Generator[None]:
         return
     with source.block(f"if {' and '.join(terms)}:"):
         yield
-
-
-def _terms(guard: Guard, i: str) -> list[str]:
-    """What a guard asks of iteration ``i``; ``trips`` is at least 1."""
-    if guard.kind == "every":
-        terms = [f"{i} >= {guard.low}"] if guard.low else []
-        return terms + ([f"{i} < trips - {guard.high}"] if guard.high else [])
-    at = "0" if guard.kind == "first" else "trips - 1"
-    terms = [] if i == at else [f"{i} == {at}"]
-    return terms + ([f"trips >= {guard.low}"] if guard.low > 1 else [])
