@@ -12,7 +12,7 @@ def tile_layout(rows, columns, slots, dtype):
 
 def fragment_of(tile, thread):
     """The elements of a tile in shared memory that a thread has of a product's result."""
-    major = warpgroup.OperandMajorMode.K
+    major = OperandMajorMode.K
     mma = sm90_utils.make_trivial_tiled_mma(
         BFloat16, BFloat16, major, major, Float32, (1, 1, 1), (64, cute.size(tile, mode=[1]))
     )

@@ -31,7 +31,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
-from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 """
     library = LIBRARY
     fences = _FENCES
@@ -64,7 +64,7 @@ from cutlass.cute.nvgpu import cpasync, warpgroup
         source.add(
             f"mma_{name} = sm90_utils.make_trivial_tiled_mma(",
             f"    {DTYPES[a.region.dtype]}, {DTYPES[b.region.dtype]}, "
-            f"warpgroup.OperandMajorMode.K, warpgroup.OperandMajorMode.{major},",
+            f"OperandMajorMode.K, OperandMajorMode.{major},",
             f"    Float32, (1, 1, 1), ({FRAGMENT.rows}, {columns}), "
             f"warpgroup.OperandSource.{'RMEM' if in_registers else 'SMEM'},",
             ")",

@@ -30,7 +30,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
-from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 
 
 def slot(number, slots):
@@ -93,7 +93,7 @@ def tile_layout(rows, columns, slots, dtype):
 
 def fragment_of(tile, thread):
     """The elements of a tile in shared memory that a thread has of a product's result."""
-    major = warpgroup.OperandMajorMode.K
+    major = OperandMajorMode.K
     mma = sm90_utils.make_trivial_tiled_mma(
         BFloat16, BFloat16, major, major, Float32, (1, 1, 1), (64, cute.size(tile, mode=[1]))
     )
@@ -134,10 +134,14 @@ def row_sum(registers, row):
 def MASK(S: cute.Tensor, seq_q: Int32, seq_k: Int32, row_0: Int32, column_0: Int32, thread: Int32):
     """-inf where not column < seq_k and column <= row + seq_k - seq_q."""
     if not (((column_0 + 127) < seq_k) and ((column_0 + 127) <= ((row_0 + seq_k) - seq_q))):
+        end = cute.make_rmem_tensor(2, Int32)
+        for v in cutlass.range_constexpr(2):
+            row = row_0 + thread // 32 * 16 + thread % 32 // 4 + 8 * v
+            end[v] = cutlass.min(seq_k, (((row + seq_k) - seq_q) + 1)) - (
+                column_0 + 2 * (thread % 4)
+            )
         for v in cutlass.range_constexpr(64):
-            row = row_0 + thread // 32 * 16 + thread % 32 // 4 + 8 * (v // 2 % 2)
-            column = column_0 + 8 * (v // 4) + 2 * (thread % 4) + v % 2
-            if not ((column < seq_k) and (column <= ((row + seq_k) - seq_q))):
+            if not (8 * (v // 4) + v % 2 < end[v // 2 % 2]):
                 S[v] = -Float32.inf
 
 
@@ -396,8 +400,8 @@ def softmax0(
     mma_QK_0 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.K,
+        OperandMajorMode.K,
+        OperandMajorMode.K,
         Float32,
         (1, 1, 1),
         (64, 128),
@@ -409,8 +413,8 @@ def softmax0(
     mma_PV_0_0 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.MN,
+        OperandMajorMode.K,
+        OperandMajorMode.MN,
         Float32,
         (1, 1, 1),
         (64, 128),
@@ -462,7 +466,7 @@ def softmax0(
         # QK[0] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * first, 5))
-        if 0 == trips - 1:
+        if trips == 1:
             cute.arch.mbarrier_arrive(bar_sQ_0_empty)
         # MASK[0]
         MASK(r_S_0, seq_q, seq_k, 128 * at_seq_q, 128 * 0, thread)
@@ -483,9 +487,6 @@ def softmax0(
             cute.arch.mbarrier_wait(
                 bar_kv_full + slot(2 * (first + turn), 5), phase(2 * (first + turn), 5)
             )
-            if turn == 0:
-                # QK[0] uses sQ[0]
-                cute.arch.mbarrier_wait(bar_sQ_0_full, phase(t, 1))
             warpgroup.fence()
             # QK[0]
             for k_step in cutlass.range_constexpr(8):
@@ -605,8 +606,8 @@ def softmax1(
     mma_QK_1 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.K,
+        OperandMajorMode.K,
+        OperandMajorMode.K,
         Float32,
         (1, 1, 1),
         (64, 128),
@@ -618,8 +619,8 @@ def softmax1(
     mma_PV_1_0 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.MN,
+        OperandMajorMode.K,
+        OperandMajorMode.MN,
         Float32,
         (1, 1, 1),
         (64, 128),
@@ -671,7 +672,7 @@ def softmax1(
         # QK[1] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * first, 5))
-        if 0 == trips - 1:
+        if trips == 1:
             cute.arch.mbarrier_arrive(bar_sQ_1_empty)
         # MASK[1]
         MASK(r_S_1, seq_q, seq_k, 128 * at_seq_q + 64, 128 * 0, thread)
@@ -692,9 +693,6 @@ def softmax1(
             cute.arch.mbarrier_wait(
                 bar_kv_full + slot(2 * (first + turn), 5), phase(2 * (first + turn), 5)
             )
-            if turn == 0:
-                # QK[1] uses sQ[1]
-                cute.arch.mbarrier_wait(bar_sQ_1_full, phase(t, 1))
             warpgroup.fence()
             # QK[1]
             for k_step in cutlass.range_constexpr(8):

@@ -30,7 +30,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
-from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 
 
 def slot(number, slots):
@@ -79,7 +79,7 @@ def tile_layout(rows, columns, slots, dtype):
 
 def fragment_of(tile, thread):
     """The elements of a tile in shared memory that a thread has of a product's result."""
-    major = warpgroup.OperandMajorMode.K
+    major = OperandMajorMode.K
     mma = sm90_utils.make_trivial_tiled_mma(
         BFloat16, BFloat16, major, major, Float32, (1, 1, 1), (64, cute.size(tile, mode=[1]))
     )
@@ -230,8 +230,8 @@ def epilogue0(
     mma_AB_0 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.K,
+        OperandMajorMode.K,
+        OperandMajorMode.K,
         Float32,
         (1, 1, 1),
         (64, 128),
@@ -243,8 +243,8 @@ def epilogue0(
     mma_PC_0 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.MN,
+        OperandMajorMode.K,
+        OperandMajorMode.MN,
         Float32,
         (1, 1, 1),
         (64, 128),
@@ -344,8 +344,8 @@ def epilogue1(
     mma_AB_1 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.K,
+        OperandMajorMode.K,
+        OperandMajorMode.K,
         Float32,
         (1, 1, 1),
         (64, 128),
@@ -357,8 +357,8 @@ def epilogue1(
     mma_PC_1 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.MN,
+        OperandMajorMode.K,
+        OperandMajorMode.MN,
         Float32,
         (1, 1, 1),
         (64, 128),

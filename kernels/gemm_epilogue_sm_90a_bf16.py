@@ -41,7 +41,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
-from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 
 
 def slot(number, slots):
@@ -110,7 +110,7 @@ def tile_layout(rows, columns, slots, dtype):
 
 def fragment_of(tile, thread):
     """The elements of a tile in shared memory that a thread has of a product's result."""
-    major = warpgroup.OperandMajorMode.K
+    major = OperandMajorMode.K
     mma = sm90_utils.make_trivial_tiled_mma(
         BFloat16, BFloat16, major, major, Float32, (1, 1, 1), (64, cute.size(tile, mode=[1]))
     )
@@ -447,8 +447,8 @@ def epilogue0(
     mma_MMA_0 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.K,
+        OperandMajorMode.K,
+        OperandMajorMode.K,
         Float32,
         (1, 1, 1),
         (64, 256),
@@ -651,8 +651,8 @@ def epilogue1(
     mma_MMA_1 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
-        warpgroup.OperandMajorMode.K,
-        warpgroup.OperandMajorMode.K,
+        OperandMajorMode.K,
+        OperandMajorMode.K,
         Float32,
         (1, 1, 1),
         (64, 256),
