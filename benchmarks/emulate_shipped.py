@@ -21,9 +21,10 @@ from schedgen.kernels.regenerate import FOLDER, shipped
 ARCH = "sm_90a"
 SMS = 2
 SIZES = {
-    "batch": 2, "m": 136, "n": 264, "k": 136, "depth": 128, "width": 72,
+    "batch": 2, "m": 264, "n": 264, "k": 136, "depth": 128, "width": 72,
     "seq_q": 150, "seq_k": 203, "heads": 2, "heads_k": 1,
 }  # fmt: skip
+"""m and n are equal, because some kernels have symmetric results."""
 SCALARS = {"alpha": 1.0, "beta": 1.0, "scale": 0.125}
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
 _SOFT = "lse"
@@ -55,7 +56,7 @@ class Generated:
                 continue
             shape = [self.sizes[extent] for extent in parameter.extents]
             values = self._values(parameter, shape, generator)
-            found.append(_rows(values.to(TYPES[parameter.dtype])).to(device))
+            found.append(_rows(values.to(device, TYPES[parameter.dtype])))
         return found
 
     def _values(self, parameter: Parameter, shape: list[int], random: torch.Generator) -> Any:
@@ -96,7 +97,7 @@ def _rows(values: torch.Tensor) -> torch.Tensor:
     """With rows at multiples of 16 bytes."""
     per = 16 // values.element_size()
     width = -(-values.shape[-1] // per) * per
-    padded = torch.zeros(*values.shape[:-1], width, dtype=values.dtype)
+    padded = values.new_zeros(*values.shape[:-1], width)
     padded[..., : values.shape[-1]] = values
     return padded[..., : values.shape[-1]]
 

@@ -79,9 +79,10 @@ def checked(tool: str, name: str) -> dict[str, object]:
     text = run.stdout + run.stderr
     summary = _SUMMARY.search(text)
     says = "; ".join(dict.fromkeys(_REPORT.findall(text)))[:400]
-    found = summary[1] if summary else f"no summary: {text.strip()[-300:]}"
+    found = summary[1] if summary else "no summary"
     if run.returncode:
-        says += f" exit {run.returncode}: {text.strip()[-300:]}"
+        found = f"exit {run.returncode}, {found}"
+        says += f" {text.strip()[-300:]}"
     row = {"kernel": name, "tool": tool, "summary": found, "says": says}
     print(tool, name, found, flush=True)
     return row
