@@ -213,6 +213,12 @@ def emulate(
         int, typer.Option(min=1, help="How many random or adversarial schedules to run.")
     ] = 5,
     races: Annotated[bool, typer.Option(help="Check that accesses are ordered.")] = True,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--switch", metavar="NAME=READING", help="How to read the ISA (docs/emulator.md)."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Execute the kernel of SPEC on the CPU: compare its results, and look for races.
@@ -225,7 +231,7 @@ def emulate(
     try:
         name = target or read_spec(spec).file.targets[0]
         sizes = {key: _whole(value) for key, value in _settings(extent or []).items()}
-        settings = _settings(set_ or [])
+        settings, switches = _settings(set_ or []), _settings(switch or [])
     except SchedgenError as error:
         _fail(str(error))
     status = run_emulate(
@@ -236,6 +242,7 @@ def emulate(
         schedule=schedule,
         seeds=seeds,
         races=races,
+        switches=switches,
         as_json=json,
     )
     raise typer.Exit(status)

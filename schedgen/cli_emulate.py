@@ -42,14 +42,18 @@ def run_emulate(
     schedule: str,
     seeds: int,
     races: bool,
+    switches: dict[str, str],
     as_json: bool,
 ) -> int:
     """Solves, proves, emits, compiles and executes; prints what was found.
 
+    ``switches`` are readings of the ISA, by number or name: see docs/emulator.md.
+
     Returns the exit status: 0 clean and correct, 1 wrong or racy, 2 bad input.
     """
     from schedgen.codegen.emit import emit
-    from schedgen.emulating import emulate
+    from schedgen.emulating import compiled, default_extents, generated_switches
+    from schedgen.emulator.machine.switches import chosen
     from schedgen.machine_file import read_machine
     from schedgen.proved import prove_solution
     from schedgen.solution import solve
@@ -59,32 +63,34 @@ def run_emulate(
         typer.echo(f"--schedule {schedule}: use {', '.join(SCHEDULES)}", err=True)
         return BAD_INPUT
     try:
+        readings = chosen(switches, generated_switches())
         solution = solve(read_spec(spec), read_machine(target), settings=settings)
         proven = prove_solution(solution).proven
         kernel = solution.problem.kernel
+        default_extents(kernel, extents)
         text = emit(proven, kernel)
     except SchedgenError as error:
         typer.echo(str(error), err=True)
         return BAD_INPUT
     rows: list[dict[str, Any]] = []
     status = CLEAN
-    for name, policy in policies(schedule, seeds):
-        begin = perf_counter()
-        try:
-            outcome = emulate(
-                text, kernel, proven.program.arch, extents=extents, policy=policy, races=races
-            )
-        except SchedgenError as error:
-            rows.append({"schedule": name, "failure": str(error)})
-            status = WRONG
-        else:
-            rows.append(_row(name, outcome, perf_counter() - begin))
-            status = status if outcome.correct and outcome.clean else WRONG
-        if not as_json:
-            typer.echo("\n".join(_lines(rows[-1])))
-            sys.stdout.flush()
+    arch = proven.program.arch
+    with compiled(text, kernel, arch, races=races, switches=readings) as made:
+        for name, policy in policies(schedule, seeds):
+            begin = perf_counter()
+            try:
+                outcome = made.run(extents, policy)
+            except SchedgenError as error:
+                rows.append({"schedule": name, "failure": str(error)})
+                status = WRONG
+            else:
+                rows.append(_row(name, outcome, perf_counter() - begin))
+                status = status if outcome.correct and outcome.clean else WRONG
+            if not as_json:
+                typer.echo("\n".join(_lines(rows[-1])))
+                sys.stdout.flush()
     if as_json:
-        data = {"kernel": kernel.name, "target": target, "arch": proven.program.arch, "runs": rows}
+        data = {"kernel": kernel.name, "target": target, "arch": arch, "runs": rows}
         typer.echo(json.dumps(data, indent=1))
     return status
 

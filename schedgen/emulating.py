@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -20,8 +21,9 @@ from schedgen.kernel import Kernel, Kind
 from schedgen.tensors import Argument
 
 if TYPE_CHECKING:
-    from schedgen.emulator.emulation import Report
+    from schedgen.emulator.emulation import EmulatedDevice, Report
     from schedgen.emulator.machine.policies import Policy
+    from schedgen.emulator.machine.switches import Switches
 
 _ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
 _FACTOR = 4
@@ -104,6 +106,96 @@ def random_inputs(
     return found
 
 
+def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
+    """Extents at which a kernel should be checked, by name: all at 1; ragged ends; several output
+    tiles in each CTA; a main loop with more iterations than rings have slots.
+    """
+    ragged = default_extents(kernel, {})
+    steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
+    axes = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
+    fixed = {*steps, *(name for name, _ in kernel.parameters)}
+    tiles = {extent: 2 * block + 8 for extent, block in axes.items() if extent not in fixed}
+    free = {**tiles, **steps}
+    loops = {extent: 7 * step + 8 for extent, step in steps.items()}
+    return {
+        "tiny": {**ragged, **dict.fromkeys(free, 1)},
+        "ragged": ragged,
+        "several tiles": {**ragged, **dict.fromkeys(steps, 8), **tiles},
+        "long loop": {**ragged, **dict.fromkeys(tiles, 8), **loops},
+    }
+
+
+@dataclass
+class Compiled:
+    """A generated file, compiled once, for tensors of any extents. `compiled` makes one."""
+
+    kernel: Kernel
+    _function: Any
+    _gpu: EmulatedDevice
+    _wanted: dict[tuple[Any, ...], dict[str, torch.Tensor]] = field(default_factory=dict[Any, Any])
+
+    def run(
+        self, extents: Mapping[str, int] | None = None, policy: Policy | None = None, seed: int = 0
+    ) -> Outcome:
+        """Executes it and compares with the interpreted spec; arguments as of `emulate`."""
+        from schedgen.emulator.machine.policies import RoundRobin
+
+        kernel = self.kernel
+        sizes = default_extents(kernel, extents or {})
+        inputs = random_inputs(kernel, sizes, seed)
+        key = (seed, *sizes.items())
+        if key not in self._wanted:
+            self._wanted[key] = run(kernel, inputs)
+        wanted, outputs = self._wanted[key], _outputs(kernel, sizes)
+        self._gpu.emulator.policy = policy or RoundRobin()
+        self._function(*_passed(kernel, {**inputs, **outputs}), _stream())
+        errors = {name: _error(value, wanted[name]) for name, value in outputs.items()}
+        allowed = {
+            name: _FACTOR * torch.finfo(_coarsest(kernel, value.dtype)).eps
+            for name, value in outputs.items()
+        }
+        return Outcome(sizes, errors, allowed, self._gpu.reports[-1])
+
+
+@contextmanager
+def compiled(
+    text: str,
+    kernel: Kernel,
+    arch: str,
+    *,
+    races: bool = True,
+    switches: Switches | None = None,
+    sms: int = 2,
+    limit: int | None = None,
+) -> Generator[Compiled]:
+    """Inside, a generated file can be executed again and again; arguments as of `emulate`.
+
+    Raises:
+        SchedgenError: the architecture is not there.
+    """
+    from cutlass import cute
+
+    from schedgen.emulator.emulation import device
+    from schedgen.emulator.machine.launch import LIMIT
+
+    sizes = default_extents(kernel, {})
+    found = "report" if races else "off"
+    readings = switches or generated_switches()
+    with TemporaryDirectory(prefix="schedgen-") as folder:
+        module = _module(text, Path(folder))
+        with device(arch, races=found, switches=readings, sms=sms, limit=limit or LIMIT) as gpu:
+            arguments = {**random_inputs(kernel, sizes, 0), **_outputs(kernel, sizes)}
+            function: Any = cute.compile(module.launch, *_passed(kernel, arguments), sms, _stream())
+            yield Compiled(kernel, function, gpu)
+
+
+def generated_switches() -> Switches:
+    """Readings for generated code: what the ISA asks for, where NVIDIA's kernels rely on less."""
+    from schedgen.emulator.machine.switches import Switches, UnwaitedLoad
+
+    return Switches(unwaited_load=UnwaitedLoad.ERROR)
+
+
 def emulate(
     text: str,
     kernel: Kernel,
@@ -114,6 +206,7 @@ def emulate(
     races: bool = True,
     seed: int = 0,
     sms: int = 2,
+    switches: Switches | None = None,
 ) -> Outcome:
     """Compiles a generated file, runs it in the emulator and compares with the interpreted spec.
 
@@ -124,34 +217,13 @@ def emulate(
         races: whether to check that accesses are ordered.
         seed: of the inputs.
         sms: CTAs that work at a time; each gets several tiles if there are few.
+        switches: readings of the ISA; `generated_switches` by default.
 
     Raises:
         SchedgenError: an extent is wrong, or the kernel does something undefined or hangs.
     """
-    from schedgen.emulator.emulation import device
-    from schedgen.emulator.machine.switches import Switches, UnwaitedLoad
-
-    # What the ISA asks for; NVIDIA's own kernels rely on less.
-    strict = Switches(unwaited_load=UnwaitedLoad.ERROR)
-    sizes = default_extents(kernel, extents or {})
-    inputs = random_inputs(kernel, sizes, seed)
-    outputs = {
-        argument.name: _aligned(argument, [sizes[e] for e in argument.shape]).fill_(torch.nan)
-        for argument in kernel.arguments
-        if argument.name in _stored(kernel)
-    }
-    wanted = run(kernel, inputs)
-    with TemporaryDirectory(prefix="schedgen-") as folder:
-        module = _module(text, Path(folder))
-        found = "report" if races else "off"
-        with device(arch, policy=policy, races=found, switches=strict, sms=sms) as gpu:
-            _launch(module, kernel, {**inputs, **outputs}, sms)
-    errors = {name: _error(value, wanted[name]) for name, value in outputs.items()}
-    allowed = {
-        name: _FACTOR * torch.finfo(_coarsest(kernel, value.dtype)).eps
-        for name, value in outputs.items()
-    }
-    return Outcome(sizes, errors, allowed, gpu.reports[-1])
+    with compiled(text, kernel, arch, races=races, switches=switches, sms=sms) as made:
+        return made.run(extents, policy, seed)
 
 
 def _stored(kernel: Kernel) -> set[str]:
@@ -178,11 +250,17 @@ def _module(text: str, folder: Path) -> ModuleType:
     return module
 
 
-def _launch(
-    module: ModuleType, kernel: Kernel, values: Mapping[str, torch.Tensor | float], sms: int
-) -> None:
-    import cuda.bindings.driver as cuda
-    from cutlass import cute
+def _outputs(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
+    """Tensors full of NaN for what the kernel stores."""
+    return {
+        argument.name: _aligned(argument, [sizes[e] for e in argument.shape]).fill_(torch.nan)
+        for argument in kernel.arguments
+        if argument.name in _stored(kernel)
+    }
+
+
+def _passed(kernel: Kernel, values: Mapping[str, torch.Tensor | float]) -> list[Any]:
+    """The arguments of ``launch`` but the last two."""
     from cutlass.cute.runtime import from_dlpack
 
     def tensor(value: torch.Tensor) -> Any:
@@ -190,10 +268,13 @@ def _launch(
         return made.mark_layout_dynamic(leading_dim=value.ndim - 1)
 
     tensors = [tensor(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]
-    scalars = [float(values[a.name]) for a in kernel.arguments if not a.shape]
-    stream: Any = cuda.CUstream(0)  # pyright: ignore[reportUnknownVariableType]
-    compiled: Any = cute.compile(module.launch, *tensors, *scalars, sms, stream)
-    compiled(*tensors, *scalars, stream)
+    return [*tensors, *(float(values[a.name]) for a in kernel.arguments if not a.shape)]
+
+
+def _stream() -> Any:
+    import cuda.bindings.driver as cuda
+
+    return cuda.CUstream(0)  # pyright: ignore[reportUnknownVariableType]
 
 
 def _coarsest(kernel: Kernel, dtype: torch.dtype) -> torch.dtype:

@@ -1,13 +1,17 @@
 """Where the PTX ISA leaves room: one field per ambiguity, with the reading that is taken.
 
-The names follow the S-numbers of the project's notes on synchronization semantics; each docstring
-states the question. Defaults are the readings under which NVIDIA's own kernels are clean.
+The S-numbers are those of docs/emulator.md and of what findings say; each docstring states the
+question. Defaults are the readings under which NVIDIA's own kernels are clean: under the letter of
+the text not one of its Blackwell kernels is free of races. `chosen` reads them from text.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+
+from schedgen.errors import SchedgenError, suggest
 
 
 class AsyncScope(StrEnum):
@@ -47,14 +51,14 @@ class OutOfBoundsBytes(StrEnum):
 
 
 class CommitOrder(StrEnum):
-    RELEASE = "commit is release.cluster"
+    RELEASE = "release"
     TCGEN05_ONLY = "tcgen05-only"
 
 
 class UnwaitedLoad(StrEnum):
     ERROR = "error"
     REVIEW = "review"
-    ACCEPT = "accept when all lanes' registers are consumed"
+    ACCEPT = "accept"
 
 
 class InitFence(StrEnum):
@@ -73,13 +77,28 @@ class StoreProxy(StrEnum):
 
 
 class ReadRead(StrEnum):
-    NO_RACE = "no race"
-    FENCE_REQUIRED = "fence required"
+    NO_RACE = "no-race"
+    FENCE_REQUIRED = "fence-required"
 
 
 class Spurious(StrEnum):
     NONDETERMINISTIC = "nondeterministic"
     NEVER = "never"
+
+
+class TensorFences(StrEnum):
+    IMPLIED = "implied"
+    REQUIRED = "required"
+
+
+class RemoteScope(StrEnum):
+    IMPLIED = "implied"
+    AS_WRITTEN = "as-written"
+
+
+class ProductOrder(StrEnum):
+    QUEUE = "queue"
+    ACCUMULATOR = "accumulator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +137,74 @@ class Switches:
     """S17: reads through two proxies without a fence between."""
     spurious: Spurious = Spurious.NONDETERMINISTIC
     """S19: try_wait returns False now and then although it need not (never in round-robin)."""
+    tensor_fences: TensorFences = TensorFences.IMPLIED
+    """S20: are tcgen05.fence::before_thread_sync and ::after_thread_sync needed around a release
+    and an acquire (PTX ISA 9.7.16.6.3)? No kernel that CuTe DSL 4.8 compiles contains one."""
+    remote_scope: RemoteScope = RemoteScope.IMPLIED
+    """S21: does an mbarrier arrive on another CTA's object order memory although it is written
+    without ``.cluster``, and is waited for with ``.acquire.cta``? Its default is ``.cta``
+    (9.7.13.15.13), too small for the other CTA (8.7); CUTLASS writes it so everywhere."""
+    product_order: ProductOrder = ProductOrder.QUEUE
+    """S22: do all tcgen05.mma, cp and shift of a thread execute in order, or only those pairs that
+    9.7.16.6.2 lists (the same accumulator and shape, cp before mma)? FlashAttention-4 overwrites S
+    over P behind the product that reads P, and block-scaled kernels overwrite scale factors."""
+    store_at_exit: Verdict = Verdict.WARNING
+    """S23: may a CTA exit while a bulk store still reads its shared memory? The ISA does not say
+    that its shared memory lives on; CUTLASS waits for its stores at the end, but its Hopper
+    attention example (CuTe DSL 4.8) leaves the last one pending."""
+
+
+IDS = {
+    "async_scope": "S1", "bulk_clause": "S2", "async_other_cta": "S3", "fence_position": "S5",
+    "product_steps": "S6", "empty_commit": "S7", "out_of_bounds_bytes": "S8", "commit_order": "S9",
+    "unwaited_load": "S10", "init_fence": "S11", "copy_proxy": "S12", "store_proxy": "S13",
+    "consumption": "S15", "dealloc_blocks": "S16", "read_read": "S17", "spurious": "S19",
+    "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
+}  # fmt: skip
+"""The number of each field. S4, S14 and S18 have one reading here."""
+STRICT = Switches(
+    unwaited_load=UnwaitedLoad.ERROR,
+    tensor_fences=TensorFences.REQUIRED,
+    remote_scope=RemoteScope.AS_WRITTEN,
+    product_order=ProductOrder.ACCUMULATOR,
+    store_at_exit=Verdict.ERROR,
+)
+"""The letter of the PTX ISA, where its text is clear and NVIDIA's kernels rely on less."""
+
+
+def label(name: str) -> str:
+    """A switch as findings print it and as `chosen` takes it, such as ``S11 init_fence``."""
+    return f"{IDS[name]} {name}"
+
+
+def readings(name: str) -> tuple[str, ...]:
+    """The values of a switch as text; its default is first."""
+    default: StrEnum | bool = getattr(Switches(), name)
+    every = ("true", "false") if isinstance(default, bool) else [str(o) for o in type(default)]
+    first = str(default).lower()
+    return (first, *(one for one in every if one != first))
+
+
+def chosen(settings: Mapping[str, str], base: Switches | None = None) -> Switches:
+    """Switches with some of them given by number or name, as ``S11`` or ``init_fence``, and value.
+
+    Raises:
+        SchedgenError: there is no such switch, or it has no such reading.
+    """
+    base = base or Switches()
+    names = {number.lower(): name for name, number in IDS.items()} | {name: name for name in IDS}
+    found: dict[str, object] = {}
+    for given, value in settings.items():
+        name = names.get(given.lower().replace("-", "_"))
+        if name is None:
+            fix = suggest(given, names) or f"the switches are {', '.join(map(label, IDS))}"
+            raise SchedgenError(f"there is no switch '{given}'; {fix}")
+        if value not in readings(name):
+            allowed = ", ".join(readings(name))
+            raise SchedgenError(f"switch {label(name)}: '{value}' is none of {allowed}")
+        now: StrEnum | bool = getattr(base, name)
+        found[name] = value == "true" if isinstance(now, bool) else type(now)(value)
+    return replace(base, **found)  # pyright: ignore[reportArgumentType]
+
+
+assert set(IDS) == {field.name for field in fields(Switches)}

@@ -10,5 +10,5 @@
 | `operations`, `streams` | asynchronous operations and the groups in which warps wait for them |
 | `mbarriers`, `arrivals`, `barriers`, `exits` | what synchronization hands on; ends of CTAs |
 | `findings`, `needs` | what is reported, and what would order two accesses |
-| `readings`, `state`, `grid` | further ambiguities, shared state, numbers of CTAs and warps |
+| `state`, `grid` | shared state, numbers of CTAs and warps |
 """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.machine.switches import ReadRead, UnwaitedLoad, Verdict
+from schedgen.emulator.machine.switches import ReadRead, UnwaitedLoad, Verdict, label
 from schedgen.emulator.order.agents import Agent, Kind
 from schedgen.emulator.order.findings import Access, Defect, Flaw, Missing, Race, Severity
 from schedgen.emulator.order.knowledge import CAUSAL, FENCED_GLOBAL, Message
@@ -179,7 +179,7 @@ class Accesses:
         if not now.writes or not {before.agent.kind, now.agent.kind} <= _ASYNC_WRITERS:
             return
         text = "copies into one part of shared memory by one and the same CTA"
-        need = Need(Missing.THREAD_BLOCK, text, "K7", "S3 async_other_cta")
+        need = Need(Missing.THREAD_BLOCK, text, "K7", label("async_other_cta"))
         error = self._other_cta is Verdict.ERROR
         severity = Severity.ERROR if error else Severity.WARNING
         self._state.findings.add(

@@ -11,14 +11,15 @@ from schedgen.emulator.machine.switches import (
     BulkClause,
     CommitOrder,
     InitFence,
+    RemoteScope,
     Verdict,
+    label,
 )
 from schedgen.emulator.order.agents import Kind
 from schedgen.emulator.order.findings import Access, Defect, Flaw, Severity
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR, Message, empty, widen
 from schedgen.emulator.order.mbarriers import Barrier, Init, Key
 from schedgen.emulator.order.operations import Operations
-from schedgen.emulator.order.readings import RemoteScope
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Proxy, Space
 from schedgen.emulator.order.warps import CLUSTER_SCOPE, CTA_SCOPE, Commit, Warp
@@ -36,7 +37,7 @@ class Mbarriers:
         switches = state.switches
         self._literal = switches.bulk_clause is BulkClause.LITERAL
         self._strict = switches.async_scope is AsyncScope.STRICT
-        self._written = state.readings.remote_scope is RemoteScope.AS_WRITTEN
+        self._written = switches.remote_scope is RemoteScope.AS_WRITTEN
         self._commit_releases = switches.commit_order is CommitOrder.RELEASE
         self._consumption = switches.consumption
         self._fence_always = switches.init_fence is InitFence.ALWAYS
@@ -175,7 +176,7 @@ class Mbarriers:
         self._state.findings.add(self._defect(
             Flaw.UNPUBLISHED, barrier, warp, line, rule="X10" if fenced else "K1",
             needs=(fence if fenced else "") + hand_off,
-            switch="S11 init_fence" if fenced and warp.cta == barrier.cta else None,
+            switch=label("init_fence") if fenced and warp.cta == barrier.cta else None,
             other=_use(self._state.warps[init.warp], init.line, "initializes"),
         ))  # fmt: skip
 
@@ -188,7 +189,7 @@ class Mbarriers:
             return
         error = self._consumption is Verdict.ERROR
         self._state.findings.add(self._defect(
-            Flaw.UNOBSERVED, barrier, warp, line, rule="B7", switch="S15 consumption",
+            Flaw.UNOBSERVED, barrier, warp, line, rule="B7", switch=label("consumption"),
             needs=f"a wait for phase {phase - 1} that is ordered before this arrive for phase "
             f"{phase}",
             severity=Severity.ERROR if error else Severity.WARNING,

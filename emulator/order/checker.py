@@ -19,7 +19,6 @@ from schedgen.emulator.order.exits import Exits
 from schedgen.emulator.order.findings import Describe, Finding, Severity
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
 from schedgen.emulator.order.operations import Operations
-from schedgen.emulator.order.readings import Readings
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.streams import Streams
 from schedgen.emulator.order.tracker import Cells, Queue, Space
@@ -35,7 +34,6 @@ class Checker:
         warps_per_cta: warps are numbered through the launch, CTA after CTA.
         cluster_of: the number of the cluster of a CTA; None: every CTA is a cluster of its own.
         switches: how ambiguities of the ISA are read (S1, S2, S3, S5, S9 to S13, S15, S17).
-        readings: the same for three more.
         uninitialized: what reading a cell of shared or tensor memory is that nobody wrote.
         limit: how many different findings are kept.
         describe: the text and source of a line of PTX, for reports.
@@ -47,14 +45,12 @@ class Checker:
         cluster_of: Callable[[int], int] | None = None,
         *,
         switches: Switches | None = None,
-        readings: Readings | None = None,
         uninitialized: Verdict = Verdict.ERROR,
         limit: int = _LIMIT,
         describe: Describe | None = None,
     ) -> None:
         self._state = State(
-            warps_per_cta, cluster_of or _alone, switches or Switches(), readings or Readings(),
-            limit,
+            warps_per_cta, cluster_of or _alone, switches or Switches(), limit,
         )  # fmt: skip
         self._describe = describe or _no_text
         self._accesses = Accesses(self._state, uninitialized)

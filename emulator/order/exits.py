@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedgen.emulator.machine.switches import Verdict
+from schedgen.emulator.machine.switches import Verdict, label
 from schedgen.emulator.order.accesses import Accesses
 from schedgen.emulator.order.agents import Kind
 from schedgen.emulator.order.arrivals import Mbarriers
@@ -61,7 +61,7 @@ class Exits:
         number = len(self._state.records)
         exit_ = Record(number, warp.agent, warp.clock, origin, 0)
         store = agent.kind is Kind.BULK_READ
-        verdict = self._state.readings.store_at_exit if store else Verdict.ERROR
+        verdict = self._state.switches.store_at_exit if store else Verdict.ERROR
         if verdict is Verdict.OFF:
             return
         severity = Severity.ERROR if verdict is Verdict.ERROR else Severity.WARNING
@@ -71,7 +71,7 @@ class Exits:
         self._state.findings.add(Defect(
             Flaw.OUTLIVES, Space.SHARED, cta, self._accesses.side(record, cells),
             int(touched.min()), int(touched.max()), int(np.unique(touched).size),
-            need.text, "N9", "store_at_exit" if store else need.switch, severity,
+            need.text, "N9", label("store_at_exit") if store else need.switch, severity,
         ))  # fmt: skip
 
     def _barrier(self, barrier: Barrier, view: Message) -> None:

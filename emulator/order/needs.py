@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from schedgen.emulator.machine.switches import label
 from schedgen.emulator.order.agents import Agent, Kind
 from schedgen.emulator.order.findings import Missing
 from schedgen.emulator.order.knowledge import ANYWHERE, CAUSAL, PUBLISHED, Message
@@ -115,7 +116,9 @@ class Explainer:
             else:
                 text = f"fence.proxy.async in {case.one} {case.after} and {self._hand_over(case)}"
             anywhere = case.space is not Space.GLOBAL and case.knows(ANYWHERE, agent, clock)
-            return Need(Missing.PROXY_FENCE, text, "X6", "S5 fence_position" if anywhere else None)
+            return Need(
+                Missing.PROXY_FENCE, text, "X6", label("fence_position") if anywhere else None
+            )
         fence = f"fence.proxy.async in {case.one} {case.after}, then " if asynchronous else ""
         return Need(Missing.HAND_OFF, fence + self._hand_off(case), "K1" if not fence else "X6")
 
@@ -124,7 +127,7 @@ class Explainer:
         if case.knows(CAUSAL, agent, clock):
             text = f"fence.proxy.async in {case.one} after the wait that follows line "
             text += f"{case.first.origin.line}, and {self._hand_over(case)}"
-            return Need(Missing.PROXY_FENCE, text, "X6", "S12 copy_proxy")
+            return Need(Missing.PROXY_FENCE, text, "X6", label("copy_proxy"))
         return self._waited(case, "cp.async.commit_group and cp.async.wait_group", "T11")
 
     def _phase(self, case: _Case) -> Need:
@@ -133,16 +136,16 @@ class Explainer:
         barrier = f"phase {clock - 1} of the mbarrier at {offset} of CTA {cta}"
         if agent.kind is Kind.STORE_ASYNC and case.knows(CAUSAL, agent, clock):
             text = f"fence.proxy.async in {case.other} after it waited for {barrier}"
-            return Need(Missing.PROXY_FENCE, text, "X6", "S13 store_proxy")
+            return Need(Missing.PROXY_FENCE, text, "X6", label("store_proxy"))
         text = f"a wait for {barrier} by {case.other} {case.before}"
         remote = agent.kind is Kind.COMPLETE_TX_REMOTE
         text += ", with .acquire.cluster: another CTA issued the copy" if remote else ""
-        return Need(Missing.PHASE_WAIT, text, "B12", "S1 async_scope" if remote else None)
+        return Need(Missing.PHASE_WAIT, text, "B12", label("async_scope") if remote else None)
 
     def _requested(self, case: _Case) -> Need:
         text = f"a release-arrive by {case.one} {case.after} on the mbarrier of the copy, and a "
         text += f"wait for that phase by {case.other} {case.before}"
-        return Need(Missing.ARRIVE, text, "B12", "S2 bulk_clause")
+        return Need(Missing.ARRIVE, text, "B12", label("bulk_clause"))
 
     def _bulk(self, case: _Case) -> Need:
         read = ".read" if case.first.agent.kind is Kind.BULK_READ else ""
@@ -178,7 +181,7 @@ class Explainer:
             if case.same_warp and case.second.origin.queue is Queue.MMA:
                 text += " (only products of one accumulator and shape, or copy and product, are "
                 text += "executed in order)"
-                switch = "product_order"
+                switch = label("product_order")
             return Need(Missing.COMMIT, text, "C4" if tensor else "C11", switch)
         text = f"a wait for phase {commit.phase} of the mbarrier at {commit.barrier[1]} of CTA "
         text += f"{commit.barrier[0]} (tcgen05.commit in line {commit.line}) by {case.other} "
@@ -188,7 +191,7 @@ class Explainer:
         agent, clock = case.first.agent, case.first.clock
         load = agent.kind is Kind.TMEM_LOAD
         wait, rule = ("tcgen05.wait::ld", "C7c") if load else ("tcgen05.wait::st", "C7d")
-        switch = "S10 unwaited_load" if load and case.first.origin.consumed else None
+        switch = label("unwaited_load") if load and case.first.origin.consumed else None
         if case.same_warp:
             text = f"{wait} in {case.one} {case.after} and {case.before}"
             return Need(Missing.TENSOR_WAIT, text, "C8" if load else "C4", switch)
@@ -200,7 +203,7 @@ class Explainer:
         if at is not None and case.knows(CAUSAL, issuer.agent, at):
             text = f"tcgen05.fence::before_thread_sync in {case.one} after its {wait} and "
             text += self._hand_over(case)
-            return Need(Missing.FENCE_BEFORE, text, "C6", "tensor_fences")
+            return Need(Missing.FENCE_BEFORE, text, "C6", label("tensor_fences"))
         if at is None or handed:
             text = f"{wait} in {case.one} {case.after} and {self._hand_over(case)}"
             return Need(Missing.TENSOR_WAIT, text, rule, switch)
@@ -208,7 +211,7 @@ class Explainer:
 
     def _fence_after(self, case: _Case) -> Need:
         text = f"tcgen05.fence::after_thread_sync in {case.other} {case.before}, after its wait"
-        return Need(Missing.FENCE_AFTER, text, "C6", "tensor_fences")
+        return Need(Missing.FENCE_AFTER, text, "C6", label("tensor_fences"))
 
     def _hand_over(self, case: _Case) -> str:
         """When the first warp told others, as far as it is known."""

@@ -7,7 +7,12 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.machine.switches import AsyncScope, BulkClause, UnwaitedLoad
+from schedgen.emulator.machine.switches import (
+    AsyncScope,
+    BulkClause,
+    ProductOrder,
+    UnwaitedLoad,
+)
 from schedgen.emulator.order.accesses import NEVER, Accesses, Who
 from schedgen.emulator.order.agents import Agent, Cluster, Kind
 from schedgen.emulator.order.knowledge import (
@@ -19,7 +24,6 @@ from schedgen.emulator.order.knowledge import (
     met,
 )
 from schedgen.emulator.order.mbarriers import Barrier
-from schedgen.emulator.order.readings import ProductOrder
 from schedgen.emulator.order.records import Origin
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Queue, Space
@@ -81,7 +85,7 @@ class Operations:
         self._next = 1
         self._literal = state.switches.bulk_clause is BulkClause.LITERAL
         self._strict = state.switches.async_scope is AsyncScope.STRICT
-        self._by_chain = state.readings.product_order is ProductOrder.ACCUMULATOR
+        self._by_chain = state.switches.product_order is ProductOrder.ACCUMULATOR
 
     def __getitem__(self, handle: int) -> Operation:
         return self._open[handle]

@@ -8,7 +8,6 @@ from schedgen.emulator.machine.switches import CopyProxy, StoreProxy, Switches
 from schedgen.emulator.order.agents import FENCED, Cluster, Kind
 from schedgen.emulator.order.findings import Findings
 from schedgen.emulator.order.memory import Memory
-from schedgen.emulator.order.readings import Readings
 from schedgen.emulator.order.records import Origin, Records
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.order.warps import Warp
@@ -22,7 +21,7 @@ class State:
     Args:
         warps_per_cta: warps are numbered through the launch, CTA after CTA.
         cluster_of: the number of the cluster of a CTA.
-        switches, readings: how ambiguities of the ISA are read.
+        switches: how ambiguities of the ISA are read.
         limit: how many different findings are kept.
     """
 
@@ -31,11 +30,9 @@ class State:
         warps_per_cta: int,
         cluster_of: Callable[[int], int],
         switches: Switches,
-        readings: Readings,
         limit: int,
     ) -> None:
         self.switches = switches
-        self.readings = readings
         self.records = Records()
         self.memory = Memory()
         self.findings = Findings(limit)
@@ -61,7 +58,7 @@ class State:
             cta, local = divmod(number, self._warps_per_cta)
             group = local // _WARPS_PER_GROUP
             cluster = self.cluster(cta)
-            known = Warp(number, cta, group, cluster, self.switches, self.readings)
+            known = Warp(number, cta, group, cluster, self.switches)
             self.warps[number] = known
         return known
 

@@ -112,7 +112,7 @@ class Tracker(Protocol):
             together: the other warps that execute the same operation (a wgmma that is issued once
                 for its warpgroup); it relies on what all of them know.
             chain: accumulator and shape of a tcgen05.mma, None for cp and shift (C2). Only used
-                where `Readings.product_order` asks for it.
+                where `Switches.product_order` asks for it.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from schedgen.emulator.machine.switches import FencePosition, Switches
+from schedgen.emulator.machine.switches import FencePosition, Switches, TensorFences
 from schedgen.emulator.order.agents import Agent, Cluster, Kind
 from schedgen.emulator.order.knowledge import (
     ANYWHERE,
@@ -25,7 +25,6 @@ from schedgen.emulator.order.knowledge import (
     merge,
     widen,
 )
-from schedgen.emulator.order.readings import Readings, TensorFences
 from schedgen.emulator.order.tracker import Space
 
 CTA_SCOPE, CLUSTER_SCOPE, GPU_SCOPE = range(3)
@@ -78,7 +77,6 @@ class Warp:
         group: int,
         cluster: Cluster,
         switches: Switches,
-        readings: Readings,
     ) -> None:
         self.number = number
         self.cta = cta
@@ -93,7 +91,7 @@ class Warp:
         self.pending: list[Message | None] = [None, None, None]
         self._foreign: dict[int, Rows] = {}
         self._lent = False
-        self._implied = readings.tensor_fences is TensorFences.IMPLIED
+        self._implied = switches.tensor_fences is TensorFences.IMPLIED
         self._anywhere = switches.fence_position is FencePosition.ANYWHERE
         self._completed: dict[int, deque[tuple[int, int]]] = {}
         self._told: deque[tuple[int, tuple[int, int] | None, int]] = deque(maxlen=_REMEMBERED)

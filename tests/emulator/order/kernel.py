@@ -10,7 +10,6 @@ import numpy as np
 from schedgen.emulator.machine.switches import Switches, Verdict
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Defect, Flaw, Missing, Race
-from schedgen.emulator.order.readings import Readings
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 
 Bytes = tuple[int, int]
@@ -37,7 +36,7 @@ class Kernel:
     Args:
         warps: warps per CTA; warp 8 is the first of CTA 1.
         cluster: CTAs per cluster.
-        settings: fields of `Switches` and `Readings`.
+        settings: fields of `Switches`.
     """
 
     MMA = Queue.MMA
@@ -50,10 +49,9 @@ class Kernel:
         uninitialized: Verdict = Verdict.OFF,
         **settings: Any,
     ) -> None:
-        readings = {k: settings.pop(k) for k in list(settings) if k in Readings.__slots__}
         self.checker = Checker(
             warps, lambda cta: cta // cluster, switches=Switches(**settings),
-            readings=Readings(**readings), uninitialized=uninitialized,
+            uninitialized=uninitialized,
         )  # fmt: skip
         self.line = 0
         self._generations = 0

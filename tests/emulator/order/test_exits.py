@@ -39,7 +39,7 @@ def test_m8_last_store() -> None:
     )
     assert defect.severity is Severity.ERROR
     warning = stored(wait=False, verdict=Verdict.WARNING).defect()
-    assert (warning.severity, warning.switch) == (Severity.WARNING, "store_at_exit")
+    assert (warning.severity, warning.switch) == (Severity.WARNING, "S23 store_at_exit")
     assert stored(wait=False, verdict=Verdict.OFF).clean()
     assert not stored(commit=False).clean()
     assert not stored(waiter=5).clean()

@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from schedgen.emulator.machine.switches import Switches, Verdict
+from schedgen.emulator.machine.switches import Switches, TensorFences, Verdict
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Race
-from schedgen.emulator.order.readings import Readings, TensorFences
 from tests.emulator.order.pipelines import blackwell, hopper
 from tests.emulator.order.recorder import SYNCHRONIZATION, Event
 from tests.emulator.order.reference import Reference
@@ -20,9 +19,7 @@ MAKERS = [blackwell, hopper]
 
 def races(trace: list[Event], fences: TensorFences) -> set[tuple[str, int]]:
     """What the checker finds: memory and line of the later access."""
-    checker = Checker(
-        16, switches=Switches(consumption=Verdict.OFF), readings=Readings(tensor_fences=fences)
-    )
+    checker = Checker(16, switches=Switches(consumption=Verdict.OFF, tensor_fences=fences))
     for line, event in enumerate(trace):
         method = getattr(checker, event.method)
         lined = event.method in ("generic", "issue", "arrive", "wait", "commit", "signal", "leave")

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from schedgen.emulator.machine.switches import CommitOrder, UnwaitedLoad, Verdict
+from schedgen.emulator.machine.switches import (
+    CommitOrder,
+    ProductOrder,
+    TensorFences,
+    UnwaitedLoad,
+    Verdict,
+)
 from schedgen.emulator.order.findings import Flaw, Missing, Severity
-from schedgen.emulator.order.readings import ProductOrder, TensorFences
 from tests.emulator.order.kernel import Kernel, tensor
 
 ACC, OTHER = (0, 64), (64, 64)
@@ -59,7 +64,7 @@ def test_c7a_product_then_load(fences: TensorFences, warp: int) -> None:
 
 def test_c7a_c6_fence_after() -> None:
     race = product_then_load(REQUIRED, after=False).race()
-    assert (race.missing, race.switch) == (Missing.FENCE_AFTER, "tensor_fences")
+    assert (race.missing, race.switch) == (Missing.FENCE_AFTER, "S20 tensor_fences")
     assert product_then_load(TensorFences.IMPLIED, after=False).clean()
 
 
@@ -299,7 +304,7 @@ def test_c2_c4_products_of_two_accumulators() -> None:
 
     assert run().clean()
     race = run(product_order=ProductOrder.ACCUMULATOR).race()
-    assert (race.missing, race.switch) == (Missing.COMMIT, "product_order")
+    assert (race.missing, race.switch) == (Missing.COMMIT, "S22 product_order")
 
 
 def test_c4_p21_copy_behind_a_product() -> None:

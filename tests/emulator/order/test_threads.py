@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from schedgen.emulator.machine.switches import RemoteScope
 from schedgen.emulator.order.findings import Missing
-from schedgen.emulator.order.readings import RemoteScope
 from schedgen.emulator.order.tracker import Space
 from tests.emulator.order.kernel import Kernel, memory, shared
 
