@@ -4,19 +4,14 @@ is quick.
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
 from schedgen import __version__
+from schedgen.cli_common import Ticker, fail, print_json, settings_of, whole, write
 from schedgen.errors import SchedgenError
-
-PROVEN, INFEASIBLE, BAD_INPUT, UNPROVEN = 0, 1, 2, 3
 
 app = typer.Typer(
     name="schedgen",
@@ -120,56 +115,10 @@ def solve(
     Exit status: 0 solved and proven, 1 infeasible, 2 bad input, 3 feasible but not proven: the
     schedule within the time limit, or its program.
     """
-    from schedgen.machine_file import read_machine
-    from schedgen.program.file import to_json
-    from schedgen.proof.prove import METHODS
-    from schedgen.proved import QUICK, Proved, attempt
-    from schedgen.schedule import Schedule
-    from schedgen.solution import Infeasible, OutOfTime
-    from schedgen.solution import solve as run
-    from schedgen.spec.reader import read_spec
+    from schedgen.cli_solve import Wanted, run_solve
 
-    if latencies not in ("low", "high"):
-        _fail(f"--latencies {latencies}: use low or high")
-    try:
-        read = read_spec(spec)
-        machine = read_machine(target or read.file.targets[0])
-        with _Ticker() as ticker:
-            solution = run(
-                read,
-                machine,
-                settings=_settings(set_ or []),
-                latencies=latencies,
-                time_limit=time_limit,
-                confirm=confirm,
-                explain=explain,
-                progress=ticker,
-            )
-            ticker("proving the program")
-            proved = attempt(solution, METHODS if confirm else QUICK)
-    except (Infeasible, OutOfTime) as error:
-        _fail(str(error), INFEASIBLE if isinstance(error, Infeasible) else UNPROVEN)
-    except SchedgenError as error:
-        _fail(str(error))
-    schedule: Schedule = solution.schedule
-    if output is not None:
-        _write(output, schedule.to_json())
-    if program is not None:
-        if not isinstance(proved, Proved):
-            _fail(f"{program} is not written: {proved.reason}", UNPROVEN)
-        proof = proved.proven.proof.summary()
-        _write(program, to_json(proved.proven.program, proof={**proof, "seconds": None}))
-    if json:
-        extra: dict[str, Any] = {"solve_seconds": round(solution.seconds, 3), **proved.extra()}
-        if explain:
-            extra["explanation"] = list(solution.explanation)
-        typer.echo(schedule.to_json(**extra), nl=False)
-    else:
-        from schedgen.visualize.summary import summary
-
-        typer.echo(summary(schedule, solution.seconds, solution.explanation, proved.lines()))
-    proven = schedule.proven_optimal and isinstance(proved, Proved)
-    raise typer.Exit(PROVEN if proven else UNPROVEN)
+    wanted = Wanted(set_ or [], latencies, time_limit, confirm, explain, output, program, json)
+    raise typer.Exit(run_solve(spec, target, wanted))
 
 
 @app.command()
@@ -230,10 +179,10 @@ def emulate(
 
     try:
         name = target or read_spec(spec).file.targets[0]
-        sizes = {key: _whole(value) for key, value in _settings(extent or []).items()}
-        settings, switches = _settings(set_ or []), _settings(switch or [])
+        sizes = {key: whole(value) for key, value in settings_of(extent or []).items()}
+        settings, switches = settings_of(set_ or []), settings_of(switch or [])
     except SchedgenError as error:
-        _fail(str(error))
+        fail(str(error))
     status = run_emulate(
         spec,
         name,
@@ -271,10 +220,10 @@ def emit(
     """
     from schedgen.cli_emit import run_emit
 
-    settings = _settings(set_ or [])
-    with _Ticker() as ticker:
+    settings = settings_of(set_ or [])
+    with Ticker() as ticker:
         status = run_emit(
-            spec, target, settings, output, _write, ticker, compiled=compile_, as_json=json
+            spec, target, settings, output, write, ticker, compiled=compile_, as_json=json
         )
     raise typer.Exit(status)
 
@@ -325,55 +274,25 @@ def show(
     width: Annotated[int, typer.Option(min=60, max=400, help="Columns of the text.")] = 100,
 ) -> None:
     """Draw one steady-state period of a schedule per unit and role, with prologue and epilogue."""
-    from schedgen.checking import load_program
-    from schedgen.cli_check import read_text
-    from schedgen.program.text import program_text
-    from schedgen.schedule import ScheduleError, read_schedule
-    from schedgen.visualize.timeline import timeline
+    from schedgen.cli_show import run_show
 
-    try:
-        text = read_text(file)
-        if program:
-            typer.echo(program_text(load_program(text, str(file))))
-        else:
-            typer.echo(timeline(read_schedule(text, str(file)), width), nl=False)
-    except (SchedgenError, ScheduleError) as error:
-        _fail(str(error))
+    raise typer.Exit(run_show(file, program, width))
 
 
 @app.command()
 def specs(json: JsonOption = False) -> None:
     """List the shipped specs."""
-    from schedgen.spec.reader import read_spec, shipped_specs
+    from schedgen.cli_show import list_specs
 
-    found = [(name, read_spec(name).file) for name in shipped_specs()]
-    if json:
-        rows = [
-            {"name": n, "about": f.about, "targets": f.targets, "parameters": list(f.parameters)}
-            for n, f in found
-        ]
-        _print_json(rows)
-        return
-    for name, file in found:
-        typer.echo(f"{name:16} {', '.join(file.targets):12} {file.about}")
+    list_specs(json)
 
 
 @app.command()
 def targets(json: JsonOption = False) -> None:
     """List the machine models."""
-    from schedgen.machine_file import read_machine, shipped_machines
+    from schedgen.cli_show import list_targets
 
-    machines = [read_machine(name) for name in shipped_machines()]
-    if json:
-        _print_json(
-            [
-                {"name": m.name, "arch": m.arch, "about": m.summary, "constants": len(m.constants)}
-                for m in machines
-            ]
-        )
-        return
-    for machine in machines:
-        typer.echo(f"{machine.name:10} {machine.arch:8} {machine.summary}")
+    list_targets(json)
 
 
 @app.command()
@@ -381,82 +300,7 @@ def schema() -> None:
     """Print the JSON Schema of spec files, for editors."""
     from schedgen.spec.schema import json_schema
 
-    _print_json(json_schema())
-
-
-def _print_json(value: object) -> None:
-    import json as library
-
-    typer.echo(library.dumps(value, indent=1, ensure_ascii=False))
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise SchedgenError(f"--extent: '{text}' is not a whole number")
-    return int(text)
-
-
-def _settings(texts: list[str]) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            _fail(f"--set {text}: write NAME=VALUE")
-        if name in settings:
-            _fail(f"--set {name} is given twice")
-        settings[name] = value
-    return settings
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes the whole file or nothing: a new file in the same folder takes the place of the old
-    one.
-    """
-    try:
-        handle, temporary = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
-        )
-    except OSError as error:
-        _fail(f"{path}: {error.strerror}")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        os.unlink(temporary)
-        _fail(f"{path}: {error.strerror}")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-class _Ticker:
-    """Progress on a terminal once the work has lasted a second; silent in pipes."""
-
-    def __enter__(self) -> Callable[[str], None]:
-        from time import perf_counter
-
-        self._begin, self._shown, self._clock = perf_counter(), False, perf_counter
-        return self.tick
-
-    def tick(self, text: str) -> None:
-        if sys.stderr.isatty() and self._clock() - self._begin > 1.0:
-            self._shown = True
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-
-
-def _fail(message: str, status: int = BAD_INPUT) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(status)
+    print_json(json_schema())
 
 
 def main() -> None:
