@@ -1,0 +1,51 @@
+"""What every committed kernel takes of a GPU, as the assembler says; no GPU is needed.
+
+    python benchmarks/compiled.py [--save]
+
+Registers per thread when a kernel starts, and the budgets that its warps then set by setmaxnreg;
+bytes of local memory, where spilled registers go; shared memory; columns of tensor memory.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from report import keep, table
+
+from schedgen.codegen.report import compile_report
+from schedgen.kernels.regenerate import FOLDER, shipped
+
+
+def row(path: Path) -> dict[str, object]:
+    """One kernel."""
+    begin = perf_counter()
+    with TemporaryDirectory() as folder:
+        report = compile_report(path, Path(folder))
+    facts = report.facts
+    return {
+        "kernel": path.stem,
+        "lines": len(path.read_text("utf-8").splitlines()),
+        "registers": report.registers,
+        "budgets": " or ".join(map(str, report.budgets)),
+        "roles": " ".join(f"{role.name}:{role.registers}" for role in facts.roles),
+        "local bytes": report.local_bytes,
+        "shared bytes": facts.shared_bytes,
+        "tensor columns": facts.tensor_columns,
+        "problems": "; ".join(report.problems),
+        "seconds": round(perf_counter() - begin, 1),
+    }
+
+
+def main() -> None:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        rows = list(pool.map(row, [FOLDER / kernel.name for kernel in shipped()]))
+    print(table(rows))
+    keep("compiled", rows)
+
+
+if __name__ == "__main__":
+    main()
