@@ -1,10 +1,14 @@
-"""Parameters of a kernel, put into its formulas as the numbers that they are."""
+"""A kernel as the emitter wants it: parameters as the numbers that they are, and names of arguments
+and extents that mean nothing else in generated files.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
 
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.names import renamed, renamed_tensor
 from schedgen.expressions import (
     Binary,
     Boolean,
@@ -19,18 +23,51 @@ from schedgen.expressions import (
     parse,
 )
 from schedgen.kernel import Kernel, Operation
+from schedgen.tensors import Argument
 
 Values = dict[str, Expression]
 
 
+_COORDINATES = ("row", "column", "tile_row", "tile_column")
+
+
 def bound(kernel: Kernel) -> Kernel:
-    """The kernel with its parameters replaced, but for those that extents of tensors override."""
+    """The kernel with its parameters replaced, but for those that extents of tensors override.
+
+    Raises:
+        EmitError: an argument or extent has the name of a coordinate.
+    """
     extents = {extent for argument in kernel.arguments for extent in argument.shape}
     values = {n: _literal(text) for n, text in kernel.parameters if n not in extents}
-    trips = None if kernel.trip_count is None else fold(kernel.trip_count, values)
-    needed = None if kernel.tile_trips is None else fold(kernel.tile_trips, values)
-    operations = tuple(_operation(operation, values) for operation in kernel.operations)
-    return replace(kernel, operations=operations, trip_count=trips, tile_trips=needed)
+    names = {*extents, *(argument.name for argument in kernel.arguments if not argument.shape)}
+    for name in sorted(names & set(_COORDINATES)):
+        raise EmitError(
+            f"{kernel.spec_file}: '{name}' is an extent or a scalar, but in formulas it says where "
+            f"an element or a tile lies; fix: give it another name"
+        )
+    values |= {name: Name(renamed(name)) for name in names}
+    return replace(
+        kernel,
+        operations=tuple(_operation(operation, values) for operation in kernel.operations),
+        trip_count=None if kernel.trip_count is None else fold(kernel.trip_count, values),
+        tile_trips=None if kernel.tile_trips is None else fold(kernel.tile_trips, values),
+        parameters=tuple((renamed(n) if n in extents else n, v) for n, v in kernel.parameters),
+        arguments=tuple(
+            replace(a, name=_argument(a), shape=tuple(map(renamed, a.shape)))
+            for a in kernel.arguments
+        ),
+        grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
+        tile_extents=_both(kernel.tile_extents),
+    )
+
+
+def _argument(argument: Argument) -> str:
+    return renamed_tensor(argument.name) if argument.shape else renamed(argument.name)
+
+
+def _both(extents: tuple[str, str]) -> tuple[str, str]:
+    rows, columns = (renamed(extent) if extent else "" for extent in extents)
+    return rows, columns
 
 
 def _operation(operation: Operation, values: Values) -> Operation:
@@ -38,7 +75,12 @@ def _operation(operation: Operation, values: Values) -> Operation:
     known = {name: value for name, value in values.items() if name not in operands}
     formulas = tuple((name, fold(formula, known)) for name, formula in operation.formulas)
     when = None if operation.when is None else fold(operation.when, known)
-    return replace(operation, formulas=formulas, when=when)
+    places = tuple(
+        replace(p, extent=renamed(p.extent), along=renamed(p.along) if p.along else "")
+        for p in operation.places
+    )
+    tensor = operation.tensor if operation.tensor is None else renamed_tensor(operation.tensor)
+    return replace(operation, formulas=formulas, when=when, places=places, tensor=tensor)
 
 
 def _literal(text: str) -> Expression:

@@ -111,7 +111,7 @@ class Harness:
         given = [f"{tensor.name}: cute.Tensor" for tensor in tensors]
         given += [f"{name}: Float32" for name in self.plan.scalars]
         given += ["sms: cutlass.Constexpr", "stream: cuda.CUstream"]
-        here = {extent: f"{extent}_" for extent in self.plan.extents}  # tensors may have the name
+        here = {extent: f"n_{extent}" for extent in self.plan.extents}  # tensors may have the name
         source.add("@cute.jit")
         source.call("def launch", given, end=":")
         body = Source(1)

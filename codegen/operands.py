@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.names import identifier
 from schedgen.codegen.plan import Part, Plan
-from schedgen.codegen.source import identifier
 from schedgen.kernel import Kind, Operation, Space
 
 
@@ -49,7 +49,8 @@ def operands_of(plan: Plan, operation: Operation) -> dict[str, Operand]:
         part = plan.part(operation, name)
         if part not in given:
             base = identifier(part.region.base)
-            given[part] = base if base not in given.values() else f"{base}_{len(given)}"
+            taken = {*given.values(), *plan.extents, *plan.scalars}
+            given[part] = base if base not in taken else f"x_{base}_{len(given)}"
         found[name] = Operand(name, given[part], part, _shape(part))
     return found
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from math import prod
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.source import Names
+from schedgen.codegen.names import Names
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
 from schedgen.program.model import Access, Number, Program, RoleProgram, Run
 
@@ -64,7 +64,7 @@ class Plan:
 
     def __init__(self, program: Program, kernel: Kernel) -> None:
         self.program, self.kernel = program, kernel
-        self.names = Names()
+        self.names = Names({*self.extents, *self.scalars})
         self.views = self._views()
 
     # -- storage -------------------------------------------------------------------------------

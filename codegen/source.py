@@ -1,4 +1,4 @@
-"""Text of generated Python: lines with indentation, and identifiers."""
+"""Text of generated Python: lines with indentation."""
 
 from __future__ import annotations
 
@@ -57,31 +57,3 @@ class Source:
     @property
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"
-
-
-def identifier(name: str) -> str:
-    """``EXP[0,1]`` -> ``EXP_0_1``; ``sA full sB full`` -> ``sA_full_sB_full``."""
-    text = re.sub(r"\W+", "_", name.replace("'", "_prime")).strip("_")
-    return f"_{text}" if text[:1].isdigit() else text
-
-
-class Names:
-    """Distinct identifiers, the same for equal names."""
-
-    def __init__(self) -> None:
-        self._given: dict[tuple[str, str], str] = {}
-        self._taken: set[str] = set()
-
-    def of(self, kind: str, name: str, prefix: str = "", base: str = "") -> str:
-        """The identifier of something; ``kind`` keeps an operation apart from a buffer.
-
-        It is made of ``base``, or else of the name.
-        """
-        if (kind, name) not in self._given:
-            base = prefix + identifier(base or name)
-            text, number = base, 2
-            while text in self._taken:
-                text, number = f"{base}_{number}", number + 1
-            self._taken.add(text)
-            self._given[kind, name] = text
-        return self._given[kind, name]

@@ -62,8 +62,11 @@ class Transfers:
         sides = tuple(place.side for place in operation.places)
         key = (argument.name, part.rows, part.columns, sides, store)
         if key not in made:
-            made_for = [m for m in made.values() if m.argument is argument]
-            name = argument.name + (f"_{len(made_for) + 1}" if made_for else "")
+            taken = {m.name for m in made.values()}
+            taken |= {a.name for a in self.plan.kernel.arguments if a is not argument}
+            name, number = argument.name, 2
+            while name in taken:
+                name, number = f"{argument.name}_{number}", number + 1
             made[key] = Map(name, argument, part.rows, part.columns, sides, store)
         self.maps[operation.name] = made[key]
 
