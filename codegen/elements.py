@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
-from schedgen.codegen.formulas import code
+from schedgen.codegen.formulas import LOG2_E, code
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.plan import DTYPES
 from schedgen.codegen.registers import initial_value
@@ -25,6 +26,7 @@ class Elements:
         uses: its parameters beside operands: ``thread``, ``row_0``, scalars, extents.
         initial: parameters that have their initial values as long as ``fresh`` is true there.
         fresh: whether the lines are for that time.
+        made: parameter -> the variable with what it has become; with ``@``, with what it was.
     """
 
     def __init__(
@@ -39,7 +41,29 @@ class Elements:
         self.initial, self.source = initial, source
         self.uses: set[str] = set()
         self.fresh = False
-        self._made: dict[str, str] = {}
+        self.made: dict[str, str] = {}
+
+    @property
+    def polynomial(self) -> Fraction:
+        """The share of exponentials of tiles that FMA units compute."""
+        return self.operation.polynomial
+
+    @property
+    def in_part(self) -> list[str]:
+        """Which elements they are, as arguments of a function of the library."""
+        share = self.polynomial
+        return ["v", str(share.numerator), str(share.denominator)] if share else []
+
+    @property
+    def _functions(self) -> dict[str, str]:
+        """Functions whose elements are not all computed in the same way."""
+        if not self.polynomial:
+            return {}
+        more = ", ".join(self.in_part)
+        return {
+            "exp2": f"exp2_in_part({{0}}, {more})",
+            "exp": f"exp2_in_part(({{0}} * {LOG2_E}), {more})",
+        }
 
     def read(self, formulas: Formulas) -> list[Operand]:
         """Operands that formulas and the condition read from before this operation."""
@@ -84,7 +108,7 @@ class Elements:
         when = self.operation.when
         for place, (output, formula) in enumerate(formulas):
             operand = self.operands[output]
-            text = code(formula, look)
+            text = code(formula, look, None if rows else self._functions)
             if when is not None:
                 kept = self.value_of(Name(output), rows=rows, at=at)
                 text = f"Float32({text}) if {code(when, look)} else Float32({kept})"
@@ -95,7 +119,7 @@ class Elements:
                 if n.name in self.operands
             }
             self.assign(operand, text, keep=operand.part in parts, rows=rows, at=at)
-        self._made.clear()
+        self.made.clear()
 
     def remember(self, formulas: Formulas, *, rows: bool, at: str = "v") -> None:
         """``old_X``: values of the iteration before that outputs of this one write over."""
@@ -107,34 +131,38 @@ class Elements:
                 old = f"old_{operand.parameter}"
                 value = self.value_of(Name(name.name), rows=rows, at=at)
                 self.source.add(f"{old} = {value}")
-                self._made[f"{operand.parameter}@"] = old
+                self.made[f"{operand.parameter}@"] = old
 
     def assign(self, operand: Operand, text: str, *, keep: bool, rows: bool, at: str = "v") -> None:
-        outside = not operand.in_registers or (operand.dtype != "f32" and not rows)
-        target = f"out_{operand.parameter}[v]" if outside else f"{operand.parameter}[{at}]"
+        target = self.target(operand, rows=rows, at=at)
         if keep:
             value = f"new_{operand.parameter}"
             self.source.add(f"{value} = Float32({text})")
-            self._made[operand.parameter] = text = value
+            self.made[operand.parameter] = text = value
         if rows and operand.dtype != "f32":
             text = f"Float32({text}).to({DTYPES[operand.dtype]})"
         self.source.add(f"{target} = {text}")
 
-    def value_of(self, name: Name, *, rows: bool, at: str = "v") -> str:
-        """Element v of what a name means, as float32."""
+    def target(self, operand: Operand, *, rows: bool, at: str = "v", v: str = "v") -> str:
+        """Where an output's element ``v`` goes, number ``at`` of its registers."""
+        outside = not operand.in_registers or (operand.dtype != "f32" and not rows)
+        return f"out_{operand.parameter}[{v}]" if outside else f"{operand.parameter}[{at}]"
+
+    def value_of(self, name: Name, *, rows: bool, at: str = "v", v: str = "v") -> str:
+        """Element ``v`` of what a name means, as float32; in registers it is number ``at``."""
         operand = self.operands.get(name.name)
         if operand is None:
             return name.name
         parameter = operand.parameter
-        made = self._made.get(f"{parameter}@" if name.distance else parameter)
+        made = self.made.get(f"{parameter}@" if name.distance else parameter)
         if made is not None:
             return made
         if self.fresh and parameter in self.initial:
             return initial_value(operand.part.region.initial or "0")
         if operand.shape is Shape.ROWS:
-            index = "v" if rows else self.share.row
+            index = v if rows else self.share.row
         else:
-            index = at if operand.in_registers else "v"
+            index = at if operand.in_registers else v
         text = f"{parameter}[{index}]" if operand.in_registers else f"in_{parameter}[{index}]"
         return text if operand.dtype == "f32" else f"Float32({text})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from schedgen.codegen.errors import EmitError
 from schedgen.expressions import (
@@ -37,8 +37,19 @@ _SIMPLE = {
 }
 
 
-def code(expression: Expression, look: Look) -> str:
-    """A Python expression; sub-expressions are in parentheses unless they are atoms."""
+LOG2_E = 1.4426950408889634
+
+
+def code(expression: Expression, look: Look, functions: Mapping[str, str] | None = None) -> str:
+    """A Python expression; sub-expressions are in parentheses unless they are atoms.
+
+    ``functions`` has what is written for calls of some functions instead of the usual.
+    """
+
+    def again(part: Expression) -> str:
+        return code(part, look, functions)
+
+    known = {**_SIMPLE, **(functions or {})}
     match expression:
         case Number(value):
             return repr(float(value))
@@ -47,25 +58,25 @@ def code(expression: Expression, look: Look) -> str:
         case Name():
             return look(expression)
         case Unary("not", operand):
-            return f"(not {code(operand, look)})"
+            return f"(not {again(operand)})"
         case Unary(operator, operand):
-            return f"({operator}{code(operand, look)})"
+            return f"({operator}{again(operand)})"
         case Binary(operator, left, right) if operator in "+-*/":
-            return f"({code(left, look)} {operator} {code(right, look)})"
+            return f"({again(left)} {operator} {again(right)})"
         case Compare(operator, left, right):
-            return f"({code(left, look)} {operator} {code(right, look)})"
+            return f"({again(left)} {operator} {again(right)})"
         case Logical(operator, left, right):
-            return f"({code(left, look)} {operator} {code(right, look)})"
+            return f"({again(left)} {operator} {again(right)})"
         case Call("where", (condition, left, right)):
-            then = code(left, look)
-            return f"(Float32({then}) if {code(condition, look)} else Float32({code(right, look)}))"
+            then = again(left)
+            return f"(Float32({then}) if {again(condition)} else Float32({again(right)}))"
         case Call("min" | "max" as function, arguments):
-            first, *rest = (f"Float32({code(argument, look)})" for argument in arguments)
+            first, *rest = (f"Float32({again(argument)})" for argument in arguments)
             for other in rest:
                 first = f"cute.arch.f{function}({first}, {other})"
             return first
-        case Call(function, (argument,)) if function in _SIMPLE:
-            return _SIMPLE[function].format(code(argument, look))
+        case Call(function, (argument,)) if function in known:
+            return known[function].format(again(argument))
         case _:
             raise EmitError(f"no emitter for '{expression}' in a formula")
 
@@ -81,5 +92,7 @@ def integer(expression: Expression, names: dict[str, str] | None = None) -> str:
             return (names or {}).get(name, name)
         case Binary("+" | "-" | "*" as operator, left, right):
             return f"({integer(left, names)} {operator} {integer(right, names)})"
+        case Unary("+" | "-" as operator, operand):
+            return f"({operator}{integer(operand, names)})"
         case _:
             raise EmitError(f"no emitter for the number '{expression}'")

@@ -94,6 +94,27 @@ def in_triangle(index: Int32, columns: Int32, row_block, column_block):
     return row, rest
 
 
+def exp2_on_fma(x):
+    """2 to the power of x, within 1.1e-4 of its value; 0 below -126, infinite above 127.5.
+
+    x is a whole number n and a rest of at most a half. Beside a number as large as 2 ** 23 there is
+    no room for the rest: n + 127 is left in the low bits, and shifted to the exponent it is 2 to
+    the power of n. For the rest there is a polynomial that is 1 at 0 and has the smallest relative
+    error otherwise.
+    """
+    x = cute.arch.fmin(cute.arch.fmax(x, -127.0, nan=True), 128.0, nan=True)
+    shifted = x + 12583039.0
+    rest = x - (shifted - 12583039.0)
+    power = ((0.05500893 * rest + 0.24221097) * rest + 0.69328293) * rest + 1.0
+    return power * (shifted.bitcast(Int32) << 23).bitcast(Float32)
+
+
+def exp2_in_part(x, v, share, of):
+    """2 to the power of x, of ``share`` in ``of`` pairs of elements by FMA units."""
+    on_fma = v // 2 * share % of < share
+    return exp2_on_fma(x) if on_fma else cute.math.exp2(x, fastmath=True)
+
+
 def sigmoid(x):
     return cute.arch.rcp_approx(1.0 + cute.math.exp2(x * -1.4426950408889634, fastmath=True))
 

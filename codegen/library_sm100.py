@@ -89,13 +89,45 @@ def columns_of(vector, thread):
 
 
 def row_max(registers, row):
+    """Three values at a time, which is one instruction."""
     values = [Float32(registers[v]) for v in range(cute.size(registers))]
-    return pairwise(values, cute.arch.fmax)
+    while len(values) > 1:
+        threes = [values[n : n + 3] for n in range(0, len(values), 3)]
+        values = [pairwise(three, cute.arch.fmax) for three in threes]
+    return values[0]
 
 
 def row_sum(registers, row):
+    """Two sums at a time, which is one instruction."""
     values = [Float32(registers[v]) for v in range(cute.size(registers))]
-    return pairwise(values, lambda x, y: x + y)
+    values += [Float32(0.0)] * (len(values) % 2)
+    pairs = [(values[n], values[n + 1]) for n in range(0, len(values), 2)]
+    low, high = pairwise(pairs, cute.arch.add_packed_f32x2)
+    return low + high
+
+
+def twice(x):
+    return Float32(x), Float32(x)
+
+
+def exp2_pair(x, v=0, share=0, of=1):
+    """2 to the power of two elements, of ``share`` in ``of`` pairs by FMA units."""
+    if v // 2 * share % of < share:
+        return exp2_pair_on_fma(x)
+    return tuple(cute.math.exp2(value, fastmath=True) for value in x)
+
+
+def exp2_pair_on_fma(x):
+    """2 to the power of two elements, as `exp2_on_fma` does it, two at a time."""
+    add, fma = cute.arch.add_packed_f32x2, cute.arch.fma_packed_f32x2
+    x = tuple(cute.arch.fmin(cute.arch.fmax(y, -127.0, nan=True), 128.0, nan=True) for y in x)
+    shifted = add(x, twice(12583039.0))
+    rest = cute.arch.sub_packed_f32x2(x, add(shifted, twice(-12583039.0)))
+    power = fma(rest, twice(0.05500893), twice(0.24221097))
+    power = fma(power, rest, twice(0.69328293))
+    power = fma(power, rest, twice(1.0))
+    whole = tuple((y.bitcast(Int32) << 23).bitcast(Float32) for y in shifted)
+    return cute.arch.mul_packed_f32x2(power, whole)
 
 
 def columns_at(pointer, columns, dtype):

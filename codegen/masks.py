@@ -144,6 +144,8 @@ def _limit(operator: str, left: Expression, right: Expression, whole: set[str]) 
                 left, right = a, Binary("+", right, b)
             case Binary("-", a, b):
                 left, right, operator = b, Binary("-", a, right), _MIRRORED[operator]
+            case Unary("-", a):
+                left, right, operator = a, Unary("-", right), _MIRRORED[operator]
             case _:
                 return None
     if not _is_whole(right, whole):  # which it is not if the column is on both sides
@@ -163,6 +165,6 @@ def _is_whole(node: Expression, whole: set[str]) -> bool:
         if isinstance(part, Number)
         else part.name in whole
         if isinstance(part, Name)
-        else isinstance(part, Binary) and part.operator in "+-*"
+        else isinstance(part, Binary | Unary) and part.operator in ("+", "-", "*")
         for part in walk(node)
     )

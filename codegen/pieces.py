@@ -6,6 +6,7 @@ from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import code
 from schedgen.codegen.operands import Operand, Shape, written
+from schedgen.codegen.pairs import Pairs
 from schedgen.codegen.plan import DTYPES
 from schedgen.expressions import Expression, references
 from schedgen.kernel import Space
@@ -23,7 +24,7 @@ class Pieces:
     def __init__(self, elements: Elements, columns: int, span: int) -> None:
         self.elements, self.columns, self.span = elements, columns, min(span, columns)
         self.operation, self.operands = elements.operation, elements.operands
-        self.source = elements.source
+        self.source, self.pairs = elements.source, Pairs(elements)
 
     def write(self, formulas: Formulas) -> None:
         """Elements of tiles; a condition of rows in tensor memory is asked for whole warps."""
@@ -101,9 +102,14 @@ class Pieces:
         self._bring(formulas, span, piece)
         count = self.elements.share.elements(span)
         outside = self.elements.outputs_outside(formulas, count)
+        at = f"{count} * piece + v" if piece else "v"
+        if self.pairs.fit(formulas, count):
+            with self.source.block(f"for v in cutlass.range_constexpr(0, {count}, 2):"):
+                self.pairs.write(formulas, at)
+            return outside
         with self.source.block(f"for v in cutlass.range_constexpr({count}):"):
             self.elements.coordinates(formulas, f"{span} * piece" if piece else "")
-            self.elements.write(formulas, rows=False, at=f"v + {count} * piece" if piece else "v")
+            self.elements.write(formulas, rows=False, at=at)
         return outside
 
     def _put(self, made: list[Operand], span: int, piece: str) -> None:

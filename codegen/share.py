@@ -18,7 +18,8 @@ class Share:
 
     A thread's rows begin at ``row_first``, an expression over ``thread``, and are ``row_step``
     apart; element v is in the one with the number ``row``, an expression over ``v``. Its column is
-    the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``.
+    the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``. ``packed`` says
+    whether there are instructions for two neighbouring elements.
     """
 
     rows: int
@@ -28,6 +29,7 @@ class Share:
     row_step: int
     column_first: str
     column_step: str
+    packed: bool
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
@@ -56,6 +58,7 @@ FRAGMENT = Share(
     row_step=8,
     column_first="2 * (thread % 4)",
     column_step="8 * (v // 4) + v % 2",
+    packed=False,
 )
 """Results of wgmma.
 
@@ -72,6 +75,7 @@ ROW = Share(
     row_step=0,
     column_first="",
     column_step="v",
+    packed=True,
 )
 """A row for each thread.
 

@@ -1244,16 +1244,16 @@ def launch(
         cute.make_layout(64),
         (64,),
     )
-    batch_ = Int32(q.shape[0])
-    seq_q_ = Int32(q.shape[1])
-    heads_ = Int32(q.shape[2])
-    head_dim_ = Int32(q.shape[3])
-    seq_k_ = Int32(k.shape[1])
-    heads_k_ = Int32(k.shape[2])
-    all_trips = cute.ceil_div(seq_k_, 128)
-    tiles = batch_ * cute.ceil_div(seq_q_, 128) * heads_
-    by_seq_q = cute.fast_divmod_create_divisor_v2(cute.ceil_div(seq_q_, 128))
-    by_heads = cute.fast_divmod_create_divisor_v2(heads_)
+    n_batch = Int32(q.shape[0])
+    n_seq_q = Int32(q.shape[1])
+    n_heads = Int32(q.shape[2])
+    n_head_dim = Int32(q.shape[3])
+    n_seq_k = Int32(k.shape[1])
+    n_heads_k = Int32(k.shape[2])
+    all_trips = cute.ceil_div(n_seq_k, 128)
+    tiles = n_batch * cute.ceil_div(n_seq_q, 128) * n_heads
+    by_seq_q = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_seq_q, 128))
+    by_heads = cute.fast_divmod_create_divisor_v2(n_heads)
     kernel(
         tma_q,
         g_q,
@@ -1266,12 +1266,12 @@ def launch(
         tma_lse,
         g_lse,
         scale,
-        batch_,
-        seq_q_,
-        heads_,
-        head_dim_,
-        seq_k_,
-        heads_k_,
+        n_batch,
+        n_seq_q,
+        n_heads,
+        n_head_dim,
+        n_seq_k,
+        n_heads_k,
         all_trips,
         tiles,
         by_seq_q,

@@ -809,15 +809,15 @@ def launch(
             128,
         ),
     )
-    batch_ = Int32(a.shape[0])
-    m_ = Int32(a.shape[1])
-    depth_ = Int32(a.shape[2])
-    n_ = Int32(b.shape[1])
-    width_ = Int32(c.shape[2])
-    trips = cute.ceil_div(n_, 128)
-    tiles = batch_ * cute.ceil_div(m_, 128) * cute.ceil_div(width_, 128)
-    by_m = cute.fast_divmod_create_divisor_v2(cute.ceil_div(m_, 128))
-    by_width = cute.fast_divmod_create_divisor_v2(cute.ceil_div(width_, 128))
+    n_batch = Int32(a.shape[0])
+    n_m = Int32(a.shape[1])
+    n_depth = Int32(a.shape[2])
+    n_n = Int32(b.shape[1])
+    n_width = Int32(c.shape[2])
+    trips = cute.ceil_div(n_n, 128)
+    tiles = n_batch * cute.ceil_div(n_m, 128) * cute.ceil_div(n_width, 128)
+    by_m = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_m, 128))
+    by_width = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_width, 128))
     kernel(
         tma_a,
         g_a,
@@ -827,11 +827,11 @@ def launch(
         g_c,
         tma_d,
         g_d,
-        batch_,
-        m_,
-        depth_,
-        n_,
-        width_,
+        n_batch,
+        n_m,
+        n_depth,
+        n_n,
+        n_width,
         trips,
         tiles,
         by_m,

@@ -1421,14 +1421,14 @@ def launch(
             32,
         ),
     )
-    batch_ = Int32(a.shape[0])
-    m_ = Int32(a.shape[1])
-    k_ = Int32(a.shape[2])
-    n_ = Int32(b.shape[1])
-    trips = cute.ceil_div(k_, 64)
-    tiles = batch_ * cute.ceil_div(m_, 128) * cute.ceil_div(n_, 256)
-    by_slice = cute.fast_divmod_create_divisor_v2(cute.ceil_div(m_, 128) * cute.ceil_div(n_, 256))
-    by_band = cute.fast_divmod_create_divisor_v2(8 * cute.ceil_div(n_, 256))
+    n_batch = Int32(a.shape[0])
+    n_m = Int32(a.shape[1])
+    n_k = Int32(a.shape[2])
+    n_n = Int32(b.shape[1])
+    trips = cute.ceil_div(n_k, 64)
+    tiles = n_batch * cute.ceil_div(n_m, 128) * cute.ceil_div(n_n, 256)
+    by_slice = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_m, 128) * cute.ceil_div(n_n, 256))
+    by_band = cute.fast_divmod_create_divisor_v2(8 * cute.ceil_div(n_n, 256))
     kernel(
         tma_bias,
         g_bias,
@@ -1438,10 +1438,10 @@ def launch(
         g_b,
         tma_d,
         g_d,
-        batch_,
-        m_,
-        k_,
-        n_,
+        n_batch,
+        n_m,
+        n_k,
+        n_n,
         trips,
         tiles,
         by_slice,

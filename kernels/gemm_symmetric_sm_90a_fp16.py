@@ -1993,13 +1993,13 @@ def launch(
             128,
         ),
     )
-    batch_ = Int32(a.shape[0])
-    m_ = Int32(a.shape[1])
-    k_ = Int32(a.shape[2])
-    n_ = Int32(b.shape[1])
-    trips = cute.ceil_div(k_, 64)
-    triangle = count_triangle(cute.ceil_div(m_, 128), cute.ceil_div(n_, 256), 128, 256)
-    tiles = batch_ * triangle
+    n_batch = Int32(a.shape[0])
+    n_m = Int32(a.shape[1])
+    n_k = Int32(a.shape[2])
+    n_n = Int32(b.shape[1])
+    trips = cute.ceil_div(n_k, 64)
+    triangle = count_triangle(cute.ceil_div(n_m, 128), cute.ceil_div(n_n, 256), 128, 256)
+    tiles = n_batch * triangle
     by_triangle = cute.fast_divmod_create_divisor_v2(triangle)
     kernel(
         tma_a,
@@ -2014,10 +2014,10 @@ def launch(
         g_d_2,
         alpha,
         beta,
-        batch_,
-        m_,
-        k_,
-        n_,
+        n_batch,
+        n_m,
+        n_k,
+        n_n,
         trips,
         tiles,
         by_triangle,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from functools import cached_property
 
 from schedgen.expressions import Expression
@@ -211,6 +212,7 @@ class Operation:
     ``places`` says for each axis of ``tensor`` where the tile of a load or store lies; for
     operations whose formulas use coordinates, where the rows and the columns of what they write
     lie. It is empty if the spec does not tell. ``fill`` is what a mask writes.
+    ``polynomial`` is the share of exponentials of tiles that are computed by a polynomial.
     """
 
     name: str
@@ -233,6 +235,7 @@ class Operation:
     transpose_b: bool = False
     accumulate: bool = False
     fill: str | None = None
+    polynomial: Fraction = Fraction(0)
     label: str = ""
     unit: str | None = None
     cycles: int | None = None

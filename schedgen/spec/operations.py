@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 from itertools import groupby
 from typing import TypeAlias
 
@@ -128,6 +129,7 @@ class OperationBinder:
             transpose_b=isinstance(entry, entries.Mma) and entry.transpose_b,
             accumulate=isinstance(entry, entries.Mma) and entry.accumulate,
             fill=self._fill(entry, path),
+            polynomial=self._polynomial(entry, path),
             label=entry.label,
             unit=self._pin(entry.unit, index, (*path, "unit")),
             cycles=self._cycles(entry, "cycles", path),
@@ -167,6 +169,13 @@ class OperationBinder:
         if not isinstance(entry, entries.Mask):
             return None
         return self.scope.number(entry.value, (*path, "value"))
+
+    def _polynomial(self, entry: entries.Operation, path: Path) -> Fraction:
+        """The share of exponentials; what is wrong with it is reported where they are counted."""
+        if not isinstance(entry, entries.Map) or not entry.polynomial:
+            return Fraction(0)
+        value = self.scope.value(entry.polynomial, (*path, "polynomial"))
+        return value if isinstance(value, Fraction) else Fraction(0)
 
     def _cycles(self, entry: entries.Operation, key: str, path: Path) -> int | None:
         text = getattr(entry, key)
