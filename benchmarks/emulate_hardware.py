@@ -7,7 +7,8 @@ The first, on a machine with a GPU of compute capability 9.0, runs every kernel 
 writes ``DIR/hardware.npz`` and ``hardware.json``; it needs neither a solver nor a CUDA toolkit. The
 second, anywhere, runs the same in the emulator and compares: bit by bit where the order of the
 arithmetic is defined, otherwise with a bound that each row states. ``--on emulator -o DIR`` writes
-the files as well, for tests. ``--only=NAME`` takes kernels whose names begin so.
+the files as well, for tests. ``--only=NAME,NAME`` takes kernels whose names begin
+so; ``--against`` takes several folders, of which later ones replace results of earlier ones.
 """
 
 from __future__ import annotations
@@ -187,16 +188,26 @@ def _rule(case: Any, found: Mapping[str, Array]) -> tuple[str, dict[str, str], d
     return rule, kinds, bounds
 
 
-def against(folder: Path, names: list[str]) -> None:
+def against(folders: list[Path], names: list[str]) -> None:
     """Compares, prints, keeps the rows."""
-    origin = json.loads((folder / "hardware.json").read_text("utf-8"))
-    with np.load(folder / "hardware.npz") as found:
-        theirs = {key: found[key] for key in found.files}
+    theirs: dict[str, dict[str, Array]] = {}
+    failures: dict[str, str] = {}
+    origin: dict[str, str] = {}
+    for folder in folders:
+        about = json.loads((folder / "hardware.json").read_text("utf-8"))
+        origin |= about["environment"]
+        found: dict[str, dict[str, Array]] = {}
+        with np.load(folder / "hardware.npz") as arrays:
+            for key in arrays.files:
+                name, _, output = key.partition("/")
+                found.setdefault(name, {})[output] = arrays[key]
+        theirs |= found
+        failures = {k: v for k, v in failures.items() if k not in found} | about["failures"]
     rows: list[Row] = []
     for name in names:
-        wanted = {k.partition("/")[2]: v for k, v in theirs.items() if k.partition("/")[0] == name}
-        failure = origin["failures"].get(name, "" if wanted else "was not run")
-        rows.append(compare(name, wanted, failure) | {"hardware": origin["environment"]})
+        wanted = theirs.get(name, {})
+        failure = failures.get(name, "" if wanted else "was not run")
+        rows.append(compare(name, wanted, failure) | {"hardware": origin})
         if not rows[-1]["equal"] or rows[-1]["note"]:
             print(table([{k: v for k, v in rows[-1].items() if k != "hardware"}]), flush=True)
     for row in rows[1:]:  # the same in all
@@ -212,13 +223,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", choices=("gpu", "emulator"), required=True)
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--against", type=Path)
+    parser.add_argument("--against", type=Path, nargs="+")
     parser.add_argument("--only", default="")
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--names", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    names = options.names or [name for name in cases() if name.startswith(options.only)]
+    names = options.names or [
+        name for name in cases() if name.startswith(tuple(options.only.split(",")))
+    ]
     if options.work:
         work(options.work, names, options.on)
     elif options.against:

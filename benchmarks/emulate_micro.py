@@ -21,6 +21,7 @@ from schedgen.emulator.launch.tensor_map import Element, TensorMap
 Array = NDArray[Any]
 SHARED = 40 * 1024
 EXACT = "bits"
+FINISH = "@%p0 cp.async.bulk.commit_group; @%p0 cp.async.bulk.wait_group 0;"
 _PATTERN = 0xA5
 _labels = count()
 
@@ -98,6 +99,26 @@ def filled(values: Array) -> Array:
     array = aligned(values.shape, values.dtype)
     array[...] = values
     return array
+
+
+def numbered(shape: tuple[int, ...], dtype: Any, first: int = 1) -> Array:
+    """Different values, as far as the type has them."""
+    array = aligned(shape, dtype)
+    top = min(np.iinfo(dtype).max, 1 << 30)
+    array[...] = ((np.arange(array.size) + first) % top).astype(dtype).reshape(shape)
+    return array
+
+
+def reals(random: np.random.Generator, shape: tuple[int, int], element: Element) -> Array:
+    """Normal numbers as codes of f16, bf16 or f32."""
+    values = (random.standard_normal(shape) * 8).astype(np.float32)
+    match element:
+        case Element.F16:
+            return filled(values.astype(np.float16))
+        case Element.BF16:
+            return filled((values.view(np.uint32) >> np.uint32(16)).astype(np.uint16))
+        case _:
+            return filled(values)
 
 
 def described(array: Array, element: Element, box: tuple[int, ...], **more: Any) -> TensorMap:

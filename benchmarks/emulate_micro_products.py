@@ -32,15 +32,32 @@ def coded(values: Array, format_: str) -> Array:
     return from_float32(values.astype(np.float32), format_)
 
 
-def image(formats: tuple[str, str], seed: int, *, real: bool = False) -> Array:
+def drawn(random: np.random.Generator, format_: str, count: int, what: str) -> Array:
+    """Codes of small integers, of normal numbers, or of numbers of all sizes ("wide")."""
+    if what == "wide":
+        words = random.integers(0, 1 << WORDS[format_], count, np.uint64)
+        words = words.astype(f"u{WORDS[format_] // 8}")
+        if format_ in ("bf16", "tf32"):  # so that sums are finite
+            exponent = random.integers(127 - 20, 127 + 20, count).astype(words.dtype)
+            shift = words.dtype.type(WORDS[format_] - 9)
+            mantissa = words & words.dtype.type((1 << int(shift)) - 1)
+            sign = words & words.dtype.type(1 << (WORDS[format_] - 1))
+            return sign | exponent << shift | mantissa
+        top = words.dtype.type({"f16": 0x7C00, "e5m2": 0x7C, "e4m3": 0x7F}[format_])
+        return np.where((words & top) == top, words & ~top, words)
+    low = 0 if format_ == "u8" else -3
+    integers = what == "integers"
+    values: Array = random.integers(low, 4, count) if integers else random.standard_normal(count)
+    return coded(values, format_)
+
+
+def image(formats: tuple[str, str], seed: int, what: str) -> Array:
     """The contents of shared memory: A's format in the first half, B's in the second."""
     random = np.random.default_rng(seed)
     halves: list[Array] = []
     for format_, size in zip(formats, (B_AT, IMAGE - B_AT), strict=True):
         count = 8 * size // WORDS[format_]
-        low = 0 if format_ == "u8" else -3
-        values: Array = random.standard_normal(count) if real else random.integers(low, 4, count)
-        halves.append(coded(values, format_).view(np.uint8).reshape(-1))
+        halves.append(drawn(random, format_, count, what).view(np.uint8).reshape(-1))
     return filled(np.concatenate(halves))
 
 
@@ -59,14 +76,14 @@ def wgmma(
     strides: tuple[int, int] | None = None, strides_b: tuple[int, int] | None = None,
     transposed: tuple[int, int] = (0, 0), steps: int = 1,
     options: str | None = None, registers: bool = False, at: int = 0, base_offset: int = 0,
-    real: bool = False,
+    what: str = "integers", bounded: bool = False,
 ) -> Micro:  # fmt: skip
     """A chain of ``steps`` products along the row of a swizzle atom, 32 bytes each."""
     d, a, b = types
     k = 256 // WORDS[a]
     number = n // 4 if d == "f16" else n // 2
     held = [f"%r{100 + i}" for i in range(number)]
-    given = image((a, b), len(name), real=real)
+    given = image((a, b), len(name), what)
     own = strides or ((128, 256) if mode is Swizzle.NONE else (1, 8 * mode.value.span))
     other = strides_b or (own if mode_b is None else (1, 8 * mode_b.value.span))
     tail = options if options is not None else _options(a, b, transposed, registers)
@@ -86,7 +103,7 @@ shl.b32 %r21, %r2, 4; add.u32 %r21, %r21, %r0; {fetch if registers else ""}
 {FENCE} {products} {COMMIT} {WAIT} {keep(held)}"""
     rule, kind = EXACT, "u4"
     allowed: Array | float = 0.0
-    if real:
+    if bounded:
         assert not at
         kind, allowed = "f4", steps * 2.0**-23 * magnitudes(given, a, n, k * steps)
         rule = "2^-23 of the sum of magnitudes, for each instruction of the chain"
@@ -158,9 +175,26 @@ def products() -> Iterator[Micro]:
                 base_offset=3)  # fmt: skip
     yield wgmma("wgmma_no_base_offset", "the same without: the XOR takes bits of the address",
                 at=384)  # fmt: skip
+
+
+def sums() -> Iterator[Micro]:
+    """Sums that are rounded: in float32 within a bound, as an H200 adds them bit by bit."""
     for format_ in ("f16", "bf16", "tf32", "e4m3"):
-        yield wgmma(f"wgmma_rounding_{format_}", "sums of real numbers", ("f32", format_, format_),
-                    steps=4, real=True)  # fmt: skip
+        types = ("f32", format_, format_)
+        if format_ != "e4m3":  # whose sums are far from those of float32
+            yield wgmma(f"wgmma_rounding_{format_}", "sums of real numbers in float32", types,
+                        steps=4, what="normal", bounded=True)  # fmt: skip
+        yield wgmma(f"wgmma_sums_{format_}", "sums of real numbers as an H200 adds them", types,
+                    steps=4, what="normal")  # fmt: skip
+        yield wgmma(f"wgmma_wide_{format_}", "numbers of all sizes as an H200 adds them", types,
+                    steps=2, what="wide")  # fmt: skip
+    for types in (("f32", "e5m2", "e5m2"), ("f32", "e4m3", "e5m2"), ("f16", "f16", "f16"),
+                  ("f16", "e4m3", "e4m3")):  # fmt: skip
+        name = "_".join(types)
+        yield wgmma(f"wgmma_sums_{name}", "sums of real numbers as an H200 adds them", types,
+                    steps=4, what="normal")  # fmt: skip
+        yield wgmma(f"wgmma_wide_{name}", "numbers of all sizes as an H200 adds them", types,
+                    steps=2, what="wide")  # fmt: skip
 
 
 def matrices() -> Iterator[Micro]:
@@ -222,5 +256,6 @@ def exchange() -> Iterator[Micro]:
 def cases() -> Iterator[Micro]:
     """All of them."""
     yield from products()
+    yield from sums()
     yield from matrices()
     yield from exchange()

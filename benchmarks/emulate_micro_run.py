@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from emulate_micro import Array, Micro, aligned
+from emulate_micro import EXACT, Array, Micro, aligned
 
 from schedgen.emulator.launch.tensor_map_bits import encode
 
@@ -79,10 +79,13 @@ class Gpu:
 
 
 def emulate(micro: Micro) -> tuple[Results, str]:
-    """Outputs, and what the race checker finds ("" for nothing). Raises SchedgenError."""
+    """Outputs, and what the race checker finds ("" for nothing). Raises SchedgenError.
+
+    Sums of wgmma are those of an H200 where the case asks for the same bits.
+    """
     from schedgen.emulator.machine.launch import execute
     from schedgen.emulator.machine.memory import HostMemory
-    from schedgen.emulator.machine.switches import Switches
+    from schedgen.emulator.machine.switches import Accumulation, Switches
     from schedgen.emulator.order.checker import Checker
     from schedgen.emulator.order.grid import cluster_of
     from schedgen.emulator.ptx.parse import parse
@@ -104,7 +107,8 @@ def emulate(micro: Micro) -> tuple[Results, str]:
     for parameter, value in zip(kernel.parameters, values, strict=True):
         parameters[parameter.offset : parameter.offset + parameter.size] = value
     shape = (micro.cluster, 1, 1)
-    switches = Switches()
+    exact = micro.rule == EXACT
+    switches = Switches(accumulation=Accumulation.H200 if exact else Accumulation.FLOAT32)
     checker = Checker(-(-micro.threads // 32), cluster_of(shape, shape), switches=switches)
     execute(
         kernel,

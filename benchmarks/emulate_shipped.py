@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 
+from schedgen.codegen import compiling
 from schedgen.codegen.facts import Facts, Parameter, read_facts
 from schedgen.kernels import layouts
 from schedgen.kernels.regenerate import FOLDER, shipped
@@ -123,9 +125,12 @@ def on_gpu(case: Generated) -> dict[str, torch.Tensor]:
     return {name: value.cpu() for name, value in case.outputs(arguments).items()}
 
 
+_module = cache(compiling._module)  # pyright: ignore[reportPrivateUsage]
+"""Modules stay: the DSL mistakes a function for one whose memory it got."""
+
+
 def emulated(case: Generated) -> tuple[dict[str, torch.Tensor], str]:
     """Outputs, and what the race checker finds."""
-    from schedgen.codegen.compiling import _module as imported  # pyright: ignore[reportPrivateUsage]
     from schedgen.emulator.emulation import device
 
     cute: Any = import_module("cutlass.cute")
@@ -141,7 +146,7 @@ def emulated(case: Generated) -> tuple[dict[str, torch.Tensor], str]:
             view = value.as_strided(value.shape, (*layouts.strides(value), 1))
             made = runtime.from_dlpack(view, assumed_align=16)
             passed.append(made.mark_layout_dynamic(leading_dim=view.ndim - 1))
-        module = imported(FOLDER / f"{case.name}.py")
+        module = _module(FOLDER / f"{case.name}.py")
         function = cute.compile(module.launch, *passed, SMS, stream)
         function(*passed, stream)
     return case.outputs(arguments), gpu.reports[-1].text

@@ -29,6 +29,7 @@ from schedgen.emulator.layouts.products import CHUNK_TYPE
 from schedgen.emulator.layouts.tiles import (
     ALIGNMENT,
     box_chunks,
+    converted,
     fill,
     padded,
 )
@@ -67,7 +68,7 @@ class _Load(Operation):
             data = np.frombuffer(nan * (prod(box.shape) // len(nan)), np.uint8).copy()
             data = data.reshape(box.shape)
         for part, view, cells in box.parts:
-            data[part.place] = view
+            data[part.place] = converted(view, tensor.element)
             if machine.tracking:
                 machine.tracker.access(self.handle, cells, write=False)
         stored = padded(data, tensor.element).reshape(-1).view(CHUNK_TYPE)

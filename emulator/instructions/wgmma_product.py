@@ -20,7 +20,9 @@ from schedgen.emulator.instructions.wgmma_group import (
 from schedgen.emulator.layouts import fragments
 from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, touched
 from schedgen.emulator.layouts.errors import LayoutError
+from schedgen.emulator.layouts.hopper_sums import fused
 from schedgen.emulator.layouts.products import accumulate, multiply, operand, values
+from schedgen.emulator.machine.switches import Accumulation
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -117,9 +119,13 @@ class Product(Joint):
         b = self._matrix(matrix_b, shape.n, 1)
         if shape.signs[0] * shape.signs[1] < 0:
             a = -a
-        product = multiply(a, b)
         old = self._before() if keep else None
-        words = accumulate(product, old, shape.d, saturate=shape.saturate)
+        as_h200 = self.warp.machine.switches.accumulation is Accumulation.H200
+        if as_h200 and shape.d == "f32":
+            before = None if old is None else old.view(np.float32)
+            words = fused(a, b, before, shape.a).view(np.uint32)
+        else:
+            words = accumulate(multiply(a, b), old, shape.d, saturate=shape.saturate)
         self.accumulator.put(words)
         self._old.clear()
         self.done = True

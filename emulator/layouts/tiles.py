@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from schedgen.emulator.launch.tensor_map import Element, Fill, Interleave, TensorMap
 from schedgen.emulator.layouts.descriptors import CHUNK
 from schedgen.emulator.layouts.errors import LayoutError
+from schedgen.emulator.layouts.formats import from_float32
 from schedgen.emulator.layouts.swizzle import Swizzle, swizzle
 
 ALIGNMENT = 128
@@ -152,10 +153,22 @@ def box_chunks(size: int, start: int, mode: Swizzle) -> NDArray[np.int64]:
 
 
 def fill(tensor: TensorMap) -> bytes | None:
-    """What elements outside of the tensor read as where that is not zero: one NaN each."""
+    """What elements outside of the tensor read as where that is not zero: one NaN each.
+
+    The ISA does not say which; these are the bits that an H200 writes.
+    """
     if tensor.fill is Fill.ZERO:
         return None
-    return b"\xff" * (tensor.element_bytes - 1) + b"\x7f"  # all ones but the sign
+    return b"\xf7\x7f" * (tensor.element_bytes // 2)
+
+
+def converted(data: NDArray[np.uint8], element: Element) -> NDArray[np.uint8]:
+    """What a copy to shared memory makes of elements: an H200 rounds those of TF32 maps."""
+    if element not in (Element.TF32, Element.TF32_FTZ):
+        return data
+    words = np.ascontiguousarray(data).view(np.uint32)
+    rounded = from_float32(words.view(np.float32), "tf32") & np.uint32(0xFFFFE000)
+    return rounded.view(np.uint8).reshape(data.shape)
 
 
 def padded(box: NDArray[np.uint8], element: Element) -> NDArray[np.uint8]:

@@ -101,6 +101,11 @@ class ProductOrder(StrEnum):
     ACCUMULATOR = "accumulator"
 
 
+class Accumulation(StrEnum):
+    FLOAT32 = "float32"
+    H200 = "h200"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
     """One reading of the ISA."""
@@ -153,6 +158,10 @@ class Switches:
     that its shared memory lives on; CUTLASS waits for its stores at the end, but its Hopper
     attention example (CuTe DSL 4.8) leaves the last one pending."""
 
+    accumulation: Accumulation = Accumulation.FLOAT32
+    """S24: how wgmma adds products of floating-point numbers: in float32, or to the bits of an H200
+    (slower). The ISA leaves it open."""
+
 
 IDS = {
     "async_scope": "S1", "bulk_clause": "S2", "async_other_cta": "S3", "fence_position": "S5",
@@ -160,6 +169,7 @@ IDS = {
     "unwaited_load": "S10", "init_fence": "S11", "copy_proxy": "S12", "store_proxy": "S13",
     "consumption": "S15", "dealloc_blocks": "S16", "read_read": "S17", "spurious": "S19",
     "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
+    "accumulation": "S24",
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
