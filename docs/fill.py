@@ -17,7 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = ("README.md", "docs/attention.md", "docs/emulator.md", "docs/proof.md", "docs/solver.md")
+FILES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("attention", "emulator", "kernels", "proof", "solver")),
+)
 PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
 
 
@@ -154,6 +157,28 @@ def on_gpu(name: str, problem: Sequence[str]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
 
 
+def gpu_table(name: str, columns: Sequence[str]) -> str:
+    """Columns of a result that was measured on a GPU, with where that was."""
+    text = results_table(name, columns)
+    where = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text("utf-8"))["environment"]
+    source = f"*{where['date']}, {where['gpu']}; `benchmarks/results/{name}.json`*"
+    return text[: text.rindex("\n\n*")] + f"\n\n{source}"
+
+
+def sanitize() -> str:
+    """What each tool of compute-sanitizer says: a line per kernel."""
+    found = json.loads((ROOT / "benchmarks/results/sanitize.json").read_text("utf-8"))
+    tools = list(dict.fromkeys(row["tool"] for row in found["rows"]))
+    said: dict[str, dict[str, str]] = {}
+    for row in found["rows"]:
+        said.setdefault(row["kernel"], {})[row["tool"]] = row["summary"]
+    lines = [["kernel", *tools], ["---"] * (1 + len(tools))]
+    lines += [[name, *(each[tool] for tool in tools)] for name, each in said.items()]
+    where = found["environment"]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{text}\n\n*{where['date']}, {where['gpu']}; `benchmarks/results/sanitize.json`*"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "summary": lambda: command("solve", "attention_fwd", "--target", "b200"),
     "timeline": lambda: steady("attention_fwd", "--target", "b200"),
@@ -210,6 +235,18 @@ PARTS: dict[str, Callable[[], str]] = {
         ),
     ),
     "emulator-mutants": emulator_mutants,
+    "compiled": lambda: results_table(
+        "compiled",
+        ("kernel", "registers", "roles", "local bytes", "shared bytes", "tensor columns"),
+    ),
+    "cycles": lambda: gpu_table(
+        "cycles",
+        (
+            *("problem", "provider", "model cycles/iteration", "elapsed cycles/iteration"),
+            *("active cycles/iteration", "busiest unit %", "MHz"),
+        ),
+    ),
+    "sanitize": sanitize,
     "fa4": fa4,
     "mutants": mutants,
     "growth": lambda: results_table(
