@@ -122,6 +122,13 @@ def supervise(folder: Path, names: list[str], where: str) -> None:
     collect(folder, parts, where)
 
 
+def files() -> dict[str, str]:
+    """Which versions of the generated kernels these are."""
+    import emulate_shipped
+
+    return {case.name: case.facts.sha256[:12] for case in emulate_shipped.cases()}
+
+
 def collect(folder: Path, parts: Path, where: str) -> None:
     """One file for all results, and one that says where they are from."""
     arrays: dict[str, Array] = {}
@@ -136,7 +143,8 @@ def collect(folder: Path, parts: Path, where: str) -> None:
         gpu = Gpu()
         there |= {"gpu": gpu.name, "driver": str(gpu.driver)}
     failures = {path.stem: path.read_text("utf-8") for path in sorted(parts.glob("*.txt"))}
-    text = json.dumps({"environment": there, "failures": failures}, indent=1) + "\n"
+    data = {"environment": there, "failures": failures, "files": files()}
+    text = json.dumps(data, indent=1) + "\n"
     (folder / "hardware.json").write_text(text, "utf-8")
     print(f"{len(arrays)} arrays; {len(failures)} kernels failed: {', '.join(failures) or 'none'}")
 
@@ -203,6 +211,8 @@ def against(folders: list[Path], names: list[str]) -> None:
                 found.setdefault(name, {})[output] = arrays[key]
         theirs |= found
         failures = {k: v for k, v in failures.items() if k not in found} | about["failures"]
+        old = about.get("files", {})
+        failures |= {k: "the file was another one" for k in found if old.get(k) != files().get(k)}
     rows: list[Row] = []
     for name in names:
         wanted = theirs.get(name, {})
