@@ -56,16 +56,23 @@ def _alloc(instruction: Instruction, decoder: Decoder, environment: Environment)
             number, condition = meet(warp, "tcgen05.alloc")
             if condition is not None:
                 return condition
-        first = tensor.allocate(columns, instruction)
-        if first is None:
-            condition = tensor.until(columns)
-            condition.tag = number
-            return condition
+        tensor.check(columns, instruction)
+        if not tensor.granted:
+            # In both CTAs at once: who returns first may use the peer's columns.
+            blocks = blocks_of(warp, group, instruction)
+            for block in blocks:
+                if not block.tensor.fits(columns):
+                    condition = block.tensor.until(columns)
+                    condition.tag = number
+                    return condition
+            for block in blocks:
+                block.tensor.grant(columns, instruction)
+                if warp.machine.tracking:
+                    cells = tensor_cells(block, block.tensor.granted[-1][0], columns)
+                    warp.machine.tracker.allocate(warp.number, cells, instruction.line)
+        first = tensor.take(columns, instruction)
         lane = np.array([uniform(warp, targets(warp), "the address", instruction)], np.uint64)
         access.put(warp, lane, np.array([[first]], np.uint32))
-        if warp.machine.tracking:
-            cells = tensor_cells(warp.block, first, columns)
-            warp.machine.tracker.allocate(warp.number, cells, instruction.line)
         return None
 
     return Control(run)

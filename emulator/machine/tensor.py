@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ class TensorMemory(Resource):
         self._last = COLUMNS
         self._relinquished: int | None = None
         self._group: tuple[int, int] | None = None
+        self.granted: deque[tuple[int, int]] = deque()
+        """First columns and sizes of allocations whose warp has not returned from them."""
 
     @cached_property
     def cells(self) -> NDArray[np.uint32]:
@@ -59,8 +62,38 @@ class TensorMemory(Resource):
                 f"{self._group[0]}; all tcgen05 instructions of a kernel use one",
             )
 
-    def allocate(self, columns: int, where: Instruction) -> int | None:
-        """Allocates columns: returns the first one, or None if none are free for now.
+    def fits(self, columns: int) -> bool:
+        """Whether an allocation that is allowed would not have to wait."""
+        return any(
+            bool((self.owner[first : first + columns] < 0).all())
+            for first in range(0, COLUMNS - columns + 1, columns)
+        )
+
+    def grant(self, columns: int, where: Instruction) -> None:
+        """Allocates columns that fit for a warp that will `take` them.
+
+        Raises:
+            EmulationError: C12.
+        """
+        for first in range(0, COLUMNS - columns + 1, columns):
+            if (self.owner[first : first + columns] < 0).all():
+                self._occupy(first, columns, where)
+                self.granted.append((first, columns))
+                return
+
+    def take(self, columns: int, where: Instruction) -> int:
+        """The first of the columns that were granted.
+
+        Raises:
+            EmulationError: C12: the warp of the peer CTA asked for another number.
+        """
+        first, given = self.granted.popleft()
+        if given != columns:
+            raise self._broken(where, "C12", f"{columns} columns, the peer CTA allocates {given}")
+        return first
+
+    def check(self, columns: int, where: Instruction) -> None:
+        """Whether so many columns may be asked for.
 
         Raises:
             EmulationError: C12.
@@ -81,16 +114,12 @@ class TensorMemory(Resource):
                 "C12",
                 f"{columns} columns after an allocation of {self._last}; the count must not grow",
             )
-        for first in range(0, COLUMNS - columns + 1, columns):
-            if (self.owner[first : first + columns] < 0).all():
-                return self._occupy(first, columns, where)
-        return None
 
     def until(self, columns: int) -> Condition:
         """The condition that so many columns may be free."""
         return Condition(
             self,
-            lambda: self._fits(columns),
+            lambda: bool(self.granted) or self.fits(columns),
             lambda: (
                 f"tcgen05.alloc of {columns} columns in {self._block.title}; allocated: "
                 f"{self._allocated()}"
@@ -132,19 +161,13 @@ class TensorMemory(Resource):
                 f"deallocated when {self._block.title} exits (rule C14)"
             )
 
-    def _occupy(self, first: int, columns: int, where: Instruction) -> int:
+    def _occupy(self, first: int, columns: int, where: Instruction) -> None:
         self._live[first] = (columns, where.line)
         self._last = columns
         self.owner[first : first + columns] = self._next
         self._next += 1
         self._block.machine.events += 1
-        return first
-
-    def _fits(self, columns: int) -> bool:
-        return any(
-            bool((self.owner[first : first + columns] < 0).all())
-            for first in range(0, COLUMNS - columns + 1, columns)
-        )
+        self.changed()
 
     def _allocated(self) -> str:
         live = [

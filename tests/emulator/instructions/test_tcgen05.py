@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,10 @@ from schedgen.emulator.layouts.descriptors import MatrixDescriptor
 from schedgen.emulator.layouts.swizzle import Swizzle
 from schedgen.emulator.layouts.tensor_memory import COPIES, SHAPES, moved
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Adversarial
+from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.emulator.machine.switches import EmptyCommit, Switches
+from schedgen.emulator.machine.warp import Warp
 from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 from tests.emulator.instructions.matrices import BASE, bring, encoded, put
 
@@ -202,6 +205,35 @@ MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 def test_pairs_allocate_together(policy: Order) -> None:
     text = PAIR.format(middle=MEET, end="")
     run(text, threads=32, grid=2, cluster=2, policy=policy)
+
+
+class Sticky(RoundRobin):
+    """The same warp as long as it can run: who meets it in an allocation falls behind."""
+
+    def __init__(self) -> None:
+        super().__init__(quantum=1)
+        self._last: Warp | None = None
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        if pending:
+            return len(ready)
+        at = next((n for n, warp in enumerate(ready) if warp is self._last), 0)
+        self._last = ready[at]
+        return at
+
+
+def test_the_columns_of_a_pair_are_allocated_at_once() -> None:
+    """A CTA that returns from the allocation may copy into both, wherever the peer's warp is."""
+    middle = f"""@%p0 tcgen05.cp.cta_group::2.4x256b [%r8], %rd10;
+    @%p0 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [%r1];
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra W; {MEET}"""
+    setup = """mov.u32 %r1, smem; add.u32 %r1, %r1, 8192; mov.u32 %r2, %tid.x;
+    setp.eq.u32 %p0, %r2, 0; @%p0 mbarrier.init.shared::cta.b64 [%r1], 1;
+    barrier.cluster.arrive; barrier.cluster.wait;"""
+    matrix = MatrixDescriptor(BASE, 128, 128, Swizzle.NONE)
+    descriptor = f"mov.b64 %rd10, {encoded(matrix, tcgen05=True)};"
+    text = f"{setup} {descriptor} {PAIR.format(middle=middle, end='')}"
+    run(text, threads=32, grid=2, cluster=2, policy=Sticky)
 
 
 def test_deallocation_in_one_cta_before_the_barrier_hangs() -> None:
