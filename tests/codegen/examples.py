@@ -1,0 +1,44 @@
+"""What tests of the emitter share: solved specs, as plans and as texts."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from schedgen.codegen.binding import bound
+from schedgen.codegen.emit import emit
+from schedgen.codegen.plan import Plan
+from schedgen.kernel import Kernel
+from schedgen.machine_file import read_machine
+from schedgen.proof.prove import ProvenProgram
+from schedgen.proved import prove_solution
+from schedgen.solution import solve
+from schedgen.spec.reader import read_spec
+
+SPECS = Path(__file__).parent.parent / "data" / "specs"
+ARCHITECTURES = {"h200": "sm_90a", "b200": "sm_100a"}
+GEMM = {"tile_m": "128", "tile_n": "32", "slices": "2", "consumers": "1"}
+"""Settings of a small product for Blackwell."""
+
+
+@cache
+def _solved(
+    spec: str, target: str, settings: tuple[tuple[str, str], ...]
+) -> tuple[ProvenProgram, Kernel]:
+    solution = solve(read_spec(spec), read_machine(target), settings=dict(settings))
+    return prove_solution(solution).proven, solution.problem.kernel
+
+
+def solved(spec: str | Path, target: str, **settings: str) -> tuple[ProvenProgram, Kernel]:
+    """A proven program and its kernel."""
+    return _solved(str(spec), target, tuple(settings.items()))
+
+
+def plan_of(spec: str | Path, target: str, **settings: str) -> Plan:
+    proven, kernel = solved(spec, target, **settings)
+    return Plan(proven.program, bound(kernel))
+
+
+def text_of(spec: str | Path, target: str, **settings: str) -> str:
+    """A generated file, as it is before it is formatted."""
+    return emit(*solved(spec, target, **settings))

@@ -1,0 +1,76 @@
+"""Peeled loops, executed as Python, run the steps that a role's program says, in its order."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from schedgen.codegen.source import Source
+from schedgen.codegen.turns import emit_loop
+from schedgen.program.model import EVERY, FIRST, LAST, Guard, RoleProgram, Run, Step
+from schedgen.program.sequence import sequence
+from tests.codegen.dsl import run
+
+GUARDS = [
+    *(EVERY, FIRST, LAST),
+    *(Guard("every", low, high) for low, high in ((1, 0), (0, 1), (2, 0), (0, 2), (1, 3))),
+    *(Guard(kind, low) for kind, low in product(("first", "last"), (1, 2, 3))),
+]
+
+
+def role(shifts: int) -> RoleProgram:
+    """A step for each shift and guard."""
+    steps = (
+        Step(Run(f"{shift}-{guard}"), shift, guard)
+        for shift, guard in product(range(shifts + 1), GUARDS)
+    )
+    return RoleProgram("role", 4, 64, loop=tuple(steps))
+
+
+def emitted(loop: RoleProgram) -> str:
+    source = Source()
+
+    def emit(out: Source, step: Step, i: str, c: str, runs: bool) -> None:
+        assert isinstance(step.action, Run)
+        if runs:
+            out.add(f"log(({step.action.operation!r}, {i}, {c}))")
+
+    emit_loop(source, loop, emit)
+    return source.text
+
+
+@pytest.mark.parametrize("shifts", [0, 1, 2, 3])
+@pytest.mark.parametrize("trips", [1, 2, 3, 4, 7])
+def test_steps_run_when_they_should(shifts: int, trips: int) -> None:
+    loop, first, log = role(shifts), 100, list[Any]()
+    run(emitted(loop), {"trips": trips, "first": first, "log": log.append})
+    wanted = [
+        (instance.step.action.operation, instance.iteration, first + instance.iteration)
+        for instance in sequence(loop, [trips])
+        if isinstance(instance.step.action, Run)
+    ]
+    assert log == wanted
+
+
+@pytest.mark.parametrize("shifts", [0, 1, 2, 3])
+def test_nothing_is_asked_that_is_known(shifts: int) -> None:
+    """Each condition holds for some numbers of iterations and fails for others."""
+    lines = emitted(role(shifts)).splitlines()
+    seen: dict[int, set[bool]] = {}
+
+    def asked(number: int, holds: bool) -> bool:
+        seen.setdefault(number, set()).add(holds)
+        return holds
+
+    text = "\n".join(
+        f"{line[: len(line) - len(line.lstrip())]}if asked({n}, {line.strip()[3:-1]}):"
+        if line.strip().startswith("if ")
+        else line
+        for n, line in enumerate(lines)
+    )
+    for trips in range(1, 9):
+        run(text, {"trips": trips, "first": 0, "log": str, "asked": asked})
+    assert seen
+    assert all(results == {True, False} for results in seen.values())
