@@ -17,7 +17,7 @@ from pathlib import Path
 from schedgen.codegen.facts import file_name
 
 FOLDER = Path(__file__).parent
-TARGETS = {"h200": "sm_90a"}
+TARGETS = {"h200": "sm_90a", "b200": "sm_100a"}
 """Machine models with their architectures."""
 
 
