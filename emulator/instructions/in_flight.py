@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -20,7 +19,6 @@ from schedgen.emulator.machine.operations import Groups
 from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Pair, Register, Vector
 
 if TYPE_CHECKING:
-    from schedgen.emulator.machine.machine import Machine
     from schedgen.emulator.machine.warp import Warp
 
 
@@ -108,17 +106,12 @@ class Flight:
         """tcgen05.mma and cp that it has issued."""
 
 
-_flights: WeakKeyDictionary[Machine, dict[int, Flight]] = WeakKeyDictionary()
-
-
 def flight(warp: Warp) -> Flight:
     """What a warp has under way."""
-    of_machine = _flights.get(warp.machine)
-    if of_machine is None:
-        of_machine = _flights[warp.machine] = {}
-    found = of_machine.get(warp.number)
+    key = Flight, warp.number
+    found: Flight | None = warp.machine.kept.get(key)
     if found is None:
-        found = of_machine[warp.number] = Flight()
+        found = warp.machine.kept[key] = Flight()
     return found
 
 

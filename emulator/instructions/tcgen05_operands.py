@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from schedgen.emulator.instructions.forms import Form
 from schedgen.emulator.layouts.tensor_memory import COLUMNS
-from schedgen.emulator.machine.block import Block, Cluster
+from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import error
 from schedgen.emulator.order.tracker import Cells, Space
@@ -125,17 +124,14 @@ class _Pair(Resource):
         )
 
 
-_pairs: WeakKeyDictionary[Cluster, dict[tuple[str, int], _Pair]] = WeakKeyDictionary()
-
-
 def meet(warp: Warp, what: str) -> tuple[int, Condition | None]:
     """Waits until the peer CTA has come to the same kind of instruction as often.
 
     Returns the number of the meeting, for the ``tag`` of further conditions, and what to wait for.
     """
     block = warp.block
-    of_cluster = _pairs.setdefault(block.cluster, {})
-    pair_ = of_cluster.setdefault((what, block.rank >> 1), _Pair())
+    key = _Pair, block.cluster.number, what, block.rank >> 1
+    pair_: _Pair = warp.machine.kept.setdefault(key, _Pair())
     side = block.rank & 1
     resumed = warp.resumed
     number = resumed.tag if resumed is not None else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from schedgen.emulator.instructions.forms import Form
 from schedgen.emulator.instructions.in_flight import Promise
@@ -25,7 +24,6 @@ from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
 
 if TYPE_CHECKING:
-    from schedgen.emulator.machine.machine import Machine
     from schedgen.emulator.machine.warp import Warp
 
 _WARPS = 4
@@ -46,8 +44,6 @@ _RESULTS = {
 _MIXED = ({"e4m3", "e5m2"}, {"s8", "u8"})
 """Types of A and B that may differ."""
 
-_groups: WeakKeyDictionary[Machine, dict[tuple[int, int], Warpgroup[Product]]] = WeakKeyDictionary()
-
 
 def warpgroup(warp: Warp, where: Instruction) -> Warpgroup[Product]:
     """The warpgroup of a warp.
@@ -55,12 +51,9 @@ def warpgroup(warp: Warp, where: Instruction) -> Warpgroup[Product]:
     Raises:
         EmulationError: the CTA has not all of its four warps (W1).
     """
-    of_machine = _groups.get(warp.machine)
-    if of_machine is None:
-        of_machine = _groups[warp.machine] = {}
-    number = warp.rank // _WARPS
-    key = warp.block.number, number
-    found = of_machine.get(key)
+    kept, number = warp.machine.kept, warp.rank // _WARPS
+    key = Warpgroup, warp.block.number, number
+    found: Warpgroup[Product] | None = kept.get(key)
     if found is None:
         warps = warp.block.warps[_WARPS * number : _WARPS * (number + 1)]
         if len(warps) < _WARPS:
@@ -68,7 +61,8 @@ def warpgroup(warp: Warp, where: Instruction) -> Warpgroup[Product]:
                 where,
                 f"{warp.title} is in a warpgroup of {len(warps)} warps; wgmma needs four (rule W1)",
             )
-        found = of_machine[key] = Warpgroup(warps)
+        made: Warpgroup[Product] = Warpgroup(warps)
+        found = kept[key] = made
     return found
 
 

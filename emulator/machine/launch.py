@@ -125,6 +125,7 @@ def execute(
             Scheduler(machine, limit).run()
     finally:
         keep.release()
+        machine.release()
     lines: Counter[int] = Counter()
     for stretch in machine.program.stretches:
         if stretch is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from schedgen.emulator.machine.lanes import LANES
 from schedgen.emulator.machine.policies import Policy
@@ -108,6 +108,8 @@ class Machine:
         self.started = 0
         """Clusters."""
         self.warnings: list[str] = []
+        self.kept: dict[object, Any] = {}
+        """What families of instructions remember of the launch, each under a key of its own."""
         self.ready: list[Warp] = []
         self.resident: list[Cluster] = []
         self._unstarted = _order(shape)
@@ -131,6 +133,11 @@ class Machine:
         if not warp.queued:
             warp.queued = True
             self.ready.append(warp)
+
+    def release(self) -> None:
+        """The launch is over: lets go of what is large, although warps and CTAs know each other."""
+        self.tracker = cast(Tracker, Ignore())
+        self.kept.clear()
 
     def warn(self, text: str) -> None:
         """Notes something that is wrong by the letter of the ISA but no error here."""

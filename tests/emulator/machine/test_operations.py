@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, cast
 
 import pytest
 
 from schedgen.emulator.machine.agents import Operations
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.operations import Groups, InOrder, Operation
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
+from tests.emulator.instructions.launches import launch
 
 
 class FakeMachine:
@@ -113,3 +116,13 @@ def test_late_and_early_completion() -> None:
         warp: Any = FakeWarp(machine)
         machine.operations.issue(Note(warp, "a", []))
         assert policy.pick([warp], machine.operations.pending) == expected
+
+
+def test_nothing_of_a_launch_stays() -> None:
+    """A session of many launches must not grow: shared memory and shadows are megabytes each."""
+    text = (
+        f"wgmma.fence.sync.aligned; wgmma.commit_group.sync.aligned; {'add.u32 %r1, %r1, 1;' * 3}"
+    )
+    launch(text, threads=128, target="sm_90a")
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Machine)]
