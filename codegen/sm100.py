@@ -67,8 +67,13 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         name = self.plan.names.of("operation", operation.name)
         a, b, d = (self.plan.part(operation, operand) for operand in "abd")
         columns = b.rows if operation.transpose_b else b.columns
-        if a.rows != LANES or d.rows != LANES or columns != d.columns:
-            raise EmitError(f"{operation.name}: tcgen05 multiplies {LANES} rows, not {a.rows}")
+        if a.rows != LANES or d.rows != LANES:
+            rows = a.rows if a.rows != LANES else d.rows
+            raise EmitError(f"{operation.name}: tcgen05 multiplies {LANES} rows, not {rows}")
+        if columns != d.columns:
+            raise EmitError(
+                f"{operation.name}: the product has {columns} columns, its result {d.columns}"
+            )
         if columns % _COLUMN_STEP or columns > _WIDEST:
             raise EmitError(f"{operation.name}: tcgen05 has no products with {columns} columns")
         if d.region.space is not Space.TMEM or d.region.dtype != "f32":

@@ -53,9 +53,12 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
         name, registers = self._name(operation), self.threads.registers
         a, b, d = (self.plan.part(operation, operand) for operand in "abd")
         columns = b.rows if operation.transpose_b else b.columns
-        if a.rows != FRAGMENT.rows or d.rows != FRAGMENT.rows or columns != d.columns:
+        if a.rows != FRAGMENT.rows or d.rows != FRAGMENT.rows:
+            rows = a.rows if a.rows != FRAGMENT.rows else d.rows
+            raise EmitError(f"{operation.name}: wgmma multiplies {FRAGMENT.rows} rows, not {rows}")
+        if columns != d.columns:
             raise EmitError(
-                f"{operation.name}: wgmma multiplies {FRAGMENT.rows} rows, not {a.rows}"
+                f"{operation.name}: the product has {columns} columns, its result {d.columns}"
             )
         if d.region.space is not Space.REGISTERS or d.region.dtype != "f32":
             raise EmitError(f"{operation.name}: wgmma accumulates in float32 registers")

@@ -1,0 +1,75 @@
+"""Arrays of registers, and addresses in tensor memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.plan import Plan
+from schedgen.codegen.registers import Registers, initial_value
+from schedgen.codegen.share import FRAGMENT, ROW
+from schedgen.codegen.source import Source
+from schedgen.kernel import Space
+from tests.codegen.examples import SPECS, plan_of
+
+ATTENTION = SPECS / "gated_attention.yaml"
+
+
+def declared(registers: Registers, role: str) -> dict[str, str]:
+    source = Source()
+    registers.declare(source, role)
+    return dict(line.split(" = cute.make_rmem_tensor") for line in source.lines)
+
+
+def test_fragments() -> None:
+    """64 rows over 128 threads: half of a row's elements, both values of rows."""
+    found = declared(Registers(plan_of(ATTENTION, "h200"), FRAGMENT), "softmax")
+    assert found["r_S"] == "(64, Float32)"
+    assert found["r_rP"] == "(64, BFloat16)"
+    assert found["r_O"] == "(32, Float32)"
+    assert found["r_m"] == found["r_alpha"] == "(2, Float32)"
+
+
+def test_rows() -> None:
+    found = declared(Registers(plan_of(ATTENTION, "b200"), ROW), "softmax")
+    assert found["r_rS"] == "(128, Float32)"
+    assert found["r_m"] == "(1, Float32)"
+    assert "r_O" not in found  # in tensor memory
+
+
+def test_roles_have_their_own() -> None:
+    assert declared(Registers(plan_of(ATTENTION, "b200"), ROW), "load") == {}
+
+
+def test_initial_values() -> None:
+    source = Source()
+    Registers(plan_of(ATTENTION, "h200"), FRAGMENT).initialize(source, "softmax")
+    assert sorted(source.lines) == ["r_O.fill(0.0)", "r_l.fill(0.0)", "r_m.fill(-Float32.inf)"]
+    assert [initial_value(v) for v in ("inf", "3", "0.5")] == ["Float32.inf", "3.0", "0.5"]
+
+
+def test_parts_of_arrays() -> None:
+    plan = plan_of("attention_fwd", "b200", head_dim="64")
+    registers = Registers(plan, ROW)
+    part = plan.part(plan.operation("EXP[0,1]"), "rS")
+    assert registers.tensor(part) == "part_of(r_rS_0, 96, 32)"
+    whole = plan.part(plan.operation("SUB[0]"), "rS")
+    assert registers.tensor(whole) == "r_rS_0"
+
+
+def test_other_numbers_of_rows() -> None:
+    """A program for 64 rows on an architecture where four warps have 128."""
+    plan = plan_of(ATTENTION, "h200")
+    with pytest.raises(EmitError, match="four warps work on 128 rows, not 64"):
+        Registers(plan, ROW).declare(Source(), "softmax")
+
+
+def test_rings_of_registers() -> None:
+    plan = plan_of(ATTENTION, "h200")
+    stores = tuple(replace(s, slots=2) if s.name == "S" else s for s in plan.program.stores)
+    assert any(s.slots == 2 and s.space is Space.REGISTERS for s in stores)
+    changed = Plan(replace(plan.program, stores=stores), plan.kernel)
+    with pytest.raises(EmitError, match="a ring of registers is not supported"):
+        Registers(changed, FRAGMENT).declare(Source(), "softmax")

@@ -1,0 +1,123 @@
+"""The schedule of output tiles: what host and device compute together, executed as Python."""
+
+from __future__ import annotations
+
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from schedgen.codegen.binding import bound
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.formulas import integer
+from schedgen.codegen.library import COMMON
+from schedgen.codegen.plan import Plan
+from schedgen.codegen.source import Source
+from schedgen.codegen.tiles import Tiles, single_extents
+from schedgen.expressions import parse
+from schedgen.kernel import Kernel
+from schedgen.spec.bind import bind
+from schedgen.spec.reader import read_spec
+from tests.codegen.dsl import CUTE, library, run
+from tests.schedgen.proof.small import program
+
+
+class Divisor(int):
+    """Divides; what the host makes of a number of tiles."""
+
+    @property
+    def divisor(self) -> int:
+        return int(self)
+
+
+DSL = SimpleNamespace(**vars(CUTE), fast_divmod_create_divisor_v2=Divisor)
+
+
+def kernel(spec: str, **settings: str) -> Kernel:
+    read = read_spec(spec)
+    return bound(bind(read.source, read.file, "h200", settings)[0])
+
+
+def tiles_of(spec: str, **settings: str) -> Tiles:
+    return Tiles(Plan(program({}), kernel(spec, **settings)))
+
+
+def visited(tiles: Tiles, extents: dict[str, int], *wanted: str) -> list[tuple[int, ...]]:
+    """Coordinates, or other variables, of each tile."""
+    host, device = Source(), Source()
+    tiles.host(host, {})
+    tiles.coordinates(device)
+    names: dict[str, Any] = {**library(COMMON), **extents, "cute": DSL, "t": 0}
+    known = run(host.text, names)
+    found: list[tuple[int, ...]] = []
+    for tile in range(known["tiles"]):
+        here = run(device.text, {**known, "tile": tile})
+        found.append(tuple(int(here[name]) for name in wanted))
+    return found
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (1000, 300), (128 * 17, 256 * 3), (700, 5000)])
+def test_all_tiles_once(m: int, n: int) -> None:
+    """Bands do not lose a tile, whatever their height."""
+    extents = {"batch": 2, "m": m, "n": n, "k": 100}
+    found = visited(tiles_of("gemm"), extents, "at_batch", "at_m", "at_n")
+    assert sorted(found) == list(product(range(2), range(-(-m // 128)), range(-(-n // 256))))
+
+
+def test_bands_share_operands() -> None:
+    """Neighbouring tiles are in few rows and columns."""
+    extents = {"batch": 1, "m": 128 * 32, "n": 256 * 16, "k": 100}
+    found = visited(tiles_of("gemm"), extents, "at_m", "at_n")[:64]
+    assert len({row for row, _ in found}) == 8
+    assert len({column for _, column in found}) == 8
+
+
+@pytest.mark.parametrize("m", [1, 128, 1000, 2050])
+def test_lower_triangle(m: int) -> None:
+    """Tiles that reach to the diagonal or below it, once each."""
+    tiles = tiles_of("gemm_symmetric")
+    rows, columns = (tiles.plan.block(extent) for extent in tiles.plan.kernel.tile_extents)
+    extents = dict.fromkeys(tiles.plan.extents, m) | {"batch": 2}
+    names = [f"at_{extent}" for extent in ("batch", *tiles.plan.kernel.tile_extents)]
+    wanted = [
+        (batch, row, column)
+        for batch, row, column in product(range(2), range(-(-m // rows)), range(-(-m // columns)))
+        if column * columns < (row + 1) * rows
+    ]
+    assert sorted(visited(tiles, extents, *names)) == wanted
+
+
+@pytest.mark.parametrize(("seq_q", "seq_k"), [(1000, 1000), (300, 77), (77, 900)])
+def test_iterations_of_causal_tiles(seq_q: int, seq_k: int) -> None:
+    """As many as its last row sees, at least 1; the longest tiles come first."""
+    tiles = tiles_of("attention_fwd", causal="true")
+    extents = {"batch": 1, "heads": 2, "heads_k": 1, "head_dim": 128}
+    extents |= {"seq_q": seq_q, "seq_k": seq_k}
+    found = visited(tiles, extents, "at_heads", "at_seq_q", "trips")
+    assert sorted((h, row) for h, row, _ in found) == list(
+        product(range(2), range(-(-seq_q // 128)))
+    )
+    for _, row, trips in found:
+        last = min(seq_k, (row + 1) * 128 + seq_k - seq_q)
+        assert trips == max(1, -(-last // 128))
+    lengths = [trips for head, _, trips in found if not head]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_extents_within_a_tile() -> None:
+    """The width of a head and the inner extent of the first product have one tile."""
+    assert "head_dim" in single_extents(kernel("attention_fwd"))
+    assert single_extents(kernel("gemm_chain")) == {"depth"}
+    assert single_extents(kernel("gemm")) == set()
+
+
+def test_condition_of_a_store() -> None:
+    rows, columns = tiles_of("gemm_symmetric").plan.kernel.tile_extents
+    found = tiles_of("gemm_symmetric").condition_of(parse("tile_row != tile_column + 1"))
+    assert found == f"(at_{rows} != (at_{columns} + 1))"
+
+
+def test_number_without_emitter() -> None:
+    with pytest.raises(EmitError, match=r"no emitter for the number 'm / 2'|no emitter"):
+        integer(parse("m / 2"))
