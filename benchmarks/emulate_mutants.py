@@ -1,236 +1,154 @@
 """Compiled kernels that are wrong on purpose: does the emulator notice?
 
-    python benchmarks/emulate_mutants.py [SPEC:TARGET ...] [--cutlass=FOLDER:NAME ...]
-                                         [--each=N] [--save]
+    python benchmarks/emulate_mutants.py [--each=N] [--cutlass=FOLDER] [--save] [BEGINNING ...]
 
 Every synchronization instruction of the PTX is removed, weakened or changed, one at a time
 (`schedgen.emulator.mutate`), and the kernel runs with the race checker under adversarial schedules
 until one shows a fault: a race, an error (undefined behaviour, or no end), a deadlock or another
-result than that of the kernel itself. What no schedule shows is listed: some of it is equivalent.
-Instructions that the kernel does not execute at these sizes are left out.
-``--each=N`` takes at most N mutants of every operator and kernel, spread over the kernel.
+result than that of the kernel itself. What no schedule shows at the first extents is tried at the
+next ones; instructions that no extents execute are left out. What is never shown is examined by
+`emulate_mutants_why`, and listed with the reason why it is equivalent, or without one.
+
+The kernels are those of `schedgen.kernels.regenerate` and, with ``--cutlass``, the examples of
+NVIDIA/cutlass in FOLDER. ``--each=N`` takes at most N mutants of every operator and kernel, spread
+over the kernel; ``BEGINNING`` picks kernels by how their names begin. Rows are written as they are
+found, and those of a kernel that has not changed are not computed again.
 """
 
 from __future__ import annotations
 
-import ctypes
-import multiprocessing
-import os
+import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-from report import keep, table
+from emulate_mutants_run import ENDS, Found, Hunt, hunting
+from emulate_mutants_why import ask, why
+from report import RESULTS, keep, table
 
-from schedgen.emulator.emulation import Emulator
-from schedgen.emulator.launch.capture import Launch
-from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Adversarial
-from schedgen.emulator.mutate import Mutant, mutants
-from schedgen.emulator.ptx.parse import parse
-from schedgen.emulator.ptx.tree import Module
+from schedgen.emulating import compiled, default_extents
+from schedgen.kernel import Kernel
+from schedgen.kernels.regenerate import FOLDER, TARGETS, shipped
+from schedgen.spec.bind import bind
+from schedgen.spec.reader import read_spec
 
 Row = dict[str, Any]
-SEEDS = (0, 1, 2)
-"""Asynchronous operations late, mixed and early."""
-ENDS = ("race", "error", "deadlock", "wrong result", "undetected")
-SETTINGS = {
-    "gemm": {"tile_m": "64", "tile_n": "32", "slices": "1", "consumers": "1"},
-}
-EXTENTS = {
-    "gemm": {"m": 136, "n": 72, "k": 200},
-    "gemm_chain": {"m": 520},
-    "attention_fwd": {"seq_q": 136, "seq_k": 264, "heads": 1},
-}
-"""Others have their default extents. Of the products an odd number of tiles in one CTA, and fewer
-iterations per tile than the ring has slots: with more, its empty slots order the tiles as well."""
-SPECS = ("gemm:h200", "attention_fwd:h200", "gemm_chain:h200")
+NAME = "emulate_mutants"
 
 
-@dataclass
-class Campaign:
-    """The mutants of one launch. ``found`` has each with its end, the seed and a message."""
-
-    launch: Launch
-    emulator: Emulator
-    chosen: list[Mutant]
-    module: Module
-    initial: list[bytes]
-    right: list[bytes]
-    limit: int
-
-    def judge(self, mutant: Mutant) -> tuple[str, int, str]:
-        """How a mutant ends, under which seed, and the first line of what is said about it."""
-        for seed in SEEDS:
-            _write(self.launch, self.initial)
-            run = Emulator(
-                Adversarial(seed), "report", self.emulator.switches, self.limit, mutant.module
-            )
-            try:
-                run.run(self.launch)
-            except EmulationError as error:
-                text = str(error)
-                kind = "deadlock" if "deadlock" in text else "error"
-                races = [line for line in text.splitlines() if line.startswith("error: ")]
-                return ("race", seed, races[0]) if races else (kind, seed, text.splitlines()[0])
-            if run.reports[0].findings:
-                return "race", seed, run.reports[0].text.splitlines()[0]
-            if _read(self.launch) != self.right:
-                return "wrong result", seed, ""
-        return "undetected", -1, ""
+def extents_of(kernel: Kernel) -> list[dict[str, int]]:
+    """Several output tiles for one CTA, with fewer iterations each than rings have slots; then one
+    tile with more. With many iterations in each of several tiles, waits for empty slots would
+    order the tiles as well.
+    """
+    ragged = default_extents(kernel, {})
+    steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
+    fixed = {*steps, *(name for name, _ in kernel.parameters)}
+    axes = {a.extent: a.block for a in kernel.grid if a.block > 1 and a.extent not in fixed}
+    small = dict.fromkeys(axes, 8)
+    first = next(iter(axes.items()), None)
+    tiles = {first[0]: 2 * first[1] + 8} if first else {}
+    short = {extent: 2 * step + 8 for extent, step in steps.items()}
+    long = {extent: 7 * step + 8 for extent, step in steps.items()}
+    return [{**ragged, **small, **short, **tiles}, {**ragged, **small, **long}]
 
 
-_current: list[Campaign] = []
+def of_shipped(words: tuple[str, ...], each: int | None, known: dict[str, str]) -> Iterator[Row]:
+    """Generated kernels, checked as strictly as `schedgen emulate` does."""
+    for one in shipped():
+        name, path = one.name.removesuffix(".py"), FOLDER / one.name
+        if not path.exists() or (words and not name.startswith(words)):
+            continue
+        text = path.read_text("utf-8")
+        digest = sha256(text.encode()).hexdigest()[:12]
+        if known.get(name) == f"{digest} {each}":
+            continue
+        spec = read_spec(one.spec)
+        kernel = bind(spec.source, spec.file, one.target, dict(one.settings))[0]
+        arch = TARGETS[one.target]
+        with hunting(each, ask) as hunt, compiled(text, kernel, arch, sms=1) as made:
+            for extents in extents_of(kernel):
+                assert made.run(extents).correct
+        yield from rows_of(name, f"{digest} {each}", hunt)
 
 
-def _judged(place: int) -> tuple[int, tuple[str, int, str]]:
-    return place, _current[0].judge(_current[0].chosen[place])
-
-
-def _read(launch: Launch) -> list[bytes]:
-    return [ctypes.string_at(one.start, one.size) for one in launch.allocations]
-
-
-def _write(launch: Launch, content: list[bytes]) -> None:
-    for one, data in zip(launch.allocations, content, strict=True):
-        ctypes.memmove(one.start, data, one.size)
-
-
-def sampled(found: list[Mutant], each: int | None) -> list[Mutant]:
-    """At most ``each`` mutants of every operator, evenly spread."""
-    if each is None:
-        return found
-    groups: dict[str, list[Mutant]] = defaultdict(list)
-    for mutant in found:
-        groups[mutant.operator].append(mutant)
-    return [
-        mutant
-        for group in groups.values()
-        for mutant in group[:: max(1, -(-len(group) // each))][:each]
-    ]
-
-
-@contextmanager
-def mutating(name: str, each: int | None, rows: list[Row]) -> Generator[None]:
-    """Inside, every launch is also run with all its mutants, which become ``rows``."""
-    original: Callable[[Emulator, Launch], None] = Emulator.run
-
-    def run(self: Emulator, launch: Launch) -> None:
-        if self.rewrite is not None or self.limit != Emulator().limit:
-            original(self, launch)
-            return
-        initial = _read(launch)
-        original(self, launch)
-        right = _read(launch)
-        report = self.reports[-1]
-        assert not report.findings, report.text
-        module = parse(launch.ptx)
-        # Spinning costs the adversarial schedules more turns than round-robin.
-        limit = 10 * report.statistics.instructions
-        all_ = list(mutants(module.kernels[launch.kernel]))
-        lines = report.statistics.lines
-        reached = [mutant for mutant in all_ if lines.get(mutant.instruction.line)]
-        print(f"{name}: {len(all_) - len(reached)} of {len(all_)} mutants are of instructions that")
-        print("these sizes do not execute")
-        chosen = sampled(reached, each)
-        _current[:] = [Campaign(launch, self, chosen, module, initial, right, limit)]
-        # Nothing may be found in the kernel itself, or the mutants would tell nothing.
-        assert _current[0].judge(_itself(module, launch))[0] == "undetected"
-        with multiprocessing.get_context("fork").Pool(min(2, os.cpu_count() or 1)) as pool:
-            found = dict(pool.imap_unordered(_judged, range(len(chosen)), chunksize=2))
-        _write(launch, right)
-        rows.extend(_rows(name, chosen, found))
-
-    with patch.object(Emulator, "run", run):
-        yield
-
-
-def _itself(module: Module, launch: Launch) -> Mutant:
-    kernel = module.kernels[launch.kernel]
-    return Mutant("none", kernel.body[0], kernel)
-
-
-def _rows(name: str, chosen: list[Mutant], found: dict[int, tuple[str, int, str]]) -> Iterator[Row]:
-    """One row per operator."""
-    groups: dict[str, list[int]] = defaultdict(list)
-    for place, mutant in enumerate(chosen):
-        groups[mutant.operator].append(place)
-    for operator, places in sorted(groups.items()):
-        ends = Counter(found[place][0] for place in places)
-        missed = [_where(chosen[p]) for p in places if found[p][0] == "undetected"]
-        messages = sorted({found[p][2] for p in places if found[p][2]})
-        yield {
-            "kernel": name, "operator": operator, "mutants": len(places),
-            **{end: ends[end] for end in ENDS}, "missed": missed, "messages": messages[:5],
-        }  # fmt: skip
-
-
-def _where(mutant: Mutant) -> str:
-    place = mutant.instruction.location
-    source = f" [{Path(place.file).name}:{place.line}]" if place else ""
-    return f"line {mutant.instruction.line}: {mutant.instruction.name}{source}"
-
-
-def of_spec(spec: str, target: str, each: int | None) -> list[Row]:
-    """A generated kernel, checked as strictly as the ISA text."""
-    from schedgen.codegen.emit import emit
-    from schedgen.emulating import emulate
-    from schedgen.machine_file import read_machine
-    from schedgen.proved import prove_solution
-    from schedgen.solution import solve
-    from schedgen.spec.reader import read_spec
-
-    solution = solve(read_spec(spec), read_machine(target), settings=SETTINGS.get(spec, {}))
-    kernel, proven = solution.problem.kernel, prove_solution(solution).proven
-    rows: list[Row] = []
-    with mutating(f"{spec} {target}", each, rows):
-        arch = proven.program.arch
-        outcome = emulate(emit(proven, kernel), kernel, arch, extents=EXTENTS.get(spec))
-    assert outcome.correct, outcome.errors
-    return rows
-
-
-def of_example(folder: str, name: str, each: int | None) -> list[Row]:
-    """An example of NVIDIA/cutlass, with the default switches."""
-    from cutlass_drivers import architecture, prepare
+def of_examples(
+    folder: str, words: tuple[str, ...], each: int | None, known: dict[str, str]
+) -> Iterator[Row]:
+    """Examples of NVIDIA/cutlass, with the default switches."""
+    from cutlass_drivers import NAMES, architecture, prepare
 
     from schedgen.emulator.emulation import device
 
-    rows: list[Row] = []
-    with mutating(name, each, rows), device(architecture(name), races="report", sms=2):
-        prepared = prepare(Path(folder), name)
-        prepared.run()
-        prepared.check()
-    return rows
+    for name in NAMES:
+        if known.get(name) == f"cutlass {each}" or (words and not name.startswith(words)):
+            continue
+        arch = architecture(name)
+        with hunting(each, ask) as hunt, device(arch, races="report", sms=2):
+            prepared = prepare(Path(folder), name)
+            prepared.run()
+            prepared.check()
+        yield from rows_of(name, f"cutlass {each}", hunt)
+
+
+def rows_of(name: str, version: str, hunt: Hunt) -> Iterator[Row]:
+    """One row per operator."""
+    groups: dict[str, list[Found]] = defaultdict(list)
+    for found in hunt.all():
+        groups[found.mutant.operator].append(found)
+    for operator, group in sorted(groups.items()):
+        ends = Counter(found.end for found in group)
+        missed = [
+            {"where": _where(found), **asdict(why(found, hunt))}
+            for found in group
+            if found.end == "undetected"
+        ]
+        messages = sorted({found.message for found in group if found.message})
+        yield {
+            "kernel": name, "version": version, "operator": operator, "mutants": len(group),
+            **{end: ends[end] for end in ENDS},
+            "equivalent": sum(bool(one["reason"]) for one in missed),
+            "missed": missed, "messages": messages[:5],
+        }  # fmt: skip
+
+
+def _where(found: Found) -> str:
+    place = found.mutant.instruction.location
+    source = f" [{Path(place.file).name}:{place.line}]" if place else ""
+    return f"line {found.mutant.instruction.line}: {found.mutant.instruction.name}{source}"
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    each = next((int(w.partition("=")[2]) for w in words if w.startswith("--each=")), None)
-    examples = [w.partition("=")[2] for w in words if w.startswith("--cutlass=")]
-    specs = [w for w in words if not w.startswith("--")] or (() if examples else SPECS)
-    rows: list[Row] = []
-    for spec, _, target in (word.partition(":") for word in specs):
-        rows += of_spec(spec, target, each)
-        _show(rows)
-        keep("emulate_mutants", rows)
-    for folder, _, name in (word.rpartition(":") for word in examples):
-        rows += of_example(folder, name, each)
-        _show(rows)
-        keep("emulate_mutants", rows)
+    options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if "=" in word)
+    words = tuple(word for word in sys.argv[1:] if not word.startswith("--"))
+    each = int(options["each"]) if "each" in options else None
+    path = RESULTS / f"{NAME}.json"
+    rows: list[Row] = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
+    known = {row["kernel"]: row.get("version", "") for row in rows}
+    new = (
+        of_examples(options["cutlass"], words, each, known)
+        if "cutlass" in options
+        else of_shipped(words, each, known)
+    )
+    replaced: set[str] = set()
+    for row in new:
+        if row["kernel"] not in replaced:
+            replaced.add(row["kernel"])
+            rows = [one for one in rows if one["kernel"] != row["kernel"] and "version" in one]
+        rows.append(row)
+        _show(row)
+        keep(NAME, rows)
 
 
-def _show(rows: list[Row]) -> None:
-    hidden = ("missed", "messages")
-    print(table([{k: v for k, v in row.items() if k not in hidden} for row in rows]))
-    for row in rows:
-        for missed in row["missed"]:
-            print(f"undetected: {row['kernel']}: {row['operator']}: {missed}")
+def _show(row: Row) -> None:
+    hidden = ("missed", "messages", "version")
+    print(table([{k: v for k, v in row.items() if k not in hidden}]).splitlines()[-1])
+    for missed in row["missed"]:
+        print(f"  undetected: {missed['where']}: {missed['reason'] or 'NO REASON'}")
     sys.stdout.flush()
 
 
