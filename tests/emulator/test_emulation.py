@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -12,7 +14,10 @@ from schedgen.emulator.emulation import Emulator, RaceError, Races
 from schedgen.emulator.launch.capture import Allocation, Launch, Parameters
 from schedgen.emulator.launch.targets import target
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.launch import LIMIT
+from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.mutate import Mutant, mutants
+from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.parse import parse
 
 PTX = """.version 8.8
@@ -155,3 +160,50 @@ def _end(mutant: Mutant) -> str:
     except EmulationError as error:
         return "deadlock" if "deadlock" in str(error) else "error"
     return "undetected"
+
+
+# -- bad input: a clear message, in a bounded time -------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8, 0.97])
+def test_truncated_ptx(share: float) -> None:
+    with pytest.raises(PtxError, match=r"<ptx>:\d+:\d+: error\["):
+        Run(PTX[: int(share * len(PTX))])()
+
+
+def test_unknown_instruction() -> None:
+    with pytest.raises(EmulationError, match=r"line \d+: frobnicate\.b32: .*not supported"):
+        Run(PTX.replace("xor.b32", "frobnicate.b32"))()
+
+
+def test_tensor_that_is_too_small() -> None:
+    run = Run()
+    short = Allocation(run.out.ctypes.data, 128, "out")
+    run.launch = replace(run.launch, allocations=(short,))
+    with pytest.raises(EmulationError, match=r"line \d+: st\.global\.b32: .*out"):
+        run()
+
+
+def test_tensor_that_nobody_passed() -> None:
+    run = Run()
+    run.launch = replace(run.launch, allocations=())
+    with pytest.raises(EmulationError, match=r"st\.global\.b32: .*0x[0-9a-f]+"):
+        run()
+
+
+@pytest.mark.parametrize("policy", [RoundRobin(), Adversarial(0), Seeded(0)])
+def test_endless_loop(policy: Policy) -> None:
+    run = Run(PTX.replace("@!%p2 bra WAIT;", "bra WAIT;"))
+    run.emulator.policy = policy
+    with pytest.raises(EmulationError, match=r"more than 10000 warp instructions(.|\n)*PTX lines"):
+        run()
+
+
+def test_endless_loop_without_a_limit_ends_soon() -> None:
+    """What nobody chose a limit for may take minutes, not hours: 50 million turns."""
+    begin = perf_counter()
+    run = Run(PTX.replace("@!%p2 bra WAIT;", "bra WAIT;"))
+    run.emulator.limit = 200_000
+    with pytest.raises(EmulationError, match="may loop forever"):
+        run()
+    assert (perf_counter() - begin) * LIMIT / 200_000 < 3600
