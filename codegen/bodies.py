@@ -156,6 +156,7 @@ class Body:
         outside = self.elements.outputs_outside(rest, self.share.values)
         largest = operation.reduction == "max"
         with self.source.block(f"for v in cutlass.range_constexpr({self.share.values}):"):
+            self.elements.coordinates(operation.formulas, rows=True)
             self.elements.remember(operation.formulas, rows=True)
             value = f"row_{'max' if largest else 'sum'}({source.parameter}, v)"
             if "carry" in formulas:

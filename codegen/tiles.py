@@ -24,6 +24,13 @@ class Tiles:
         self.plan = plan
         if plan.kernel.tiles not in ("all", "lower_triangle"):
             raise EmitError(f"no emitter for tiles '{plan.kernel.tiles}'")
+        placed = (place for o in plan.kernel.operations for place in o.places if place.along)
+        unknown = {place.along for place in placed} - {axis.extent for axis in plan.kernel.grid}
+        if unknown:
+            raise EmitError(
+                f"{plan.kernel.spec_file}: tiles of loads and stores disagree about how far output "
+                f"tiles are apart along '{min(unknown)}'; fix: give their buffers the same sizes"
+            )
         self.triangle = plan.kernel.tiles == "lower_triangle"
         self.single = single_extents(plan.kernel)
 

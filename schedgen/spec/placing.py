@@ -46,8 +46,7 @@ class Placing:
         names = {name.name for _, formula in used for name in references(formula)}
         if not names & _COORDINATES:
             return ()
-        first = "to" if operation.kind is Kind.MASK else operation.formulas[0][0]
-        sides = self._sides(first, draft, index)
+        sides = self._sides(self._widest(operation, draft), draft, index)
         extents = list(self.tile_extents)
         if operation.phase is Phase.BODY and len(self._walked) == 1:
             extents[1] = next(iter(self._walked))
@@ -56,10 +55,23 @@ class Placing:
         rows, columns = (self._along(*pair, operation) for pair in zip(extents, sides, strict=True))
         return rows, columns
 
+    def _widest(self, operation: Operation, draft: Draft) -> str:
+        """Return an output of ``operation`` that has columns, or else one of its vectors."""
+        outputs = [name for name, _ in operation.formulas if name in draft.operands]
+        names = [name for name in (*outputs, "to") if name in draft.operands]
+        regions = {name: self.layout.regions[draft.operands[name][0].region] for name in names}
+        wide = [name for name in names if len(regions[name].shape) > 1]
+        return (wide or names)[0]
+
     def grid(self, operations: Sequence[Operation]) -> tuple[GridAxis, ...]:
-        """Return the axes along which the stored tensors are cut; none if they disagree."""
+        """Return the axes along which the stored tensors are cut; none if they disagree.
+
+        Loads and stores say so: coordinates of values per row know nothing of columns.
+        """
         blocks: dict[str, set[int]] = {}
         for operation in operations:
+            if operation.kind not in (Kind.LOAD, Kind.STORE):
+                continue
             for place in operation.places:
                 if place.along and not place.grouped:
                     blocks.setdefault(place.along, set()).add(place.block)
