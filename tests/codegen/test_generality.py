@@ -62,6 +62,30 @@ def test_compiles(
     assert compile_report(path, tmp_path).problems == ()
 
 
+OTHERS = ["biased_softmax", "product_norm", "clashing_names"]
+
+
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("spec", OTHERS[:2])
+def test_other_mechanisms(spec: str, target: str) -> None:
+    """Coordinates in formulas of rows, values per column, masks with two ends, two reductions."""
+    _, kernel = solved(SPECS / f"{spec}.yaml", target)
+    text = text_of(SPECS / f"{spec}.yaml", target)
+    extents = {"m": 150, "n": 56, "k": 72}
+    outcome = emulate(text, kernel, ARCHITECTURES[target], extents=extents)
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("spec", OTHERS)
+def test_others_compile(spec: str, target: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{spec}.py"
+    path.write_text(text_of(SPECS / f"{spec}.yaml", target), encoding="utf-8")
+    assert compile_report(path, tmp_path).problems == ()
+
+
 def test_emitter_knows_neither() -> None:
     """No name of these specs, nor of a shipped one, is in the emitter."""
     folder = Path(__file__).parents[2] / "codegen"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -110,6 +111,13 @@ def test_extents_within_a_tile() -> None:
     assert "head_dim" in single_extents(kernel("attention_fwd"))
     assert single_extents(kernel("gemm_chain")) == {"depth"}
     assert single_extents(kernel("gemm")) == set()
+
+
+def test_tiles_of_different_sizes() -> None:
+    """Loads and stores do not agree where the next output tile begins."""
+    broken = replace(kernel("gemm"), grid=())
+    with pytest.raises(EmitError, match=r"gemm.*disagree about how far output tiles are apart"):
+        Tiles(Plan(program({}), broken))
 
 
 def test_condition_of_a_store() -> None:
