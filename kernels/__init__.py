@@ -1,9 +1,10 @@
 """Generated kernels as functions of torch tensors.
 
-    from schedgen.kernels import attention, gemm, symmetric_gemm
+    from schedgen.kernels import attention, gemm, symmetric_gemm, polar, Muon
 
     out = attention(q, k, v, causal=True)  # (batch, seq, heads, head_dim)
     y = gemm(x, weight.mT)
+    u = polar(x)  # all singular values near 1
 
 Importing this needs no GPU and no compiler. The first call of a kernel on a machine compiles it,
 which takes some ten seconds, and keeps it on disk (`schedgen.kernels.cache`).
@@ -20,6 +21,8 @@ from schedgen.kernels.errors import (
 )
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 from schedgen.kernels.launcher import GeneratedKernel, load
+from schedgen.kernels.newton_schulz.muon import Muon
+from schedgen.kernels.newton_schulz.polar_op import polar
 
 __all__ = [
     "ArgumentTypeError",
@@ -29,8 +32,10 @@ __all__ = [
     "GradientError",
     "KernelError",
     "LaunchError",
+    "Muon",
     "attention",
     "gemm",
     "load",
+    "polar",
     "symmetric_gemm",
 ]

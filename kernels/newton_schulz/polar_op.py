@@ -1,0 +1,168 @@
+"""`polar`: the orthogonal polar factor U V^T of X = U S V^T, approximately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from schedgen.kernels.checks import DTYPES
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from schedgen.kernels.newton_schulz import restarts as search
+from schedgen.kernels.newton_schulz.backends import GeneratedProducts, Products, TorchProducts
+from schedgen.kernels.newton_schulz.coefficients import Step, resolve
+from schedgen.kernels.newton_schulz.iterations import balanced, gram, halley, standard
+
+Coefficients = str | Sequence[float] | Sequence[Sequence[float]]
+
+_METHODS = ("standard", "gram", "turbo", "rational")
+_BACKENDS = ("auto", "torch", "generated")
+_SMALLEST = 256
+"""Below this the n x n products are too small to gain from half of the tiles."""
+_SMALLEST_SINGULAR_VALUE = 1e-3
+"""Relative to the norm: what `rational` brings close to 1. Smaller ones grow, but not to 1."""
+
+
+def polar(
+    X: Tensor,
+    method: Literal["standard", "gram", "turbo", "rational"] = "gram",
+    steps: int | None = None,
+    coefficients: Coefficients | None = None,
+    restarts: Literal["auto"] | Sequence[int] = "auto",
+    preconditioner: Literal["aol"] | None = None,
+    backend: Literal["auto", "torch", "generated"] = "auto",
+) -> Tensor:
+    """The orthogonal polar factor of X by Newton-Schulz iterations: all singular values go near 1.
+
+    Norms are computed in float32, iterations run in float16 with products that accumulate in
+    float32. How near to 1 depends on the polynomials, not on rounding: Polar Express leaves
+    singular values between about 0.8 and 1.2 after five steps. A zero matrix gives zeros; what is
+    not finite gives NaN. ``X`` is not changed. There is no backward pass.
+
+    Args:
+        X: (..., m, n), float32, bfloat16 or float16, any aspect, any batch.
+        method: ``gram`` iterates X X^T (or X^T X, whichever is smaller) where X is not square,
+            which takes fewer operations than ``standard``; ``turbo`` is ``gram`` with
+            ``preconditioner="aol"`` and one step fewer; ``rational`` is QDWH in float32 by
+            Cholesky factors, a different function with errors of its own.
+        steps: iterations; default 5, for ``turbo`` 4, for ``rational`` 2.
+        coefficients: name of a set (`coefficients.SETS`), a triple for all steps, or a triple for
+            each. Default ``polar_express``, with the preconditioner ``aol``. Not for ``rational``.
+        restarts: iterations at which ``gram`` starts again from X; ``auto`` finds them
+            (`restarts.best`).
+        preconditioner: ``aol`` scales the smaller side so that no singular value exceeds 1, with
+            less loss than dividing by the norm.
+        backend: ``generated`` for this project's kernels, ``torch``; ``auto`` takes the former on
+            GPUs that they are made for, from 256 on.
+
+    Returns:
+        (..., m, n) of X's type, contiguous.
+
+    Raises:
+        ArgumentValueError, ArgumentTypeError: an argument that does not fit.
+        DeviceError: ``generated``, and there is no kernel for this GPU.
+        GradientError: X requires a gradient and gradients are enabled.
+    """
+    _check(X, method, preconditioner, backend)
+    if not X.numel():
+        return torch.empty_like(X, memory_format=torch.contiguous_format)
+    tall = X.shape[-2] > X.shape[-1]
+    x = X.reshape(-1, *X.shape[-2:])
+    x = _normalized(x.mT if tall else x)
+    if method == "rational":
+        if coefficients is not None or preconditioner is not None:
+            got = "there are coefficients or a preconditioner"
+            raise ArgumentValueError("method", got, "neither with 'rational'", "leave them away")
+        found = halley(x, _steps(steps, 2), _SMALLEST_SINGULAR_VALUE)
+    else:
+        aol = method == "turbo" or preconditioner == "aol"
+        triples = resolve(
+            coefficients or ("aol" if aol else "polar_express"),
+            _steps(steps, 4 if method == "turbo" else 5),
+        )
+        products = _products(X, backend)
+        found = _iterated(x.half(), method, triples, restarts, aol, products)
+    result = (found.mT if tall else found).to(X.dtype)
+    return result.reshape(X.shape).contiguous()
+
+
+def _steps(given: int | None, default: int) -> int:
+    if given is not None and given < 1:
+        raise ArgumentValueError("steps", f"it is {given}", "1 and above", "use at least one step")
+    return default if given is None else given
+
+
+def _iterated(
+    x: Tensor,
+    method: str,
+    triples: tuple[Step, ...],
+    restarts: Literal["auto"] | Sequence[int],
+    aol: bool,
+    products: Products,
+) -> Tensor:
+    """x (batch, n, m) in float16 with n <= m."""
+    places = _places(restarts, triples)
+    r = None
+    if aol:
+        x, r = balanced(x, products.symmetric(x, x.mT))
+    square = x.shape[-2] == x.shape[-1]
+    if method == "standard" or (square and not aol):
+        return standard(x, triples, products)
+    return gram(x, triples, places, products, r)
+
+
+def _places(
+    restarts: Literal["auto"] | Sequence[int], triples: tuple[Step, ...]
+) -> tuple[int, ...]:
+    if restarts == "auto":
+        return search.best(triples)
+    places = tuple(restarts)
+    if any(not 0 < p < len(triples) for p in places):
+        allowed = f"'auto' or numbers from 1 to {len(triples) - 1}"
+        raise ArgumentValueError("restarts", f"it is {restarts!r}", allowed, "restarts='auto'")
+    return places
+
+
+def _normalized(x: Tensor) -> Tensor:
+    """x / ||x||, each matrix by itself, in float32; zeros stay zeros.
+
+    The largest entry is taken out first, so that no square overflows or vanishes.
+    """
+    x = x.float()
+    largest = x.abs().amax((-2, -1), keepdim=True)
+    x = x / torch.where(largest == 0, 1.0, largest)
+    norm = x.square().sum((-2, -1), keepdim=True).sqrt()
+    return x / torch.where(norm == 0, 1.0, norm)
+
+
+def _products(x: Tensor, backend: str) -> Products:
+    if backend == "torch":
+        return TorchProducts()
+    if backend == "generated":
+        return GeneratedProducts()
+    small = min(x.shape[-2:]) < _SMALLEST
+    if not x.is_cuda or small or torch.cuda.get_device_capability(x.device)[0] not in (9, 10):
+        return TorchProducts()
+    return GeneratedProducts()
+
+
+def _check(x: object, method: str, preconditioner: str | None, backend: str) -> None:
+    if not isinstance(x, Tensor) or x.dtype not in (torch.float32, *DTYPES):
+        got = f"its dtype is {x.dtype}" if isinstance(x, Tensor) else f"it is a {type(x).__name__}"
+        allowed = "a tensor of float32, bfloat16 or float16"
+        raise ArgumentTypeError("X", got, allowed, "X.float()")
+    if x.dim() < 2:
+        got = f"it has {x.dim()} dimensions"
+        raise ArgumentValueError("X", got, "(..., m, n)", "X.unsqueeze(0)")
+    for name, value, allowed in (
+        ("method", method, _METHODS),
+        ("preconditioner", preconditioner, (None, "aol")),
+        ("backend", backend, _BACKENDS),
+    ):
+        if value not in allowed:
+            words = ", ".join(map(repr, allowed))
+            raise ArgumentValueError(name, f"it is {value!r}", words, f"{name}={allowed[0]!r}")
+    if torch.is_grad_enabled() and x.requires_grad:
+        raise GradientError("polar has no backward pass; fix: torch.no_grad(), or X.detach()")
