@@ -130,6 +130,26 @@ def exp2_pair_on_fma(x):
     return cute.arch.mul_packed_f32x2(power, whole)
 
 
+def sigmoid_pair(x):
+    scaled = cute.arch.mul_packed_f32x2(x, twice(-1.4426950408889634))
+    power = tuple(cute.math.exp2(value, fastmath=True) for value in scaled)
+    sums = cute.arch.add_packed_f32x2(power, twice(1.0))
+    return tuple(cute.arch.rcp_approx(value) for value in sums)
+
+
+def silu_pair(x):
+    return cute.arch.mul_packed_f32x2(x, sigmoid_pair(x))
+
+
+def gelu_pair(x):
+    """The tanh approximation."""
+    mul, fma = cute.arch.mul_packed_f32x2, cute.arch.fma_packed_f32x2
+    factor = fma(mul(x, x), twice(0.035677408136300125), twice(0.7978845608028654))
+    inner = mul(x, factor)
+    half = mul(x, twice(0.5))
+    return fma(half, tuple(cute.math.tanh(value, fastmath=True) for value in inner), half)
+
+
 def columns_at(pointer, columns, dtype):
     """Columns of tensor memory as a tile with a row in each lane."""
     lane = 65536 * 32 // dtype.width

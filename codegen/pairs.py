@@ -20,7 +20,9 @@ _SUM, _DIFFERENCE, _PRODUCT, _BOTH = (
 )
 
 
-ONE = Number(Fraction(1))
+_PAIRED = {"gelu", "sigmoid", "silu"}
+"""Functions with a version for pairs in the library, beside exponentials."""
+_ONE = Number(Fraction(1))
 
 
 class Pairs:
@@ -42,8 +44,8 @@ class Pairs:
         if any(name.distance and self.operands[name.name].in_registers for name in names):
             return False
         nodes = [node for _, formula in formulas for node in walk(formula) if self._varies(node)]
-        arithmetic = any(isinstance(node, Binary) for node in nodes)
-        return (arithmetic or elements.polynomial > 0) and all(map(_is_packed, nodes))
+        saves = elements.polynomial > 0 or any(map(_saves, nodes))
+        return saves and all(map(_is_packed, nodes))
 
     def write(self, formulas: Formulas, at: str) -> None:
         """Two elements of each output; ``at`` is the place of the first one in registers."""
@@ -77,7 +79,7 @@ class Pairs:
         match formula:
             case Binary("*", Name(name) as kept, factor) | Binary("*", factor, Name(name) as kept):
                 if name == output and not self._varies(factor):
-                    return Binary("*", kept, Call("where", (when, factor, ONE))), None
+                    return Binary("*", kept, Call("where", (when, factor, _ONE))), None
             case _:
                 pass
         return formula, when
@@ -118,6 +120,8 @@ class Pairs:
             case Binary(operator, left, right):
                 function = {"+": _SUM, "-": _DIFFERENCE, "*": _PRODUCT}[operator]
                 return f"{function}({text(left)}, {text(right)})"
+            case Call(function, (argument,)) if function in _PAIRED:
+                return f"{function}_pair({text(argument)})"
             case Call(function, (argument,)):
                 x = text(argument)
                 x = f"{_PRODUCT}({x}, twice({LOG2_E}))" if function == "exp" else x
@@ -137,7 +141,11 @@ def _is_packed(node: Expression) -> bool:
     match node:
         case Name() | Unary("+" | "-", _) | Binary("+" | "-" | "*", _, _):
             return True
-        case Call("exp2" | "exp", _):
-            return True
+        case Call(function):
+            return function in ("exp2", "exp") or function in _PAIRED
         case _:
             return False
+
+
+def _saves(node: Expression) -> bool:
+    return isinstance(node, Binary) or (isinstance(node, Call) and node.function in _PAIRED)
