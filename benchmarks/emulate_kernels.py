@@ -80,7 +80,7 @@ def rows_of(case: Case, known: dict[tuple[str, str, str], Row]) -> Iterator[Row]
             del todo[shape]
     if not todo:
         return
-    with compiled(text, kernel, arch) as made:
+    with compiled(text, kernel, arch, sms=1) as made:
         for shape, extents in todo.items():
             first: Row = {"kernel": name, "arch": arch, "file": digest, "shape": shape}
             yield first | judged(made, extents)

@@ -121,4 +121,5 @@ def emulate(micro: Micro) -> tuple[Results, str]:
         tracker=checker,
         switches=switches,
     )
+    checker.close()
     return found, checker.report() if checker.findings else ""

@@ -62,7 +62,7 @@ class Campaign:
                 kind = "deadlock" if "deadlock" in text else "error"
                 races = [line for line in text.splitlines() if line.startswith("error: ")]
                 return ("race", seed, races[0]) if races else (kind, seed, text.splitlines()[0])
-            if run.reports[0].findings:
+            if run.reports[0].errors:
                 return "race", seed, run.reports[0].text.splitlines()[0]
             if _read(self.launch) != self.right:
                 return "wrong result", seed, ""
@@ -148,7 +148,7 @@ def hunting(each: int | None, ask: Callable[[Hunt, Campaign], None]) -> Generato
         original(self, launch)
         right = _read(launch)
         report = self.reports[-1]
-        assert not report.findings, report.text
+        assert not report.errors, report.text
         module = parse(launch.ptx)
         # Spinning costs the adversarial schedules more turns than round-robin.
         limit = 10 * report.statistics.instructions

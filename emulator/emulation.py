@@ -18,7 +18,7 @@ from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.checker import Checker
-from schedgen.emulator.order.findings import Finding
+from schedgen.emulator.order.findings import Finding, Severity
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel, Module
@@ -36,7 +36,7 @@ class Report:
     """What is known of one launch after it.
 
     Attributes:
-        findings: races and other defects; None if nobody looked for them.
+        findings: races and other defects, and warnings; None if nobody looked for them.
         text: the findings for a person, "" if there are none.
         seconds: how long the execution took, parsing not included.
     """
@@ -51,8 +51,13 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Whether there are no findings, of a run that looked for them."""
-        return self.findings is not None and not self.findings
+        """Whether a run that looked for races and other defects found none; warnings may be."""
+        return self.findings is not None and not self.errors
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that are no mere warnings."""
+        return tuple(f for f in self.findings or () if f.severity is Severity.ERROR)
 
 
 @dataclass
@@ -110,6 +115,8 @@ class Emulator:
             if checker is not None and checker.errors:
                 raise EmulationError(f"{error}\n{checker.report()}") from error
             raise
+        if checker is not None:
+            checker.close()
         self._report(launch, checker, statistics, perf_counter() - begin)
 
     def _checker(self, launch: Launch) -> Checker:

@@ -103,7 +103,7 @@ def _row(name: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "correct": outcome.correct,
         "errors": dict(outcome.errors),
         "allowed": dict(outcome.allowed),
-        "findings": None if report.findings is None else len(report.findings),
+        "findings": None if report.findings is None else len(report.errors),
         "report": report.text,
         "warp_instructions": report.statistics.instructions,
         "asynchronous_operations": report.statistics.operations,

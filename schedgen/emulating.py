@@ -52,7 +52,7 @@ class Outcome:
     @property
     def clean(self) -> bool:
         """Whether nothing was found, or nobody looked."""
-        return not self.report.findings
+        return not self.report.errors
 
 
 def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
@@ -107,20 +107,19 @@ def random_inputs(
 
 
 def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
-    """Extents at which a kernel should be checked, by name: all at 1; ragged ends; several output
-    tiles in each CTA; a main loop with more iterations than rings have slots.
+    """Extents at which a kernel should be checked, by name: all at 1; ragged ends, several output
+    tiles with few iterations; a main loop with more iterations than rings have slots.
     """
     ragged = default_extents(kernel, {})
     steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
     axes = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
     fixed = {*steps, *(name for name, _ in kernel.parameters)}
-    tiles = {extent: 2 * block + 8 for extent, block in axes.items() if extent not in fixed}
-    free = {**tiles, **steps}
+    tiles = [extent for extent in axes if extent not in fixed]
+    free = [*tiles, *steps]
     loops = {extent: 7 * step + 8 for extent, step in steps.items()}
     return {
         "tiny": {**ragged, **dict.fromkeys(free, 1)},
         "ragged": ragged,
-        "several tiles": {**ragged, **dict.fromkeys(steps, 8), **tiles},
         "long loop": {**ragged, **dict.fromkeys(tiles, 8), **loops},
     }
 
@@ -191,9 +190,9 @@ def compiled(
 
 def generated_switches() -> Switches:
     """Readings for generated code: what the ISA asks for, where NVIDIA's kernels rely on less."""
-    from schedgen.emulator.machine.switches import Switches, UnwaitedLoad
+    from schedgen.emulator.machine.switches import Switches, UnwaitedLoad, Verdict
 
-    return Switches(unwaited_load=UnwaitedLoad.ERROR)
+    return Switches(unwaited_load=UnwaitedLoad.ERROR, store_at_exit=Verdict.ERROR)
 
 
 def emulate(

@@ -1,0 +1,124 @@
+"""What the emulator found in kernels of others, as small kernels of our own (docs/emulator.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schedgen.emulator.launch.tensor_map import Element, TensorMap
+from schedgen.emulator.launch.tensor_map_bits import encode
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.policies import Adversarial
+from schedgen.emulator.machine.switches import Switches, Verdict
+from schedgen.emulator.order.checker import Checker
+from schedgen.emulator.order.grid import cluster_of
+from tests.emulator.instructions.launches import aligned, launch
+
+ONE = (1, 1, 1)
+
+
+def findings(text: str, threads: int, switches: Switches | None = None, **more: Any) -> list[str]:
+    """Rules of what the race checker finds while asynchronous operations are late."""
+    checker = Checker(threads // 32, cluster_of(ONE, ONE), switches=switches)
+    launch(text, threads=threads, target="sm_90a", tracker=checker, switches=switches,
+           policy=lambda: Adversarial(0, "late"), **more)  # fmt: skip
+    checker.close()
+    return [finding.rule for finding in checker.findings]
+
+
+# -- an accumulator that was read is overwritten without wgmma.fence (W2) --------------------------
+
+D = "{%r100, %r101, %r102, %r103}"
+PROMOTED = """
+mov.u32 %r0, smem; mov.u32 %r2, %tid.x; setp.ne.u32 %p2, 0, 0; mov.b32 %f1, 0;
+fence.proxy.async; bar.sync 0;
+and.b32 %r3, %r0, 0x3FFFF; shr.u32 %r3, %r3, 4; cvt.u64.u32 %rd10, %r3;
+or.b64 %rd10, %rd10, {strides};
+wgmma.fence.sync.aligned;
+{product}
+mov.b32 %f2, %r100; add.f32 %f1, %f1, %f2;
+{fence}
+{product}
+"""
+PRODUCT = f"""wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D}, %rd10, %rd10, %p2, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
+STRIDES = (128 >> 4) << 16 | (256 >> 4) << 32
+
+
+def promoted(fence: str) -> list[str]:
+    """A partial sum is added to another one, then the next product begins at zero."""
+    fill = "add.u32 %r4, %r4, %r0;" + "".join(
+        f"st.shared.b32 [%r4+{512 * i}], 0x3C003C00;" for i in range(4)
+    )
+    text = f"mov.u32 %r0, smem; mov.u32 %r2, %tid.x; shl.b32 %r4, %r2, 2; {fill}"
+    body = PROMOTED.format(strides=STRIDES, product=PRODUCT, fence=fence)
+    return findings(text + body, 128)
+
+
+def test_accumulator_is_read_and_overwritten_without_a_fence() -> None:
+    with pytest.raises(EmulationError, match=r"since the last wgmma\.fence.*rule W2"):
+        promoted("")
+    assert promoted("wgmma.fence.sync.aligned;") == []
+
+
+# -- a tensor map is rewritten while a load reads through it (T13) ---------------------------------
+
+WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra W;"
+REWRITTEN = """
+mov.u32 %r0, smem; add.u32 %r1, %r0, 8192; mov.u32 %r2, %tid.x; setp.eq.u32 %p0, %r2, 0;
+ld.param.u64 %rd0, [map]; mov.b32 %r4, 0; mov.b32 %r5, 1024;
+@%p0 mbarrier.init.shared::cta.b64 [%r1], 1; bar.warp.sync -1;
+@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], %r5;
+@%p0 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \
+[%r0], [%rd0, {{%r4, %r4}}], [%r1];
+@%p0 cp.async.bulk.commit_group; @%p0 cp.async.bulk.wait_group.read 0;
+{before}
+@%p0 tensormap.replace.tile.global_dim.global.b1024.b32 [%rd0], 1, 4;
+{behind}
+"""
+
+
+def rewritten(*, drained: bool) -> list[str]:
+    """Bulk groups have nothing to do with loads: waiting for them does not drain any."""
+    source, map_ = aligned((8, 64), np.uint16), aligned((128,), np.uint8)
+    tensor = TensorMap(
+        int(source.ctypes.data), Element.F16, (64, 8), (128,), (64, 8), (1, 1)
+    )  # fmt: skip
+    map_[...] = np.frombuffer(encode(tensor), np.uint8)
+    waits = {"before": WAIT, "behind": ""} if drained else {"before": "", "behind": WAIT}
+    return findings(REWRITTEN.format(**waits), 32, arrays={"map": map_, "a": source})
+
+
+def test_tensor_map_is_rewritten_under_a_load() -> None:
+    with pytest.raises(EmulationError, match="rule T13"):
+        rewritten(drained=False)
+    assert rewritten(drained=True) == []
+
+
+# -- a CTA exits while a bulk store reads its shared memory (N9, switch S23) -----------------------
+
+LAST = """
+mov.u32 %r0, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p0, %r2, 0; ld.param.u64 %rd0, [out];
+shl.b32 %r3, %r2, 2; add.u32 %r3, %r3, %r0; st.shared.b32 [%r3], %r2;
+fence.proxy.async.shared::cta; bar.sync 0;
+@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r0], 128;
+@%p0 cp.async.bulk.commit_group; {wait}
+"""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wait", "found"),
+    [
+        (Verdict.WARNING, "", ["N9"]),
+        (Verdict.ERROR, "", ["N9"]),
+        (Verdict.OFF, "", []),
+        (Verdict.ERROR, "@%p0 cp.async.bulk.wait_group.read 1;", ["N9"]),
+        (Verdict.ERROR, "@%p0 cp.async.bulk.wait_group.read 0;", []),
+    ],
+)
+def test_exit_under_a_store(verdict: Verdict, wait: str, found: list[str]) -> None:
+    out = aligned((32,), np.uint32)
+    switches = Switches(store_at_exit=verdict)
+    assert findings(LAST.format(wait=wait), 32, switches, arrays={"out": out}) == found
