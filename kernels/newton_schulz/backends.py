@@ -6,6 +6,7 @@ once. A result that is symmetric in exact arithmetic may be computed as one tria
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -28,6 +29,7 @@ class Products(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class TorchProducts:
     """Through torch, on any device.
 
@@ -49,6 +51,7 @@ class TorchProducts:
         return self.symmetric(a, b, c, beta=beta)
 
 
+@dataclass(frozen=True)
 class GeneratedProducts:
     """Through this project's kernels: half of the tiles where the result is symmetric."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from schedgen.kernels.checks import DTYPES
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from schedgen.kernels.newton_schulz import graphs
 from schedgen.kernels.newton_schulz import restarts as search
 from schedgen.kernels.newton_schulz.backends import GeneratedProducts, Products, TorchProducts
 from schedgen.kernels.newton_schulz.coefficients import Step, resolve
@@ -39,7 +41,8 @@ def polar(
     Norms are computed in float32, iterations run in float16 with products that accumulate in
     float32. How near to 1 depends on the polynomials, not on rounding: Polar Express leaves
     singular values between about 0.8 and 1.2 after five steps. A zero matrix gives zeros; what is
-    not finite gives NaN. ``X`` is not changed. There is no backward pass.
+    not finite gives NaN. ``X`` is not changed. There is no backward pass. On a GPU, calls with
+    small matrices become CUDA graphs, which are kept for each shape.
 
     Args:
         X: (..., m, n), float32, bfloat16 or float16, any aspect, any batch.
@@ -68,22 +71,57 @@ def polar(
     _check(X, method, preconditioner, backend)
     if not X.numel():
         return torch.empty_like(X, memory_format=torch.contiguous_format)
-    tall = X.shape[-2] > X.shape[-1]
-    x = X.reshape(-1, *X.shape[-2:])
-    x = _normalized(x.mT if tall else x)
     if method == "rational":
         if coefficients is not None or preconditioner is not None:
             got = "there are coefficients or a preconditioner"
             raise ArgumentValueError("method", got, "neither with 'rational'", "leave them away")
-        found = halley(x, _steps(steps, 2), _SMALLEST_SINGULAR_VALUE)
-    else:
-        aol = method == "turbo" or preconditioner == "aol"
-        triples = resolve(
-            coefficients or ("aol" if aol else "polar_express"),
-            _steps(steps, 4 if method == "turbo" else 5),
-        )
-        products = _products(X, backend)
-        found = _iterated(x.half(), method, triples, restarts, aol, products)
+        return _factor(X.detach(), _Rational(_steps(steps, 2)))
+    aol = method == "turbo" or preconditioner == "aol"
+    triples = resolve(
+        coefficients or ("aol" if aol else "polar_express"),
+        _steps(steps, 4 if method == "turbo" else 5),
+    )
+    places = _places(restarts, triples)
+    products = _products(X, backend)
+    iteration = _Polynomial(method == "standard", triples, places, aol, products)
+    if not graphs.worthwhile(X):
+        return _factor(X.detach(), iteration)
+    return graphs.replayed(X.detach(), lambda x: _factor(x, iteration), iteration)
+
+
+@dataclass(frozen=True)
+class _Rational:
+    steps: int
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return halley(x, self.steps, _SMALLEST_SINGULAR_VALUE)
+
+
+@dataclass(frozen=True)
+class _Polynomial:
+    """What is done to x (batch, n, m) with n <= m."""
+
+    standard: bool
+    triples: tuple[Step, ...]
+    restarts: tuple[int, ...]
+    aol: bool
+    products: Products
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x, r = x.half(), None
+        if self.aol:
+            x, r = balanced(x, self.products.symmetric(x, x.mT))
+        square = x.shape[-2] == x.shape[-1]
+        if self.standard or (square and not self.aol):
+            return standard(x, self.triples, self.products)
+        return gram(x, self.triples, self.restarts, self.products, r)
+
+
+def _factor(X: Tensor, iteration: Callable[[Tensor], Tensor]) -> Tensor:
+    """Flattens the batch, turns tall matrices over, normalizes; and back."""
+    tall = X.shape[-2] > X.shape[-1]
+    x = X.reshape(-1, *X.shape[-2:])
+    found = iteration(_normalized(x.mT if tall else x))
     result = (found.mT if tall else found).to(X.dtype)
     return result.reshape(X.shape).contiguous()
 
@@ -92,25 +130,6 @@ def _steps(given: int | None, default: int) -> int:
     if given is not None and given < 1:
         raise ArgumentValueError("steps", f"it is {given}", "1 and above", "use at least one step")
     return default if given is None else given
-
-
-def _iterated(
-    x: Tensor,
-    method: str,
-    triples: tuple[Step, ...],
-    restarts: Literal["auto"] | Sequence[int],
-    aol: bool,
-    products: Products,
-) -> Tensor:
-    """x (batch, n, m) in float16 with n <= m."""
-    places = _places(restarts, triples)
-    r = None
-    if aol:
-        x, r = balanced(x, products.symmetric(x, x.mT))
-    square = x.shape[-2] == x.shape[-1]
-    if method == "standard" or (square and not aol):
-        return standard(x, triples, products)
-    return gram(x, triples, places, products, r)
 
 
 def _places(
