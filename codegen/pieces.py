@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import code
@@ -42,9 +44,7 @@ class Pieces:
             assert when is not None
             if self.elements.share.values != 1:
                 raise EmitError(f"{self.operation.name}: threads with several rows cannot vote")
-            condition = code(when, lambda name: self.elements.value_of(name, rows=True)).replace(
-                "[v]", "[0]"
-            )
+            condition = code(when, partial(self.elements.value_of, rows=True, v="0"))
             head = "elif" if carried else "if"
             with self.source.block(f"{head} cute.arch.vote_any_sync({condition}):"):
                 self._pieces(formulas)
