@@ -23,7 +23,10 @@ from report import keep, table
 
 SEED = 3
 """Of the adversarial schedule: asynchronous operations execute as late as possible."""
-COLUMNS = ("kernel", "arch", "schedule", "correct", "findings", "warp instructions", "seconds")
+COLUMNS = (
+    *("kernel", "arch", "schedule", "correct", "findings", "advice"),
+    *("warp instructions", "seconds"),
+)
 
 
 def rows_of(folder: Path, name: str) -> list[dict[str, object]]:
@@ -44,13 +47,20 @@ def rows_of(folder: Path, name: str) -> list[dict[str, object]]:
             try:
                 prepared.run()
             except SchedgenError as error:
-                row |= {"findings": "error", "warp instructions": "", "report": str(error)}
+                row |= {
+                    "findings": "error",
+                    "advice": "",
+                    "warp instructions": "",
+                    "report": str(error),
+                }
             else:
-                found = [report.findings or () for report in gpu.reports]
+                errors = sum(len(report.errors) for report in gpu.reports)
+                every = sum(len(report.findings or ()) for report in gpu.reports)
                 count = sum(report.statistics.instructions for report in gpu.reports)
                 row |= {
                     "correct": True,
-                    "findings": sum(map(len, found)),
+                    "findings": errors,
+                    "advice": every - errors,
                     "warp instructions": count,
                     "report": "\n".join(r.text for r in gpu.reports if r.findings),
                     "warnings": sorted({w for r in gpu.reports for w in r.statistics.warnings}),

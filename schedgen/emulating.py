@@ -172,8 +172,6 @@ def compiled(
     Raises:
         SchedgenError: the architecture is not there.
     """
-    from cutlass import cute
-
     from schedgen.emulator.emulation import device
     from schedgen.emulator.machine.launch import LIMIT
 
@@ -181,8 +179,10 @@ def compiled(
     found = "report" if races else "off"
     readings = switches or generated_switches()
     with TemporaryDirectory(prefix="schedgen-") as folder:
-        module = _module(text, Path(folder))
         with device(arch, races=found, switches=readings, sms=sms, limit=limit or LIMIT) as gpu:
+            module = _module(text, Path(folder))
+            from cutlass import cute  # which takes the architecture when it is imported
+
             arguments = {**random_inputs(kernel, sizes, 0), **_outputs(kernel, sizes)}
             function: Any = cute.compile(module.launch, *_passed(kernel, arguments), sms, _stream())
             yield Compiled(kernel, function, gpu)

@@ -30,7 +30,8 @@ def test_fixture(pytester: pytest.Pytester) -> None:
                     pass
         """
     )
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    # Not in this process: pytester would forget modules that cannot be imported twice (CuTe DSL).
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
 def test_imports_nothing_heavy(pytester: pytest.Pytester) -> None:
