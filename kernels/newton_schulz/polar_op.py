@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +23,11 @@ _METHODS = ("standard", "gram", "turbo", "rational")
 _BACKENDS = ("auto", "torch", "generated")
 _SMALLEST = 256
 """Below this the n x n products are too small to gain from half of the tiles."""
+_SQUARE = 1.2
+"""Up to this aspect `standard` takes about as many operations as `gram`, and is more accurate: such
+matrices have small singular values."""
+_linalg: Any = torch.linalg
+"""Its stubs name no types."""
 _SMALLEST_SINGULAR_VALUE = 1e-3
 """Relative to the norm: what `rational` brings close to 1. Smaller ones grow, but not to 1."""
 
@@ -46,8 +51,8 @@ def polar(
 
     Args:
         X: (..., m, n), float32, bfloat16 or float16, any aspect, any batch.
-        method: ``gram`` iterates X X^T (or X^T X, whichever is smaller) where X is not square,
-            which takes fewer operations than ``standard``; ``turbo`` is ``gram`` with
+        method: ``gram`` iterates X X^T (or X^T X, whichever is smaller) where X is not about
+            square, which takes fewer operations than ``standard``; ``turbo`` is ``gram`` with
             ``preconditioner="aol"`` and one step fewer; ``rational`` is QDWH in float32 by
             Cholesky factors, a different function with errors of its own.
         steps: iterations; default 5, for ``turbo`` 4, for ``rational`` 2.
@@ -92,6 +97,7 @@ def polar(
 @dataclass(frozen=True)
 class _Rational:
     steps: int
+    dtype: ClassVar[torch.dtype] = torch.float32
 
     def __call__(self, x: Tensor) -> Tensor:
         return halley(x, self.steps, _SMALLEST_SINGULAR_VALUE)
@@ -106,22 +112,23 @@ class _Polynomial:
     restarts: tuple[int, ...]
     aol: bool
     products: Products
+    dtype: ClassVar[torch.dtype] = torch.float16
 
     def __call__(self, x: Tensor) -> Tensor:
-        x, r = x.half(), None
+        r = None
         if self.aol:
             x, r = balanced(x, self.products.symmetric(x, x.mT))
-        square = x.shape[-2] == x.shape[-1]
+        square = x.shape[-1] <= _SQUARE * x.shape[-2]
         if self.standard or (square and not self.aol):
             return standard(x, self.triples, self.products)
         return gram(x, self.triples, self.restarts, self.products, r)
 
 
-def _factor(X: Tensor, iteration: Callable[[Tensor], Tensor]) -> Tensor:
+def _factor(X: Tensor, iteration: _Rational | _Polynomial) -> Tensor:
     """Flattens the batch, turns tall matrices over, normalizes; and back."""
     tall = X.shape[-2] > X.shape[-1]
     x = X.reshape(-1, *X.shape[-2:])
-    found = iteration(_normalized(x.mT if tall else x))
+    found = iteration(_normalized(x.mT if tall else x, iteration.dtype))
     result = (found.mT if tall else found).to(X.dtype)
     return result.reshape(X.shape).contiguous()
 
@@ -144,16 +151,15 @@ def _places(
     return places
 
 
-def _normalized(x: Tensor) -> Tensor:
-    """x / ||x||, each matrix by itself, in float32; zeros stay zeros.
+def _normalized(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x / ||x||, each matrix by itself; zeros stay zeros.
 
-    The largest entry is taken out first, so that no square overflows or vanishes.
+    In float64, whose range holds the square of any float32; it is bound by memory all the same:
+    x is read twice.
     """
-    x = x.float()
-    largest = x.abs().amax((-2, -1), keepdim=True)
-    x = x / torch.where(largest == 0, 1.0, largest)
-    norm = x.square().sum((-2, -1), keepdim=True).sqrt()
-    return x / torch.where(norm == 0, 1.0, norm)
+    norm = _linalg.vector_norm(x, dim=(-2, -1), keepdim=True, dtype=torch.float64)
+    found = torch.empty(x.shape, dtype=dtype, device=x.device)
+    return torch.mul(x, torch.where(norm == 0, 1.0, 1 / norm), out=found)
 
 
 def _products(x: Tensor, backend: str) -> Products:
