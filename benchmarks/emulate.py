@@ -3,8 +3,9 @@
     python benchmarks/emulate.py [--save]
 
 Attention forward with 512 queries and keys and head_dim 128, a product of 512 x 512 matrices, and
-products of 256 x 256 x k for the growth. Seconds are processor time of the execution, without
-compilation; whether the result is right is checked as well.
+products of 256 x 256 x k for the growth: the least seconds of five runs after a first one, and what
+1024 more of k took. Seconds are processor time of the execution, without compilation; whether the
+result is right is checked as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from report import keep, table
 
 from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
-from schedgen.emulating import emulate
+from schedgen.emulating import compiled, emulate
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
 from schedgen.proved import prove_solution
@@ -30,7 +31,8 @@ Row = dict[str, Any]
 TARGETS = ("h200", "b200")
 ATTENTION = {"batch": 1, "seq_q": 512, "seq_k": 512, "heads": 1, "heads_k": 1, "head_dim": 128}
 SIDE = 512
-GROWTH = (256, 512, 1024)
+GROWTH = (512, 1024, 2048, 4096, 8192)
+RUNS = 5
 
 
 @cache
@@ -75,14 +77,39 @@ def measured(spec: str, extents: Mapping[str, int], modes: tuple[bool, ...]) -> 
     return rows
 
 
+def grown(spec: str, target: str) -> list[Row]:
+    """Rows for a main loop that gets longer."""
+    text, kernel, arch = emitted(spec, target)
+    rows: list[Row] = []
+    with (
+        patch("schedgen.emulator.emulation.perf_counter", process_time),
+        compiled(text, kernel, arch) as made,
+    ):
+        for k in GROWTH:
+            runs = [made.run({"m": 256, "n": 256, "k": k}) for _ in range(RUNS + 1)]
+            seconds = min(run.report.seconds for run in runs[1:])
+            before = rows[-1] if rows else None
+            rows.append({
+                "kernel": spec, "arch": arch, "m=n": 256, "k": k,
+                "correct": all(run.correct and run.clean for run in runs),
+                "warp instructions": runs[0].report.statistics.instructions,
+                "asynchronous operations": runs[0].report.statistics.operations,
+                "CPU seconds": round(seconds, 3),
+                "per 1024 more of k": round(
+                    (seconds - before["CPU seconds"]) * 1024 / (k - before["k"]), 3
+                ) if before else "",
+            })  # fmt: skip
+            print(table(rows[-1:]).splitlines()[-1], flush=True)
+    return rows
+
+
 def main() -> None:
     rows = measured("attention_fwd", ATTENTION, (True, False))
     rows += measured("gemm", {"m": SIDE, "n": SIDE, "k": SIDE}, (True, False))
-    growth: list[Row] = []
-    for k in GROWTH:
-        growth += measured("gemm", {"m": 256, "n": 256, "k": k}, (True,))
-    growth.sort(key=lambda one: str(one["arch"]), reverse=True)
     keep("emulate", rows)
+    growth: list[Row] = []
+    for target in TARGETS:
+        growth += grown("gemm", target)
     keep("emulate_growth", growth)
     print()
     print(table(rows))

@@ -178,14 +178,16 @@ def compiled(
     sizes = default_extents(kernel, {})
     found = "report" if races else "off"
     readings = switches or generated_switches()
-    with TemporaryDirectory(prefix="schedgen-") as folder:
-        with device(arch, races=found, switches=readings, sms=sms, limit=limit or LIMIT) as gpu:
-            module = _module(text, Path(folder))
-            from cutlass import cute  # which takes the architecture when it is imported
+    with (
+        TemporaryDirectory(prefix="schedgen-") as folder,
+        device(arch, races=found, switches=readings, sms=sms, limit=limit or LIMIT) as gpu,
+    ):
+        module = _module(text, Path(folder))
+        from cutlass import cute  # which takes the architecture when it is imported
 
-            arguments = {**random_inputs(kernel, sizes, 0), **_outputs(kernel, sizes)}
-            function: Any = cute.compile(module.launch, *_passed(kernel, arguments), sms, _stream())
-            yield Compiled(kernel, function, gpu)
+        arguments = {**random_inputs(kernel, sizes, 0), **_outputs(kernel, sizes)}
+        function: Any = cute.compile(module.launch, *_passed(kernel, arguments), sms, _stream())
+        yield Compiled(kernel, function, gpu)
 
 
 def generated_switches() -> Switches:
