@@ -1,4 +1,4 @@
-"""Asynchronous copies that are not bulk: cp.async and st.async (PTX ISA 9.7.9.25.3, 9.7.9.12)."""
+"""Asynchronous copies that are not bulk: cp.async (PTX ISA 9.7.9.25.3)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schedgen.emulator.instructions.access import Access, executing_rows
-from schedgen.emulator.instructions.memory import rows_of
-from schedgen.emulator.instructions.operands import HINTS, address, executing, items
+from schedgen.emulator.instructions.operands import HINTS, address, executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import resolver
-from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.conditions import Condition, Control
-from schedgen.emulator.machine.lanes import NUMPY, Decoder, Lanes, Read, error
+from schedgen.emulator.machine.lanes import Decoder, Lanes, Read, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.memory import Offsets
 from schedgen.emulator.machine.operations import Operation
@@ -191,80 +188,5 @@ def _mbarrier_arrive(
                 barrier.increment(count, instruction)
             arrival = _Arrival(warp, instruction, barrier, count, [*warp.tracked])
             warp.machine.operations.issue(arrival, after=warp.tracked)
-
-    return run
-
-
-class _RemoteStore(Operation):
-    """st.async: values for the shared memory of one CTA, and complete-tx there."""
-
-    __slots__ = ("_access", "_addresses", "_barrier", "_target", "_values")
-
-    def __init__(
-        self,
-        warp: Warp,
-        access: Access,
-        target: Block,
-        barrier: Mbarrier,
-        addresses: Offsets,
-        values: Lanes,
-    ) -> None:
-        super().__init__(warp, "st.async", access.where.line, Queue.STORE_ASYNC)
-        self._access = access
-        self._target = target
-        self._barrier = barrier
-        self._addresses = addresses
-        self._values = values
-
-    def execute(self) -> None:
-        access, shared = self._access, self._target.shared
-        size = access.width * access.count
-        shared.store(self._addresses, self._values, access.width, access.count, access.where)
-        machine = self.warp.machine
-        if machine.tracking:
-            machine.tracker.access(self.handle, shared.cells(self._addresses, size), write=True)
-            machine.tracker.track(self.handle, self._barrier.key, self._barrier.phase)
-        self._barrier.complete(size * len(self._addresses), access.where)
-
-
-@builds("st.async")
-def _st_async(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
-    *modifiers, type_ = instruction.modifiers
-    vectors = [m for m in modifiers if m in ("v2", "v4")]
-    known = {"async", "weak", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
-    left = set(modifiers) - known - set(vectors)
-    if left or type_ not in NUMPY:
-        raise unsupported(instruction, left or (type_,))
-    sources = items(instruction.operands[1])
-    access = Access(
-        instruction,
-        "shared::cluster" if "shared::cluster" in modifiers else "",
-        np.dtype(NUMPY[type_]).itemsize,
-        len(sources),
-    )
-    addresses = address(instruction.operands[0], decoder, instruction)
-    reads = [decoder.read(source, type_, instruction) for source in sources]
-    barriers = address(instruction.operands[2], decoder, instruction)
-
-    def run(warp: Warp) -> None:
-        cluster = warp.block.cluster
-        data = executing(warp, addresses(warp)).tolist()
-        signal = executing(warp, barriers(warp)).tolist()
-        values = executing_rows(warp, rows_of(warp, reads))
-        for pair in dict.fromkeys((a >> 24, b) for a, b in zip(data, signal, strict=True)):
-            target, offset = cluster.locate(pair[1] & 0xFFFFFFFF, instruction)
-            if target.rank != pair[0] & 0xFF:
-                raise error(instruction, "data and mbarrier are in different CTAs (rule T12)")
-            mine = [
-                at
-                for at, (a, b) in enumerate(zip(data, signal, strict=True))
-                if (a >> 24, b) == pair
-            ]
-            offsets = np.array([data[at] & 0xFFFFFF for at in mine], np.int64)
-            target.shared.plain(offsets, access.width * access.count, instruction)
-            barrier = target.mbarrier(offset, instruction)
-            warp.machine.operations.issue(
-                _RemoteStore(warp, access, target, barrier, offsets, values[:, mine])
-            )
 
     return run

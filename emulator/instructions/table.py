@@ -78,6 +78,7 @@ FAMILIES = (
     "matrices",
     "windows",
     "copies",
+    "remote_stores",
     "tma",
     "tma_bulk",
     "tma_launch",

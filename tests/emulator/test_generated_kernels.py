@@ -1,0 +1,51 @@
+"""Shipped kernels under adversarial schedules, correct and clean; all of 20: `emulate_kernels`."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedgen.emulating import compiled, shapes
+from schedgen.emulator.machine.policies import Adversarial
+from schedgen.kernel import Kernel
+from schedgen.kernels.regenerate import FOLDER, TARGETS, Shipped, shipped
+from schedgen.spec.bind import bind
+from schedgen.spec.reader import read_spec
+
+ALL = list(shipped())
+LAST = [[one for one in ALL if one.target == target][-1] for target in TARGETS]
+
+
+def kernel_of(one: Shipped) -> Kernel:
+    spec = read_spec(one.spec)
+    return bind(spec.source, spec.file, one.target, dict(one.settings))[0]
+
+
+def check(one: Shipped, names: tuple[str, ...], seeds: tuple[int, ...]) -> None:
+    kernel, text = kernel_of(one), (FOLDER / one.name).read_text("utf-8")
+    with compiled(text, kernel, TARGETS[one.target], sms=1) as made:
+        for name in names:
+            for seed in seeds:
+                outcome = made.run(shapes(kernel)[name], Adversarial(seed))
+                assert outcome.correct, (name, seed, outcome.errors)
+                assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.parametrize("one", LAST, ids=lambda one: one.name)
+def test_sample(one: Shipped) -> None:
+    check(one, ("tiny",), (0, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+def test_all(one: Shipped) -> None:
+    check(one, ("tiny", "ragged", "long loop"), (0,))
+
+
+@pytest.mark.parametrize("one", LAST, ids=lambda one: one.name)
+def test_shapes(one: Shipped) -> None:
+    """One of everything; parts of tiles; more iterations than any ring has slots."""
+    kernel = kernel_of(one)
+    found = shapes(kernel)
+    free = {name for name in found["tiny"] if found["tiny"][name] != found["long loop"][name]}
+    assert {found["tiny"][name] for name in free} == {1}
+    assert all(found["ragged"][name] % 16 for name in free)
