@@ -14,7 +14,7 @@ from schedgen.spec.source import Source
 from schedgen.spec.values import Path, Scope, Value, show
 
 MAX_COMBINATIONS = 256
-_COMPANIONS = {"choose": ("values", "on"), "derive": ("values", "on")}
+_COMPANIONS = {"choose": ("values",), "derive": ("values", "on")}
 _PLACEHOLDER = Fraction(1)  # stands for a value after its mistake was reported
 
 
@@ -132,7 +132,12 @@ def _candidates(scope: Scope, name: str, parameter: Parameter, target: str) -> l
     path = ("parameters", name)
     allowed = None if parameter.values is None else _values(scope, parameter.values, path, "values")
     if parameter.choose is not None:
-        return _values(scope, parameter.choose, path, "choose")
+        choices = _values(scope, parameter.choose, path, "choose")
+        fixed = {
+            other: _allowed(scope, text, (*path, "on", other), choices)
+            for other, text in (parameter.on or {}).items()
+        }
+        return [fixed[target]] if target in fixed else choices
     found = _PLACEHOLDER
     if parameter.default is not None:
         found = _allowed(scope, parameter.default, (*path, "default"), allowed)

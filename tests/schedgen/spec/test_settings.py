@@ -24,6 +24,20 @@ def test_choices() -> None:
     assert dict(fixed.parameters)["exp2_polynomial"] == "3/32"
 
 
+def test_a_target_settles_a_choice() -> None:
+    (kernel,) = attention("h200")
+    assert dict(kernel.choices)["exp2_polynomial"] == "0"
+    (other,) = attention("h200", exp2_polynomial="1/4")
+    assert dict(other.choices)["exp2_polynomial"] == "1/4"
+
+
+def test_a_target_settles_on_a_candidate() -> None:
+    text = read_spec("attention_fwd").source.text.replace("on: {h200: 0}", "on: {h200: 1/3}")
+    spec = parse_spec(text, "attention.yaml")
+    with pytest.raises(SpecError, match="'1/3' is not among the values allowed"):
+        bind(spec.source, spec.file, "h200", {})
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
