@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,16 @@ def compare(name: str, wanted: Mapping[str, Array], failure: str) -> Row:
         excess = np.where(words, 0.0, np.abs(one - other) / bounds[key])
         row["largest"] = max(row["largest"], round(float(np.nan_to_num(excess, nan=99).max()), 3))
         equal &= row["largest"] <= 1
-    return row | {"equal": equal, "allowed": rule, "note": races}
+    same_bits = {"digest": digest(wanted)} if rule == EXACT and equal else {}
+    return row | {"equal": equal, "allowed": rule, "note": races} | same_bits
+
+
+def digest(outputs: Mapping[str, Array]) -> str:
+    """Twelve hexadecimal digits for all outputs."""
+    found = sha256()
+    for key in sorted(outputs):
+        found.update(np.ascontiguousarray(outputs[key]).tobytes())
+    return found.hexdigest()[:12]
 
 
 def _rule(case: Any, found: Mapping[str, Array]) -> tuple[str, dict[str, str], dict[str, Any]]:
@@ -212,12 +222,17 @@ def against(folders: list[Path], names: list[str]) -> None:
         theirs |= found
         failures = {k: v for k, v in failures.items() if k not in found} | about["failures"]
         old = about.get("files", {})
-        failures |= {k: "the file was another one" for k in found if old.get(k) != files().get(k)}
+        for name in [name for name in found if old.get(name) != files().get(name)]:
+            print(f"{name} is another file now than on the GPU")
+            del theirs[name]
+    there = [name for name in names if name in theirs or name in failures]
+    if len(there) < len(names):
+        missing = sorted(set(names) - set(there))
+        print(f"{len(missing)} kernels were not run on the GPU: {', '.join(missing)}")
     rows: list[Row] = []
-    for name in names:
-        wanted = theirs.get(name, {})
-        failure = failures.get(name, "" if wanted else "was not run")
-        rows.append(compare(name, wanted, failure) | {"hardware": origin})
+    for name in there:
+        rows.append(compare(name, theirs.get(name, {}), failures.get(name, "")))
+        rows[-1] |= {"hardware": origin}
         if not rows[-1]["equal"] or rows[-1]["note"]:
             print(table([{k: v for k, v in rows[-1].items() if k != "hardware"}]), flush=True)
     for row in rows[1:]:  # the same in all

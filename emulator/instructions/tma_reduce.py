@@ -14,11 +14,12 @@ from schedgen.emulator.layouts.formats import from_float32, to_float32
 Array = NDArray[Any]
 _NUMPY: dict[str, type[np.generic]] = {
     "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "f64": np.float64,
+    "f32_kept": np.float32,
     "b32": np.uint32, "u32": np.uint32, "s32": np.int32,
     "b64": np.uint64, "u64": np.uint64, "s64": np.int64,
 }  # fmt: skip
 _TYPES = {
-    "add": ("u32", "s32", "u64", "f32", "f64", "f16", "bf16"),
+    "add": ("u32", "s32", "u64", "f32", "f64", "f16", "bf16", "f32_kept"),
     "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
     "max": ("u32", "s32", "u64", "s64", "f16", "bf16"),
     "inc": ("u32",),
@@ -28,11 +29,11 @@ _TYPES = {
     "xor": ("b32", "b64"),
 }
 OPERATIONS = tuple(_TYPES)
-TYPES = tuple(_NUMPY)
+TYPES = tuple(name for name in _NUMPY if name != "f32_kept")
 _ELEMENTS = {
     Element.F16: "f16",
     Element.BF16: "bf16",
-    Element.F32: "f32",
+    Element.F32: "f32_kept",  # an H200 keeps subnormal sums in these maps only
     Element.F32_FTZ: "f32",
     Element.U32: "u32",
     Element.S32: "s32",

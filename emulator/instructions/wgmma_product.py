@@ -20,7 +20,7 @@ from schedgen.emulator.instructions.wgmma_group import (
 from schedgen.emulator.layouts import fragments
 from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, touched
 from schedgen.emulator.layouts.errors import LayoutError
-from schedgen.emulator.layouts.hopper_sums import fused
+from schedgen.emulator.layouts.hopper_sums import accumulated
 from schedgen.emulator.layouts.products import accumulate, multiply, operand, values
 from schedgen.emulator.machine.switches import Accumulation
 from schedgen.emulator.order.tracker import Cells, Queue, Space
@@ -121,9 +121,8 @@ class Product(Joint):
             a = -a
         old = self._before() if keep else None
         as_h200 = self.warp.machine.switches.accumulation is Accumulation.H200
-        if as_h200 and shape.d == "f32":
-            before = None if old is None else old.view(np.float32)
-            words = fused(a, b, before, shape.a).view(np.uint32)
+        if as_h200 and shape.d != "s32":
+            words = accumulated(a, b, old, shape.a, shape.d)
         else:
             words = accumulate(multiply(a, b), old, shape.d, saturate=shape.saturate)
         self.accumulator.put(words)
