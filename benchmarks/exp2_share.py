@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -32,9 +33,9 @@ def row(path: Path) -> dict[str, object]:
     head_dim, causal = int(match[2]), "_causal" in path.stem
     q, k, v = (torch.randn(BATCH, SEQ, HEADS, head_dim, device="cuda").bfloat16() for _ in range(3))
     out, lse = torch.empty_like(q), torch.empty(BATCH, HEADS, SEQ, device="cuda")
+    kernels = {"none": load(FOLDER / f"{match[1]}.py"), "share": load(path)}
     runs = {
-        name: lambda kernel=load(file): kernel(q, k, v, out, lse, head_dim**-0.5)
-        for name, file in (("none", FOLDER / f"{match[1]}.py"), ("share", path))
+        name: partial(kernel, q, k, v, out, lse, head_dim**-0.5) for name, kernel in kernels.items()
     }
     for run in runs.values():
         run()

@@ -1,0 +1,129 @@
+"""The generated tables of emulator.md, for `fill`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+ENDS = ("mutants", "race", "error", "deadlock", "wrong result", "undetected", "equivalent")
+EXAMPLES = ("kernel", "arch", "schedule", "correct", "findings", "advice", "warp instructions")
+SPEED = ("kernel", "arch", "extents", "race checker", "correct", "warp instructions")
+GROWTH = ("kernel", "arch", "m=n", "k", "correct", "warp instructions", "asynchronous operations")
+Row = dict[str, Any]
+
+
+def parts() -> dict[str, Callable[[], str]]:
+    """Name -> what makes the part."""
+    return {
+        "emulator-examples": lambda: table("cutlass_examples", (*EXAMPLES, "seconds")),
+        "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
+        "emulator-growth": lambda: table(
+            "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")
+        ),
+        "emulator-kernels": kernels,
+        "emulator-hardware": hardware,
+        "emulator-mutants": mutants,
+        "emulator-undetected": undetected,
+    }
+
+
+def read(name: str) -> tuple[list[Row], str]:
+    """Rows of a file of results, and where they are from."""
+    found = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+    return found["rows"], f"*{found['environment']['date']}; `benchmarks/results/{name}.json`*"
+
+
+def shown(rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table; the first row is its head."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def table(name: str, columns: Sequence[str]) -> str:
+    """Some columns of a file of results."""
+    rows, where = read(name)
+    lines = [[_cell(row.get(column, "")) for column in columns] for row in rows]
+    return f"{shown([columns, *lines])}\n\n{where}"
+
+
+def _cell(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def kernels() -> str:
+    """Generated kernels under adversarial schedules: a line per kernel."""
+    rows, where = read("emulate_kernels")
+    lines: list[Sequence[object]] = [
+        ("kernel", "shapes", "runs", "correct", "clean", "largest error of allowed")
+    ]
+    for name in dict.fromkeys(row["kernel"] for row in rows):
+        own = [row for row in rows if row["kernel"] == name]
+        lines.append((
+            f"`{name}`", ", ".join(row["shape"] for row in own),
+            *(sum(row[key] for row in own) for key in ("schedules", "correct", "clean")),
+            max(row["error of allowed"] for row in own),
+        ))  # fmt: skip
+    return f"{shown(lines)}\n\n{where}"
+
+
+def hardware() -> str:
+    """The emulator beside the GPU: a line per kernel with what is not bit by bit the same."""
+    rows, where = read("emulate_hardware")
+    there = rows[0]["hardware"]
+    exact = [row for row in rows if row["allowed"] == "bits" and row["equal"]]
+    micro = [row["kernel"] for row in exact if row["of"] != "generated kernel"]
+    whole = [row["kernel"] for row in exact if row["of"] == "generated kernel"]
+    lines: list[Sequence[object]] = [
+        ("kernel", "elements", "other bits", "allowed", "largest of it", "equal")
+    ]
+    for row in rows:
+        if row not in exact:
+            name, elements, differ = row["kernel"], row["elements"], row["different bits"]
+            words = row["allowed"].replace("|", "\\|")
+            equal = "yes" if row["equal"] else "no"
+            lines.append((f"`{name}`", elements, differ, words, row["largest"], equal))
+    return (
+        f"Bit by bit the same: {len(micro)} micro-kernels ({', '.join(sorted(micro))}) and "
+        f"{len(whole)} generated ones ({', '.join(sorted(whole))}).\n\n{shown(lines)}\n\n"
+        f"{where[:-1]}; {there['gpu']}, driver {there['driver']}, torch {there['torch']}, "
+        f"CuTe DSL {there['nvidia-cutlass-dsl']}*"
+    )
+
+
+def mutants() -> str:
+    """What became of the mutants of compiled kernels: by operator, and by kernel."""
+    rows, where = read("emulate_mutants")
+    tables: list[str] = []
+    for key in ("operator", "kernel"):
+        total: dict[str, dict[str, int]] = {}
+        for row in rows:
+            for name in (row[key], "all"):
+                counts = total.setdefault(name, dict.fromkeys(ENDS, 0))
+                for end in ENDS:
+                    counts[end] += row[end]
+        total["all"] = total.pop("all")
+        lines = [(name, *counts.values()) for name, counts in total.items()]
+        tables.append(shown([(key, *ENDS), *lines]))
+    return "\n\n".join([*tables, f"{where[:-1]}; a sample of each operator and kernel*"])
+
+
+def undetected() -> str:
+    """The undetected mutants, by what is known of them."""
+    rows, where = read("emulate_mutants")
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        for one in row["missed"]:
+            reason = one["reason"] or "no reason found"
+            if "does the same" in reason:
+                reason = "another instruction of the kind does the same: each of the two may go, "
+                reason += "without both there is a fault"
+            place = f"`{row['kernel']}`: {row['operator']}, {one['where'].partition(' [')[0]}"
+            reasons.setdefault(reason, []).append(place)
+    lines: list[Sequence[object]] = [("why", "mutants", "such as")]
+    for reason, places in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        what = "; ".join(places if reason == "no reason found" else places[:1])
+        lines.append((reason, len(places), what))
+    return f"{shown(lines)}\n\n{where}"
