@@ -51,6 +51,11 @@ def _reason(mutant: Mutant, campaign: Campaign) -> str:
                 "behind it is only the exit, where a wait_group.read already covers shared memory "
                 "(clean with S23=error), and what is written is complete when the grid is"
             )
+    kernel = campaign.module.kernels[campaign.launch.kernel]
+    if mutant.operator.startswith("M1 ") and not any(
+        one.opcode == "tcgen05" and one.modifiers[0] == "st" for one in kernel.body
+    ):
+        return "the kernel has no tcgen05.st: there is nothing to wait for"
     if mutant.operator.startswith("M13"):
         return "setmaxnreg.inc asks for what ptxas assigned: no instruction of the PTX needs it"
     return _twice(mutant, campaign)

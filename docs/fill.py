@@ -16,6 +16,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import emulator_tables
+
 ROOT = Path(__file__).parent.parent
 FILES = (
     "README.md",
@@ -113,27 +115,6 @@ def mutants() -> str:
     return f"{text}\n\n*{where['date']}; {which}; `{path.name}`*"
 
 
-def emulator_mutants() -> str:
-    """What became of the mutants of compiled kernels: by operator, and by kernel."""
-    path = ROOT / "benchmarks/results/emulate_mutants.json"
-    found = json.loads(path.read_text("utf-8"))
-    ends = ("mutants", "race", "error", "deadlock", "wrong result", "undetected")
-    parts: list[str] = []
-    for key in ("operator", "kernel"):
-        total: dict[str, dict[str, int]] = {}
-        for row in found["rows"]:
-            for name in (row[key], "all"):
-                counts = total.setdefault(name, dict.fromkeys(ends, 0))
-                for end in ends:
-                    counts[end] += row[end]
-        total["all"] = total.pop("all")
-        lines = [(key, *ends), ("---",) * (1 + len(ends))]
-        lines += [(name, *(str(counts[end]) for end in ends)) for name, counts in total.items()]
-        parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
-    date = found["environment"]["date"]
-    return "\n\n".join([*parts, f"*{date}; a sample of each operator and kernel; `{path.name}`*"])
-
-
 def on_gpu(name: str, problem: Sequence[str]) -> str:
     """TFLOP/s of a benchmark that ran on a GPU: a line per problem, a column per provider."""
     found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
@@ -208,33 +189,7 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "attention-h200": lambda: on_gpu("attention", ("batch", "seq", "heads", "head_dim", "causal")),
     "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n=k")),
-    "emulator-examples": lambda: results_table(
-        "cutlass_examples",
-        (
-            *("kernel", "arch", "schedule", "correct", "findings"),
-            *("warp instructions", "seconds"),
-        ),
-    ),
-    "emulator-speed": lambda: results_table(
-        "emulate",
-        (
-            *("kernel", "arch", "extents", "race checker", "correct"),
-            *("warp instructions", "CPU seconds", "instructions/s"),
-        ),
-    ),
-    "emulator-growth": lambda: results_table(
-        "emulate_growth",
-        (
-            "kernel",
-            "arch",
-            "extents",
-            "correct",
-            "warp instructions",
-            "CPU seconds",
-            "instructions/s",
-        ),
-    ),
-    "emulator-mutants": emulator_mutants,
+    **emulator_tables.parts(),
     "compiled": lambda: results_table(
         "compiled",
         ("kernel", "registers", "roles", "local bytes", "shared bytes", "tensor columns"),
