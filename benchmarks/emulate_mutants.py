@@ -38,6 +38,8 @@ from schedgen.spec.reader import read_spec
 
 Row = dict[str, Any]
 NAME = "emulate_mutants"
+LONG = 1024
+"""k of the examples: their rings have at most 12 slots of 64."""
 
 
 def extents_of(kernel: Kernel) -> list[dict[str, int]]:
@@ -85,14 +87,14 @@ def of_examples(
     from schedgen.emulator.emulation import device
 
     for name in NAMES:
-        if known.get(name) == f"cutlass {each}" or (words and not name.startswith(words)):
+        if known.get(name) == f"cutlass {LONG} {each}" or (words and not name.startswith(words)):
             continue
         arch = architecture(name)
         with hunting(each, ask) as hunt, device(arch, races="report", sms=2):
-            prepared = prepare(Path(folder), name)
+            prepared = prepare(Path(folder), name, LONG)
             prepared.run()
             prepared.check()
-        yield from rows_of(name, f"cutlass {each}", hunt)
+        yield from rows_of(name, f"cutlass {LONG} {each}", hunt)
 
 
 def rows_of(name: str, version: str, hunt: Hunt) -> Iterator[Row]:
