@@ -201,6 +201,16 @@ PARTS: dict[str, Callable[[], str]] = {
             *("active cycles/iteration", "busiest unit %", "MHz"),
         ),
     ),
+    "polar": lambda: gpu_table(
+        "polar",
+        (
+            *("batch", "n", "m", "schedgen", "torch standard", "torch gram"),
+            *("torch.compile standard", "gram-quack", "floor", "of gram-quack", "defect"),
+        ),
+    ),
+    "exp2-share": lambda: gpu_table(
+        "exp2_share", ("kernel", "share", "TFLOP/s without", "TFLOP/s with", "ratio")
+    ),
     "sanitize": sanitize,
     "fa4": fa4,
     "mutants": mutants,
