@@ -81,14 +81,17 @@ def _load(folder: Path, name: str) -> Any:
     return module
 
 
-def prepare(folder: Path, name: str) -> Prepared:
-    """Imports and compiles an example, for the current device, with inputs from a fixed seed."""
+def prepare(folder: Path, name: str, k: int = 256) -> Prepared:
+    """Imports and compiles an example, for the current device, with inputs from a fixed seed.
+
+    ``k`` is how long the main loops of products are.
+    """
     module = _load(folder, name)
     torch.manual_seed(1111)
     if name.startswith("fp16_gemm"):
-        return _tutorial(name, module, (256, 256, 256))
+        return _tutorial(name, module, (256, 256, k))
     if "dense_gemm" in name:
-        return _dense(name, module, (256, 256, 256, 1))
+        return _dense(name, module, (256, 256, k, 1))
     if name.startswith("blackwell_fmha"):
         return _blackwell_fmha(name, module, 256, 256, 128)
     return _hopper_fmha(name, module, 128, 128, 128)
