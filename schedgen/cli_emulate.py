@@ -49,14 +49,17 @@ def run_emulate(
 
     ``switches`` are readings of the ISA, by number or name: see docs/emulator.md.
 
-    Returns the exit status: 0 clean and correct, 1 wrong or racy, 2 bad input.
+    Returns the exit status: 0 clean and correct, 1 wrong or racy, or nothing that could be emitted,
+    2 bad input.
     """
     from schedgen.codegen.emit import emit
     from schedgen.emulating import compiled, default_extents, generated_switches
     from schedgen.emulator.machine.switches import chosen
     from schedgen.machine_file import read_machine
+    from schedgen.program.build import ProgramError
+    from schedgen.proof.prove import Refuted
     from schedgen.proved import prove_solution
-    from schedgen.solution import solve
+    from schedgen.solution import Infeasible, solve
     from schedgen.spec.reader import read_spec
 
     if schedule not in SCHEDULES:
@@ -69,6 +72,9 @@ def run_emulate(
         kernel = solution.problem.kernel
         default_extents(kernel, extents)
         text = emit(proven, kernel)
+    except (Infeasible, ProgramError, Refuted) as error:
+        typer.echo(str(error), err=True)
+        return WRONG
     except SchedgenError as error:
         typer.echo(str(error), err=True)
         return BAD_INPUT
