@@ -21,8 +21,8 @@ from torch.nn import functional
 
 from schedgen.kernels import Muon
 
-STEPS, EVERY = 400, 20
-WIDTH, HEADS, LAYERS, CONTEXT, BATCH = 128, 4, 3, 64, 32
+STEPS, EVERY = 240, 20
+WIDTH, HEADS, LAYERS, CONTEXT, BATCH = 96, 4, 2, 64, 24
 ROOT = Path(__file__).parent.parent
 
 

@@ -10,7 +10,7 @@ steps get executed does not depend on timing, so it is enough that single tiles 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from graphlib import CycleError, TopologicalSorter
 from time import perf_counter
@@ -35,7 +35,7 @@ def prove(program: Program) -> Verdict:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _no_collection() -> Generator[None]:
     """Searches keep some 10^5 tuples and no cycles; collecting garbage would visit all of them and
     the solver's leftovers over and over, for up to half of the time."""
     enabled = gc.isenabled()

@@ -22,7 +22,9 @@ class Parameter(Model):
         None, min_length=1, description="the only values allowed", examples=[[64, 128]]
     )
     on: dict[str, Scalar] | None = Field(
-        None, description="another default for a target, by its name, or the only choice there", examples=[{"h200": 64}]
+        None,
+        description="another default for a target, by its name, or the only choice there",
+        examples=[{"h200": 64}],
     )
     choose: list[Scalar] | None = Field(
         None, min_length=1, description="candidates for the solver, preferred ones first"
