@@ -18,6 +18,7 @@ import torch
 from schedgen.codegen import compiling
 from schedgen.codegen.facts import Facts, Parameter, read_facts
 from schedgen.kernels import layouts
+from schedgen.kernels.launcher import DTYPES
 from schedgen.kernels.regenerate import FOLDER, TARGETS, shipped
 
 ARCH = "sm_90a"
@@ -28,7 +29,6 @@ SIZES = {
 }  # fmt: skip
 """m and n are equal, because some kernels have symmetric results."""
 SCALARS = {"alpha": 1.0, "beta": 1.0, "scale": 0.125}
-TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
 _SOFT = "lse"
 """An output that only kernels with exponentials have."""
 
@@ -58,7 +58,7 @@ class Generated:
                 continue
             shape = [self.sizes[extent] for extent in parameter.extents]
             values = self._values(parameter, shape, generator)
-            found.append(_rows(values.to(device, TYPES[parameter.dtype])))
+            found.append(_rows(values.to(device, DTYPES[parameter.dtype])))
         return found
 
     def _values(self, parameter: Parameter, shape: list[int], random: torch.Generator) -> Any:

@@ -29,7 +29,8 @@ matrices have small singular values."""
 _linalg: Any = torch.linalg
 """Its stubs name no types."""
 _SMALLEST_SINGULAR_VALUE = 1e-3
-"""Relative to the norm: what `rational` brings close to 1. Smaller ones grow, but not to 1."""
+"""Relative to the norm: what the weights of `rational` are chosen for. Two steps bring larger
+values close to 1; this one takes four."""
 
 
 def polar(
@@ -43,11 +44,11 @@ def polar(
 ) -> Tensor:
     """The orthogonal polar factor of X by Newton-Schulz iterations: all singular values go near 1.
 
-    Norms are computed in float32, iterations run in float16 with products that accumulate in
-    float32. How near to 1 depends on the polynomials, not on rounding: Polar Express leaves
-    singular values between about 0.8 and 1.2 after five steps. A zero matrix gives zeros; what is
-    not finite gives NaN. ``X`` is not changed. There is no backward pass. On a GPU, calls with
-    small matrices become CUDA graphs, which are kept for each shape.
+    Norms are computed in float64, iterations run in float16 with products that accumulate in
+    float32. How near to 1 depends on the polynomials, not on rounding: five steps of Polar Express
+    bring singular values from 1e-3 of the norm on to between 0.73 and 1.12. A zero matrix gives
+    zeros; what is not finite gives NaN. ``X`` is not changed. There is no backward pass. On a GPU,
+    calls with small matrices become CUDA graphs, which are kept for each shape.
 
     Args:
         X: (..., m, n), float32, bfloat16 or float16, any aspect, any batch.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from schedgen.kernels import ArgumentValueError
@@ -13,6 +14,14 @@ from schedgen.kernels.newton_schulz.coefficients import SETS, resolve
 def test_polar_express_is_the_published_set() -> None:
     assert resolve("polar_express", 5)[0] == pytest.approx((7.892583, -20.383014, 13.555306))
     assert resolve("polar_express", 5)[4] == pytest.approx((2.191097, -1.441662, 0.328146), 1e-5)
+
+
+def test_what_polar_express_reaches() -> None:
+    """As the docstring of `polar` says."""
+    x = np.logspace(-3, 0, 10_001)
+    for a, b, c in resolve("polar_express", 5):
+        x = a * x + b * x**3 + c * x**5
+    assert (round(x.min(), 2), round(x.max(), 2)) == (0.73, 1.12)
 
 
 def test_the_last_step_is_repeated_and_fewer_are_the_first() -> None:

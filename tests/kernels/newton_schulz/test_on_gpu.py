@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from schedgen.kernels import Muon, polar
 from schedgen.kernels.newton_schulz.coefficients import resolve
-from tests.kernels.newton_schulz.test_polar import DECAYING, GAUSSIAN, error, reference
+from tests.kernels.newton_schulz.test_polar import DECAYING, GAUSSIAN, defect, error, reference
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
@@ -30,12 +30,6 @@ SHAPES = [
     *((b, m, n) for b in (2, 3, 16) for m, n in product((256, 300, 512), (256, 384, 1000))),
     *((1, 17, 40), (2, 255, 1000), (1, 1, 512)),
 ]
-
-
-def defect(x: Tensor) -> float:
-    x = x.double() if x.shape[-2] <= x.shape[-1] else x.double().mT
-    eye = torch.eye(x.shape[-2], device=x.device)
-    return math.sqrt((x @ x.mT - eye).square().sum() / x.shape[-2])
 
 
 @pytest.mark.parametrize("method", ["gram", "standard"])

@@ -41,7 +41,7 @@ def defect(x: Tensor) -> float:
     """|| X X^T - I || / sqrt(n) of the smaller side."""
     x = x.double() if x.shape[-2] <= x.shape[-1] else x.double().mT
     n = x.shape[-2]
-    return math.sqrt((x @ x.mT - torch.eye(n)).square().sum() / n)
+    return math.sqrt((x @ x.mT - torch.eye(n, device=x.device)).square().sum() / n)
 
 
 def decaying(m: int, n: int) -> Tensor:
