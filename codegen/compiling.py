@@ -21,7 +21,13 @@ from typing import Any
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import Facts, Parameter, read_facts
 
-DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
+DTYPES = {
+    "bf16": "BFloat16",
+    "fp16": "Float16",
+    "f32": "Float32",
+    "tf32": "TFloat32",
+    "i32": "Int32",
+}
 """Data types of arguments, and their classes in the DSL."""
 
 

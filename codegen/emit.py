@@ -5,6 +5,7 @@ from __future__ import annotations
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.binding import bound
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.events import LIBRARY, Clocks, Silent, with_argument
 from schedgen.codegen.facts import constants
 from schedgen.codegen.harness import Harness
 from schedgen.codegen.library import used
@@ -18,8 +19,10 @@ from schedgen.proof.prove import ProvenProgram
 _ARCHITECTURES: dict[str, type[Architecture]] = {"sm_90a": Hopper, "sm_100a": Blackwell}
 
 
-def emit(proven: ProvenProgram, kernel: Kernel) -> str:
+def emit(proven: ProvenProgram, kernel: Kernel, *, events: bool = False) -> str:
     """The text of a file that defines ``kernel`` and ``launch`` for the program's architecture.
+
+    With ``events`` it records when operations and waits begin and end, see `event_table`.
 
     Raises:
         EmitError: an operation, a layout or an engine that has no emitter there.
@@ -29,14 +32,19 @@ def emit(proven: ProvenProgram, kernel: Kernel) -> str:
         raise EmitError(f"the program is of another version of '{kernel.name}'; solve it again")
     if program.arch not in _ARCHITECTURES:
         raise EmitError(f"there is no emitter for {program.arch}")
-    architecture = _ARCHITECTURES[program.arch](Plan(program, bound(kernel)))
+    renamed = bound(kernel)
+    clocks = None
+    if events:
+        clocks = Clocks(program)
+        kernel, renamed = with_argument(kernel), with_argument(renamed)
+    architecture = _ARCHITECTURES[program.arch](Plan(program, renamed))
     source = Source()
-    Harness(architecture).emit(source)
+    Harness(architecture, clocks or Silent()).emit(source)
     parts = [
         f"{_header(architecture.plan)}\n{architecture.imports}",
-        used(source.text, architecture.library),
+        used(source.text, architecture.library + (f"\n{LIBRARY}" if clocks else "")),
         source.text,
-        constants(program, kernel),
+        constants(program, kernel) + (clocks.table.text() if clocks else ""),
     ]
     return "\n\n".join(parts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.events import Silent
 from schedgen.codegen.plan import DTYPES, View
 from schedgen.codegen.roles import Role
 from schedgen.codegen.source import Source
@@ -16,13 +17,14 @@ from schedgen.kernel import DTYPE_BITS
 class Harness:
     """All functions of a generated file beside those of its library."""
 
-    def __init__(self, architecture: Architecture) -> None:
+    def __init__(self, architecture: Architecture, events: Silent) -> None:
         self.architecture, self.plan = architecture, architecture.plan
         self.transfers = Transfers(self.plan)
         self.tiles = Tiles(self.plan)
-        self.barriers = Barriers(self.plan)
+        self.barriers, self.events = Barriers(self.plan), events
         self.roles = [
-            Role(architecture, self.transfers, self.tiles, role) for role in self.plan.program.roles
+            Role(architecture, self.transfers, self.tiles, events, role)
+            for role in self.plan.program.roles
         ]
 
     def emit(self, source: Source) -> None:
@@ -51,6 +53,7 @@ class Harness:
         for map_ in self.transfers.distinct:
             found[f"tma_{map_.name}"] = "cute.CopyAtom"
             found[f"g_{map_.name}"] = "cute.Tensor"
+        found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
         found |= dict.fromkeys(self.plan.scalars, "Float32")
         found |= dict.fromkeys(self.plan.extents, "Int32")
         return found | self.tiles.parameters()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.events import Silent
 from schedgen.codegen.pending import pending
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
@@ -29,14 +31,15 @@ class Role:
     """One role of a kernel."""
 
     def __init__(
-        self, architecture: Architecture, transfers: Transfers, tiles: Tiles, role: RoleProgram
+        self,
+        architecture: Architecture,
+        transfers: Transfers,
+        tiles: Tiles,
+        events: Silent,
+        role: RoleProgram,
     ) -> None:
-        self.architecture, self.transfers, self.tiles, self.role = (
-            architecture,
-            transfers,
-            tiles,
-            role,
-        )
+        self.architecture, self.transfers, self.tiles = architecture, transfers, tiles
+        self.events, self.role = events, role
         self.plan = architecture.plan
         self.barriers = Barriers(self.plan)
 
@@ -74,6 +77,7 @@ class Role:
         for operation in self.plan.runs[self.role.name]:
             if operation.name in self.transfers.maps:
                 self.transfers.partition(source, operation)
+        self.events.begin(source, self.role)
         self.tiles.begin(source)
         with source.block(f"while {self.tiles.condition}:"):
             self.tiles.coordinates(source)
@@ -88,16 +92,28 @@ class Role:
         if self.threads:
             self.architecture.threads.registers.initialize(source, self.role.name)
             self.architecture.begin_tile(source, self.role)
+        self.events.begin_tile(source, self.role)
         for step in self.role.before:
             self._step(source, step, "", "", True)
-        emit_loop(source, self.role, self._step)
+        self.events.end_section(source, self.role, "before")
+        end_turn = partial(self.events.end_section, source, self.role, "loop")
+        emit_loop(source, self.role, self._step, end_turn)
         for step in self.role.after:
             self._step(source, step, "", "", True)
+        self.events.end_section(source, self.role, "after")
 
     def _engine(self, operation: Operation) -> Engine:
         return self.plan.program.operation[operation.name].engine
 
     def _step(self, source: Source, step: Step, i: str, c: str, runs: bool) -> None:
+        """Writes a step and its events."""
+        if runs:
+            self.events.before(source, step)
+        self._action(source, step, i, c, runs)
+        if runs:
+            self.events.after(source, step)
+
+    def _action(self, source: Source, step: Step, i: str, c: str, runs: bool) -> None:
         """Writes a step, or the empty group of an operation that does not run in this turn."""
         action = step.action
         if isinstance(action, Run):

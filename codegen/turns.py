@@ -45,17 +45,21 @@ class Turn:
         return self.text if not shift else f"{self.text} - {shift}"
 
 
-def emit_loop(source: Source, role: RoleProgram, emit: Emit) -> None:
-    """Writes all turns; ``trips`` is at least 1."""
+def emit_loop(
+    source: Source, role: RoleProgram, emit: Emit, end_turn: Callable[[], object] = object
+) -> None:
+    """Writes all turns; ``trips`` is at least 1. ``end_turn`` is called at the end of each."""
     if not role.loop:
         return
     shifts = role.shifts
     for number in range(shifts):
         source.comment(f"turn {number}: the pipeline fills")
         _turn(source, role, Turn("", number, None), emit)
+        end_turn()
     begin = f"{shifts}, " if shifts else ""
     with source.block(f"for turn in cutlass.range({begin}trips, unroll=1):"):
         _turn(source, role, Turn("turn", None, None), emit)
+        end_turn()
     for number in range(shifts):
         source.comment(
             f"turn trips + {number}: the pipeline drains"
@@ -63,6 +67,7 @@ def emit_loop(source: Source, role: RoleProgram, emit: Emit) -> None:
             else "turn trips: the pipeline drains"
         )
         _turn(source, role, Turn("", None, number), emit)
+        end_turn()
 
 
 def _turn(source: Source, role: RoleProgram, turn: Turn, emit: Emit) -> None:
