@@ -135,6 +135,16 @@ class Unrolled:
         """The slices of ``track``, by start time."""
         return tuple(s for s in self.slices if track.name == getattr(s, track.kind))
 
+    def place(self, one: Slice) -> int:
+        """Which of the iterations that are shown ``one`` belongs to, as if none were left out."""
+        late = self.cut is not None and one.iteration >= self.cut.first
+        return one.iteration - (self.cut.iterations if self.cut and late else 0)
+
+    @property
+    def shown(self) -> int:
+        """How many iterations are shown."""
+        return self.trips - (self.cut.iterations if self.cut else 0)
+
 
 def unroll(schedule: Schedule, *, cut: bool = False) -> Unrolled:
     """One tile of ``schedule``: all its iterations, or with ``cut`` only those that differ.
@@ -221,7 +231,8 @@ def _gap(schedule: Schedule, trips: int) -> Cut | None:
     heads = [_end(op) for op in outer if not _late(op, length)]
     tails = [op.start - length for op in outer if _late(op, length)]
     first = max(schedule.stages, -(-max(heads, default=0) // ii))
-    shown = max(schedule.stages + 1, first - min(tails, default=0) // ii)
+    # The loop still runs at the cut, and outer operations of the end start after it.
+    shown = max(schedule.stages + 1, first, first - min(tails, default=0) // ii)
     if shown >= trips:
         return None
     return Cut(first * ii, first, trips - shown, (trips - shown) * ii)

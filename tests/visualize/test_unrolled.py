@@ -74,6 +74,19 @@ def _from_the_end(view: Unrolled, operation: str, iteration: int) -> bool:
     return next(s for s in view.slices if s.operation == operation).start >= view.cut.at
 
 
+def test_what_runs_beside_the_cut_is_what_runs_there(schedule: Schedule) -> None:
+    whole, cut = unroll(schedule), unroll(schedule, cut=True)
+    assert cut.cut is not None
+    for back in (schedule.ii_cycles, schedule.ii_cycles // 2, 1):
+        assert _running(cut, cut.cut.at - back) == _running(whole, cut.cut.at - back)
+        after = cut.cut.at + back - 1
+        assert _running(cut, after) == _running(whole, after + cut.cut.cycles)
+
+
+def _running(view: Unrolled, cycle: int) -> Counter[str]:
+    return Counter(s.operation for s in view.slices if s.start <= cycle < s.unit_end)
+
+
 def test_phases_follow_the_turns(schedule: Schedule) -> None:
     view = unroll(schedule)
     for one in view.slices:
