@@ -47,8 +47,10 @@ FILES = {
 }
 """Name here -> file in `EXAMPLES` of the checkout."""
 NAMES = tuple(FILES)
+LISTED = tuple(name for name in NAMES if not name.endswith(("tf32", "causal")))
+"""Those whose synchronization differs."""
 CLUSTERS = 8
-"""What the persistent kernels are told of the number of clusters that fit."""
+"""What persistent kernels are told of the number of clusters that fit, unless said otherwise."""
 
 
 def architecture(name: str) -> str:
@@ -81,20 +83,22 @@ def _load(folder: Path, name: str) -> Any:
     return module
 
 
-def prepare(folder: Path, name: str, k: int = 256) -> Prepared:
+def prepare(folder: Path, name: str, k: int = 256, clusters: int = CLUSTERS) -> Prepared:
     """Imports and compiles an example, for the current device, with inputs from a fixed seed.
 
-    ``k`` is how long the main loops of products are.
+    ``k`` is how long the main loops of products are; those of attention have half as many keys
+    (Blackwell) or a quarter (Hopper). Persistent kernels are told that ``clusters`` fit: with one,
+    a CTA works on several tiles.
     """
     module = _load(folder, name)
     torch.manual_seed(1111)
     if name.startswith("fp16_gemm"):
-        return _tutorial(name, module, (256, 256, k))
+        return _tutorial(name, module, (256, 256, k), clusters)
     if "dense_gemm" in name:
-        return _dense(name, module, (256, 256, k, 1))
+        return _dense(name, module, (256, 256, k, 1), clusters)
     if name.startswith("blackwell_fmha"):
-        return _blackwell_fmha(name, module, 256, 256, 128)
-    return _hopper_fmha(name, module, 128, 128, 128)
+        return _blackwell_fmha(name, module, 256, max(256, k // 2), 128)
+    return _hopper_fmha(name, module, 128, max(128, k // 4), 128)
 
 
 def _from_dlpack(tensor: Any, assumed_align: int | None = None) -> Any:
@@ -118,7 +122,7 @@ def _compile(function: Any, *arguments: Any, **options: Any) -> Any:
     return cute.compile(function, *arguments, **options)
 
 
-def _tutorial(name: str, module: Any, shape: tuple[int, ...]) -> Prepared:
+def _tutorial(name: str, module: Any, shape: tuple[int, ...], clusters: int) -> Prepared:
     import cutlass.torch as cutlass_torch
 
     m, n, k = shape[:3]
@@ -145,12 +149,12 @@ def _tutorial(name: str, module: Any, shape: tuple[int, ...]) -> Prepared:
 
         dequantized = torch.zeros((n, k), dtype=io)
         arguments = (free(a), fixed(b), fixed(dequantized), free(c), 2.33, cuda.CUstream(0))
-        compiled = _compile(module.host_function, *arguments[:5], CLUSTERS, arguments[5])
+        compiled = _compile(module.host_function, *arguments[:5], clusters, arguments[5])
         b_exact = (b.to(torch.float32) * 2.33).to(io)
         return _prepared(compiled, arguments, lambda: _compare(c, a, b_exact))
     else:
         arguments = (free(a), free(b), free(c))
-        static = (CLUSTERS, CLUSTERS) if which == "4" else (CLUSTERS,)
+        static = (clusters, clusters) if which == "4" else (clusters,)
     compiled = _compile(module.host_function, *arguments, *static)
     return _prepared(compiled, arguments, lambda: _compare(c, a, b))
 
@@ -164,7 +168,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _dense(name: str, module: Any, shape: tuple[int, ...]) -> Prepared:
+def _dense(name: str, module: Any, shape: tuple[int, ...], clusters: int) -> Prepared:
     import cuda.bindings.driver as cuda
     import cutlass
 
@@ -194,7 +198,7 @@ def _dense(name: str, module: Any, shape: tuple[int, ...]) -> Prepared:
         gemm = kind(cutlass.Float32, two, tile, cluster, True)
     elif name == "hopper_dense_gemm_persistent":
         gemm = module.HopperWgmmaGemmPersistentKernel(cutlass.Float32, (128, 128), (1, 1), 1, True)
-        static = (CLUSTERS,)
+        static = (clusters,)
     else:
         cluster = (2, 2) if name.endswith("cluster") else (1, 1)
         gemm = module.HopperWgmmaGemmKernel(cutlass.Float32, (128, 128), cluster)
@@ -205,7 +209,7 @@ def _dense(name: str, module: Any, shape: tuple[int, ...]) -> Prepared:
             leading_dim=1
         )
         arguments = (a_cute, b_cute, c_cute, stream)
-        compiled = _compile(module.bmm, gemm, a_cute, b_cute, c_cute, CLUSTERS, stream, _same)
+        compiled = _compile(module.bmm, gemm, a_cute, b_cute, c_cute, clusters, stream, _same)
     else:
         compiled = _compile(gemm, a_cute, b_cute, c_cute, *static, stream)
 

@@ -1,157 +1,182 @@
 """Compiled kernels that are wrong on purpose: does the emulator notice?
 
-    python benchmarks/emulate_mutants.py [--each=N] [--cutlass=FOLDER] [--save] [BEGINNING ...]
+    python benchmarks/emulate_captures.py CAPTURES ...         # first, where the DSL is installed
+    python benchmarks/emulate_mutants.py CAPTURES ROWS [--jobs=N] [--seconds=S] [--each=N]
+                                         [--known=FILE] [BEGINNING ...]
+    python benchmarks/emulate_mutants.py CAPTURES ROWS --merge [--save]
 
 Every synchronization instruction of the PTX is removed, weakened or changed, one at a time
 (`schedgen.emulator.mutate`), and the kernel runs with the race checker under adversarial schedules
 until one shows a fault: a race, an error (undefined behaviour, or no end), a deadlock or another
-result than that of the kernel itself. What no schedule shows at the first extents is tried at the
-next ones; instructions that no extents execute are left out. What is never shown is examined by
-`emulate_mutants_why`, and listed with the reason why it is equivalent, or without one.
+result than that of the kernel itself. What no schedule shows in the first launch of the kernel is
+tried in the next ones. What is never shown is examined by `emulate_mutants_why`, and listed with
+the reason why it is equivalent, or without one.
 
-The kernels are those of `schedgen.kernels.regenerate` and, with ``--cutlass``, the examples of
-NVIDIA/cutlass in FOLDER. ``--each=N`` takes at most N mutants of every operator and kernel, spread
-over the kernel; ``BEGINNING`` picks kernels by how their names begin. Rows are written as they are
-found, and those of a kernel that has not changed are not computed again.
+ROWS is a file of JSON lines, one per mutant, which grows while the command runs; mutants that are
+there, or in FILE, are not judged again unless their kernel has changed. This needs numpy, lark and
+no compiler. ``--each=N`` takes at most N mutants of every operator and kernel, spread over the
+kernel; ``BEGINNING`` picks kernels by how their names begin. ``--merge`` makes the tables.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import asdict
-from hashlib import sha256
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
-from emulate_mutants_run import ENDS, Found, Hunt, hunting
-from emulate_mutants_why import ask, why
-from report import RESULTS, keep, table
-
-from schedgen.emulating import compiled, default_extents
-from schedgen.kernel import Kernel
-from schedgen.kernels.regenerate import FOLDER, TARGETS, shipped
-from schedgen.spec.bind import bind
-from schedgen.spec.reader import read_spec
+from emulate_capture_file import Entry, entries, read
+from emulate_mutants_pool import Task, judge
+from emulate_mutants_run import ENDS, UNCHANGED, Campaign
+from emulate_mutants_why import explained
+from report import keep, table
 
 Row = dict[str, Any]
 NAME = "emulate_mutants"
-LONG = 1024
-"""k of the examples: their rings have at most 12 slots of 64."""
+Key = tuple[str, str, int]
 
 
-def extents_of(kernel: Kernel) -> list[dict[str, int]]:
-    """Several output tiles for one CTA, with fewer iterations each than rings have slots; then one
-    tile with more. With many iterations in each of several tiles, waits for empty slots would
-    order the tiles as well.
-    """
-    ragged = default_extents(kernel, {})
-    steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
-    fixed = {*steps, *(name for name, _ in kernel.parameters)}
-    axes = {a.extent: a.block for a in kernel.grid if a.block > 1 and a.extent not in fixed}
-    small = dict.fromkeys(axes, 8)
-    first = next(iter(axes.items()), None)
-    tiles = {first[0]: 2 * first[1] + 8} if first else {}
-    short = {extent: 2 * step + 8 for extent, step in steps.items()}
-    long = {extent: 7 * step + 8 for extent, step in steps.items()}
-    return [{**ragged, **small, **short, **tiles}, {**ragged, **small, **long}]
+def judged(campaign: Campaign, number: int) -> Row:
+    """How one mutant ends."""
+    mutant = campaign.mutants[number]
+    end = campaign.end(mutant)
+    one = mutant.instruction
+    place = one.location
+    return {
+        "kernel": campaign.capture.name, "version": campaign.capture.version, "number": number,
+        "operator": mutant.operator, "line": one.line, "instruction": one.name,
+        "source": f"{Path(place.file).name}:{place.line}" if place else "",
+        **end.__dict__,
+    }  # fmt: skip
 
 
-def of_shipped(words: tuple[str, ...], each: int | None, known: dict[str, str]) -> Iterator[Row]:
-    """Generated kernels, checked as strictly as `schedgen emulate` does."""
-    for one in shipped():
-        name, path = one.name.removesuffix(".py"), FOLDER / one.name
-        if not path.exists() or (words and not name.startswith(words)):
+def known(files: Iterable[Path], found: Sequence[Entry]) -> dict[Key, Row]:
+    """The rows about mutants of the captures as they are; reasons are in the row of the mutant."""
+    versions = {one.name: one.version for one in found}
+    rows: dict[Key, Row] = {}
+    reasons: dict[Key, str] = {}
+    for line in (line for file in files if file.exists() for line in file.open("rb")):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:  # the last line, where a process was ended
             continue
-        text = path.read_text("utf-8")
-        digest = sha256(text.encode()).hexdigest()[:12]
-        if known.get(name) == f"{digest} {each}":
+        if versions.get(row["kernel"]) != row["version"]:
             continue
-        spec = read_spec(one.spec)
-        kernel = bind(spec.source, spec.file, one.target, dict(one.settings))[0]
-        arch = TARGETS[one.target]
-        with hunting(each, ask) as hunt, compiled(text, kernel, arch, sms=1) as made:
-            for extents in extents_of(kernel):
-                assert made.run(extents).correct
-        yield from rows_of(name, f"{digest} {each}", hunt)
+        key = row["kernel"], row["version"], row["number"]
+        if "reason" in row:
+            reasons[key] = row["reason"]
+        else:
+            rows[key] = row
+    for key, reason in reasons.items():
+        if key in rows:
+            rows[key]["reason"] = reason
+    return rows
 
 
-def of_examples(
-    folder: str, words: tuple[str, ...], each: int | None, known: dict[str, str]
-) -> Iterator[Row]:
-    """Examples of NVIDIA/cutlass, with the default switches."""
-    from cutlass_drivers import NAMES, architecture, prepare
+def chosen(folder: Path, entry: Entry, each: int | None) -> Sequence[int]:
+    """The numbers of the mutants of a kernel, or of some of every operator."""
+    if each is None:
+        return range(entry.mutants)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, mutant in enumerate(Campaign(read(folder, entry.name)).mutants):
+        groups[mutant.operator].append(number)
+    return sorted(n for group in groups.values() for n in group[:: -(-len(group) // each)])
 
-    from schedgen.emulator.emulation import device
 
-    for name in NAMES:
-        if known.get(name) == f"cutlass {LONG} {each}" or (words and not name.startswith(words)):
+def merged(rows: Iterable[Row], found: Sequence[Entry]) -> list[Row]:
+    """One row per kernel and operator."""
+    totals = {one.name: one.mutants for one in found}
+    order = {name: place for place, name in enumerate(totals)}
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["operator"] == UNCHANGED:
+            if row["end"] != "undetected":
+                raise SystemExit(f"{row['kernel']} itself is not silent: {row}")
             continue
-        arch = architecture(name)
-        with hunting(each, ask) as hunt, device(arch, races="report", sms=2):
-            prepared = prepare(Path(folder), name, LONG)
-            prepared.run()
-            prepared.check()
-        yield from rows_of(name, f"cutlass {LONG} {each}", hunt)
+        groups[row["kernel"], row["operator"]].append(row)
+    return [
+        {
+            "kernel": kernel, "version": group[0]["version"], "of kernel": totals[kernel],
+            "operator": operator, "mutants": len(group), **_counts(group),
+            "seconds": round(sum(row["seconds"] for row in group), 1),
+            "equivalent": sum(bool(row.get("reason")) for row in group),
+            "missed": [
+                {"where": _where(row), "reason": row.get("reason", "")}
+                for row in sorted(group, key=lambda row: row["number"])
+                if row["end"] == "undetected"
+            ],
+            "messages": sorted({row["message"] for row in group if row["message"]})[:5],
+        }
+        for (kernel, operator), group in sorted(
+            groups.items(), key=lambda item: (order[item[0][0]], item[0][1])
+        )
+    ]  # fmt: skip
 
 
-def rows_of(name: str, version: str, hunt: Hunt) -> Iterator[Row]:
-    """One row per operator."""
-    groups: dict[str, list[Found]] = defaultdict(list)
-    for found in hunt.all():
-        groups[found.mutant.operator].append(found)
-    for operator, group in sorted(groups.items()):
-        ends = Counter(found.end for found in group)
-        missed = [
-            {"where": _where(found), **asdict(why(found, hunt))}
-            for found in group
-            if found.end == "undetected"
-        ]
-        messages = sorted({found.message for found in group if found.message})
-        yield {
-            "kernel": name, "version": version, "operator": operator, "mutants": len(group),
-            **{end: ends[end] for end in ENDS},
-            "equivalent": sum(bool(one["reason"]) for one in missed),
-            "missed": missed, "messages": messages[:5],
-        }  # fmt: skip
+def _counts(group: Sequence[Row]) -> dict[str, int]:
+    ends = Counter(row["end"] for row in group)
+    return {end: ends[end] for end in ENDS}
 
 
-def _where(found: Found) -> str:
-    place = found.mutant.instruction.location
-    source = f" [{Path(place.file).name}:{place.line}]" if place else ""
-    return f"line {found.mutant.instruction.line}: {found.mutant.instruction.name}{source}"
+def _where(row: Row) -> str:
+    source = f" [{row['source']}]" if row["source"] else ""
+    return f"line {row['line']}: {row['instruction']}{source}"
 
 
 def main() -> None:
     options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if "=" in word)
-    words = tuple(word for word in sys.argv[1:] if not word.startswith("--"))
-    each = int(options["each"]) if "each" in options else None
-    path = RESULTS / f"{NAME}.json"
-    rows: list[Row] = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
-    known = {row["kernel"]: row.get("version", "") for row in rows}
-    new = (
-        of_examples(options["cutlass"], words, each, known)
-        if "cutlass" in options
-        else of_shipped(words, each, known)
-    )
-    replaced: set[str] = set()
-    for row in new:
-        if row["kernel"] not in replaced:
-            replaced.add(row["kernel"])
-            rows = [one for one in rows if one["kernel"] != row["kernel"] and "version" in one]
-        rows.append(row)
-        _show(row)
-        keep(NAME, rows)
+    names = [word for word in sys.argv[1:] if not word.startswith("--")]
+    folder, file = Path(names[0]), Path(names[1])
+    found = entries(folder, names[2:])
+    files = [file, *(Path(options[key]) for key in ("known",) if key in options)]
+    if "--merge" not in sys.argv:
+        until = monotonic() + float(options.get("seconds", "1e9"))
+        jobs = int(options.get("jobs", str(os.cpu_count())))
+        each = int(options["each"]) if "each" in options else None
+        done = known(files, found)
+        tasks = [
+            Task(entry, [
+                number for number in chosen(folder, entry, each)
+                if (entry.name, entry.version, number) not in done
+            ])
+            for entry in found
+        ]  # fmt: skip
+        judge(folder, tasks, file, judged, jobs, until - monotonic())
+        open_ = defaultdict[str, list[Row]](list)
+        for row in known(files, found).values():
+            open_[row["kernel"]].append(row)
+        tasks = [
+            Task(entry, [
+                row["number"] for row in open_[entry.name]
+                if row["end"] == "undetected" and "reason" not in row
+                and row["operator"] != UNCHANGED
+            ])
+            for entry in found
+        ]  # fmt: skip
+        judge(folder, tasks, file, explained(open_), jobs, until - monotonic())
+    rows = merged(known(files, found).values(), found)
+    _show(rows, found)
+    keep(NAME, rows)
 
 
-def _show(row: Row) -> None:
-    hidden = ("missed", "messages", "version")
-    print(table([{k: v for k, v in row.items() if k not in hidden}]).splitlines()[-1])
-    for missed in row["missed"]:
-        print(f"  undetected: {missed['where']}: {missed['reason'] or 'NO REASON'}")
-    sys.stdout.flush()
+def _show(rows: Sequence[Row], found: Sequence[Entry]) -> None:
+    lines: list[dict[str, object]] = []
+    for entry in found:
+        own = [row for row in rows if row["kernel"] == entry.name]
+        sums = {
+            key: sum(row[key] for row in own) for key in ("mutants", *ENDS, "equivalent", "seconds")
+        }
+        lines.append({"kernel": entry.name, "of": entry.mutants, **sums})
+    total = {key: sum(line[key] for line in lines) for key in lines[0] if key != "kernel"}
+    print(table([*lines, {"kernel": "all", **total}]))
+    for row in rows:
+        for missed in row["missed"]:
+            if not missed["reason"]:
+                print(f"{row['kernel']}: {row['operator']}, {missed['where']}: NO REASON")
 
 
 if __name__ == "__main__":

@@ -2,63 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from emulate_mutants_run import Campaign, Found, Hunt
+from emulate_mutants_run import Campaign
 
 from schedgen.emulator.machine.switches import InitFence, Verdict
 from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
+Row = dict[str, Any]
 _NEAR = 6
 """Other instructions that are tried."""
 
 
-@dataclass(frozen=True)
-class Why:
-    """``reason`` is empty if there is none: then it is a defect of the detector, or unknown."""
+def explained(rows: Mapping[str, Sequence[Row]]) -> Callable[[Campaign, int], Row]:
+    """Finds the reason for a mutant; ``rows`` say how all mutants of each kernel ended."""
 
-    reason: str = ""
+    def why(campaign: Campaign, number: int) -> Row:
+        own = rows[campaign.capture.name]
+        undetected = {(row["operator"], row["line"]) for row in own if row["end"] == "undetected"}
+        return {
+            "kernel": campaign.capture.name, "version": campaign.capture.version, "number": number,
+            "reason": _reason(campaign.mutants[number], campaign, undetected),
+        }  # fmt: skip
 
-
-def why(found: Found, hunt: Hunt) -> Why:
-    """The reason that `ask` found."""
-    return Why(hunt.answers.get(id(found), ""))
-
-
-def ask(hunt: Hunt, campaign: Campaign) -> None:
-    """Looks for reasons while a launch is there."""
-    for found in hunt.all():
-        if found.end == "undetected" and id(found) not in hunt.answers:
-            reason = _reason(found.mutant, campaign)
-            if reason:
-                hunt.answers[id(found)] = reason
+    return why
 
 
-def _reason(mutant: Mutant, campaign: Campaign) -> str:
-    switches = campaign.emulator.switches
-    one_cta = campaign.launch.cluster == (1, 1, 1)
-    if mutant.operator.startswith("M5") and one_cta:
+def _reason(mutant: Mutant, campaign: Campaign, undetected: set[tuple[str, int]]) -> str:
+    """Empty if there is none: then it is a defect of the detector, or unknown."""
+    switches = campaign.capture.switches
+    if mutant.operator.startswith("M5"):
         always = replace(switches, init_fence=InitFence.ALWAYS)
-        if campaign.judge(mutant, always)[0] == "race":
+        if campaign.end(mutant, always).end == "race":
             return "inside of a CTA its barrier publishes the init; reported with S11=always"
     if mutant.operator.startswith("M8"):
         strict = replace(switches, store_at_exit=Verdict.ERROR)
-        if campaign.judge(mutant, strict)[0] == "race":
+        if campaign.end(mutant, strict).end == "race":
             return "only the exit of the CTA is left unordered; reported with S23=error"
-        if _last(campaign.module.kernels[campaign.launch.kernel], mutant.instruction.line):
+        if _last(mutant.original, mutant.instruction.line):
             return (
                 "behind it is only the exit, where a wait_group.read already covers shared memory "
                 "(clean with S23=error), and what is written is complete when the grid is"
             )
-    kernel = campaign.module.kernels[campaign.launch.kernel]
     if mutant.operator.startswith("M1 ") and not any(
-        one.opcode == "tcgen05" and one.modifiers[0] == "st" for one in kernel.body
+        one.opcode == "tcgen05" and one.modifiers[0] == "st" for one in mutant.kernel.body
     ):
         return "the kernel has no tcgen05.st: there is nothing to wait for"
     if mutant.operator.startswith("M13"):
         return "setmaxnreg.inc asks for what ptxas assigned: no instruction of the PTX needs it"
-    return _twice(mutant, campaign)
+    return _twice(mutant, campaign, undetected)
 
 
 def _last(kernel: Kernel, line: int) -> bool:
@@ -77,20 +72,24 @@ def _last(kernel: Kernel, line: int) -> bool:
     return False
 
 
-def _twice(mutant: Mutant, campaign: Campaign) -> str:
+def _twice(mutant: Mutant, campaign: Campaign, undetected: set[tuple[str, int]]) -> str:
     """Another instruction of the kind does the same: each may go, but not both."""
     kind = mutant.operator.replace(" of one less", " removed")
-    if "removed" not in kind:
-        return ""
     here = mutant.instruction.line
-    kernel = campaign.module.kernels[campaign.launch.kernel]
-    alone = {one.instruction.line: one for one in mutants(kernel) if one.operator == kind}
-    without = alone.pop(here)
-    both = {o.instruction.line: o for o in mutants(without.kernel) if o.operator == kind}
-    near = sorted((line for line in alone if line in both), key=lambda line: abs(line - here))
-    for line in near[:_NEAR]:
-        if campaign.judge(alone[line])[0] != "undetected":
-            continue
-        if campaign.judge(both[line])[0] != "undetected":
+    if "removed" not in kind or (kind, here) not in undetected:
+        return ""
+    alone = next(
+        (o for o in mutants(mutant.original) if o.operator == kind and o.instruction.line == here),
+        None,
+    )
+    if alone is None:
+        return ""
+    both = [o for o in mutants(alone.kernel) if (kind, o.instruction.line) in undetected]
+    near = sorted(
+        (o for o in both if o.operator == kind), key=lambda o: abs(o.instruction.line - here)
+    )
+    for one in near[:_NEAR]:
+        if campaign.end(one).end not in ("undetected", "not executed"):
+            line = one.instruction.line
             return f"line {line} does the same: each may go, without both there is a fault"
     return ""

@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from time import perf_counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from schedgen.emulator.launch.capture import Launch
-from schedgen.emulator.launch.device import Device
-from schedgen.emulator.launch.device import device as capture
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT, Statistics, execute
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
+from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Finding, Severity
@@ -23,8 +22,12 @@ from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel, Module
 
-Races = Literal["raise", "report", "off"]
-"""What becomes of findings: an error after the launch, a report, or nobody looks for them."""
+if TYPE_CHECKING:
+    from schedgen.emulator.launch.device import Device
+
+Races = Literal["raise", "report", "first", "off"]
+"""What becomes of findings: an error after the launch, a report, an error as soon as there is one
+(for those who only want to know whether there is), or nobody looks for them."""
 
 
 class RaceError(EmulationError):
@@ -68,6 +71,8 @@ class Emulator:
         policy: who goes next; a new one for each launch is best, see `device`.
         races: what becomes of findings.
         rewrite: applied to every module before it runs; for mutants.
+        decoded: shared by emulators of one launch and of mutants of its kernel.
+        module: the PTX of all launches, parsed; by default it is parsed when it is met.
         reports: one for each launch that came to its end.
     """
 
@@ -76,6 +81,8 @@ class Emulator:
     switches: Switches = field(default_factory=Switches)
     limit: int = LIMIT
     rewrite: Callable[[Module], Module] | None = None
+    decoded: Decoded | None = None
+    module: Module | None = None
     reports: list[Report] = field(default_factory=list[Report])
 
     def run(self, launch: Launch) -> None:
@@ -86,7 +93,7 @@ class Emulator:
             EmulationError: the kernel does something undefined, is deadlocked or does not end.
             RaceError: its accesses are not ordered, and ``races`` is ``"raise"``.
         """
-        module = _module(launch.ptx)
+        module = self.module or _module(launch.ptx)
         if self.rewrite is not None:
             module = self.rewrite(module)
         kernel = _kernel(module, launch)
@@ -110,22 +117,24 @@ class Emulator:
                 tracker=checker,
                 switches=self.switches,
                 limit=self.limit,
+                decoded=self.decoded,
             )
+            if checker is not None:
+                checker.close()
         except EmulationError as error:
             if checker is not None and checker.errors:
                 raise EmulationError(f"{error}\n{checker.report()}") from error
             raise
-        if checker is not None:
-            checker.close()
         self._report(launch, checker, statistics, perf_counter() - begin)
 
     def _checker(self, launch: Launch) -> Checker:
-        quote = _Lines(launch.ptx)
+        quote = _Lines(self.module or _module(launch.ptx))
         return Checker(
             warps_per_cta(launch.block),
             cluster_of(launch.grid, launch.cluster),
             switches=self.switches,
             describe=quote.describe,
+            stop=self.races == "first",
         )
 
     def _report(
@@ -144,11 +153,11 @@ class Emulator:
 class _Lines:
     """Quotes lines of PTX, with where in the CuTe DSL source they come from."""
 
-    ptx: str
+    module: Module
 
     @cached_property
     def _known(self) -> dict[int, str]:
-        module = _module(self.ptx)
+        module = self.module
         found: dict[int, str] = {}
         for kernel in module.kernels.values():
             for instruction in kernel.body:
@@ -234,6 +243,8 @@ def device(
     Raises:
         LaunchError: there is no such device, or another one is in use.
     """
+    from schedgen.emulator.launch.device import device as capture  # imports torch and the DSL
+
     emulator = Emulator(policy or RoundRobin(), races, switches or Switches(), limit)
     with capture(name, run=emulator.run, sms=sms) as opened:
         yield EmulatedDevice(opened, emulator)

@@ -32,11 +32,14 @@ class Mutant:
     Attributes:
         operator: what was done, with its number in the bug corpus where it has one.
         instruction: the one that was changed, as it was.
+        kernel: with the change.
+        original: without it.
     """
 
     operator: str
     instruction: Instruction
     kernel: Kernel
+    original: Kernel
 
     def module(self, original: Module) -> Module:
         """``original`` with this kernel in place of the one of the same name."""
@@ -50,7 +53,7 @@ def mutants(kernel: Kernel) -> Iterator[Mutant]:
         if instruction.opcode == "tcgen05" and instruction.modifiers[0] == "alloc":
             allocates = True
         for operator, changed in _changes(kernel, at, instruction, allocates):
-            yield Mutant(operator, instruction, changed)
+            yield Mutant(operator, instruction, changed, kernel)
         if instruction.opcode in ("bar", "barrier") and allocates:
             allocates = False
 

@@ -17,7 +17,7 @@ from schedgen.emulator.machine.lanes import LANES, EmulationError
 from schedgen.emulator.machine.machine import Machine, Shape, Triple
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
-from schedgen.emulator.machine.program import Program
+from schedgen.emulator.machine.program import Decoded, Program
 from schedgen.emulator.machine.scheduler import Scheduler
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Tracker
@@ -64,6 +64,7 @@ def execute(
     limit: int = LIMIT,
     processors: int = PROCESSORS,
     registers: int | None = None,
+    decoded: Decoded | None = None,
 ) -> Statistics:
     """Runs all CTAs of a grid to their end.
 
@@ -84,6 +85,7 @@ def execute(
         limit: warp instructions allowed.
         processors: CTAs that may be resident at a time.
         registers: per thread at launch, for setmaxnreg; None: ``.maxnreg``, or what fits.
+        decoded: shared with other launches of the kernel and of its mutants, one at a time.
 
     Raises:
         EmulationError: the launch is not possible, or the kernel does something undefined, is
@@ -95,13 +97,14 @@ def execute(
     own = {variable.name for variable in kernel.variables}
     every = (*kernel.variables, *(v for v in variables if v.name not in own))
     layout = _Layout(every, shared_bytes)
-    keep = _Images(memory, kernel, every, parameters)
+    decoded = decoded or Decoded()
+    keep = _Images(memory, kernel, every, parameters, decoded.images)
     switches = switches or Switches()
     registers_each, known = _registers(kernel, threads, registers)
     symbols = {**layout.symbols, **keep.symbols}
     shared = frozenset(v.name for v in every if v.space == "shared")
     machine = Machine(
-        Program(Environment(kernel, target, switches, symbols, shared)),
+        Program(Environment(kernel, target, switches, symbols, shared), decoded),
         Shape(
             grid=grid,
             block=block,
@@ -181,10 +184,15 @@ class _Images:
     """
 
     def __init__(
-        self, memory: HostMemory, kernel: Kernel, variables: tuple[Variable, ...], image: bytes
+        self,
+        memory: HostMemory,
+        kernel: Kernel,
+        variables: tuple[Variable, ...],
+        image: bytes,
+        rooms: dict[str, NDArray[np.uint8]],
     ) -> None:
         self._memory = memory
-        self._keep: list[NDArray[np.uint8]] = []
+        self._rooms = rooms
         self._addresses: list[int] = []
         self.symbols: dict[str, int] = {}
         base = self._place(image, len(image), "the kernel parameters")
@@ -203,11 +211,13 @@ class _Images:
 
     def _place(self, data: bytes, size: int, name: str) -> int:
         """Copies bytes to a multiple of 128 bytes, the alignment of tensor maps."""
-        room = np.zeros(max(size, 1) + 256, np.uint8)
+        room = self._rooms.get(name)
+        if room is None or len(room) != max(size, 1) + 256:
+            room = self._rooms[name] = np.zeros(max(size, 1) + 256, np.uint8)
         first = -room.ctypes.data % 128
+        room[:] = 0
         room[first : first + len(data)] = np.frombuffer(data, np.uint8)
         address = int(room.ctypes.data) + first
-        self._keep.append(room)
         self._addresses.append(address)
         self._memory.register(address, max(size, 1), name)
         return address

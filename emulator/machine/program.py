@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
 from schedgen.emulator.machine.conditions import Condition, Control, Meeting
@@ -36,10 +37,28 @@ class Stretch:
     times: int = 0
 
 
+class Decoded:
+    """Steps that launches of one kernel and of its mutants share: decoding takes as long as a small
+    launch. Valid for launches with the same parameters, target and switches.
+
+    Attributes:
+        steps: by the identity of an instruction, which is kept alive beside its step.
+        images: memory of parameters and variables by name: steps know its address.
+    """
+
+    def __init__(self) -> None:
+        self.steps: dict[int, tuple[Instruction, Execute | Control]] = {}
+        self.images: dict[str, NDArray[np.uint8]] = {}
+
+
+_PLACED = frozenset({"bra", "brx"})
+"""Opcodes whose steps know places in the body, which differ between mutants."""
+
+
 class Program:
     """The steps of a kernel. ``stretches[pc]`` is what begins at an instruction, once decoded."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, decoded: Decoded | None = None) -> None:
         load()
         kernel = environment.kernel
         self.kernel = kernel
@@ -50,6 +69,7 @@ class Program:
         self.stretches: list[Stretch | None] = [None] * (len(kernel.body) + 1)
         self._labels = set(kernel.labels.values())
         self._steps: dict[int, Execute | Control] = {}
+        self._decoded = decoded
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -82,11 +102,22 @@ class Program:
     def _step(self, at: int) -> Execute | Control:
         step = self._steps.get(at)
         if step is None:
-            instruction = self.kernel.body[at]
-            step = build(instruction, self.decoder, self.environment)
-            step = self._together(instruction, self._guarded(instruction, step))
-            self._steps[at] = step
+            step = self._steps[at] = self._known(self.kernel.body[at])
         return step
+
+    def _known(self, instruction: Instruction) -> Execute | Control:
+        """A step that another launch has decoded, or a new one."""
+        if self._decoded is None or instruction.opcode in _PLACED:
+            return self._build(instruction)
+        known = self._decoded.steps.get(id(instruction))
+        if known is None:
+            known = instruction, self._build(instruction)
+            self._decoded.steps[id(instruction)] = known
+        return known[1]
+
+    def _build(self, instruction: Instruction) -> Execute | Control:
+        step = build(instruction, self.decoder, self.environment)
+        return self._together(instruction, self._guarded(instruction, step))
 
     def _guarded(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
         guard = instruction.guard

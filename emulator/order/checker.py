@@ -37,6 +37,7 @@ class Checker:
         uninitialized: what reading a cell of shared or tensor memory is that nobody wrote.
         limit: how many different findings are kept.
         describe: the text and source of a line of PTX, for reports.
+        stop: raise an error at the first finding that is no mere advice.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class Checker:
         uninitialized: Verdict = Verdict.ERROR,
         limit: int = _LIMIT,
         describe: Describe | None = None,
+        stop: bool = False,
     ) -> None:
         self._state = State(
-            warps_per_cta, cluster_of or _alone, switches or Switches(), limit,
+            warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop,
         )  # fmt: skip
         self._describe = describe or _no_text
         self._accesses = Accesses(self._state, uninitialized)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.order.memory import COLUMNS
 from schedgen.emulator.order.tracker import Proxy, Queue, Space
 
@@ -173,10 +174,12 @@ class Findings:
 
     Args:
         limit: how many are kept; of the rest only the number is.
+        stop: raise an EmulationError when the first error is added.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, stop: bool = False) -> None:
         self._limit = limit
+        self._stop = stop
         self._kept: dict[Hashable, tuple[Finding, int]] = {}
         self.beyond = 0
         """How often something was met that is not kept."""
@@ -189,6 +192,8 @@ class Findings:
             self._kept[key] = known[0], known[1] + 1
         elif len(self._kept) < self._limit:
             self._kept[key] = finding, 1
+            if self._stop and finding.severity is Severity.ERROR:
+                raise EmulationError("ended at the first finding")
         else:
             self.beyond += 1
 

@@ -31,11 +31,12 @@ class State:
         cluster_of: Callable[[int], int],
         switches: Switches,
         limit: int,
+        stop: bool = False,
     ) -> None:
         self.switches = switches
         self.records = Records()
         self.memory = Memory()
-        self.findings = Findings(limit)
+        self.findings = Findings(limit, stop)
         self.warps: dict[int, Warp] = {}
         self._warps_per_cta = warps_per_cta
         self._cluster_of = cluster_of

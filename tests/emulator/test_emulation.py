@@ -16,6 +16,7 @@ from schedgen.emulator.launch.targets import target
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
+from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.parse import parse
@@ -114,6 +115,18 @@ def test_races_off() -> None:
     assert not report.clean
 
 
+def test_the_first_finding_ends_the_launch() -> None:
+    run = Run(without(WAIT), races="first")
+    with pytest.raises(EmulationError, match=r"ended at the first finding(.|\n)*error: uninitialized"):
+        run()
+    assert not run.emulator.reports
+
+
+def test_clean_kernels_come_to_their_end() -> None:
+    (report,) = Run(races="first")().emulator.reports
+    assert report.clean
+
+
 def test_deadlock() -> None:
     with pytest.raises(EmulationError, match="deadlock"):
         Run(without(ARRIVE))()
@@ -150,8 +163,24 @@ def test_mutants() -> None:
     ]  # fmt: skip
 
 
-def _end(mutant: Mutant) -> str:
-    run = Run()
+def test_mutants_share_decoded_instructions() -> None:
+    """One after the other, on the same memory, with and without."""
+    run, decoded = Run(), Decoded()
+    kernel = parse(PTX).kernels["k"]
+    found = [Mutant("none", kernel.body[0], kernel, kernel), *mutants(kernel)]
+    run.emulator.module = parse(PTX)
+    assert [_end(m, run) for m in found] == [_end(m) for m in found]
+    run.emulator.decoded = decoded
+    ends = [_end(m, run) for m in found]
+    assert ends == [_end(m) for m in found]
+    assert ends[0] == "undetected"
+    before = len(decoded.steps)
+    assert _end(found[0], run) == "undetected"
+    assert len(decoded.steps) == before
+
+
+def _end(mutant: Mutant, run: Run | None = None) -> str:
+    run = run or Run()
     run.emulator.rewrite = mutant.module
     try:
         run()
