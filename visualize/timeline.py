@@ -34,7 +34,7 @@ def timeline(schedule: Schedule, width: int = 100) -> str:
     lines = [
         *textwrap.wrap(title, width),
         "",
-        *_steady_state(schedule, width),
+        *steady_state(schedule, width),
         "",
         *_fill(schedule, "prologue", width),
         *_fill(schedule, "epilogue", width),
@@ -45,8 +45,10 @@ def timeline(schedule: Schedule, width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _steady_state(schedule: Schedule, width: int) -> list[str]:
-    """One period: a row for each exclusive unit and each role, more where instances overlap."""
+def steady_state(schedule: Schedule, width: int) -> list[str]:
+    """Lines for one period: a row for each exclusive unit and each role, more where instances
+    overlap.
+    """
     columns = width - _LABEL
     lines = [f"{'steady state':{_LABEL}}{_axis(schedule.ii_cycles, columns)}"]
     exclusive = {unit.name for unit in schedule.units if unit.kind == "exclusive"}
