@@ -57,6 +57,7 @@ class Event:
         name: of the operation that is run or drained; of a barrier.
         why: what a wait is for.
         shift: turn of the loop in which iteration 0 comes.
+        lag: a drain waits for the operation of that many iterations before.
         begin, end: words, in those of the section, with the clocks before and after it.
     """
 
@@ -66,6 +67,7 @@ class Event:
     name: str
     why: str
     shift: int
+    lag: int
     begin: int
     end: int
 

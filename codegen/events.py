@@ -113,8 +113,9 @@ class Clocks(Silent):
         for step in filter(_takes_time, steps):
             word += id(step) not in self._shared
             kind, name = _kind_and_name(step)
+            lag = step.action.lag if isinstance(step.action, Drain) else 0
             self._events[id(step)] = Event(
-                role.name, section, kind, name, step.why, step.shift, word - 1, word
+                role.name, section, kind, name, step.why, step.shift, lag, word - 1, word
             )
             word += 1
         return word

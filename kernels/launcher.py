@@ -22,7 +22,12 @@ from schedgen.kernels.errors import (
     LaunchError,
 )
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
+DTYPES = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "f32": torch.float32,
+    "i32": torch.int32,
+}
 """Data types of arguments."""
 
 _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a"}
