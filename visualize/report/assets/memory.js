@@ -1,0 +1,154 @@
+// Memory maps: who owns which bytes, columns or registers, on the time axis of the timeline.
+const charts = [];
+
+// Storage is drawn to scale as long as every store stays readable: small ones get a least height.
+function memoryScale(panel, height) {
+  const edges = new Set([0, Math.max(panel.room, panel.used)]);
+  for (const store of panel.stores.length ? panel.stores : panel.owners) {
+    const slots = store.slots || 1;
+    for (let slot = 0; slot <= slots; slot++) edges.add(store.from + ((store.to - store.from) * slot) / slots);
+  }
+  const cuts = [...edges].sort((a, b) => a - b);
+  const taken = (from, to) => (panel.stores.length ? panel.stores : panel.owners).some((store) => store.from <= from && store.to >= to);
+  const total = cuts[cuts.length - 1];
+  const pieces = cuts.slice(1).map((to, index) => {
+    const from = cuts[index];
+    const exact = ((to - from) / total) * height;
+    return { from, to, size: taken(from, to) ? Math.max(exact, 13) : Math.min(exact, 12) };
+  });
+  let y = 0;
+  for (const piece of pieces) {
+    piece.y = y;
+    y += piece.size;
+  }
+  const at = (address) => {
+    const piece = pieces.find((one) => address < one.to) || pieces[pieces.length - 1];
+    return piece.y + ((address - piece.from) / (piece.to - piece.from)) * piece.size;
+  };
+  return { at, height: y };
+}
+
+function drawMemory() {
+  const place = bodyOf("memory");
+  if (!D.memory.length) return place.append(h("p", { class: "note" }, "Needs start times, which only schedule files have."));
+  for (const panel of D.memory) drawPanel(place, panel);
+  place.append(h("p", { class: "note" },
+    "A bar is one version of a buffer: from the start of the operation that writes it to the end of the last one that reads it. Hatched bars live in the storage of another buffer. " +
+    "Heights are to scale, except that small buffers are drawn tall enough to read. The number is the iteration that wrote the version."));
+  return undefined;
+}
+
+function drawPanel(place, panel) {
+  const wanted = panel.title === "shared memory" ? 230 : panel.title === "tensor memory" ? 200 : 110;
+  const scale = memoryScale(panel, wanted);
+  const card = h("div", { class: "card panel" }, h("h3", {}, panel.title, h("span", {}, `${number(panel.used)} of ${number(panel.room)} ${panel.unit}`)));
+  place.append(card);
+  for (const owner of panel.owners) {
+    owner.y0 = 22 + scale.at(owner.from);
+    owner.y1 = 22 + Math.max(scale.at(owner.to - 1e-6), scale.at(owner.from) + 3);
+    owner.writer = owner.writers[0] || owner.readers[0];
+    owner.shade = owner.iteration < 0 ? 0 : owner.iteration;
+  }
+  panel.owners.sort((a, b) => a.start - b.start || a.tenant - b.tenant);
+  const chart = new Chart(card, `${panel.title} over time: ${plural(panel.owners.length, "owner")}`, scale.height + 30,
+    (context, self) => paintPanel(context, self, panel, scale), (x, y) => findOwner(x, y, chart, panel));
+  charts.push(chart);
+  onFocus(() => chart.request());
+  painters.push(() => chart.request());
+}
+
+const uses = (owner, id) => owner.writers.includes(id) || owner.readers.includes(id);
+function inFocus(owner) {
+  const focus = focused();
+  if (!focus) return null;
+  return focus.buffer === owner || (!focus.buffer && [...relation.on].some((id) => uses(owner, id)));
+}
+
+function paintPanel(context, chart, panel, scale) {
+  drawAxis(context, chart, 4, chart.height - 6);
+  context.save();
+  context.beginPath();
+  context.rect(GUTTER, 0, chart.room + 10, chart.height);
+  context.clip();
+  context.font = `11px ${palette.mono}`;
+  context.textBaseline = "middle";
+  for (const owner of panel.owners) {
+    if (owner.end < viewport.from || owner.start > viewport.to) continue;
+    paintOwner(context, chart, owner);
+  }
+  drawCut(context, chart);
+  context.restore();
+  drawStores(context, chart, panel, scale);
+  drawFocusRing(context, chart);
+}
+
+function paintOwner(context, chart, owner) {
+  const x0 = chart.x(owner.start), x1 = chart.x(owner.end);
+  const paint = colour(owner.writer, owner.shade);
+  const lit = inFocus(owner);
+  context.globalAlpha = lit === false ? 0.3 : 1;
+  drawBar(context, x0, x1, owner.y0, owner.y1 - owner.y0 - 1, paint);
+  if (owner.tenant) hatch(context, Math.max(x0, GUTTER), Math.min(x1, chart.width), owner.y0, owner.y1 - 1, paint.edge);
+  const text = owner.iteration < 0 ? owner.buffer : `${owner.buffer} ·${owner.iteration}`;
+  if (owner.y1 - owner.y0 > 9) drawLabel(context, text, x0, x1, owner.y0, owner.y1 - owner.y0 - 1, paint.ink);
+  if (lit) {
+    context.strokeStyle = palette.ink;
+    context.lineWidth = 2;
+    context.strokeRect(x0, owner.y0, Math.max(x1 - x0, 2), owner.y1 - owner.y0 - 1);
+  }
+  context.globalAlpha = 1;
+}
+
+function hatch(context, x0, x1, y0, y1, stroke) {
+  if (x1 <= x0) return;
+  context.save();
+  context.beginPath();
+  context.rect(x0, y0, x1 - x0, y1 - y0);
+  context.clip();
+  context.strokeStyle = stroke;
+  context.globalAlpha *= 0.55;
+  context.lineWidth = 1;
+  context.beginPath();
+  const tall = y1 - y0;
+  for (let x = x0 - tall - (x0 % 8); x < x1; x += 8) {
+    context.moveTo(x, y1);
+    context.lineTo(x + tall, y0);
+  }
+  context.stroke();
+  context.restore();
+}
+
+function drawStores(context, chart, panel, scale) {
+  context.fillStyle = palette.surface;
+  context.fillRect(0, 0, GUTTER, chart.height);
+  context.textBaseline = "middle";
+  for (const store of panel.stores) {
+    const y0 = 22 + scale.at(store.from), y1 = 22 + scale.at(store.to - 1e-6);
+    context.strokeStyle = palette.line;
+    context.lineWidth = 1;
+    for (let slot = 0; slot < store.slots; slot++) {
+      const y = Math.round(22 + scale.at(store.from + ((store.to - store.from) * slot) / store.slots)) - 0.5;
+      context.beginPath();
+      context.moveTo(slot ? GUTTER - 6 : 8, y);
+      context.lineTo(slot ? GUTTER : chart.width - 10, y);
+      context.stroke();
+    }
+    context.font = `11px ${palette.mono}`;
+    context.fillStyle = palette.ink;
+    const label = store.name.length > 12 ? `${store.name.slice(0, 11)}…` : store.name;
+    if (y1 - y0 > 26) {
+      context.fillText(label, 12, y0 + 9);
+      context.fillStyle = palette.muted;
+      const where = panel.unit === "registers per thread" ? `${number(store.to - store.from)} regs` : `at ${number(store.from)}`;
+      context.fillText(store.slots > 1 ? `${where} ×${store.slots}` : where, 12, y0 + 22);
+    } else if (y1 - y0 > 9) context.fillText(label, 12, (y0 + y1) / 2);
+  }
+}
+
+function findOwner(x, y, chart, panel) {
+  if (x < GUTTER) return null;
+  const time = chart.time(x);
+  const hits = panel.owners.filter((owner) => time >= owner.start && time <= owner.end && y >= owner.y0 && y <= owner.y1);
+  const owner = hits[hits.length - 1];
+  return owner ? { op: owner.writer, shown: null, buffer: owner, panel } : null;
+}

@@ -1,0 +1,192 @@
+// One time axis for the timeline and the memory maps: zoom, pan, and canvases that follow it.
+const viewport = {
+  min: 0, max: 1, from: 0, to: 1, followers: [],
+  limits(min, max) {
+    Object.assign(this, { min, max, from: min, to: max });
+  },
+  show(from, to) {
+    const width = Math.min(Math.max(to - from, 20), this.max - this.min);
+    const start = Math.min(Math.max(from, this.min), this.max - width);
+    if (start === this.from && start + width === this.to) return;
+    this.from = start;
+    this.to = start + width;
+    this.changed();
+  },
+  fit() { this.show(this.min, this.max); },
+  zoom(factor, at = (this.from + this.to) / 2) {
+    this.show(at - (at - this.from) / factor, at + (this.to - at) / factor);
+  },
+  pan(cycles) { this.show(this.from + cycles, this.to + cycles); },
+  reveal(start, end) {
+    const width = this.to - this.from;
+    if (start < this.from || end > this.to) this.show((start + end - width) / 2, (start + end + width) / 2);
+  },
+  changed() { for (const follower of this.followers) follower.request(); },
+};
+
+const GUTTER = 116;
+
+// A canvas whose horizontal axis is the viewport. `draw(context, chart)` draws, `find(x, y)` gives the focus there.
+class Chart {
+  constructor(holder, label, height, draw, find) {
+    this.draw = draw;
+    this.find = find;
+    this.height = height;
+    this.canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": label, "aria-roledescription": "zoomable chart" });
+    holder.append(this.canvas);
+    this.pending = false;
+    viewport.followers.push(this);
+    new ResizeObserver(() => this.request()).observe(this.canvas.parentElement);
+    this.listen();
+  }
+  x(time) { return GUTTER + ((time - viewport.from) / (viewport.to - viewport.from)) * this.room; }
+  time(x) { return viewport.from + ((x - GUTTER) / this.room) * (viewport.to - viewport.from); }
+  get room() { return this.width - GUTTER - 10; }
+  request() {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => this.paint());
+  }
+  paint() {
+    this.pending = false;
+    const width = this.canvas.parentElement.clientWidth;
+    if (!width) return;
+    const ratio = printing ? 3 : window.devicePixelRatio || 1;
+    const size = [Math.round(width * ratio), Math.round(this.height * ratio)];
+    if (this.canvas.width !== size[0] || this.canvas.height !== size[1]) {
+      [this.canvas.width, this.canvas.height] = size;
+      this.canvas.style.height = printing ? "auto" : `${this.height}px`;
+    }
+    this.width = width;
+    const context = this.canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, this.height);
+    this.draw(context, this);
+  }
+  listen() {
+    const canvas = this.canvas;
+    let drag = null;
+    const at = (event) => {
+      const box = canvas.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    };
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      drag = { x: event.clientX, from: viewport.from, moved: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!drag) return point(this.find(...at(event)));
+      const moved = event.clientX - drag.x;
+      if (Math.abs(moved) > 3) drag.moved = true;
+      if (!drag.moved) return undefined;
+      canvas.classList.add("dragging");
+      const scale = (viewport.to - viewport.from) / this.room;
+      return viewport.show(drag.from - moved * scale, drag.from - moved * scale + viewport.to - viewport.from);
+    });
+    const release = (event) => {
+      if (drag && !drag.moved && event.type === "pointerup") {
+        const found = this.find(...at(event));
+        if (found || chosen) choose(found);
+      }
+      drag = null;
+      canvas.classList.remove("dragging");
+    };
+    canvas.addEventListener("pointerup", release);
+    canvas.addEventListener("pointercancel", release);
+    canvas.addEventListener("pointerleave", () => point(null));
+    canvas.addEventListener("wheel", (event) => this.wheel(event, at(event)[0]), { passive: false });
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("focus", () => this.request());
+    canvas.addEventListener("blur", () => this.request());
+  }
+  // The page scrolls as usual until the chart has the focus; with Ctrl the wheel always zooms.
+  wheel(event, x) {
+    const mine = document.activeElement === this.canvas || event.ctrlKey || event.metaKey;
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    if (!mine && !sideways) return;
+    event.preventDefault();
+    const unit = event.deltaMode === 1 ? 16 : 1;
+    if (sideways) viewport.pan(((event.deltaX || event.deltaY) * unit * (viewport.to - viewport.from)) / this.room);
+    else viewport.zoom(Math.exp(-event.deltaY * unit * 0.0022), this.time(x));
+  }
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = (viewport.to - viewport.from) / 8;
+    const keys = {
+      "+": () => viewport.zoom(1.4), "=": () => viewport.zoom(1.4), "-": () => viewport.zoom(1 / 1.4),
+      ArrowLeft: () => viewport.pan(-step), ArrowRight: () => viewport.pan(step), Home: () => viewport.fit(),
+      Escape: () => chosen && choose(chosen), ...this.more,
+    };
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  }
+}
+
+function zoomTools(hint) {
+  const button = (text, label, action) => h("button", { type: "button", "aria-label": label, title: label, onclick: action }, text);
+  return h("div", { class: "tools" },
+    h("div", { class: "group" }, button("−", "Zoom out", () => viewport.zoom(1 / 1.6)), button("+", "Zoom in", () => viewport.zoom(1.6)),
+      button("←", "Earlier", () => viewport.pan((viewport.from - viewport.to) / 4)), button("→", "Later", () => viewport.pan((viewport.to - viewport.from) / 4)),
+      button("Fit", "Show everything", () => viewport.fit())),
+    h("span", { class: "hint" }, hint));
+}
+
+// Round steps of time, about `wanted` of them in `span`.
+function tickStep(span, wanted) {
+  const raw = span / Math.max(wanted, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return Math.max(1, [1, 2, 5, 10].find((unit) => unit * power >= raw) * power);
+}
+
+function drawAxis(context, chart, top, bottom) {
+  const span = viewport.to - viewport.from;
+  const step = tickStep(span, chart.room / 90);
+  context.font = `11px ${palette.mono}`;
+  context.textBaseline = "middle";
+  context.textAlign = "left";
+  for (let time = Math.ceil(viewport.from / step) * step; time <= viewport.to; time += step) {
+    const x = Math.round(chart.x(time)) + 0.5;
+    context.strokeStyle = palette.line;
+    context.beginPath();
+    context.moveTo(x, top);
+    context.lineTo(x, bottom);
+    context.stroke();
+    const text = number(realTime(time));
+    if (x + 4 + text.length * 6.7 > chart.width) continue;
+    context.fillStyle = palette.muted;
+    context.fillText(text, x + 4, top + 8);
+  }
+}
+
+// The cycle that a place on the axis stands for: periods that are left out count.
+function realTime(time) {
+  const cut = D.timeline.cut;
+  return cut && time >= cut.at ? time + cut.iterations * D.ii : time;
+}
+
+// The rectangle of a bar, with its colours; narrow bars lose their border so that they stay visible.
+function drawBar(context, x0, x1, y, height, colours) {
+  const width = Math.max(x1 - x0, 1);
+  context.fillStyle = colours.fill;
+  context.fillRect(x0, y, width, height);
+  if (width > 3) {
+    context.strokeStyle = colours.edge;
+    context.lineWidth = 1;
+    context.strokeRect(x0 + 0.5, y + 0.5, width - 1, height - 1);
+  }
+}
+function drawLabel(context, text, x0, x1, y, height, ink) {
+  const left = Math.max(x0, GUTTER), right = Math.min(x1, context.canvas.width);
+  const label = fitText(text, right - left);
+  if (!label) return;
+  context.fillStyle = ink;
+  context.fillText(label, left + 4, y + height / 2 + 0.5);
+}
+function drawFocusRing(context, chart) {
+  if (document.activeElement !== chart.canvas || !chart.canvas.matches(":focus-visible")) return;
+  context.strokeStyle = palette.accent;
+  context.lineWidth = 2;
+  context.strokeRect(1, 1, chart.width - 2, chart.height - 2);
+}

@@ -1,0 +1,218 @@
+"""Memory maps: who owns which bytes, columns or registers from when to when.
+
+An owner is one version of one piece of a buffer. It has its storage from the start of the first
+operation that writes it to the end of the last one that reads it. Products read their operands
+while they have the tensor unit; their result takes longer to arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from schedgen.kernel import Space
+from schedgen.program.model import Access, Engine, Program, Store
+from schedgen.schedule import Schedule
+from schedgen.visualize.occupancy import Occupancy
+from schedgen.visualize.unrolled import OUTSIDE, Slice, Unrolled
+
+_COLUMN_BYTES = 4
+"""Of one lane, in a column of tensor memory (PTX ISA)."""
+
+
+@dataclass
+class _Owner:
+    """A version of a piece while its accesses are collected; times in cycles."""
+
+    access: Access
+    version: int
+    iteration: int
+    begin: int | None = None
+    end: int = 0
+    writers: dict[str, None] = field(default_factory=dict[str, None])
+    readers: dict[str, None] = field(default_factory=dict[str, None])
+
+
+def memory(program: Program | None, view: Unrolled, schedule: Schedule) -> list[dict[str, Any]]:
+    """A panel for each memory space, and one for the registers of each role.
+
+    Without a program the owners are those that the dependences of the schedule name.
+    """
+    if program is None:
+        return list(_without_program(view, schedule))
+    owners = list(_owners(program, view).values())
+    panels: list[dict[str, Any]] = []
+    rooms = {
+        Space.SMEM: ("shared memory", "bytes", program.capacities.smem_bytes),
+        Space.TMEM: ("tensor memory", "columns", program.capacities.tmem_columns),
+    }
+    for space, (title, unit, room) in rooms.items():
+        stores = {s.name: s.address for s in program.stores if s.space is space}
+        if stores:
+            panels.append(_panel(program, view, owners, stores, (title, unit, room)))
+    panels.extend(_registers(program, view, owners, schedule))
+    return panels
+
+
+def _owners(program: Program, view: Unrolled) -> dict[tuple[str, str, int], _Owner]:
+    """All versions that the slices of ``view`` touch, by store, piece and version."""
+    found: dict[tuple[str, str, int], _Owner] = {}
+    for one, shown in _in_order(view):
+        operation = program.operation.get(one.operation)
+        for access in operation.accesses if operation else ():
+            if shown < access.initial and one.iteration != OUTSIDE:
+                continue
+            number = access.version.at(0, shown)
+            label = number if access.version.per_tile else (number - access.version.offset)
+            owner = found.setdefault(
+                (access.store, access.buffer, number),
+                _Owner(access, number, one.iteration if not access.version.per_tile else label),
+            )
+            _touch(owner, access, one, operation is not None and operation.engine)
+    return found
+
+
+def _in_order(view: Unrolled) -> Iterator[tuple[Slice, int]]:
+    """Slices with the number of their iteration among those shown: slots go on across the cut."""
+    cut = view.cut
+    for one in view.slices:
+        skipped = cut.iterations if cut and one.iteration >= cut.first else 0
+        yield one, max(one.iteration, 0) - skipped if one.iteration != OUTSIDE else 0
+
+
+def _touch(owner: _Owner, access: Access, one: Slice, engine: Engine | bool) -> None:
+    threads = engine is Engine.THREADS
+    if access.write:
+        owner.begin = one.start if owner.begin is None else min(owner.begin, one.start)
+        owner.writers[one.operation] = None
+        owner.iteration = one.iteration if len(owner.writers) == 1 else owner.iteration
+    else:
+        owner.readers[one.operation] = None
+    owner.end = max(owner.end, one.end if threads or access.write else one.unit_end)
+
+
+def _panel(
+    program: Program,
+    view: Unrolled,
+    owners: list[_Owner],
+    places: dict[str, int],
+    what: tuple[str, str, int],
+) -> dict[str, Any]:
+    title, unit, room = what
+    stores = [program.store[name] for name in places]
+    return {
+        "title": title,
+        "unit": unit,
+        "room": room,
+        "used": max((places[s.name] + s.size for s in stores), default=0),
+        "stores": [
+            {
+                "name": s.name,
+                "from": places[s.name],
+                "to": places[s.name] + s.size,
+                "slots": s.slots,
+            }
+            for s in stores
+        ],
+        "owners": [
+            row
+            for owner in owners
+            if owner.access.store in places
+            for row in [_row(owner, program.store[owner.access.store], places, view)]
+        ],
+    }
+
+
+def _row(owner: _Owner, store: Store, places: dict[str, int], view: Unrolled) -> dict[str, Any]:
+    access = owner.access
+    slot = owner.version % store.slots
+    base = places[store.name] + slot * (store.size // store.slots)
+    low, high = _extent(access, store)
+    begin = view.cut.at if owner.begin is None and view.cut else owner.begin
+    return {
+        "buffer": access.buffer,
+        "store": store.name,
+        "tenant": bool(access.turn[0]),
+        "slot": slot,
+        "iteration": -1 if access.version.per_tile else owner.iteration,
+        "start": view.begin if begin is None else begin,
+        "end": owner.end,
+        "from": base + low,
+        "to": base + max(high, low + 1),
+        "writers": list(owner.writers),
+        "readers": list(owner.readers),
+    }
+
+
+def _extent(access: Access, store: Store) -> tuple[int, int]:
+    """Where a piece begins and ends within its slot, in bytes, columns or registers."""
+    if store.space is Space.TMEM:
+        return access.bytes[0] // _COLUMN_BYTES, -(-access.bytes[1] // _COLUMN_BYTES)
+    if store.space is Space.REGISTERS:
+        slot = store.size // store.slots
+        return (
+            access.bytes[0] * slot // max(store.row_bytes, 1),
+            -(-access.bytes[1] * slot // max(store.row_bytes, 1)),
+        )
+    if store.rows == 1:
+        return access.bytes
+    return access.rows[0] * store.row_bytes, access.rows[1] * store.row_bytes
+
+
+def _registers(
+    program: Program, view: Unrolled, owners: list[_Owner], schedule: Schedule
+) -> Iterator[dict[str, Any]]:
+    """Registers have no addresses: the stores of a role are stacked in the order of the program."""
+    role_of = {op.id: op.role for op in schedule.ops}
+    home: dict[str, str] = {}
+    for owner in owners:
+        if program.store[owner.access.store].space is Space.REGISTERS:
+            user = next(iter((*owner.writers, *owner.readers)), "")
+            home.setdefault(owner.access.store, role_of.get(user, ""))
+    for role in schedule.roles:
+        places: dict[str, int] = {}
+        top = 0
+        for store in program.stores:
+            if home.get(store.name) == role.name:
+                places[store.name] = top
+                top += store.size
+        if places:
+            what = f"registers of {role.name}", "registers per thread", role.registers
+            yield _panel(program, view, owners, places, what)
+
+
+def _without_program(view: Unrolled, schedule: Schedule) -> Iterator[dict[str, Any]]:
+    for space, title, unit in (
+        ("smem", "shared memory", "bytes"),
+        ("tmem", "tensor memory", "columns"),
+    ):
+        mine = [o for o in view.occupancies if o.space == space]
+        if mine:
+            top = max(o.address + o.size for o in mine)
+            yield {
+                "title": title,
+                "unit": unit,
+                "room": top,
+                "used": top,
+                "stores": [],
+                "owners": [_occupied(o, schedule) for o in mine],
+            }
+
+
+def _occupied(one: Occupancy, schedule: Schedule) -> dict[str, Any]:
+    edges = [e for e in schedule.edges if e.resource == one.buffer]
+    flows = [e for e in edges if e.kind in ("flow", "carried")]
+    return {
+        "buffer": one.buffer,
+        "store": one.host or one.buffer,
+        "tenant": bool(one.host),
+        "slot": one.slot,
+        "iteration": one.iteration,
+        "start": one.start,
+        "end": one.end,
+        "from": one.address,
+        "to": one.address + one.size,
+        "writers": sorted({e.src for e in flows}),
+        "readers": sorted({e.dst for e in flows}),
+    }
