@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.launch import LIMIT, Statistics, execute
+from schedgen.emulator.machine.launch import LIMIT, STALL, Statistics, execute
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded
@@ -70,6 +70,7 @@ class Emulator:
     Attributes:
         policy: who goes next; a new one for each launch is best, see `device`.
         races: what becomes of findings.
+        limit, stall, seconds: what a launch may take, see `machine.scheduler.Bounds`.
         rewrite: applied to every module before it runs; for mutants.
         decoded: shared by emulators of one launch and of mutants of its kernel.
         module: the PTX of all launches, parsed; by default it is parsed when it is met.
@@ -83,6 +84,8 @@ class Emulator:
     rewrite: Callable[[Module], Module] | None = None
     decoded: Decoded | None = None
     module: Module | None = None
+    stall: float = STALL
+    seconds: float | None = None
     reports: list[Report] = field(default_factory=list[Report])
 
     def run(self, launch: Launch) -> None:
@@ -117,6 +120,8 @@ class Emulator:
                 tracker=checker,
                 switches=self.switches,
                 limit=self.limit,
+                stall=self.stall,
+                seconds=self.seconds,
                 decoded=self.decoded,
             )
             if checker is not None:
@@ -223,6 +228,8 @@ def device(
     races: Races = "raise",
     switches: Switches | None = None,
     limit: int = LIMIT,
+    stall: float = STALL,
+    seconds: float | None = None,
     sms: int = 4,
 ) -> Generator[EmulatedDevice]:
     """Execute what compiled CuTe DSL functions launch on CPU tensors, in this context.
@@ -238,6 +245,9 @@ def device(
             reported, or nobody looks for them.
         switches: readings of the ISA where it leaves room.
         limit: warp instructions after which a kernel is taken to loop forever.
+        stall: seconds of processor time without an arrival, an asynchronous operation or the end of
+            a warp after which it is, too.
+        seconds: by the clock, for a whole launch; None: any.
         sms: streaming multiprocessors that host code is told of.
 
     Raises:
@@ -246,5 +256,6 @@ def device(
     from schedgen.emulator.launch.device import device as capture  # imports torch and the DSL
 
     emulator = Emulator(policy or RoundRobin(), races, switches or Switches(), limit)
+    emulator.stall, emulator.seconds = stall, seconds
     with capture(name, run=emulator.run, sms=sms) as opened:
         yield EmulatedDevice(opened, emulator)

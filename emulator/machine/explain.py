@@ -56,8 +56,8 @@ def deadlock(machine: Machine, waiting: list[Warp]) -> str:
     return "\n".join(lines)
 
 
-def hottest(machine: Machine, limit: int) -> str:
-    """Where a kernel that does not end spends its time."""
+def hottest(machine: Machine, what: str, bound: str) -> str:
+    """Where a kernel that does not end spends its time; ``bound`` is what it went beyond."""
     body = machine.program.kernel.body
     stretches = sorted(
         (s for s in machine.program.stretches if s is not None and s.times),
@@ -65,8 +65,8 @@ def hottest(machine: Machine, limit: int) -> str:
         reverse=True,
     )
     lines = [
-        f"the kernel has executed more than {limit} warp instructions; it may loop forever "
-        "(allow more with `limit`). Most often executed:"
+        f"the kernel {what}; it may loop forever (allow more with `{bound}`). "
+        f"{machine.executed} warp instructions; most often executed:"
     ]
     for stretch in stretches[:5]:
         first, last = body[stretch.start], body[stretch.end - 1]

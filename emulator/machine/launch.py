@@ -18,13 +18,15 @@ from schedgen.emulator.machine.machine import Machine, Shape, Triple
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded, Program
-from schedgen.emulator.machine.scheduler import Scheduler
+from schedgen.emulator.machine.scheduler import Bounds, Scheduler
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Tracker
 from schedgen.emulator.ptx.tree import Kernel, Variable
 
 LIMIT = 50_000_000
 """Warp instructions after which a kernel is taken to loop forever."""
+STALL = 30.0
+"""Seconds of processor time without progress (`Bounds`) after which it is, too."""
 PROCESSORS = 148
 """Streaming multiprocessors of a B200, each of which holds one CTA here."""
 SHARED_LIMIT = 227 * 1024
@@ -62,6 +64,8 @@ def execute(
     tracker: Tracker | None = None,
     switches: Switches | None = None,
     limit: int = LIMIT,
+    stall: float = STALL,
+    seconds: float | None = None,
     processors: int = PROCESSORS,
     registers: int | None = None,
     decoded: Decoded | None = None,
@@ -82,14 +86,14 @@ def execute(
         policy: who goes next; round-robin by default.
         tracker: race checker; None: no race detection, and nothing is spent on it.
         switches: readings of the ISA.
-        limit: warp instructions allowed.
+        limit, stall, seconds: what the launch may take (`Bounds`).
         processors: CTAs that may be resident at a time.
         registers: per thread at launch, for setmaxnreg; None: ``.maxnreg``, or what fits.
         decoded: shared with other launches of the kernel and of its mutants, one at a time.
 
     Raises:
         EmulationError: the launch is not possible, or the kernel does something undefined, is
-            deadlocked, or executes more instructions than allowed.
+            deadlocked, or is taken to loop forever.
     """
     threads = math.prod(block)
     shape = cluster or _declared_cluster(kernel)
@@ -125,7 +129,7 @@ def execute(
     machine.operations = Operations(machine)
     try:
         with np.errstate(all="ignore"):  # infinities and NaN are ordinary values of a kernel
-            Scheduler(machine, limit).run()
+            Scheduler(machine, Bounds(limit, stall, seconds)).run()
     finally:
         keep.release()
         machine.release()

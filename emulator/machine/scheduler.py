@@ -7,7 +7,10 @@ reconvergence go on; timed waits expire; and then it is a deadlock, which is exp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from time import perf_counter, thread_time
+from typing import NoReturn
 
 from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition
 from schedgen.emulator.machine.explain import deadlock, hottest, located
@@ -19,16 +22,34 @@ from schedgen.emulator.machine.warp import Group, Warp
 _PATIENCE = 4_000
 """Instructions per ready warp without any synchronization, after which others are revived: those
 that run may be waiting for them in global memory."""
+_GLANCE = 64
+"""Turns between two looks at the clock."""
 _EXPIRIES = 3
 """Times that all timed waits may expire in a row before it is called a deadlock."""
 
 
-class Scheduler:
-    """Runs a machine. ``limit`` is how many warp instructions it may execute."""
+@dataclass(frozen=True)
+class Bounds:
+    """What a launch may take; a kernel that takes more is taken to loop forever.
 
-    def __init__(self, machine: Machine, limit: int) -> None:
+    Attributes:
+        limit: warp instructions.
+        stall: seconds of processor time without progress: no arrival, no asynchronous operation,
+            no end of a warp. Processor time, because how busy the computer is must not matter.
+        seconds: from beginning to end, by the clock; None: any.
+    """
+
+    limit: int
+    stall: float
+    seconds: float | None = None
+
+
+class Scheduler:
+    """Runs a machine."""
+
+    def __init__(self, machine: Machine, bounds: Bounds) -> None:
         self.machine = machine
-        self._limit = limit
+        self._bounds = bounds
         self._expired_at = -1
         self._expiries = 0
 
@@ -36,14 +57,15 @@ class Scheduler:
         """Executes the grid.
 
         Raises:
-            EmulationError: the kernel did something undefined, is deadlocked, or executed more
-                instructions than allowed.
+            EmulationError: the kernel did something undefined, is deadlocked, or is taken to loop
+                forever.
         """
         machine = self.machine
         policy, ready, pending = machine.policy, machine.ready, machine.operations.pending
         for _ in range(policy.clusters):
             start(machine)
         since, events = 0, 0
+        watch = _Watch(machine, self._bounds)
         while True:
             if ready or pending:
                 choice = policy.pick(ready, pending)
@@ -55,8 +77,7 @@ class Scheduler:
                     machine.operations.run(choice - len(ready))
             elif not self._revive():
                 break
-            if machine.executed > self._limit:
-                raise EmulationError(hottest(machine, self._limit))
+            watch.look()
             if machine.events != events:
                 since, events = machine.executed, machine.events
             elif machine.executed - since > _PATIENCE * (1 + len(ready)):
@@ -192,3 +213,37 @@ class Scheduler:
             condition.resource.waiting.remove(condition)
             self.wake(warp, group)
         return True
+
+
+class _Watch:
+    """Ends launches that go beyond their bounds."""
+
+    def __init__(self, machine: Machine, bounds: Bounds) -> None:
+        self._machine = machine
+        self._bounds = bounds
+        self._begin = perf_counter()
+        self._turns = 0
+        self._events = -1
+        self._since = 0.0
+
+    def look(self) -> None:
+        """Called after every turn. Raises EmulationError."""
+        machine, bounds = self._machine, self._bounds
+        if machine.executed > bounds.limit:
+            self._end(f"has executed more than {bounds.limit} warp instructions", "limit")
+        self._turns += 1
+        if self._turns % _GLANCE:
+            return
+        if machine.events != self._events:
+            self._events, self._since = machine.events, thread_time()
+        elif thread_time() - self._since > bounds.stall:
+            self._end(
+                f"has executed for {bounds.stall:g} s without an arrival, an asynchronous "
+                "operation or the end of a warp",
+                "stall",
+            )
+        if bounds.seconds is not None and perf_counter() - self._begin > bounds.seconds:
+            self._end(f"has not come to its end in {bounds.seconds:g} s", "seconds")
+
+    def _end(self, what: str, bound: str) -> NoReturn:
+        raise EmulationError(hottest(self._machine, what, bound))

@@ -117,7 +117,7 @@ def test_races_off() -> None:
 
 def test_the_first_finding_ends_the_launch() -> None:
     run = Run(without(WAIT), races="first")
-    with pytest.raises(EmulationError, match=r"ended at the first finding(.|\n)*error: uninitialized"):
+    with pytest.raises(EmulationError, match=r"at the first finding(.|\n)*error: uninitialized"):
         run()
     assert not run.emulator.reports
 
@@ -228,11 +228,25 @@ def test_endless_loop(policy: Policy) -> None:
         run()
 
 
-def test_endless_loop_without_a_limit_ends_soon() -> None:
-    """What nobody chose a limit for may take minutes, not hours: 50 million turns."""
-    begin = perf_counter()
+@pytest.mark.parametrize("policy", [RoundRobin(), Adversarial(0), Seeded(0)])
+def test_endless_loop_without_progress(policy: Policy) -> None:
+    """What nobody chose a limit for ends after some seconds in which nothing happens."""
     run = Run(PTX.replace("@!%p2 bra WAIT;", "bra WAIT;"))
-    run.emulator.limit = 200_000
-    with pytest.raises(EmulationError, match="may loop forever"):
+    run.emulator.policy, run.emulator.limit, run.emulator.stall = policy, LIMIT, 0.5
+    begin = perf_counter()
+    with pytest.raises(
+        EmulationError, match=r"for 0\.5 s without an arrival(.|\n)*`stall`(.|\n)*PTX"
+    ):
         run()
-    assert (perf_counter() - begin) * LIMIT / 200_000 < 3600
+    assert perf_counter() - begin < 20
+    assert Emulator().stall < 60
+
+
+def test_endless_loop_with_barriers() -> None:
+    """Progress without end: only the clock or the number of instructions can tell."""
+    run = Run(PTX.replace(WAIT, "AGAIN: bar.sync 0;\nbra AGAIN;"), races="off")
+    run.emulator.limit, run.emulator.stall, run.emulator.seconds = LIMIT, 5, 1
+    begin = perf_counter()
+    with pytest.raises(EmulationError, match=r"not come to its end in 1 s(.|\n)*`seconds`"):
+        run()
+    assert perf_counter() - begin < 20
