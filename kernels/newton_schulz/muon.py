@@ -1,10 +1,13 @@
-"""The Muon optimizer: momentum, orthogonalized by `polar`, all matrices of a shape at once."""
+"""The Muon optimizer: momentum, orthogonalized by `polar`, all matrices of a shape at once.
+
+`sharded` has what happens to matrices that several ranks share.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -13,6 +16,12 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.newton_schulz.coefficients import resolve
 from schedgen.kernels.newton_schulz.polar_op import Coefficients, polar
+from schedgen.kernels.newton_schulz.sharded import Step
+from schedgen.kernels.newton_schulz.sharded_groups import Shared, Sharing
+from schedgen.kernels.newton_schulz.sharded_layout import is_dtensor
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 _ADJUSTMENTS = (None, "original", "match_rms_adamw")
 _lists: Any = torch
@@ -33,6 +42,15 @@ class Muon(Optimizer):
     where ``adjust`` is sqrt(max(1, m / n)) for ``original`` (and None) and 0.2 sqrt(max(m, n)) for
     ``match_rms_adamw``, which keeps the updates as large as AdamW's.
 
+    DTensors, as FSDP2 makes them, may be sharded and replicated in any way over meshes of any
+    dimensions; momenta are placed like their parameters. Each matrix has an owner among the ranks
+    of its mesh, so that all have about equally much to do. Owners collect what is to be
+    orthogonalized and send back what each rank needs. All ranks have to call `step` together. A
+    rank without a gradient of a matrix counts as one with zeros, unless no rank has one. What goes
+    to the owner has the parameter's type or ``communication_dtype``; what comes back has 16 bits:
+    for float32 that is float16, in which iterations compute. An error on one rank ends the step on
+    all of them; what the step has done by then stays, so continue from a checkpoint.
+
     Args:
         params: tensors (m, n) or groups of them, with any of the following as their own.
         lr: learning rate.
@@ -44,10 +62,22 @@ class Muon(Optimizer):
         adjust_lr_fn: None, "original" or "match_rms_adamw".
         method: of `polar`.
         backend: of `polar`.
+        process_group: its ranks divide among them the matrices of parameters that are plain
+            tensors, which have to be the same on all of them, with the same gradients, as under
+            DDP. None: each rank orthogonalizes all of its plain tensors. Not kept by pickling.
+        communication_dtype: torch.bfloat16 halves what float32 parameters send to owners, and
+            rounds it to 8 bits, as torch.optim.Muon does on its own. None: nothing is rounded.
+        timeout: seconds after which a rank that does not report counts as failed.
+
+    Attributes:
+        bytes_sent: what this rank has sent to others in the last step.
 
     Raises:
         ArgumentValueError, ArgumentTypeError: an argument or parameter that does not fit.
+        RankError: in `step`; another rank failed.
     """
+
+    bytes_sent = 0
 
     def __init__(
         self,
@@ -63,7 +93,18 @@ class Muon(Optimizer):
         *,
         method: str = "gram",
         backend: str = "auto",
+        process_group: ProcessGroup | None = None,
+        communication_dtype: torch.dtype | None = None,
+        timeout: float = 300.0,
     ) -> None:
+        if communication_dtype not in (None, torch.bfloat16):
+            got = f"it is {communication_dtype}"
+            allowed = "None, torch.bfloat16"
+            raise ArgumentValueError("communication_dtype", got, allowed, "None")
+        if not timeout > 0:
+            raise ArgumentValueError("timeout", f"it is {timeout}", "above 0", "timeout=300.0")
+        # Not options of groups: a process group cannot be part of a state dict.
+        self._sharing = Sharing(process_group, communication_dtype, timeout)
         defaults = {
             "lr": lr,
             "weight_decay": weight_decay,
@@ -97,46 +138,93 @@ class Muon(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """One update of all parameters that have a gradient; returns what ``closure`` returns."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            for batch in _batches(params):
-                self._update(batch, group)
+        loss, failure = None, None
+        shared = self._shared()
+        before = {ranks: ranks.sent for ranks, _ in shared}
+        try:
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            self._step_alone()
+        except Exception as reason:
+            failure = reason  # the other ranks are waiting for a report
+        for (ranks, device), matrices in shared.items():
+            try:
+                Step(ranks, matrices, device, self._sharing.travelling).run(failure)
+            except Exception as reason:
+                failure = failure or reason
+        self.bytes_sent = sum(ranks.sent - sent for ranks, sent in before.items())
+        if failure is not None:
+            raise failure
         return loss
 
-    def _update(self, params: list[Tensor], group: dict[str, Any]) -> None:
-        """Parameters of one shape, type and device."""
-        gradients = [cast("Tensor", p.grad) for p in params]
-        if gradients[0].is_sparse:
-            raise ArgumentTypeError("params", "a gradient is sparse", "dense gradients", "to_dense")
-        momenta = [self._momentum(p) for p in params]
-        keep = 1 - group["momentum"]
-        _lists._foreach_lerp_(momenta, gradients, keep)
-        found = (
-            _lists._foreach_lerp(gradients, momenta, group["momentum"])
-            if group["nesterov"]
-            else momenta
-        )
-        updates = polar(
-            torch.stack(list(found)),
-            group["method"],
-            group["ns_steps"],
-            group["ns_coefficients"],
-            backend=group["backend"],
-        )
-        rate = float(group["lr"])
-        _lists._foreach_mul_(params, 1 - rate * group["weight_decay"])
-        scale = -rate * _adjustment(group["adjust_lr_fn"], params[0].shape)
-        _lists._foreach_add_(params, list(updates.unbind()), alpha=scale)
+    def _step_alone(self) -> None:
+        """Of the parameters that this rank shares with no other."""
+        for number, group in enumerate(self.param_groups):
+            rule = _Rule(self.state, group, number)
+            alone = (p for p in group["params"] if not self._sharing.shares(p))
+            for batch in _batches([p for p in alone if p.grad is not None]):
+                gradients = [cast("Tensor", p.grad) for p in batch]
+                if gradients[0].is_sparse:
+                    got = "a gradient is sparse"
+                    raise ArgumentTypeError("params", got, "dense gradients", "to_dense")
+                rule.advance(batch, gradients)
+                updates = rule.orthogonalized(torch.stack(rule.targets(batch, gradients)))
+                rule.applied(batch, list(updates.unbind()), (batch[0].shape[0], batch[0].shape[1]))
 
-    def _momentum(self, param: Tensor) -> Tensor:
-        state = self.state[param]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(param, memory_format=torch.preserve_format)
-        return state["momentum_buffer"]
+    def _shared(self) -> Shared:
+        rules = [_Rule(self.state, group, n) for n, group in enumerate(self.param_groups)]
+        return self._sharing.sorted(
+            (p, rule, rule.group["method"] == "rational")
+            for rule in rules
+            for p in rule.group["params"]
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("_sharing", Sharing())
+
+
+class _Rule:
+    """What a parameter group says is to be done; lists are of tensors of one type and device."""
+
+    def __init__(self, state: Any, group: dict[str, Any], number: int) -> None:
+        self._state, self.group, self.kind = state, group, f"group {number}"
+
+    def advance(self, params: list[Tensor], grads: list[Tensor]) -> None:
+        """Momenta, whose local parts ``grads`` are for."""
+        _lists._foreach_lerp_(self._momenta(params), grads, 1 - self.group["momentum"])
+
+    def targets(self, params: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
+        """What is to be orthogonalized."""
+        momenta = self._momenta(params)
+        if not self.group["nesterov"]:
+            return momenta
+        return list(_lists._foreach_lerp(grads, momenta, self.group["momentum"]))
+
+    def orthogonalized(self, x: Tensor) -> Tensor:
+        """Of (batch, m, n)."""
+        steps, coefficients = self.group["ns_steps"], self.group["ns_coefficients"]
+        return polar(x, self.group["method"], steps, coefficients, backend=self.group["backend"])
+
+    def applied(self, parts: list[Tensor], updates: list[Tensor], shape: tuple[int, int]) -> None:
+        """Weight decay and updates of parts of matrices of a shape."""
+        rate = float(self.group["lr"])
+        _lists._foreach_mul_(parts, 1 - rate * self.group["weight_decay"])
+        scale = -rate * _adjustment(self.group["adjust_lr_fn"], shape)
+        _lists._foreach_add_(parts, updates, alpha=scale)
+
+    def _momenta(self, params: list[Tensor]) -> list[Tensor]:
+        """Local parts of the momentum buffers, which are placed like their parameters."""
+        found = list[Tensor]()
+        for param in params:
+            state = self._state[param]
+            if "momentum_buffer" not in state:
+                like = torch.zeros_like(param, memory_format=torch.preserve_format)
+                state["momentum_buffer"] = like
+            momentum: Any = state["momentum_buffer"]
+            found.append(momentum.to_local() if is_dtensor(momentum) else momentum)
+        return found
 
 
 def _batches(params: Sequence[Tensor]) -> Iterator[list[Tensor]]:
@@ -150,7 +238,7 @@ def _batches(params: Sequence[Tensor]) -> Iterator[list[Tensor]]:
             yield group[first : first + most]
 
 
-def _adjustment(name: str | None, shape: torch.Size) -> float:
+def _adjustment(name: str | None, shape: tuple[int, int]) -> float:
     rows, columns = shape
     if name == "match_rms_adamw":
         return 0.2 * math.sqrt(max(rows, columns))

@@ -70,6 +70,14 @@ def test_state_round_trip() -> None:
     assert trained(net, optimizer, 3) == trained(other, restored, 3)
 
 
+def test_pickled() -> None:
+    net = model()
+    optimizer = Muon(net.parameters(), lr=0.02)
+    trained(net, optimizer, 1)
+    both = copy.deepcopy((net, optimizer))
+    assert trained(net, optimizer, 2) == trained(*both, 2)
+
+
 def test_groups_and_parameters_without_gradient() -> None:
     first, second, third = (nn.Parameter(torch.randn(8, 16)) for _ in range(3))
     kept = third.detach().clone()
@@ -121,6 +129,8 @@ def test_equal_shapes_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"ns_coefficients": (1.0,)}, "three finite numbers"),
         ({"ns_steps": 0}, "steps: it is 0"),
         ({"lr": torch.ones(2)}, "lr: its shape is (2,)"),
+        ({"timeout": 0.0}, "timeout: it is 0.0"),
+        ({"communication_dtype": torch.float64}, "communication_dtype: it is torch.float64"),
     ],
 )
 def test_refused(options: dict[str, Any], says: str) -> None:

@@ -1,0 +1,150 @@
+"""Which part of a matrix each rank of a group holds: DTensors, and replicas of plain tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from schedgen.kernels.errors import ArgumentValueError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle of a matrix: its first row and column, and how many there are of each."""
+
+    top: int
+    height: int
+    left: int
+    width: int
+
+    @property
+    def empty(self) -> bool:
+        return not self.height or not self.width
+
+    def of(self, x: Tensor) -> Tensor:
+        """This part of x (..., m, n), as a view."""
+        return x[..., self.top : self.top + self.height, self.left : self.left + self.width]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a matrix lies on the ranks of a group.
+
+    Attributes:
+        shape: of the whole matrix.
+        boxes: of each rank, in the group's order.
+        copies: for each rank the number of the copy that its box is a part of.
+    """
+
+    shape: tuple[int, int]
+    boxes: tuple[Box, ...]
+    copies: tuple[int, ...]
+
+    def senders(self, owner: int) -> list[int]:
+        """Other ranks whose boxes, with the owner's, make up a whole copy."""
+        return [
+            rank
+            for rank, (box, copy) in enumerate(zip(self.boxes, self.copies, strict=True))
+            if rank != owner and copy == self.copies[owner] and not box.empty
+        ]
+
+    def receivers(self, owner: int) -> list[int]:
+        """Other ranks that hold any part."""
+        return [r for r, box in enumerate(self.boxes) if r != owner and not box.empty]
+
+
+def is_dtensor(x: Tensor) -> bool:
+    """Whether x is a DTensor; does not import them for plain tensors."""
+    if type(x) in (Tensor, nn.Parameter) or not torch.distributed.is_available():
+        return False
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(x, DTensor)
+
+
+@lru_cache(maxsize=4096)
+def replicated(shape: tuple[int, int], ranks: int) -> Layout:
+    """All ranks hold all of the matrix."""
+    return Layout(shape, (Box(0, shape[0], 0, shape[1]),) * ranks, tuple(range(ranks)))
+
+
+def layout_of(x: DTensor, members: tuple[int, ...]) -> Layout:
+    """Of x, whose mesh consists of ``members``: global ranks in the group's order.
+
+    Raises:
+        ArgumentValueError: placements other than Shard, Replicate, and the strided ones that FSDP
+            makes of parameters that are sharded along the same dimension already; or the local
+            part does not have the shape that they say.
+    """
+    mesh: Any = x.device_mesh.mesh
+    splits = _splits(x.placements, tuple(mesh.shape))
+    shape = x.shape[0], x.shape[1]
+    layout = _layout(shape, tuple(mesh.shape), tuple(mesh.flatten().tolist()), members, splits)
+    box = layout.boxes[members.index(torch.distributed.get_rank())]
+    if not box.empty and x.to_local().shape != (box.height, box.width):
+        got = f"a part of {tuple(shape)} placed as {x.placements} is {tuple(x.to_local().shape)}"
+        allowed = f"({box.height}, {box.width}), as torch.chunk would make it"
+        raise ArgumentValueError("params", got, allowed, "distribute_tensor makes such parts")
+    return layout
+
+
+Splits = tuple[tuple[int, int], ...]
+"""Dimensions of the mesh and of the tensor; each splits what those before have left."""
+
+
+def _splits(placements: Sequence[Any], mesh: tuple[int, ...]) -> Splits:
+    plain, strided = list[tuple[int, int]](), list[tuple[int, int]]()
+    for n, placement in enumerate(placements):
+        if placement.is_replicate():
+            continue
+        dimension = getattr(placement, "dim", None)
+        factor = getattr(placement, "split_factor", 1)
+        # FSDP splits, along an outer dimension of the mesh, what tensor parallelism split before.
+        later = [
+            k for k in range(n + 1, len(mesh)) if getattr(placements[k], "dim", None) == dimension
+        ]
+        if dimension is None or factor not in (1, prod(mesh[k] for k in later)):
+            allowed = "Shard and Replicate"
+            got = f"a parameter is placed as {tuple(placements)}"
+            raise ArgumentValueError("params", got, allowed, "redistribute the parameter")
+        (plain if factor == 1 else strided).append((n, dimension % 2))
+    return (*plain, *reversed(strided))
+
+
+@lru_cache(maxsize=4096)
+def _layout(
+    shape: tuple[int, int],
+    mesh: tuple[int, ...],
+    ranks: tuple[int, ...],
+    members: tuple[int, ...],
+    splits: Splits,
+) -> Layout:
+    split = {n for n, _ in splits}
+    boxes, copies = dict[int, Box](), dict[int, int]()
+    numbers: dict[tuple[int, ...], int] = {}
+    for rank, place in zip(ranks, product(*map(range, mesh)), strict=True):
+        extents = [(0, shape[0]), (0, shape[1])]
+        for n, dimension in splits:
+            extents[dimension] = _chunk(extents[dimension], mesh[n], place[n])
+        boxes[rank] = Box(*extents[0], *extents[1])
+        copy = tuple(at for n, at in enumerate(place) if n not in split)
+        copies[rank] = numbers.setdefault(copy, len(numbers))
+    return Layout(shape, tuple(boxes[r] for r in members), tuple(copies[r] for r in members))
+
+
+def _chunk(extent: tuple[int, int], parts: int, number: int) -> tuple[int, int]:
+    """Start and length of a part, by the rule of torch.chunk."""
+    start, length = extent
+    each = -(-length // parts)
+    skipped = min(each * number, length)
+    return start + skipped, min(each, length - skipped)
