@@ -260,23 +260,65 @@ def bench(spec: SpecArgument, json: JsonOption = False) -> None:
     raise typer.Exit(run_bench(spec, json))
 
 
+def _complete_shown(incomplete: str) -> list[str]:
+    """Shipped specs, and files beginning with ``incomplete``."""
+    folder, _, begin = incomplete.rpartition("/")
+    found = sorted(Path(folder or ("/" if incomplete.startswith("/") else ".")).glob(f"{begin}*"))
+    return [
+        *_complete_spec(incomplete),
+        *(f"{path}/" if path.is_dir() else str(path) for path in found),
+    ]
+
+
+def _complete_format(incomplete: str) -> list[str]:
+    from schedgen.cli_show import FORMATS
+
+    return [name for name in FORMATS if name.startswith(incomplete)]
+
+
 @app.command()
 def show(
-    file: Annotated[
-        Path,
+    files: Annotated[
+        list[str],
         typer.Argument(
-            metavar="FILE", help="Schedule or program written by 'schedgen solve', or - for input."
+            metavar="FILE [OTHER]",
+            help="Schedule or program written by 'schedgen solve', - for input, or a spec, which "
+            "is solved first. Two schedules are compared.",
+            autocompletion=_complete_shown,
         ),
     ],
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="text, html, svg, perfetto, dot or json. Default: what the output's name says, "
+            "else text.",
+            autocompletion=_complete_format,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write it to FILE, whole or not."),
+    ] = None,
+    target: TargetOption = None,
+    set_: SetOption = None,
     program: Annotated[
-        bool, typer.Option("--program", help="The steps of each role and all barriers.")
+        bool, typer.Option("--program", help="The steps of each role and all barriers, as text.")
     ] = False,
     width: Annotated[int, typer.Option(min=60, max=400, help="Columns of the text.")] = 100,
 ) -> None:
-    """Draw one steady-state period of a schedule per unit and role, with prologue and epilogue."""
-    from schedgen.cli_show import run_show
+    """Draw a schedule: who does what when, on which unit, and what waits for what.
 
-    raise typer.Exit(run_show(file, program, width))
+    text: a steady-state period for terminals; html: a report to read in a browser; svg: timelines
+    for papers; perfetto: a trace for ui.perfetto.dev; dot: the dependence graph for Graphviz; json:
+    all instances with their times. Exit status: 0 drawn, 2 bad input, 1 or 3 as for 'solve'.
+    """
+    from schedgen.cli_show import Wanted, run_show
+
+    settings = settings_of(set_ or [])
+    raise typer.Exit(run_show(files, Wanted(format_, output, program, width, target, settings)))
 
 
 @app.command()

@@ -2,31 +2,200 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from schedgen.cli_common import fail, print_json
+from schedgen.cli_common import INFEASIBLE, UNPROVEN, Ticker, fail, print_json, write
 from schedgen.errors import SchedgenError
 
+if TYPE_CHECKING:
+    from schedgen.schedule import Schedule
 
-def run_show(file: Path, program: bool, width: int) -> int:
-    """Prints the timeline of a schedule, or the steps of a program. Returns the exit status, 0."""
-    from schedgen.checking import load_program
-    from schedgen.cli_check import read_text
-    from schedgen.program.text import program_text
-    from schedgen.schedule import ScheduleError, read_schedule
-    from schedgen.visualize.timeline import timeline
+FORMATS = ("text", "html", "svg", "perfetto", "dot", "json")
+COMPARED = ("text", "html", "svg")
+# The longest suffix that fits decides.
+SUFFIXES = {
+    ".txt": "text",
+    ".log": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".svg": "svg",
+    ".perfetto": "perfetto",
+    ".trace": "perfetto",
+    ".perfetto.json": "perfetto",
+    ".trace.json": "perfetto",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".json": "json",
+}
 
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Options of ``schedgen show``, as they were given; ``settings`` by parameter."""
+
+    format: str | None = None
+    output: Path | None = None
+    program: bool = False
+    width: int = 100
+    target: str | None = None
+    settings: Mapping[str, str] | None = None
+
+
+def run_show(names: list[str], wanted: Wanted) -> int:
+    """Draws one schedule or program, or compares two schedules. Returns the exit status, 0.
+
+    A name is a file, ``-`` for standard input, or a spec, which is solved first. Ends the command
+    with 2 on bad input, 1 and 3 as `schedgen solve` if a spec has no schedule.
+    """
+    from schedgen.schedule import ScheduleError
+
+    kind = _format(wanted)
+    if len(names) > 2:
+        fail(f"{len(names)} files: show one, or two to compare them")
+    if len(names) == 2 and kind not in COMPARED:
+        fail(f"--format {kind}: two schedules can be compared as {', '.join(COMPARED)}")
+    if wanted.program and (kind != "text" or len(names) > 1):
+        fail("--program: the steps of one program are shown as text; leave out --format")
     try:
-        text = read_text(file)
-        if program:
-            typer.echo(program_text(load_program(text, str(file))))
-        else:
-            typer.echo(timeline(read_schedule(text, str(file)), width), nl=False)
+        texts = [_text_of(name, wanted) for name in names]
+        page = (
+            _compared(names, texts, kind, wanted.width)
+            if len(names) == 2
+            else _shown(names[0], texts[0], kind, wanted)
+        )
     except (SchedgenError, ScheduleError) as error:
         fail(str(error))
+    if wanted.output is None or str(wanted.output) == "-":
+        typer.echo(page, nl=False)
+    else:
+        write(wanted.output, page)
     return 0
+
+
+def _format(wanted: Wanted) -> str:
+    """What was asked for, or what the name of the output says."""
+    if wanted.format is not None:
+        if wanted.format not in FORMATS:
+            fail(f"--format {wanted.format}: use {', '.join(FORMATS)}")
+        return wanted.format
+    if wanted.output is None or str(wanted.output) == "-":
+        return "text"
+    name = wanted.output.name.lower()
+    fitting = [suffix for suffix in SUFFIXES if name.endswith(suffix)]
+    if not fitting:
+        fail(f"{wanted.output}: its ending names no format; add --format {'|'.join(FORMATS)}")
+    return SUFFIXES[max(fitting, key=len)]
+
+
+def _text_of(name: str, wanted: Wanted) -> str:
+    """The text of a schedule or program file; a spec is solved."""
+    from schedgen.cli_check import read_text
+    from schedgen.spec.reader import shipped_specs
+
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or (name in shipped_specs() and not path.is_file()):
+        return _solved(name, wanted)
+    if wanted.target is not None or wanted.settings:
+        option = "--target" if wanted.target is not None else "--set"
+        fail(f"{option}: {name} is solved already; give the spec to solve it for something else")
+    if name != "-" and not path.exists() and not path.suffix:
+        known = ", ".join(shipped_specs())
+        fail(f"{name}: No such file, and no shipped spec has this name; there are {known}")
+    return read_text(path)
+
+
+def _solved(spec: str, wanted: Wanted) -> str:
+    from schedgen.machine_file import read_machine
+    from schedgen.solution import Infeasible, OutOfTime, solve
+    from schedgen.spec.reader import read_spec
+
+    read = read_spec(spec)
+    machine = read_machine(wanted.target or read.file.targets[0])
+    try:
+        with Ticker() as ticker:
+            found = solve(read, machine, settings=wanted.settings or {}, progress=ticker)
+    except (Infeasible, OutOfTime) as error:
+        fail(str(error), INFEASIBLE if isinstance(error, Infeasible) else UNPROVEN)
+    return found.schedule.to_json()
+
+
+def _shown(name: str, text: str, kind: str, wanted: Wanted) -> str:
+    from schedgen.checking import load_program
+    from schedgen.program.text import program_text
+    from schedgen.visualize.timeline import timeline
+
+    if kind == "html":
+        from schedgen.visualize.report import html_report
+
+        if not _is_program(text):
+            _schedule(name, text)  # refuses what contradicts itself
+        return html_report(text, name)
+    if wanted.program or (kind == "text" and _is_program(text)):
+        return program_text(load_program(text, name)) + "\n"
+    schedule = _schedule(name, text)
+    if kind == "text":
+        return timeline(schedule, wanted.width)
+    return _drawings()[kind](schedule)
+
+
+def _drawings() -> dict[str, Callable[[Schedule], str]]:
+    from schedgen.visualize.dot import dot
+    from schedgen.visualize.perfetto import perfetto
+    from schedgen.visualize.svg import svg
+    from schedgen.visualize.unrolled import to_json, unroll
+
+    return {
+        "svg": lambda schedule: svg(unroll(schedule, cut=True)),
+        "perfetto": lambda schedule: perfetto(unroll(schedule)),
+        "dot": dot,
+        "json": lambda schedule: to_json(unroll(schedule)),
+    }
+
+
+def _compared(names: list[str], texts: list[str], kind: str, width: int) -> str:
+    from schedgen.visualize.compare import compared, compared_html
+    from schedgen.visualize.svg import svg
+    from schedgen.visualize.unrolled import unroll
+
+    first, second = (_schedule(name, text) for name, text in zip(names, texts, strict=True))
+    if kind == "svg":
+        return svg(unroll(first, cut=True), unroll(second, cut=True), names=names)
+    if kind == "html":
+        return compared_html(first, second, names)
+    return compared(first, second, names, width)
+
+
+def _schedule(name: str, text: str) -> Schedule:
+    from schedgen.schedule import ScheduleError, read_schedule
+    from schedgen.visualize.unrolled import check_schedule
+
+    if _is_program(text):
+        fail(
+            f"{name}: a program has no start times, so that it can only be shown as text or html; "
+            "give the schedule, written by 'schedgen solve -o'"
+        )
+    schedule = read_schedule(text, name)
+    try:
+        check_schedule(schedule)
+    except ScheduleError as error:
+        raise ScheduleError(f"{name}: {error}") from None
+    return schedule
+
+
+def _is_program(text: str) -> bool:
+    import json
+
+    from schedgen.program.file import is_program
+
+    try:
+        return is_program(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
 
 
 def list_specs(as_json: bool) -> None:

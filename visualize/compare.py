@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import zip_longest
 
 from schedgen.schedule import Schedule, ScheduledBuffer, ScheduledOperation
+from schedgen.visualize.svg import svg
 from schedgen.visualize.timeline import steady_state
-from schedgen.visualize.unrolled import links
+from schedgen.visualize.unrolled import links, unroll
 
 NOTHING = "-"
 
@@ -38,6 +40,49 @@ def compared(first: Schedule, second: Schedule, names: Sequence[str], width: int
         lines += [""]
     lines += table(differences(first, second), width)
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def compared_html(first: Schedule, second: Schedule, names: Sequence[str]) -> str:
+    """Both timelines on one scale and the table of what differs, as a page of its own."""
+    drawing = svg(unroll(first, cut=True), unroll(second, cut=True), names=names)
+    cells = [
+        f"<tr><th scope=row>{escape(row.what)}<td>{escape(row.first)}<td>{escape(row.second)}"
+        for row in differences(first, second)
+    ]
+    rows = "\n".join(cells) or "<tr><td colspan=3>no differences"
+    heads = "".join(
+        f"<th scope=col>{escape(f'{letter}: {name}')}"
+        for letter, name in zip("AB", names, strict=True)
+    )
+    title = escape(f"{names[0]} and {names[1]}")
+    return _PAGE.format(title=title, drawing=drawing, heads=heads, rows=rows)
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; font: 15px/1.4 system-ui, sans-serif }}
+body {{ margin: 1rem auto; max-width: 64rem; padding: 0 1rem }}
+svg {{ width: 100%; height: auto; border-radius: 4px }}
+table {{ border-collapse: collapse; width: 100%; table-layout: fixed }}
+th, td {{ border-top: 1px solid #8886; padding: .2rem .5rem; text-align: left;
+  vertical-align: top; overflow-wrap: anywhere }}
+th[scope=row] {{ font-weight: normal; width: 24% }}
+</style>
+<h1>{title}</h1>
+{drawing}
+<h2>What differs</h2>
+<table>
+<thead><tr><th scope=col>{heads}</thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</html>
+"""
 
 
 def table(rows: Sequence[Difference], width: int) -> list[str]:

@@ -65,17 +65,20 @@ class _Panel:
         return found
 
 
-def svg(*views: Unrolled, width: int = 1000) -> str:
-    """The timelines of ``views`` as an SVG file, ``width`` pixels wide."""
-    names = (s.name for view in views for s in view.slices)
-    colour = colours(names)
+def svg(*views: Unrolled, names: Sequence[str] = (), width: int = 1000) -> str:
+    """The timelines of ``views`` as an SVG file of ``width`` pixels, told apart by ``names``."""
+    colour = colours(s.name for view in views for s in view.slices)
+    titles = [_title(view) for view in views]
+    if names:
+        pairs = zip(names, titles, strict=True)
+        titles = [f"{chr(65 + n)}: {name}: {t}" for n, (name, t) in enumerate(pairs)]
     room = width - _LEFT - _RIGHT
     longest = max(view.end - min(view.begin, 0) for view in views)
     period = max(view.ii_cycles for view in views)
     body: list[str] = []
     top = 8.0
-    for view in views:
-        body.append(_text(_LEFT, top + 12, _title(view), "title"))
+    for view, title in zip(views, titles, strict=True):
+        body.append(_text(_LEFT, top + 12, title, "title"))
         top += 34
         begin = view.stages * view.ii_cycles
         if view.shown > view.stages:  # the first period has no predecessor to reach into it
@@ -94,7 +97,7 @@ def svg(*views: Unrolled, width: int = 1000) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
             f' viewBox="0 0 {width} {height}" role="img"'
-            f" aria-label={quoteattr('; '.join(map(_title, views)))}>",
+            f" aria-label={quoteattr('; '.join(titles))}>",
             f"<style>{_STYLE}</style>",
             f'<rect width="{width}" height="{height}" fill="#fff"/>',
             *body,

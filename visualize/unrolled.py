@@ -12,13 +12,15 @@ where nothing but the main loop runs, and what comes after them moves up by as m
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from schedgen.schedule import Schedule, ScheduledOperation, ScheduleError
 from schedgen.visualize.occupancy import Occupancy, occupancies
 
+FORMAT = 1
 OUTSIDE = -1
 """The iteration of an operation that is not in the main loop."""
 
@@ -151,7 +153,7 @@ def unroll(schedule: Schedule, *, cut: bool = False) -> Unrolled:
 
     Raises ScheduleError for a schedule that contradicts itself.
     """
-    _check(schedule)
+    check_schedule(schedule)
     trips = max(schedule.tile.trips, 1)
     gap = _gap(schedule, trips) if cut else None
     shown = trips - (gap.iterations if gap else 0)
@@ -175,6 +177,12 @@ def unroll(schedule: Schedule, *, cut: bool = False) -> Unrolled:
         occupancies=occupancies(schedule, shown, lambda i: _number(i, gap)),
         critical_cycle=links(schedule.critical_cycle),
     )
+
+
+def to_json(view: Unrolled) -> str:
+    """``view`` as one JSON object, for tools: the fields of these classes under their names."""
+    data = {"unrolled_format": FORMAT, "times": "cycles of the machine model", **asdict(view)}
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
 def links(texts: Sequence[str]) -> tuple[Link, ...]:
@@ -202,8 +210,8 @@ def split_name(operation: str) -> tuple[str, str]:
     return (match["name"], match["instance"] or "") if match else (operation, "")
 
 
-def _check(schedule: Schedule) -> None:
-    """What a file may say although no solver would."""
+def check_schedule(schedule: Schedule) -> None:
+    """Refuses what a file may say although no solver would. Raises ScheduleError."""
     again = "solve it again"
     if schedule.ii_cycles < 1:
         raise ScheduleError(f"ii_cycles is {schedule.ii_cycles}, but a period is positive; {again}")
@@ -215,6 +223,7 @@ def _check(schedule: Schedule) -> None:
             raise ScheduleError(f"{op.id} has role '{op.role}', which is not in 'roles'; {again}")
         if min(op.cycles, op.hold, op.latency) < 0:
             raise ScheduleError(f"{op.id} takes a negative number of cycles; {again}")
+    links(schedule.critical_cycle)
     body = {op.id for op in schedule.body}
     for edge in schedule.edges:
         for end in (edge.src, edge.dst):
