@@ -39,16 +39,18 @@ FILES = {
     "blackwell_dense_gemm_persistent_2cta": f"{_BLACKWELL}/dense_gemm/dense_gemm_persistent.py",
     "blackwell_fmha": f"{_BLACKWELL}/attention/fmha/fmha.py",
     "blackwell_fmha_causal": f"{_BLACKWELL}/attention/fmha/fmha.py",
+    "blackwell_fmha_persistent": f"{_BLACKWELL}/attention/fmha/fmha.py",
     "hopper_dense_gemm": f"{_HOPPER}/dense_gemm/dense_gemm.py",
     "hopper_dense_gemm_cluster": f"{_HOPPER}/dense_gemm/dense_gemm.py",
     "hopper_dense_gemm_persistent": f"{_HOPPER}/dense_gemm/dense_gemm_persistent.py",
     "hopper_fmha": f"{_HOPPER}/attention/fmha.py",
     "hopper_fmha_causal": f"{_HOPPER}/attention/fmha.py",
+    "hopper_fmha_persistent": f"{_HOPPER}/attention/fmha.py",
 }
 """Name here -> file in `EXAMPLES` of the checkout."""
 NAMES = tuple(FILES)
-LISTED = tuple(name for name in NAMES if not name.endswith(("tf32", "causal")))
-"""Those whose synchronization differs."""
+LISTED = tuple(name for name in NAMES if not name.endswith(("tf32", "causal", "fmha")))
+"""Those whose synchronization differs; of attention, the kernels with several tiles per CTA."""
 CLUSTERS = 8
 """What persistent kernels are told of the number of clusters that fit, unless said otherwise."""
 
@@ -86,9 +88,9 @@ def _load(folder: Path, name: str) -> Any:
 def prepare(folder: Path, name: str, k: int = 256, clusters: int = CLUSTERS) -> Prepared:
     """Imports and compiles an example, for the current device, with inputs from a fixed seed.
 
-    ``k`` is how long the main loops of products are; those of attention have half as many keys
-    (Blackwell) or a quarter (Hopper). Persistent kernels are told that ``clusters`` fit: with one,
-    a CTA works on several tiles.
+    ``k`` is how long the main loops of products are. Persistent kernels are told that ``clusters``
+    fit: with one, a CTA works on several tiles. Those of attention have three tiles and ask the
+    device.
     """
     module = _load(folder, name)
     torch.manual_seed(1111)
@@ -97,8 +99,10 @@ def prepare(folder: Path, name: str, k: int = 256, clusters: int = CLUSTERS) -> 
     if "dense_gemm" in name:
         return _dense(name, module, (256, 256, k, 1), clusters)
     if name.startswith("blackwell_fmha"):
-        return _blackwell_fmha(name, module, 256, max(256, k // 2), 128)
-    return _hopper_fmha(name, module, 128, max(128, k // 4), 128)
+        return _blackwell_fmha(name, module, 768 if name.endswith("persistent") else 256, 256, 128)
+    return _hopper_fmha(
+        name, module, *((384, 256) if name.endswith("persistent") else (128, 128)), 128
+    )
 
 
 def _from_dlpack(tensor: Any, assumed_align: int | None = None) -> Any:
@@ -252,7 +256,8 @@ def _blackwell_fmha(name: str, module: Any, s_q: int, s_k: int, d: int) -> Prepa
     import cutlass
 
     fmha = module.BlackwellFusedMultiHeadAttentionForward(
-        *(cutlass.Float32, cutlass.Float32, (128, 128), d, False, _mask(name, module, s_k)),
+        *(cutlass.Float32, cutlass.Float32, (128, 128), d, name.endswith("persistent")),
+        _mask(name, module, s_k),
         *(False, False),
         use_tma_store=True,
     )
@@ -276,7 +281,11 @@ def _hopper_fmha(name: str, module: Any, s_q: int, s_k: int, d: int) -> Prepared
     import cutlass
 
     fmha = module.HopperFusedMultiHeadAttentionForward(
-        cutlass.Float32, cutlass.Float32, (64, 128, d), False, _mask(name, module, s_k)
+        cutlass.Float32,
+        cutlass.Float32,
+        (64, 128, d),
+        name.endswith("persistent"),
+        _mask(name, module, s_k),
     )
     tensors = (*_heads(s_q, s_k, d), torch.zeros((1, s_q, 1, 1, 1)))
 

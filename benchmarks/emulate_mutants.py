@@ -92,15 +92,18 @@ def merged(rows: Iterable[Row], found: Sequence[Entry]) -> list[Row]:
     totals = {one.name: one.mutants for one in found}
     order = {name: place for place, name in enumerate(totals)}
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    unchanged: Counter[str] = Counter()
     for row in rows:
         if row["operator"] == UNCHANGED:
+            unchanged[row["kernel"]] += 1
             if row["end"] != "undetected":
                 raise SystemExit(f"{row['kernel']} itself is not silent: {row}")
             continue
         groups[row["kernel"], row["operator"]].append(row)
     return [
         {
-            "kernel": kernel, "version": group[0]["version"], "of kernel": totals[kernel],
+            "kernel": kernel, "version": group[0]["version"],
+            "of kernel": totals[kernel] - unchanged[kernel],
             "operator": operator, "mutants": len(group), **_counts(group),
             "seconds": round(sum(row["seconds"] for row in group), 1),
             "equivalent": sum(bool(row.get("reason")) for row in group),
@@ -159,20 +162,19 @@ def main() -> None:
         ]  # fmt: skip
         judge(folder, tasks, file, explained(open_), jobs, until - monotonic())
     rows = merged(known(files, found).values(), found)
-    _show(rows, found)
+    _show(rows)
     keep(NAME, rows)
 
 
-def _show(rows: Sequence[Row], found: Sequence[Entry]) -> None:
-    lines: list[dict[str, object]] = []
-    for entry in found:
-        own = [row for row in rows if row["kernel"] == entry.name]
-        sums = {
-            key: sum(row[key] for row in own) for key in ("mutants", *ENDS, "equivalent", "seconds")
-        }
-        lines.append({"kernel": entry.name, "of": entry.mutants, **sums})
-    total = {key: sum(line[key] for line in lines) for key in lines[0] if key != "kernel"}
-    print(table([*lines, {"kernel": "all", **total}]))
+def _show(rows: Sequence[Row]) -> None:
+    for key in ("kernel", "operator"):
+        lines: list[dict[str, object]] = []
+        for name in (*dict.fromkeys(row[key] for row in rows), "all"):
+            own = [row for row in rows if name in ("all", row[key])]
+            sums = {end: sum(row[end] for row in own) for end in ("mutants", *ENDS, "equivalent")}
+            spent = f"{sum(row['seconds'] for row in own):.0f}"
+            lines.append({key: name, **sums, "CPU seconds": spent})
+        print(table(lines), end="\n\n")
     for row in rows:
         for missed in row["missed"]:
             if not missed["reason"]:

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
-ENDS = ("mutants", "race", "error", "deadlock", "wrong result", "undetected", "equivalent")
+ENDS = (
+    *("mutants", "not executed", "race", "error", "deadlock", "wrong result", "undetected"),
+    "equivalent",
+)
 EXAMPLES = ("kernel", "arch", "schedule", "correct", "findings", "advice", "warp instructions")
 SPEED = ("kernel", "arch", "extents", "race checker", "correct", "warp instructions")
 GROWTH = ("kernel", "arch", "m=n", "k", "correct", "warp instructions", "asynchronous operations")
@@ -103,11 +106,20 @@ def mutants() -> str:
             for name in (row[key], "all"):
                 counts = total.setdefault(name, dict.fromkeys(ENDS, 0))
                 for end in ENDS:
-                    counts[end] += row[end]
+                    counts[end] += row.get(end, 0)
         total["all"] = total.pop("all")
-        lines = [(name, *counts.values()) for name, counts in total.items()]
-        tables.append(shown([(key, *ENDS), *lines]))
-    return "\n\n".join([*tables, f"{where[:-1]}; a sample of each operator and kernel*"])
+        lines = [(name, *counts.values(), _rate(counts)) for name, counts in total.items()]
+        tables.append(shown([(key, *ENDS, "found of not equivalent"), *lines]))
+    every = {row["kernel"]: row.get("of kernel", 0) for row in rows}
+    judged = sum(row["mutants"] for row in rows)
+    share = "all" if judged == sum(every.values()) else f"{judged} of {sum(every.values())}"
+    return "\n\n".join([*tables, f"{where[:-1]}; {share} mutants of {len(every)} kernels*"])
+
+
+def _rate(counts: dict[str, int]) -> str:
+    wrong = counts["mutants"] - counts["not executed"] - counts["equivalent"]
+    found = counts["mutants"] - counts["not executed"] - counts["undetected"]
+    return f"{100 * found / wrong:.1f} %" if wrong else ""
 
 
 def undetected() -> str:
