@@ -9,19 +9,7 @@ from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import renamed, renamed_tensor
-from schedgen.expressions import (
-    Binary,
-    Boolean,
-    Call,
-    Compare,
-    Expression,
-    Logical,
-    Name,
-    Number,
-    Unary,
-    evaluate,
-    parse,
-)
+from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
 from schedgen.tensors import Argument
 
@@ -89,38 +77,3 @@ def _literal(text: str) -> Expression:
         return expression
     value = evaluate(expression, {})
     return Boolean(value) if isinstance(value, bool) else Number(Fraction(value))
-
-
-def fold(node: Expression, values: Values) -> Expression:
-    """``node`` with values for names, and without conditions that these decide."""
-    match node:
-        case Name(name, 0):
-            return values.get(name, node)
-        case Unary(operator, operand):
-            inner = fold(operand, values)
-            if operator == "not" and isinstance(inner, Boolean):
-                return Boolean(not inner.value)
-            return Unary(operator, inner)
-        case Binary(operator, left, right):
-            return Binary(operator, fold(left, values), fold(right, values))
-        case Compare(operator, left, right):
-            return Compare(operator, fold(left, values), fold(right, values))
-        case Logical(operator, left, right):
-            return _logical(node, fold(left, values), fold(right, values))
-        case Call("where", (condition, then, other)):
-            chosen = fold(condition, values)
-            if isinstance(chosen, Boolean):
-                return fold(then if chosen.value else other, values)
-            return Call("where", (chosen, fold(then, values), fold(other, values)))
-        case Call(function, arguments):
-            return Call(function, tuple(fold(argument, values) for argument in arguments))
-        case _:
-            return node
-
-
-def _logical(node: Logical, left: Expression, right: Expression) -> Expression:
-    decides = node.operator == "or"
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, Boolean):
-            return one if one.value == decides else other
-    return Logical(node.operator, left, right)

@@ -86,11 +86,13 @@ def integer(expression: Expression, names: dict[str, str] | None = None) -> str:
     match expression:
         case Call("ceil", (Binary("/", left, right),)):
             return f"cute.ceil_div({integer(left, names)}, {integer(right, names)})"
+        case Call("floor", (Binary("/", left, right),)) | Binary("//", left, right):
+            return f"({integer(left, names)} // {integer(right, names)})"
         case Number(value) if value.denominator == 1:
             return str(int(value))
         case Name(name):
             return (names or {}).get(name, name)
-        case Binary("+" | "-" | "*" as operator, left, right):
+        case Binary("+" | "-" | "*" | "%" as operator, left, right):
             return f"({integer(left, names)} {operator} {integer(right, names)})"
         case Unary("+" | "-" as operator, operand):
             return f"({operator}{integer(operand, names)})"

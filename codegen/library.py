@@ -83,15 +83,36 @@ def count_triangle(rows: Int32, columns: Int32, row_block, column_block):
 
 
 @cute.jit
-def in_triangle(index: Int32, columns: Int32, row_block, column_block):
-    """Row and column of a tile that is not above the diagonal."""
-    row, rest = Int32(0), index
-    width = tiles_in_row(row, columns, row_block, column_block)
-    while rest >= width:
-        rest -= width
-        row += 1
-        width = tiles_in_row(row, columns, row_block, column_block)
-    return row, rest
+def count_band(first: Int32, rows: Int32, columns: Int32, row_block, column_block):
+    """Tiles of 8 rows of tiles that are not above the diagonal."""
+    count = Int32(0)
+    for row in cutlass.range(first, cutlass.min(rows, first + 8), unroll=1):
+        count += tiles_in_row(row, columns, row_block, column_block)
+    return count
+
+
+@cute.jit
+def in_triangle(index: Int32, rows: Int32, columns: Int32, row_block, column_block):
+    """Row and column of a tile that is not above the diagonal: bands of 8 rows, column by column,
+    so that tiles that are computed at one time share operands in the L2 cache.
+    """
+    first, rest = Int32(0), index
+    size = count_band(first, rows, columns, row_block, column_block)
+    while rest >= size:
+        rest -= size
+        first += 8
+        size = count_band(first, rows, columns, row_block, column_block)
+    height = cutlass.min(rows - first, 8)
+    column = cutlass.min(
+        rest // height, tiles_in_row(first, columns, row_block, column_block)
+    )
+    rest -= column * height
+    top = cutlass.max(first, column * column_block // row_block)
+    while rest >= first + height - top:
+        rest -= first + height - top
+        column += 1
+        top = column * column_block // row_block
+    return top + rest, column
 
 
 def exp2_on_fma(x):

@@ -1,12 +1,18 @@
-"""Registers of a role: one array for each region that its operations work on."""
+"""Registers of a role: one array for each region that its operations work on.
+
+A role that works on several blocks of rows, such as both halves of an output tile, has an array for
+each of them: threads have one row of each block.
+"""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import DTYPES, Part, Plan
 from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
-from schedgen.kernel import Region, Space
+from schedgen.kernel import Space
 
 
 class Registers:
@@ -15,15 +21,33 @@ class Registers:
     def __init__(self, plan: Plan, share: Share) -> None:
         self.plan, self.share = plan, share
 
-    def name(self, region: Region) -> str:
-        return self.plan.names.of("registers", region.name, "r_")
+    def name(self, part: Part) -> str:
+        """The array of a part's region and rows."""
+        region = part.region.name
+        if self._blocks(region) > 1:
+            region = f"{region}_{part.row0 // self.share.rows}"
+        return self.plan.names.of("registers", region, "r_")
+
+    def _blocks(self, region: str) -> int:
+        """The most blocks of rows of a region that one role works on."""
+        return max(len(rows) for rows in self._rows[region].values())
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, set[int]]]:
+        """Region -> role -> the first rows of the parts that the role works on."""
+        found: dict[str, dict[str, set[int]]] = {}
+        for role in self.plan.runs:
+            for part in self._parts(role):
+                of_region = found.setdefault(part.region.name, {})
+                of_region.setdefault(role, set()).add(part.row0)
+        return found
 
     def whole(self, part: Part) -> bool:
         return part == self.plan.covered(self.plan.pieces_of(part.region))
 
     def tensor(self, part: Part) -> str:
         """The elements of a part as a tensor."""
-        name = self.name(part.region)
+        name = self.name(part)
         if self.whole(part):
             return name
         return f"part_of({name}, {self.offset(part)}, {self.count(part)})"
@@ -39,27 +63,32 @@ class Registers:
 
     def declare(self, source: Source, role: str) -> None:
         """The arrays of all regions that a role works on."""
-        for region in self._of_role(role):
-            count = self.count(self.plan.covered(self.plan.pieces_of(region)))
-            source.add(
-                f"{self.name(region)} = cute.make_rmem_tensor({count}, {DTYPES[region.dtype]})"
-            )
+        for name, part in self._of_role(role).items():
+            count = self.count(self.plan.covered(self.plan.pieces_of(part.region)))
+            source.add(f"{name} = cute.make_rmem_tensor({count}, {DTYPES[part.region.dtype]})")
 
     def initialize(self, source: Source, role: str) -> None:
         """At the beginning of a tile."""
-        for region in self._of_role(role):
-            if region.initial is not None:
-                source.add(f"{self.name(region)}.fill({initial_value(region.initial)})")
+        for name, part in self._of_role(role).items():
+            if part.region.initial is not None:
+                source.add(f"{name}.fill({initial_value(part.region.initial)})")
 
-    def _of_role(self, role: str) -> list[Region]:
-        found: dict[str, Region] = {}
-        for operation in self.plan.runs[role]:
-            for _, pieces in operation.operands:
-                region = self.plan.kernel.region_of(pieces[0])
-                if region.space is Space.REGISTERS:
-                    self._check(self.plan.covered([self.plan.kernel.piece[p] for p in pieces]))
-                    found[region.name] = region
-        return list(found.values())
+    def _of_role(self, role: str) -> dict[str, Part]:
+        """Array -> a part that lies in it."""
+        found: dict[str, Part] = {}
+        for part in self._parts(role):
+            self._check(part)
+            found.setdefault(self.name(part), part)
+        return found
+
+    def _parts(self, role: str) -> list[Part]:
+        """What the operations of a role work on in registers."""
+        return [
+            self.plan.covered([self.plan.kernel.piece[p] for p in pieces])
+            for operation in self.plan.runs[role]
+            for _, pieces in operation.operands
+            if self.plan.kernel.region_of(pieces[0]).space is Space.REGISTERS
+        ]
 
     def _check(self, part: Part) -> None:
         name, rows = part.region.name, self.share.rows

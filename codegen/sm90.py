@@ -74,7 +74,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
         )
         if in_registers:
             steps = self._steps(operation)
-            at = f"{registers.name(a.region)}.iterator + {registers.offset(a)}"
+            at = f"{registers.name(a)}.iterator + {registers.offset(a)}"
             layout = f"((2, 2, 2), 1, {steps}), stride=((1, 2, 4), 0, 8)"
             source.add(f"a_{name} = cute.make_tensor({at}, cute.make_layout({layout}))")
         else:
@@ -87,7 +87,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
         source.add(
             f"b_{name} = mma_{name}.make_fragment_B(mma_{name}.get_slice(0).partition_B({tile}))"
         )
-        at = f"{registers.name(d.region)}.iterator + {registers.offset(d)}"
+        at = f"{registers.name(d)}.iterator + {registers.offset(d)}"
         layout = f"((2, 2, {columns // 8}), 1, 1)"
         source.add(f"d_{name} = cute.make_tensor({at}, cute.make_layout({layout}))")
 

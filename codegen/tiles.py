@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import code, integer
+from schedgen.codegen.formulas import integer
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.expressions import Expression, Number
-from schedgen.expressions.nodes import walk
+from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary
 from schedgen.kernel import Kernel, Kind
 
 BAND = 8
@@ -118,7 +116,7 @@ class Tiles:
                 source.add(f"at_{axis.extent} = 0")
         rest, axes = "tile", self.axes
         if self.triangle:
-            inside = f"inside, {self._count(columns)}, {self._blocks}"
+            inside = f"inside, {self._count(rows)}, {self._count(columns)}, {self._blocks}"
             source.add(
                 "rest, inside = divmod(tile, by_triangle)",
                 f"at_{rows}, at_{columns} = in_triangle({inside})",
@@ -185,10 +183,16 @@ def single_extents(kernel: Kernel) -> set[str]:
 
 
 def integer_condition(expression: Expression, names: dict[str, str]) -> str:
-    text = code(expression, lambda name: names.get(name.name, name.name))
-    return text.replace(".0", "") if _whole(expression) else text
-
-
-def _whole(expression: Expression) -> bool:
-    numbers = [n.value for n in walk(expression) if isinstance(n, Number)]
-    return all(Fraction(n).denominator == 1 for n in numbers)
+    """A condition over whole numbers, as `integer` writes them."""
+    match expression:
+        case Boolean(value):
+            return repr(value)
+        case Unary("not", operand):
+            return f"(not {integer_condition(operand, names)})"
+        case Compare(operator, left, right):
+            return f"({integer(left, names)} {operator} {integer(right, names)})"
+        case Logical(operator, left, right):
+            both = (integer_condition(left, names), integer_condition(right, names))
+            return f"({f' {operator} '.join(both)})"
+        case _:
+            raise EmitError(f"no emitter for the condition '{expression}'")

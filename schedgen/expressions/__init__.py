@@ -13,6 +13,7 @@ It serves two purposes with one grammar:
 from schedgen.expressions.arithmetic import Value, Values, evaluate, evaluate_int
 from schedgen.expressions.counting import OperationCounts, count_operations
 from schedgen.expressions.errors import ExpressionError
+from schedgen.expressions.folding import fold
 from schedgen.expressions.formulas import check_condition, check_formula
 from schedgen.expressions.functions import ELEMENTWISE, Function
 from schedgen.expressions.nodes import (
@@ -55,6 +56,7 @@ __all__ = [
     "count_operations",
     "evaluate",
     "evaluate_int",
+    "fold",
     "parse",
     "references",
     "render",

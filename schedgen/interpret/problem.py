@@ -11,7 +11,7 @@ from typing import TypeAlias
 import torch
 
 from schedgen.errors import SchedgenError
-from schedgen.expressions import Name, evaluate, evaluate_int, parse, references
+from schedgen.expressions import Expression, Name, evaluate, evaluate_int, parse, references
 from schedgen.interpret.formulas import scalar
 from schedgen.interpret.pieces import TORCH
 from schedgen.kernel import Kernel, Kind, Operation
@@ -60,10 +60,17 @@ class Problem:
         needed = self.kernel.tile_trips
         if needed is None:
             return self.trips
-        row, column = (coordinates.get(extent, 0) for extent in self.kernel.tile_extents)
-        at = {"tile_row": row, "tile_column": column}
-        count = evaluate_int(needed, {**self.parameters, **self.extents, **at})
+        count = evaluate_int(needed, self._at(coordinates))
         return min(self.trips, max(count, 1))
+
+    def holds(self, condition: Expression, coordinates: Coordinates) -> bool:
+        """Whether the condition of a store holds for an output tile."""
+        return bool(evaluate(condition, self._at(coordinates)))
+
+    def _at(self, coordinates: Coordinates) -> dict[str, Fraction | bool | str | int]:
+        """What names of an output tile's arithmetic stand for."""
+        row, column = (coordinates.get(extent, 0) for extent in self.kernel.tile_extents)
+        return {**self.parameters, **self.extents, "tile_row": row, "tile_column": column}
 
     @cached_property
     def parameters(self) -> dict[str, Fraction | bool | str]:

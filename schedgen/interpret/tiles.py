@@ -173,8 +173,9 @@ class _Execution:
     # -- formulas ------------------------------------------------------------------------------
 
     def _happens(self) -> bool:
+        """Whether a store does; its condition is one of the output tile, not of elements."""
         when = self.operation.when
-        return when is None or bool(self._formula(when).all())
+        return when is None or self.problem.holds(when, self.moment.coordinates)
 
     def _formula(self, formula: Expression) -> torch.Tensor:
         return compute(formula, self._look)

@@ -7,8 +7,9 @@ each value, whatever the trip counts, are the only ones that add up for all prog
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
-from schedgen.program.model import Arrive, Barrier, Commit, Number, Program, Run, Wait
+from schedgen.program.model import Access, Arrive, Barrier, Commit, Number, Program, Run, Wait
 from schedgen.proof.events import EventGraph
 from schedgen.proof.report import Claim, Finding
 from schedgen.proof.steps import fires_always
@@ -146,6 +147,26 @@ def capacity_findings(program: Program) -> Iterator[Finding]:
             text = f"{store.name} has room for {store.size}, its slots need {needed}"
             yield Finding(Claim.CAPACITY, text, (store.name,))
     yield from _role_capacities(program)
+    yield from _private_registers(program)
+
+
+def _private_registers(program: Program) -> Iterator[Finding]:
+    """Threads see their own registers only, so no barrier hands a tile there to another role."""
+    owners: dict[str, list[tuple[Access, str]]] = {}
+    for role in program.roles:
+        runs = (step.action for step in role.steps if isinstance(step.action, Run))
+        for access in (a for run in runs for a in program.operation[run.operation].accesses):
+            if program.store[access.store].space == "registers":
+                owners.setdefault(access.store, []).append((access, role.name))
+    for store, accesses in owners.items():
+        pairs = {
+            tuple(sorted((one, other)))
+            for (first, one), (second, other) in combinations(accesses, 2)
+            if one != other and first.overlaps(second)
+        }
+        for one, other in sorted(pairs):
+            text = f"registers of {store} are used by two roles, {one} and {other}"
+            yield Finding(Claim.CAPACITY, text, (store, one, other))
 
 
 def _slot_size(space: str, rows: int, row_bytes: int) -> int:

@@ -164,6 +164,30 @@ def capacities(program: Program) -> Iterator[Finding]:
             text = f"the stores need {end} of {limit} in {space.value}"
             yield Finding(Claim.CAPACITY, text, (owner,))
     yield from _threads(program)
+    yield from _threads_apart(program)
+
+
+def _threads_apart(program: Program) -> Iterator[Finding]:
+    """A row or column in registers belongs to the threads of one role."""
+    used = {
+        (role.name, access)
+        for role in program.roles
+        for step in role.steps
+        if isinstance(step.action, Run)
+        for access in program.operation[step.action.operation].accesses
+        if program.store[access.store].space is Space.REGISTERS
+    }
+    reported: set[str] = set()
+    for role, access in sorted(used, key=str):
+        strangers = [
+            r
+            for r, other in used
+            if r != role and other.store == access.store and other.overlaps(access)
+        ]
+        if strangers and access.store not in reported:
+            reported.add(access.store)
+            text = f"'{role}' and '{min(strangers)}' share registers of '{access.store}'"
+            yield Finding(Claim.CAPACITY, text, (access.store, role, min(strangers)))
 
 
 def _threads(program: Program) -> Iterator[Finding]:

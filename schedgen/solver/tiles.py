@@ -212,7 +212,7 @@ def _role_candidates(problem: Problem, decisions: Decisions) -> list[dict[str, s
         name, group = operation.name, problem.group_of[operation.name]
         if group.name in decisions.role:
             fixed[name] = decisions.role[group.name]
-        elif operation.role is not None or group.role_class.per_unit:
+        elif group.pinned is not None or group.role_class.per_unit:
             fixed[name] = group.name
         elif operation.kind is Kind.LOAD:
             loads.append(name)

@@ -9,6 +9,7 @@ from schedgen.errors import DiagnosticSink, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, parse
 from schedgen.kernel import DTYPE_BITS, Kernel
 from schedgen.spec.aliases import bind_aliases
+from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.draft import COORDINATES
@@ -139,6 +140,9 @@ def _storable(kernel: Kernel, scope: Scope) -> Kernel:
     for mistake in storage_mistakes(kernel):
         path = ("buffers", mistake.buffer, mistake.key)
         scope.error(mistake.rule, mistake.message, path, fix=mistake.fix)
+    for tensor, mistake in coverage_mistakes(kernel):
+        fix = "change 'when' of its stores, or the sizes of tiles"
+        scope.error("bad-coverage", f"{mistake} in '{tensor}'", ("arguments", tensor), fix=fix)
     scope.sink.raise_if_any()
     return kernel
 

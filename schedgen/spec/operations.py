@@ -9,14 +9,15 @@ from itertools import groupby
 from typing import TypeAlias
 
 from schedgen.errors import suggest
+from schedgen.expressions import Expression, Number, fold
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase, Read
 from schedgen.spec import entries, schema
 from schedgen.spec.dimensions import MAX_INSTANCES, Index, check_names, instance_name
-from schedgen.spec.draft import Draft, Names
+from schedgen.spec.draft import COORDINATES, Draft, Names
 from schedgen.spec.layout import Layout
 from schedgen.spec.placing import Placing
 from schedgen.spec.shapes import Shapes, fits
-from schedgen.spec.values import Path, Place, Scope
+from schedgen.spec.values import Path, Place, Scope, Value
 from schedgen.spec.work import count_work
 
 _MAX_CYCLES = 10**6
@@ -111,7 +112,9 @@ class OperationBinder:
         draft = Draft(self.names, index)
         tensor = self._operands(entry, draft, phase, path)
         when = None
-        if entry.when is not None:
+        if entry.when is not None and isinstance(entry, entries.Store):
+            when = self._tile_condition(entry.when, index, (*path, "when"))
+        elif entry.when is not None:
             when = draft.formula(entry.when, (*path, "when"), output=None, condition=True)
         operation = Operation(
             name=instance_name(entry.id, list(index.values())),
@@ -140,6 +143,19 @@ class OperationBinder:
         if bound is None:
             return None
         return replace(bound, places=self.placing.places(bound, draft, index))
+
+    def _tile_condition(self, text: str | int, index: Index, path: Path) -> Expression | None:
+        """Whether a store happens for an output tile: exact arithmetic over its coordinates,
+        parameters, extents and the indices of ``over``.
+        """
+        expression = self.scope.expression(text, path)
+        if expression is None:
+            return None
+        sizes = {s for argument in self.spec.arguments.values() for s in argument.shape}
+        known: dict[str, Value] = dict.fromkeys([*sorted(sizes), *COORDINATES[2:]], Fraction(1))
+        known |= {**self.scope.values, **{name: Fraction(at) for name, at in index.items()}}
+        Scope(self.scope.source, self.scope.sink, known).truth(text, path)
+        return fold(expression, {name: Number(Fraction(at)) for name, at in index.items()})
 
     def _complete(
         self, operation: Operation, entry: entries.Operation, draft: Draft, path: Path

@@ -1,0 +1,51 @@
+"""Names replaced by what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schedgen.expressions.nodes import (
+    Binary,
+    Boolean,
+    Call,
+    Compare,
+    Expression,
+    Logical,
+    Name,
+    Unary,
+)
+
+
+def fold(node: Expression, values: Mapping[str, Expression]) -> Expression:
+    """``node`` with values for names, and without conditions that these decide."""
+    match node:
+        case Name(name, 0):
+            return values.get(name, node)
+        case Unary(operator, operand):
+            inner = fold(operand, values)
+            if operator == "not" and isinstance(inner, Boolean):
+                return Boolean(not inner.value)
+            return Unary(operator, inner)
+        case Binary(operator, left, right):
+            return Binary(operator, fold(left, values), fold(right, values))
+        case Compare(operator, left, right):
+            return Compare(operator, fold(left, values), fold(right, values))
+        case Logical(operator, left, right):
+            return _logical(node, fold(left, values), fold(right, values))
+        case Call("where", (condition, then, other)):
+            chosen = fold(condition, values)
+            if isinstance(chosen, Boolean):
+                return fold(then if chosen.value else other, values)
+            return Call("where", (chosen, fold(then, values), fold(other, values)))
+        case Call(function, arguments):
+            return Call(function, tuple(fold(argument, values) for argument in arguments))
+        case _:
+            return node
+
+
+def _logical(node: Logical, left: Expression, right: Expression) -> Expression:
+    decides = node.operator == "or"
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Boolean):
+            return one if one.value == decides else other
+    return Logical(node.operator, left, right)
