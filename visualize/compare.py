@@ -147,7 +147,10 @@ def _details(first: Schedule, second: Schedule) -> Iterator[Difference]:
     yield from _each(
         "role {}",
         *(
-            ((r.name, f"{r.warps} warps, {r.registers} registers") for r in s.roles)
+            (
+                (r.name, f"{r.warps} warp{'s' * (r.warps > 1)}, {r.registers} registers")
+                for r in s.roles
+            )
             for s in (first, second)
         ),
     )

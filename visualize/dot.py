@@ -50,7 +50,7 @@ def _title(schedule: Schedule) -> str:
 
 
 def _nodes(schedule: Schedule, cycle: set[str]) -> Iterator[str]:
-    fill = colours(split_name(op.id)[0] for op in schedule.body)
+    fill = colours((split_name(op.id)[0], op.kind) for op in schedule.body)
     for op in schedule.body:
         outline = f", {_CRITICAL}, fontcolor=black" if op.id in cycle else ""
         tint = fill[split_name(op.id)[0]]

@@ -21,10 +21,19 @@ _TINTS = (
 )
 
 
-def colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each of ``names``, in order of first appearance; they repeat after twelve."""
-    distinct = list(dict.fromkeys(names))
-    return {name: _TINTS[number % len(_TINTS)] for number, name in enumerate(distinct)}
+# By kind first, so that an operation keeps its colour on machines that need no copies.
+_KINDS = ("mma", "map", "reduce", "load", "store", "copy")
+
+
+def colours(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """A colour for each name of the (name, kind) pairs; they repeat after twelve."""
+    distinct = sorted(set(kinds), key=lambda pair: (_rank(pair[1]), pair[0]))
+    names = dict.fromkeys(name for name, _ in distinct)
+    return {name: _TINTS[number % len(_TINTS)] for number, name in enumerate(names)}
+
+
+def _rank(kind: str) -> int:
+    return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
 
 
 def paler(colour: str) -> str:

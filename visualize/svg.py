@@ -67,7 +67,7 @@ class _Panel:
 
 def svg(*views: Unrolled, names: Sequence[str] = (), width: int = 1000) -> str:
     """The timelines of ``views`` as an SVG file of ``width`` pixels, told apart by ``names``."""
-    colour = colours(s.name for view in views for s in view.slices)
+    colour = colours((s.name, s.kind) for view in views for s in view.slices)
     titles = [_title(view) for view in views]
     if names:
         pairs = zip(names, titles, strict=True)

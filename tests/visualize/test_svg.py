@@ -93,9 +93,17 @@ def test_names_are_escaped() -> None:
     assert drawn(schedule).findtext(f"{SVG}text", "").startswith('<a & "b"> on abstract')
 
 
+def test_an_operation_has_one_colour_on_all_machines() -> None:
+    maps = [
+        colours((s.name, s.kind) for s in unroll(solved("attention_fwd", target)).slices)
+        for target in ("b200", "h200")
+    ]
+    assert {maps[0][name] == maps[1][name] for name in maps[1]} == {True}
+
+
 def test_labels_are_legible_on_all_colours() -> None:
     """Black on every tint has the contrast that WCAG asks of small text, 7:1."""
-    for colour in colours(map(str, range(12))).values():
+    for colour in colours((str(n), "map") for n in range(12)).values():
         for tint in (colour, paler(colour)):
             parts = [int(tint[at : at + 2], 16) / 255 for at in (1, 3, 5)]
             linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]

@@ -1,0 +1,34 @@
+"""The pictures of the documents are what their commands draw today."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_pictures_are_fresh() -> None:
+    run = subprocess.run(
+        [sys.executable, "docs/images.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_picture_stands_beside_its_commands() -> None:
+    """Each picture is shown by a document which has the last command that draws it."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        from images import PICTURES  # type: ignore[import-not-found]
+    finally:
+        sys.path.pop(0)
+    text = (ROOT / "docs" / "attention.md").read_text("utf-8")
+    pictures: dict[str, tuple[str, ...]] = PICTURES
+    for name, commands in pictures.items():
+        assert f"](images/{name})" in text
+        for command in commands:
+            assert f"schedgen {command}" in text
+    assert {path.name for path in (ROOT / "docs" / "images").iterdir()} == set(pictures)
