@@ -11,84 +11,19 @@ nothing but the exchange itself; so no rank enters an exchange that another one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any
 from zlib import crc32
 
 import torch
 from torch import Tensor
 
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
-from schedgen.kernels.newton_schulz.sharded_layout import Layout, is_dtensor
+from schedgen.kernels.errors import ArgumentValueError
+from schedgen.kernels.newton_schulz.sharded_matrix import Matrix, Rule
 from schedgen.kernels.newton_schulz.sharded_plan import Job, Round, rounds
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError, Ranks
 from schedgen.kernels.newton_schulz.sharded_transfer import Transfer
 
 _lists: Any = torch
-
-
-class Rule(Protocol):
-    """What Muon does to tensors of one parameter group."""
-
-    def advance(self, params: list[Tensor], grads: list[Tensor]) -> None:
-        """Updates the momenta of ``params`` with the local parts of their gradients."""
-        ...
-
-    def targets(self, params: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
-        """Local parts of what is to be orthogonalized, after `advance`."""
-        ...
-
-    def orthogonalized(self, x: Tensor) -> Tensor:
-        """Of whole matrices (batch, m, n)."""
-        ...
-
-    def applied(self, parts: list[Tensor], updates: list[Tensor], shape: tuple[int, int]) -> None:
-        """Moves local parts of parameters whose whole shape is ``shape``."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Differs where matrices cannot be orthogonalized in one batch."""
-        ...
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A parameter as this rank sees it.
-
-    Attributes:
-        param: the parameter.
-        part: its local part, which shares its memory.
-        layout: where all parts are.
-        rule: of its parameter group.
-        back: type in which results travel.
-    """
-
-    param: Tensor
-    part: Tensor
-    layout: Layout
-    rule: Rule
-    back: torch.dtype
-
-    @property
-    def kind(self) -> str:
-        return f"{self.rule.kind} {self.part.dtype} {self.back}"
-
-    def gradient(self) -> Tensor:
-        """The part of the gradient; zeros if this rank has none, though others do."""
-        grad: Any = self.param.grad
-        if grad is None:
-            return torch.zeros_like(self.part)
-        if grad.is_sparse:
-            raise ArgumentTypeError("params", "a gradient is sparse", "dense gradients", "to_dense")
-        if not is_dtensor(self.param):
-            return grad
-        if is_dtensor(grad):
-            placements = cast("Any", self.param).placements
-            same = grad.placements == placements
-            return (grad if same else grad.redistribute(placements=placements)).to_local()
-        got = "the gradient of a DTensor is a plain tensor"
-        raise ArgumentTypeError("params", got, "a DTensor", "DTensor.from_local")
 
 
 class Step:
@@ -132,15 +67,13 @@ class Step:
             # A guess that all ranks have the same gradients; they mostly do.
             stages, transfers = self._stages(active), list[Transfer]()
             if failure is None:
-                transfers, failure = _attempt(stages)
+                transfers, failure = _advanced([], stages)
             notes = self._ranks.report(failure, self._print + bytes(active))
             active = self._wanted(notes)
             if len(set(notes)) == 1:
                 break  # on all ranks, for all see the same notes
         while transfers is not None:
-            for transfer in transfers:
-                transfer.start()
-            transfers, failure = _attempt(stages)
+            transfers, failure = _advanced(transfers, stages)
             self._ranks.report(failure)
 
     def _wanted(self, notes: list[bytes]) -> list[bool]:
@@ -207,7 +140,8 @@ class Step:
             job.number
             for owner, jobs in enumerate(now)
             for job in jobs
-            if self._ranks.me in (owner, *self._matrices[job.number].layout.senders(owner))
+            if self._ranks.me == owner
+            or self._matrices[job.number].layout.sends(self._ranks.me, owner)
         ]
         for numbers in self._alike(needed):
             some = [self._matrices[n] for n in numbers]
@@ -226,18 +160,17 @@ class Step:
     def _gather(self, now: Round) -> Transfer:
         """Parts on their way to the owners."""
         self._aim(now)
-        transfer = Transfer(self._ranks, self._device)
+        transfer, me = Transfer(self._ranks, self._device), self._ranks.me
         for owner, jobs in enumerate(now):
             for job in jobs:
                 m = self._matrices[job.number]
-                dtype = self._travelling(m.part.dtype)
-                for sender in m.layout.senders(owner):
+                dtype, senders = self._travelling(m.part.dtype), m.layout.senders(owner)
+                transfer.needed |= bool(senders)
+                if m.layout.sends(me, owner):
+                    transfer.send(owner, self._targets.pop(job.number), dtype)
+                for sender in senders if owner == me else ():
                     box = m.layout.boxes[sender]
-                    if sender == self._ranks.me:
-                        transfer.send(owner, self._targets.pop(job.number), dtype)
-                    elif owner == self._ranks.me:
-                        transfer.expect(sender, job.number, (box.height, box.width), dtype)
-                    transfer.needed = True
+                    transfer.expect(sender, job.number, (box.height, box.width), dtype)
         transfer.pack()
         return transfer
 
@@ -267,17 +200,17 @@ class Step:
 
     def _scatter(self, now: Round, results: dict[int, Tensor]) -> Transfer:
         """Parts of the results on their way to where the parameters are."""
-        transfer = Transfer(self._ranks, self._device)
+        transfer, me = Transfer(self._ranks, self._device), self._ranks.me
         for owner, jobs in enumerate(now):
             for job in jobs:
                 m = self._matrices[job.number]
-                for receiver in m.layout.receivers(owner):
+                receivers, mine = m.layout.receivers(owner), m.layout.boxes[me]
+                transfer.needed |= bool(receivers)
+                if owner != me and not mine.empty:
+                    transfer.expect(owner, job.number, (mine.height, mine.width), m.back)
+                for receiver in receivers if owner == me else ():
                     box = m.layout.boxes[receiver]
-                    if owner == self._ranks.me:
-                        transfer.send(receiver, box.of(results[job.number]), m.back)
-                    elif receiver == self._ranks.me:
-                        transfer.expect(owner, job.number, (box.height, box.width), m.back)
-                    transfer.needed = True
+                    transfer.send(receiver, box.of(results[job.number]), m.back)
         transfer.pack()
         return transfer
 
@@ -300,11 +233,13 @@ class Step:
             rule.applied([part for part, _ in pairs], [update for _, update in pairs], shape)
 
 
-def _attempt(
-    stages: Iterator[list[Transfer]],
+def _advanced(
+    transfers: list[Transfer], stages: Iterator[list[Transfer]]
 ) -> tuple[list[Transfer] | None, Exception | None]:
-    """The next stage: its transfers, None after the last; or how it failed."""
+    """Starts ``transfers``; those of the next stage, None after the last; or what failed."""
     try:
+        for transfer in transfers:
+            transfer.start()
         return next(stages, None), None
     except Exception as failure:
         return None, failure

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from schedgen.kernels.newton_schulz.sharded import Matrix, Rule
 from schedgen.kernels.newton_schulz.sharded_layout import is_dtensor, layout_of, replicated
+from schedgen.kernels.newton_schulz.sharded_matrix import Matrix, Rule
 from schedgen.kernels.newton_schulz.sharded_ranks import Ranks
 
 Shared = dict[tuple[Ranks, torch.device], list[Matrix]]
@@ -86,4 +86,4 @@ def _device(kind: str, part: Tensor) -> torch.device:
     """Where to compute: with parts that are offloaded to the host, on the mesh's device still."""
     if part.device.type == kind:
         return part.device
-    return torch.device(kind, torch.accelerator.current_device_index())
+    return torch.device(kind, getattr(torch, kind).current_device())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -50,17 +50,27 @@ class Layout:
     boxes: tuple[Box, ...]
     copies: tuple[int, ...]
 
+    @cached_property
+    def _holders(self) -> dict[int, list[int]]:
+        """Ranks with a part of each copy."""
+        found: dict[int, list[int]] = {copy: [] for copy in self.copies}
+        for rank, (box, copy) in enumerate(zip(self.boxes, self.copies, strict=True)):
+            if not box.empty:
+                found[copy].append(rank)
+        return found
+
     def senders(self, owner: int) -> list[int]:
         """Other ranks whose boxes, with the owner's, make up a whole copy."""
-        return [
-            rank
-            for rank, (box, copy) in enumerate(zip(self.boxes, self.copies, strict=True))
-            if rank != owner and copy == self.copies[owner] and not box.empty
-        ]
+        return [rank for rank in self._holders[self.copies[owner]] if rank != owner]
+
+    def sends(self, rank: int, owner: int) -> bool:
+        """Whether ``rank`` is among the senders."""
+        same = self.copies[rank] == self.copies[owner]
+        return rank != owner and same and not self.boxes[rank].empty
 
     def receivers(self, owner: int) -> list[int]:
         """Other ranks that hold any part."""
-        return [r for r, box in enumerate(self.boxes) if r != owner and not box.empty]
+        return [r for held in self._holders.values() for r in held if r != owner]
 
 
 def is_dtensor(x: Tensor) -> bool:

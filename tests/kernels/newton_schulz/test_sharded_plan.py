@@ -107,7 +107,10 @@ def test_boxes_make_up_whole_copies(
             found.boxes[rank].of(counts).add_(1)
         assert torch.equal(counts, torch.ones(shape))
         others = [r for r in range(len(found.boxes)) if r != owner and not found.boxes[r].empty]
-        assert found.receivers(owner) == others
+        assert sorted(found.receivers(owner)) == others
+        assert [r for r in range(len(found.boxes)) if found.sends(r, owner)] == sorted(
+            found.senders(owner)
+        )
 
 
 def test_order_of_splits() -> None:
