@@ -44,6 +44,7 @@ def record(
     extents: Mapping[str, int],
     scalars: Mapping[str, float] | None = None,
     *,
+    device: torch.device | None = None,
     block: int = 0,
     tiles: int = 4,
     plain: Path | None = None,
@@ -60,7 +61,7 @@ def record(
         SchedgenError: an extent is missing or unknown.
     """
     facts, table = read_facts(path), read_events(path)
-    device = _device()
+    device = device or check_device()
     launcher = Launcher(path, device)
     tensors = _tensors(facts, extents, device)
     numbers = [(scalars or {}).get(parameter.name, 1.0) for parameter in facts.scalars]
@@ -116,7 +117,8 @@ def _used(words: Sequence[int], role: RoleWords, tiles: int) -> int:
     return at
 
 
-def _device() -> torch.device:
+def check_device() -> torch.device:
+    """The current GPU. Raises DeviceError if there is none."""
     if not torch.cuda.is_available():
         raise DeviceError(
             "recording needs a GPU, and torch finds none; fix: run this on a machine with an "

@@ -212,6 +212,9 @@ def emit(
             "--compile", help="Compile it; if it spills, solve for a schedule with more registers."
         ),
     ] = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="A kernel that records when its operations run.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Write the kernel of SPEC as a CuTe DSL file, from its best schedule and a proven program.
@@ -223,7 +226,15 @@ def emit(
     settings = settings_of(set_ or [])
     with Ticker() as ticker:
         status = run_emit(
-            spec, target, settings, output, write, ticker, compiled=compile_, as_json=json
+            spec,
+            target,
+            settings,
+            output,
+            write,
+            ticker,
+            compiled=compile_,
+            events=events,
+            as_json=json,
         )
     raise typer.Exit(status)
 
@@ -247,6 +258,54 @@ def compile_file(
     from schedgen.cli_emit import run_compile
 
     raise typer.Exit(run_compile(file, target, output, json))
+
+
+@app.command()
+def trace(
+    spec: SpecArgument,
+    target: TargetOption = None,
+    set_: SetOption = None,
+    extent: Annotated[
+        list[str] | None,
+        typer.Option("--extent", metavar="NAME=SIZE", help="Size of the tensors; repeatable."),
+    ] = None,
+    scalar: Annotated[
+        list[str] | None,
+        typer.Option("--scalar", metavar="NAME=VALUE", help="Value of a scalar. Default: 1."),
+    ] = None,
+    block: Annotated[int, typer.Option(min=0, help="Which block (CTA) records.")] = 0,
+    tiles: Annotated[int, typer.Option(min=1, help="How many of its output tiles to keep.")] = 4,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Read this record instead of using a GPU."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="FILE", help="Write the record.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write a trace for ui.perfetto.dev."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run the kernel of SPEC on this GPU and compare the cycles of its operations and waits with
+    those that the schedule plans.
+
+    Exit status: 0 done, 1 there is no schedule, no proof, or no GPU for it, 2 bad input.
+    """
+    from schedgen.cli_trace import Run, numbers_of, run_trace
+
+    try:
+        sizes = {key: whole(value) for key, value in settings_of(extent or []).items()}
+        run = Run(sizes, numbers_of(settings_of(scalar or []), "--scalar"), block, tiles)
+    except SchedgenError as error:
+        fail(str(error))
+    settings = settings_of(set_ or [])
+    with Ticker() as ticker:
+        status = run_trace(
+            spec, target, settings, run, record, keep, output, write, ticker, as_json=json
+        )
+    raise typer.Exit(status)
 
 
 @app.command()

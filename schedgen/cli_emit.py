@@ -28,9 +28,11 @@ def run_emit(
     progress: Callable[[str], None],
     *,
     compiled: bool,
+    events: bool,
     as_json: bool,
 ) -> int:
-    """Writes the kernel of ``spec`` into ``folder``, compiled before if ``compiled``.
+    """Writes the kernel of ``spec`` into ``folder``, compiled before if ``compiled``, with events
+    if ``events``.
 
     Returns the exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
     """
@@ -47,9 +49,9 @@ def run_emit(
         read = read_spec(spec)
         machine = read_machine(target or read.file.targets[0])
         if compiled:
-            emitted, attempts = compiled_emission(read, machine, settings, progress)
+            emitted, attempts = compiled_emission(read, machine, settings, progress, events=events)
         else:
-            emitted = emission(read, machine, settings, progress)
+            emitted = emission(read, machine, settings, progress, events=events)
         folder.mkdir(parents=True, exist_ok=True)
     except (Infeasible, ProgramError, Refuted, EmitError) as error:
         typer.echo(str(error), err=True)

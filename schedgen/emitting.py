@@ -56,8 +56,12 @@ def emission(
     machine: Machine,
     settings: Mapping[str, str],
     progress: Progress | None = None,
+    *,
+    events: bool = False,
 ) -> Emission:
     """The file of ``spec`` on ``machine``, from the best schedule, proven by all methods.
+
+    With ``events`` its kernel records when operations and waits begin and end.
 
     Raises:
         SpecError, Infeasible: there is no schedule.
@@ -76,7 +80,9 @@ def emission(
     proven = prove(synthesize(problem.kernel, solution.schedule, problem.machine))
     kernel = problem.kernel
     name = file_name(kernel.name, proven.program.arch, settings)
-    return Emission(name, formatted(_LINTERS + emit(proven, kernel)), solution, proven)
+    name = name.replace(".py", "_events.py") if events else name
+    text = formatted(_LINTERS + emit(proven, kernel, events=events))
+    return Emission(name, text, solution, proven)
 
 
 def formatted(text: str) -> str:
@@ -100,6 +106,8 @@ def compiled_emission(
     machine: Machine,
     settings: Mapping[str, str],
     progress: Progress | None = None,
+    *,
+    events: bool = False,
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """An emission that compiles within its registers, and all attempts up to it.
 
@@ -118,7 +126,8 @@ def compiled_emission(
     for number in range(ROUNDS):
         more = number * STEP
         try:
-            emitted = emission(spec, with_registers(machine, more), settings, progress)
+            machine_now = with_registers(machine, more)
+            emitted = emission(spec, machine_now, settings, progress, events=events)
         except Infeasible as error:
             if not attempts:
                 raise

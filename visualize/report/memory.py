@@ -8,7 +8,7 @@ while they have the tensor unit; their result takes longer to arrive.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schedgen.kernel import Space
@@ -100,12 +100,18 @@ def _panel(
     what: tuple[str, str, int],
 ) -> dict[str, Any]:
     title, unit, room = what
+    rows = [
+        _row(owner, program.store[owner.access.store], places, view)
+        for owner in owners
+        if owner.access.store in places
+    ]
     stores = [program.store[name] for name in places]
+    top = max(places[store.name] + store.size for store in stores)
     return {
         "title": title,
         "unit": unit,
         "room": room,
-        "used": max((places[s.name] + s.size for s in stores), default=0),
+        "used": _peak(rows) if stores[0].space is Space.REGISTERS else top,
         "stores": [
             {
                 "name": s.name,
@@ -115,13 +121,21 @@ def _panel(
             }
             for s in stores
         ],
-        "owners": [
-            row
-            for owner in owners
-            if owner.access.store in places
-            for row in [_row(owner, program.store[owner.access.store], places, view)]
-        ],
+        "owners": rows,
     }
+
+
+def _peak(rows: list[dict[str, Any]]) -> int:
+    """The most that is owned at one time. Registers of the dead serve others, wherever they are
+    drawn.
+    """
+    changes = [(row["start"], row["to"] - row["from"]) for row in rows]
+    changes += [(row["end"], row["from"] - row["to"]) for row in rows]
+    live = most = 0
+    for _, change in sorted(changes):
+        live += change
+        most = max(most, live)
+    return most
 
 
 def _row(owner: _Owner, store: Store, places: dict[str, int], view: Unrolled) -> dict[str, Any]:
@@ -187,7 +201,7 @@ def _without_program(view: Unrolled, schedule: Schedule) -> Iterator[dict[str, A
         ("smem", "shared memory", "bytes"),
         ("tmem", "tensor memory", "columns"),
     ):
-        mine = [o for o in view.occupancies if o.space == space]
+        mine = list(_for_a_tile([o for o in view.occupancies if o.space == space], schedule))
         if mine:
             top = max(o.address + o.size for o in mine)
             yield {
@@ -198,6 +212,19 @@ def _without_program(view: Unrolled, schedule: Schedule) -> Iterator[dict[str, A
                 "stores": [],
                 "owners": [_occupied(o, schedule) for o in mine],
             }
+
+
+def _for_a_tile(found: list[Occupancy], schedule: Schedule) -> Iterator[Occupancy]:
+    """What one iteration hands to the next is updated in place: one owner for all of the loop."""
+    carried = {edge.resource for edge in schedule.edges if edge.kind == "carried"}
+    ends: dict[str, int] = {}
+    for one in found:
+        ends[one.buffer] = max(ends.get(one.buffer, one.end), one.end)
+    for one in found:
+        if one.buffer not in carried:
+            yield one
+        elif one.iteration == 0:
+            yield replace(one, end=ends[one.buffer], iteration=OUTSIDE)
 
 
 def _occupied(one: Occupancy, schedule: Schedule) -> dict[str, Any]:

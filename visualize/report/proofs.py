@@ -66,7 +66,7 @@ def proofs(program: Program) -> dict[str, Any]:
             path = tuple((words(event), words(why)) for event, why in steps(orders, way))
             numbers.append(paths.setdefault(path, len(paths)))
         for number in numbers:
-            case = [_when(conflict), number]
+            case = _when(conflict), number
             if case not in row["cases"]:
                 row["cases"].append(case)
     listed = list(words.number)
@@ -83,7 +83,8 @@ def _finished(
 ) -> list[dict[str, Any]]:
     """Rows with the barriers that their paths lead through; those that need one come first."""
     for row in rows:
-        reasons = {words[why] for _, n in row["cases"] if n >= 0 for _, why in paths[n]}
+        cases: list[tuple[str, int]] = row["cases"]
+        reasons = {words[why] for _, number in cases if number >= 0 for _, why in paths[number]}
         row["barriers"] = sorted(r.removeprefix(_BARRIER) for r in reasons if _BARRIER in r[:8])
         row["trivial"] = all(reason.startswith(_IN_ROLE) for reason in reasons)
     return sorted(rows, key=lambda row: (row["trivial"], not row["barriers"]))

@@ -52,8 +52,9 @@ def _role(schedule: Schedule, problem: Problem | None, name: str) -> dict[str, A
         if load.resource.startswith("issue of ")
         for part, cycles in load.parts
     }
-    parts = [[op.id, counted.get(op.id, op.hold)] for op in mine]
-    return {"name": name, "kind": "role", "cycles": sum(p[1] for p in parts), "parts": parts}
+    cycles = {op.id: counted.get(op.id, op.hold) for op in mine}
+    parts = [list(part) for part in cycles.items()]
+    return {"name": name, "kind": "role", "cycles": sum(cycles.values()), "parts": parts}
 
 
 def cycles(schedule: Schedule) -> list[dict[str, Any]]:
@@ -128,7 +129,8 @@ def _in_schedule(schedule: Schedule, problem: Problem) -> list[dict[str, Any]]:
         deeper = {**made.depth, name: made.depth[name] + 1}
         more = Decisions(made.ii, made.start, made.role, deeper, made.option)
         found.append((f"one more slot for {name}", _ratio(order_constraints(problem, more))))
-    better = sorted((f for f in found if f[1] < now), key=lambda f: f[1])
+    # A unit or a role that is busy all the time leaves nothing to gain.
+    better = sorted((f for f in found if max(f[1], floor) < now), key=lambda f: f[1])
     rows = _grouped("schedule", now, better)
     for row in rows:
         row["floor"] = floor

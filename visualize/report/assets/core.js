@@ -77,7 +77,7 @@ function colour(id, iteration = 0) {
   let found = colours.get(key);
   if (!found) {
     const hue = op ? (255 + op.family * 137.508) % 360 : 0;
-    const chroma = op ? 0.085 : 0;
+    const chroma = op ? 0.085 : 0.004;
     const light = isDark() ? [0.42, 0.49, 0.36][shade] : [0.83, 0.765, 0.885][shade];
     found = {
       fill: `oklch(${light} ${chroma} ${hue.toFixed(0)})`,

@@ -67,11 +67,12 @@ function graphPicture(width) {
   const at = new Map(D.graph.nodes.map((node) => [node.id, { x: NODE.left + node.column * NODE.column, y: NODE.top + node.lane * NODE.lane, ...node }]));
   const tall = NODE.top + D.graph.lanes.length * NODE.lane - 20;
   const zoom = graphZoom || fitGraph(width);
+  const wide = Math.max(graphWidth(), width / zoom);
   const lanes = D.graph.lanes.map((name, index) => [
-    s("rect", { x: 0, y: NODE.top + index * NODE.lane - 38, width: graphWidth(), height: NODE.lane - 4, fill: palette.sunken, "fill-opacity": index % 2 ? 0.25 : 1 }),
+    s("rect", { x: 0, y: NODE.top + index * NODE.lane - 38, width: wide, height: NODE.lane - 4, fill: palette.sunken, "fill-opacity": index % 2 ? 0.25 : 1 }),
     s("text", { x: 12, y: NODE.top + index * NODE.lane + 16, "font-size": 12, fill: palette.ink }, name.length > 13 ? `${name.slice(0, 12)}…` : name)]);
   const edges = graphEdges().sort((a, b) => Number(a.critical) - Number(b.critical));
-  const picture = s("svg", { viewBox: `0 0 ${graphWidth()} ${tall}`, width: graphWidth() * zoom, height: tall * zoom, role: "group", "aria-label": "Dependence graph. Arrow keys move between operations." },
+  const picture = s("svg", { viewBox: `0 0 ${wide} ${tall}`, width: wide * zoom, height: tall * zoom, role: "group", "aria-label": "Dependence graph. Arrow keys move between operations." },
     arrowHeads(), lanes, edges.map((edge) => graphEdge(edge, at)), D.graph.nodes.map((node) => graphNode(at.get(node.id))));
   picture.addEventListener("keydown", moveBetweenCells);
   const first = $(".cell", picture);

@@ -19,7 +19,8 @@ systemDark.addEventListener("change", () => { applyTheme(); redraw(); });
 // Paper is white: pictures are drawn once more in light colours, whole and finer.
 let before = null;
 addEventListener("beforeprint", () => {
-  before = [viewport.from, viewport.to];
+  before = [viewport.from, viewport.to, chosen];
+  chosen = pointed = null;
   printing = true;
   root.dataset.theme = "light";
   readPalette();
@@ -30,7 +31,8 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   printing = false;
   applyTheme();
-  viewport.show(...before);
+  viewport.show(before[0], before[1]);
+  chosen = before[2];
   redraw();
 });
 

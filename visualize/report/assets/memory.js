@@ -1,15 +1,16 @@
 // Memory maps: who owns which bytes, columns or registers, on the time axis of the timeline.
-const charts = [];
+const PANEL_TOP = 34;
 
 // Storage is drawn to scale as long as every store stays readable: small ones get a least height.
 function memoryScale(panel, height) {
-  const edges = new Set([0, Math.max(panel.room, panel.used)]);
-  for (const store of panel.stores.length ? panel.stores : panel.owners) {
+  const stores = panel.stores.length ? panel.stores : panel.owners;
+  const edges = new Set([0]);
+  for (const store of stores) {
     const slots = store.slots || 1;
     for (let slot = 0; slot <= slots; slot++) edges.add(store.from + ((store.to - store.from) * slot) / slots);
   }
   const cuts = [...edges].sort((a, b) => a - b);
-  const taken = (from, to) => (panel.stores.length ? panel.stores : panel.owners).some((store) => store.from <= from && store.to >= to);
+  const taken = (from, to) => stores.some((store) => store.from <= from && store.to >= to);
   const total = cuts[cuts.length - 1];
   const pieces = cuts.slice(1).map((to, index) => {
     const from = cuts[index];
@@ -41,18 +42,19 @@ function drawMemory() {
 function drawPanel(place, panel) {
   const wanted = panel.title === "shared memory" ? 230 : panel.title === "tensor memory" ? 200 : 110;
   const scale = memoryScale(panel, wanted);
-  const card = h("div", { class: "card panel" }, h("h3", {}, panel.title, h("span", {}, `${number(panel.used)} of ${number(panel.room)} ${panel.unit}`)));
+  const card = h("div", { class: "card panel" }, h("h3", {}, panel.title, h("span", {}, `${panel.unit === "registers per thread" ? "at most " : ""}${number(panel.used)} of ${number(panel.room)} ${panel.unit}`)));
   place.append(card);
   for (const owner of panel.owners) {
-    owner.y0 = 22 + scale.at(owner.from);
-    owner.y1 = 22 + Math.max(scale.at(owner.to - 1e-6), scale.at(owner.from) + 3);
+    owner.y0 = PANEL_TOP + scale.at(owner.from);
+    owner.y1 = PANEL_TOP + Math.max(scale.at(owner.to - 1e-6), scale.at(owner.from) + 3);
     owner.writer = owner.writers[0] || owner.readers[0];
-    owner.shade = owner.iteration < 0 ? 0 : owner.iteration;
+    const cut = D.timeline.cut;
+    owner.shade = cut && owner.iteration >= cut.first ? owner.iteration - cut.iterations : Math.max(owner.iteration, 0);
+    if (owner.iteration >= 0) owner.iteration = realIteration(owner.shade, owner.start);
   }
   panel.owners.sort((a, b) => a.start - b.start || a.tenant - b.tenant);
-  const chart = new Chart(card, `${panel.title} over time: ${plural(panel.owners.length, "owner")}`, scale.height + 30,
+  const chart = new Chart(card, `${panel.title} over time: ${plural(panel.owners.length, "owner")}`, scale.height + PANEL_TOP + 8,
     (context, self) => paintPanel(context, self, panel, scale), (x, y) => findOwner(x, y, chart, panel));
-  charts.push(chart);
   onFocus(() => chart.request());
   painters.push(() => chart.request());
 }
@@ -61,11 +63,13 @@ const uses = (owner, id) => owner.writers.includes(id) || owner.readers.includes
 function inFocus(owner) {
   const focus = focused();
   if (!focus) return null;
-  return focus.buffer === owner || (!focus.buffer && [...relation.on].some((id) => uses(owner, id)));
+  if (focus.buffer || !focus.op || !uses(owner, focus.op)) return focus.buffer === owner;
+  const slice = sliceFor(focus);
+  return slice.start <= owner.end && slice.end >= owner.start;
 }
 
 function paintPanel(context, chart, panel, scale) {
-  drawAxis(context, chart, 4, chart.height - 6);
+  drawAxis(context, chart, 16, chart.height - 6);
   context.save();
   context.beginPath();
   context.rect(GUTTER, 0, chart.room + 10, chart.height);
@@ -79,7 +83,6 @@ function paintPanel(context, chart, panel, scale) {
   drawCut(context, chart);
   context.restore();
   drawStores(context, chart, panel, scale);
-  drawFocusRing(context, chart);
 }
 
 function paintOwner(context, chart, owner) {
@@ -123,11 +126,11 @@ function drawStores(context, chart, panel, scale) {
   context.fillRect(0, 0, GUTTER, chart.height);
   context.textBaseline = "middle";
   for (const store of panel.stores) {
-    const y0 = 22 + scale.at(store.from), y1 = 22 + scale.at(store.to - 1e-6);
+    const y0 = PANEL_TOP + scale.at(store.from), y1 = PANEL_TOP + scale.at(store.to - 1e-6);
     context.strokeStyle = palette.line;
     context.lineWidth = 1;
     for (let slot = 0; slot < store.slots; slot++) {
-      const y = Math.round(22 + scale.at(store.from + ((store.to - store.from) * slot) / store.slots)) - 0.5;
+      const y = Math.round(PANEL_TOP + scale.at(store.from + ((store.to - store.from) * slot) / store.slots)) - 0.5;
       context.beginPath();
       context.moveTo(slot ? GUTTER - 6 : 8, y);
       context.lineTo(slot ? GUTTER : chart.width - 10, y);

@@ -65,7 +65,7 @@ function drawPeriod() {
     holder.replaceChildren(periodPicture(rows, width));
   };
   bodyOf("period").append(holder, h("p", { class: "note" },
-    `A number after a name says how many iterations before the newest one that instance belongs to. A bar that reaches the right edge goes on at the left. Shared units show the rate at which they are drawn on, each operation spreading its cycles evenly; the dotted line is all there is. A red edge marks operations of the critical cycle.`));
+    `A number after a name says how many iterations before the newest one that instance belongs to. A bar that reaches the right edge goes on at the left. Shared units show the rate at which they are drawn on, each operation spreading its cycles evenly; the dotted line is all there is, and where they ask for more they slow each other down. A red edge marks operations of the critical cycle.`));
   let last = 0;
   new ResizeObserver(() => {
     if (Math.abs(holder.clientWidth - last) > 2) { last = holder.clientWidth; build(); }
@@ -118,7 +118,7 @@ function periodAxis(x, y, room) {
   const marks = [];
   for (let cycle = 0; cycle < D.ii; cycle += step) {
     marks.push(s("line", { x1: x(cycle), x2: x(cycle), y1: 6, y2: y, stroke: palette.line }));
-    if (D.ii - cycle > step * 0.45) marks.push(s("text", { x: x(cycle) + 4, y: 14, "font-size": 10.5, fill: palette.muted }, number(cycle)));
+    if (x(D.ii) - x(cycle) > 110) marks.push(s("text", { x: x(cycle) + 4, y: 14, "font-size": 10.5, fill: palette.muted }, number(cycle)));
   }
   marks.push(s("line", { x1: x(D.ii), x2: x(D.ii), y1: 6, y2: y, stroke: palette.critical, "stroke-width": 1.5 }),
     s("text", { x: x(D.ii) - 4, y: 14, "font-size": 10.5, "text-anchor": "end", fill: palette.critical }, `II ${number(D.ii)}`));

@@ -10,10 +10,9 @@ const spaced = (nodes, gap = " ") => nodes.flatMap((node, index) => (index ? [ga
 function drawHelps() {
   const place = bodyOf("helps");
   const rows = D.helps.map((row) => {
-    const saved = (row.now - row.cycles) / row.now;
     const limited = row.floor && row.floor > row.cycles;
-    return { cells: [row.where === "schedule" ? "II of the decided order" : "synchronized program", row.what.map(helpText).flatMap((part, index) => (index ? [h("br", {}), part] : [part])),
-      number(row.now), number(limited ? row.floor : row.cycles), `−${percent(saved)}${limited ? " at most" : ""}`] };
+    return { cells: [row.where === "schedule" ? "II of the decided order" : "synchronized program", helpTexts(row.what),
+      number(row.now), number(limited ? row.floor : row.cycles), gainBar(limited ? row.now - row.floor : row.now - row.cycles, row.now)] };
   });
   if (!rows.length) {
     const why = D.schedule && D.schedule.certificate.kind === "resource"
@@ -24,9 +23,17 @@ function drawHelps() {
     h("p", { class: "note" }, "Cycles per iteration with the latencies of the schedule. The order of operations is kept, so a new solve may gain more; changes that gain the same share a row. A slot more asks for storage that may not be there."));
   return undefined;
 }
-function helpText(text) {
-  const match = text.match(/^(.*?) a tenth shorter$/);
-  return match && ops.has(match[1]) ? h("span", {}, opButton(match[1]), " a tenth shorter") : h("span", {}, text);
+// Operations that gain the same when they are shorter share a line; other changes have one each.
+function helpTexts(texts) {
+  const shorter = texts.map((text) => (text.match(/^(.*?) a tenth shorter$/) || [])[1]).filter((id) => ops.has(id));
+  const others = texts.filter((text) => !shorter.some((id) => text === `${id} a tenth shorter`));
+  const either = shorter.length > 1 ? "any one of these a tenth shorter" : "a tenth shorter";
+  return h("div", {}, shorter.length ? h("div", {}, spaced(shorter.map((id) => opButton(id))), ` ${either}`) : null, others.map((text) => h("div", {}, text)));
+}
+function gainBar(cycles, of) {
+  const bar = h("span", { class: "gain" });
+  bar.style.width = `${Math.max(1, Math.min(100, (2500 * cycles) / of))}px`;
+  return h("span", {}, bar, `−${number(cycles)} (${percent(cycles / of)})`);
 }
 
 // -- barriers -------------------------------------------------------------------------------------
@@ -42,7 +49,7 @@ function drawBarriers() {
       h("button", { type: "button", class: "plain", onclick: () => showOrdersOf(barrier.name) }, plural(carried.get(barrier.name), "order")),
       barrier.skipped.length ? `${barrier.skipped.join(", ")}` : "–"],
   }));
-  place.append(h("div", { class: "card tall" }, table([{ name: "barrier" }, { name: "slots", num: true }, { name: "arrivals", num: true }, { name: "bytes", num: true }, { name: "from → to" }, { name: "is there because" }, { name: "proves" }, { name: "complete from the start" }], rows, "Barriers")),
+  place.append(h("div", { class: "card tall" }, table([{ name: "barrier" }, { name: "slots", num: true }, { name: "arrivals", num: true }, { name: "bytes", num: true }, { name: "from → to" }, { name: "is there because" }, { name: "proves", num: true }, { name: "complete from the start" }], rows, "Barriers")),
     h("p", { class: "note" }, `${plural(D.removals, "order")} between roles or in a queue need no barrier of their own; the table of orders says what gives them instead. Select a barrier to see who signals (blue) and who waits (orange) in every picture.`));
   return undefined;
 }
@@ -102,7 +109,7 @@ function proofCell(order) {
   const short = order.barriers.length ? spaced(order.barriers.map(barrierButton)) : [h("span", { class: "muted" }, order.trivial ? "the order of one role" : "an engine works in order")];
   const place = h("div", { hidden: true });
   const button = h("button", { type: "button", class: "plain", "aria-expanded": "false", onclick: () => {
-    if (!place.childElementCount) place.append(...order.cases.map(([when, path]) => pathList(when, path)));
+    if (!place.childElementCount) place.append(...order.cases.flatMap(([when, path]) => pathList(when, path)));
     place.hidden = !place.hidden;
     button.setAttribute("aria-expanded", String(!place.hidden));
     button.textContent = place.hidden ? "path" : "hide path";
@@ -111,7 +118,7 @@ function proofCell(order) {
 }
 function pathList(when, path) {
   const words = D.proofs.words;
-  return h("ol", { class: "path", "aria-label": when }, D.proofs.paths[path].map(([event, why]) => h("li", {}, words[event], " ", h("span", {}, words[why]))));
+  return [h("div", { class: "case" }, when), h("ol", { class: "path", "aria-label": when }, D.proofs.paths[path].map(([event, why]) => h("li", {}, words[event], " ", h("span", {}, words[why]))))];
 }
 
 // -- role programs --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ function readSlices() {
     const slice = Object.fromEntries(names.map((name, index) => [name, row[index]]));
     const far = cut && slice.iteration >= cut.first ? cut.iterations : 0;
     slice.shown = slice.iteration < 0 ? -1 : slice.iteration - far;
+    if (slice.shown >= 0) slice.iteration = realIteration(slice.shown, slice.start);
     sliceOf.set(`${slice.op} ${slice.shown}`, slice);
     return slice;
   });
@@ -93,7 +94,6 @@ function paintTimeline(context, chart) {
   if (focus && focus.op) drawArrows(context, chart, focus);
   context.restore();
   drawTrackNames(context, chart);
-  drawFocusRing(context, chart);
 }
 
 // Prologue, steady state and epilogue are whole periods; before and after them is the rest of the tile.
@@ -130,6 +130,7 @@ function visible(track) {
 }
 
 function paintTrack(context, chart, track, focus) {
+  if (track.unit) paintTails(context, chart, track, focus);
   const last = new Map();
   for (let index = visible(track); index < track.slices.length; index++) {
     const slice = track.slices[index];
@@ -142,7 +143,6 @@ function paintTrack(context, chart, track, focus) {
     const mark = focus ? markOf(slice, focus) : "";
     context.globalAlpha = focus && !mark ? 0.3 : 1;
     const paint = colour(slice.op, slice.shown);
-    if (track.unit && slice.end > slice[track.end]) tail(context, x1, chart.x(slice.end), y, paint);
     drawBar(context, x0, x1, y, LANE - 3, paint);
     const text = slice.iteration < 0 ? slice.op : `${slice.op} ·${slice.iteration}`;
     if (x1 - x0 > 16) drawLabel(context, fitText(text, x1 - x0) ? text : slice.op, x0, x1, y, LANE - 3, paint.ink);
@@ -153,6 +153,17 @@ function paintTrack(context, chart, track, focus) {
     if (mark) outline(context, x0, x1, y, mark);
   }
   context.globalAlpha = 1;
+}
+// From the end of a bar to its result; drawn first, so that the next bar covers it.
+function paintTails(context, chart, track, focus) {
+  if (chart.room / (viewport.to - viewport.from) < 0.004) return;
+  for (let index = visible(track); index < track.slices.length; index++) {
+    const slice = track.slices[index];
+    if (slice.start > viewport.to) break;
+    if (slice.end <= slice[track.end]) continue;
+    context.globalAlpha = focus && !markOf(slice, focus) ? 0.3 : 1;
+    tail(context, chart.x(slice[track.end]), chart.x(slice.end), track.y + slice[track.lane] * LANE, colour(slice.op, slice.shown));
+  }
 }
 function tail(context, x0, x1, y, paint) {
   context.strokeStyle = paint.edge;
@@ -253,13 +264,14 @@ function drawCut(context, chart) {
   context.setLineDash([4, 3]);
   context.strokeRect(x - 3, 18, 6, chart.height);
   context.setLineDash([]);
-  const text = `${cut.iterations} more`;
+  const text = `${plural(cut.iterations, "iteration")} left out`;
   context.font = `11px ${palette.sans}`;
+  const half = context.measureText(text).width / 2 + 6;
   context.fillStyle = palette.surface;
-  context.fillRect(x - 26, 22, 52, 16);
-  context.fillStyle = palette.muted;
+  context.fillRect(x - half, 1, 2 * half, 17);
+  context.fillStyle = palette.ink;
   context.textAlign = "center";
-  context.fillText(text, x, 30);
+  context.fillText(text, x, 10);
   context.textAlign = "left";
   context.font = `11px ${palette.mono}`;
 }

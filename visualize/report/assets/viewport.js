@@ -146,9 +146,10 @@ function drawAxis(context, chart, top, bottom) {
   context.font = `11px ${palette.mono}`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  for (let time = Math.ceil(viewport.from / step) * step; time <= viewport.to; time += step) {
+  for (const time of ticks(step)) {
     const x = Math.round(chart.x(time)) + 0.5;
     context.strokeStyle = palette.line;
+    context.lineWidth = 1;
     context.beginPath();
     context.moveTo(x, top);
     context.lineTo(x, bottom);
@@ -160,10 +161,27 @@ function drawAxis(context, chart, top, bottom) {
   }
 }
 
+// Round cycles in view. Those behind the cut are round with the periods that it leaves out.
+function ticks(step) {
+  const cut = D.timeline.cut;
+  const found = [];
+  const add = (from, to, skipped) => {
+    for (let real = Math.ceil((from + skipped) / step) * step; real <= to + skipped; real += step) found.push(real - skipped);
+  };
+  add(viewport.from, cut ? Math.min(viewport.to, cut.at - 1) : viewport.to, 0);
+  if (cut) add(Math.max(viewport.from, cut.at), viewport.to, cut.iterations * D.ii);
+  return found;
+}
+
 // The cycle that a place on the axis stands for: periods that are left out count.
 function realTime(time) {
   const cut = D.timeline.cut;
-  return cut && time >= cut.at ? time + cut.iterations * D.ii : time;
+  return (cut && time >= cut.at ? time + cut.iterations * D.ii : time) || 0;
+}
+// The iteration of the tile that starts something at `time` as the `shown`-th of those drawn.
+function realIteration(shown, time) {
+  const cut = D.timeline.cut;
+  return cut && time >= cut.at ? shown + cut.iterations : shown;
 }
 
 // The rectangle of a bar, with its colours; narrow bars lose their border so that they stay visible.
@@ -183,10 +201,4 @@ function drawLabel(context, text, x0, x1, y, height, ink) {
   if (!label) return;
   context.fillStyle = ink;
   context.fillText(label, left + 4, y + height / 2 + 0.5);
-}
-function drawFocusRing(context, chart) {
-  if (document.activeElement !== chart.canvas || !chart.canvas.matches(":focus-visible")) return;
-  context.strokeStyle = palette.accent;
-  context.lineWidth = 2;
-  context.strokeRect(1, 1, chart.width - 2, chart.height - 2);
 }

@@ -78,7 +78,7 @@ function drawLoads() {
   const grid = h("div", { class: "loads" });
   for (const row of rows) {
     const bar = h("div", { class: "bar", role: "img", "aria-label": `${row.name}: ${number(row.ratio)} of ${D.ii} cycles; ${row.parts.map(([id, cycles]) => `${id} ${number(cycles)}`).join(", ")}` });
-    for (const [id, cycles] of row.parts) {
+    for (const [id, cycles] of row.parts.length ? row.parts : [["", row.ratio]]) {
       const part = h("i", { title: `${id}: ${number(cycles)} cycles`, "data-part": id, onmouseenter: () => ops.has(id) && point({ op: id, shown: null }), onmouseleave: () => point(null) });
       part.style.width = `${(100 * cycles) / scale}%`;
       bar.append(part);
@@ -93,7 +93,7 @@ function drawLoads() {
   painters.push(paint);
   onFocus(() => grid.querySelectorAll("[data-part]").forEach((part) => part.classList.toggle("on", relation.on.has(part.dataset.part))));
   return h("div", { class: "card" }, h("h3", {}, "Cycles per iteration against the II"), grid,
-    h("p", { class: "note" }, h("span", { class: "critical" }, "The red line"), ` is the II, ${number(D.ii)} cycles. Nothing may reach beyond it; what touches it alone explains the II.`));
+    h("p", { class: "note" }, h("span", { class: "critical" }, "The red line"), ` is the II, ${number(D.ii)} cycles. No unit and no role may need more; the longest bars are what stands in its way.`));
 }
 
 function chain(links) {
@@ -115,6 +115,14 @@ function drawCertificate() {
     card.append(h("p", { class: "why-text" }, D.why[0]));
     if (D.why.length > 1) card.append(h("ul", { class: "why-text" }, D.why.slice(1).map((line) => h("li", {}, line))));
   }
+  const list = plan.objectives.map(([name, value, proven]) => `${name} ${number(value)}${proven ? "" : " (not proven best)"}`);
+  if (list.length) card.append(h("h3", {}, "Among schedules with this II, best first in"), h("p", { class: "note" }, list.join(", "), "."));
+  for (const note of plan.notes) card.append(h("p", { class: "note" }, note));
+  return card;
+}
+
+function drawCycles() {
+  const card = h("div", { class: "card" });
   for (const cycle of D.cycles) {
     const ratio = cycle.distance ? cycle.delay / cycle.distance : 0;
     card.append(h("h3", {}, `${cycle.title[0].toUpperCase()}${cycle.title.slice(1)}: ${number(cycle.delay)} cycles over ${plural(cycle.distance, cycle.unit)} = ${number(ratio)}`));
@@ -126,10 +134,7 @@ function drawCertificate() {
     card.append(h("h3", {}, `${what}, high latencies: ${number(D.pace.high)}`), h("p", { class: "note mono" }, D.pace.cycle.join(" → ")));
     if (D.pace.high > D.ii && D.pace.high > floor) card.append(h("p", { class: "note" }, `With high latencies the program is ${percent(D.pace.high / D.ii - 1)} slower than the II: its waits are stricter than the dependences of the schedule.`));
   }
-  const list = plan.objectives.map(([name, value, proven]) => `${name} ${number(value)}${proven ? "" : " (not proven best)"}`);
-  if (list.length) card.append(h("h3", {}, "Among schedules with this II, best first in"), h("p", { class: "note" }, list.join(", "), "."));
-  for (const note of plan.notes) card.append(h("p", { class: "note" }, note));
-  return card;
+  return card.childElementCount ? card : null;
 }
 
 function drawWhy() {
@@ -137,5 +142,5 @@ function drawWhy() {
     bodyOf("why").append(h("p", { class: "note" }, D.pace ? `The program runs ${number(D.pace.high)} cycles per iteration with high latencies, set by ${D.pace.cycle.join(" → ")}.` : "Nothing to show."));
     return;
   }
-  bodyOf("why").append(h("div", { class: "whygrid" }, drawLoads(), drawCertificate()));
+  bodyOf("why").append(h("div", { class: "whygrid" }, h("div", {}, drawLoads(), drawCycles()), drawCertificate()));
 }
