@@ -277,7 +277,7 @@ def trace(
     tiles: Annotated[int, typer.Option(min=1, help="How many of its output tiles to keep.")] = 4,
     record: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE", help="Read this record instead of using a GPU."),
+        typer.Option("--record", metavar="FILE", help="Read this; SPEC may be a schedule's file."),
     ] = None,
     keep: Annotated[
         Path | None, typer.Option("--keep", metavar="FILE", help="Write the record.")

@@ -50,6 +50,7 @@ def run_trace(
 ) -> int:
     """Records one block on the GPU, or reads ``record``; prints the comparison.
 
+    With a record ``spec`` may be the file of the schedule instead.
     ``keep`` is where the record is written, ``output`` where its trace for Perfetto is.
 
     Returns the exit status: 0 done, 1 no schedule, no proof, or no GPU for it, 2 bad input.
@@ -59,6 +60,7 @@ def run_trace(
     from schedgen.machine_file import read_machine
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
+    from schedgen.schedule import ScheduleError, read_schedule
     from schedgen.solution import Infeasible, solve
     from schedgen.spec.reader import read_spec
     from schedgen.visualize.measured import compare
@@ -67,13 +69,16 @@ def run_trace(
     from schedgen.visualize.record import read_record
 
     try:
-        read = read_spec(spec)
-        machine = read_machine(target or _here(read))
-        if record is not None:
+        if record is not None and spec.endswith(".json"):
+            schedule = read_schedule(Path(spec).read_text("utf-8"), spec)
+            found = read_record(record.read_text("utf-8"), str(record))
+        elif record is not None:
+            read = read_spec(spec)
+            machine = read_machine(target or read.file.targets[0])
             schedule = solve(read, machine, settings=settings, progress=progress).schedule
             found = read_record(record.read_text("utf-8"), str(record))
         else:
-            schedule, text = _recorded(read, machine.name, settings, run, progress)
+            schedule, text = _recorded(read_spec(spec), target, settings, run, progress)
             found = read_record(text)
             if keep is not None:
                 write(keep, text)
@@ -81,11 +86,12 @@ def run_trace(
     except (Infeasible, ProgramError, Refuted, EmitError, DeviceError, LaunchError) as error:
         typer.echo(str(error), err=True)
         return REFUSED
-    except SchedgenError as error:
+    except (SchedgenError, ScheduleError) as error:
         typer.echo(str(error), err=True)
         return BAD_INPUT
     except (OSError, UnicodeDecodeError) as error:
-        typer.echo(f"{record}: {getattr(error, 'strerror', None) or error}", err=True)
+        path = getattr(error, "filename", None) or record
+        typer.echo(f"{path}: {getattr(error, 'strerror', None) or error}", err=True)
         return BAD_INPUT
     if output is not None:
         write(output, comparison_trace(comparison))
@@ -113,7 +119,7 @@ def _here(spec: Spec) -> str:
 
 def _recorded(
     spec: Spec,
-    target: str,
+    target: str | None,
     settings: Mapping[str, str],
     run: Run,
     progress: Callable[[str], None],
@@ -123,8 +129,8 @@ def _recorded(
     from schedgen.kernels.recording import check_device, record
     from schedgen.machine_file import read_machine
 
-    device = check_device()
-    machine = read_machine(target)
+    device = check_device()  # before the work of solving
+    machine = read_machine(target or _here(spec))
     made = emission(spec, machine, settings, progress, events=True)
     plain = emission(spec, machine, settings, progress)
     schedule, kernel = made.solution.schedule, made.solution.problem.kernel
