@@ -25,7 +25,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from schedgen.codegen.facts import file_name, read_facts
-from schedgen.kernels import launcher, library
+from schedgen.kernels import bench_polar, launcher, library
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 
@@ -35,6 +35,8 @@ Run = Callable[[], Any]
 _L2_BYTES = 1 << 28
 _ROUNDS = 40
 _WARM_UP = 5
+
+_PEERS = ("flash-attn-4", "quack-kernels", "gram-newton-schulz")
 
 ATTENTION = [
     *((8, 2048, 16, 128, False), (4, 4096, 16, 128, False), (2, 8192, 16, 128, False)),
@@ -304,10 +306,18 @@ def chain_rows() -> Iterator[Row]:
         )
 
 
+def polar_rows() -> Iterator[Row]:
+    """Polar factors beside torch and gram-newton-schulz with quack's kernels."""
+    with torch.no_grad():
+        yield from bench_polar.polar_rows(
+            lambda runs: {name: t.milliseconds for name, t in medians(runs).items()}
+        )
+
+
 def where() -> dict[str, str]:
     """The GPU, and versions of the peers that are installed."""
     found = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-    for package in ("flash-attn-4", "quack-kernels", "nvidia-cutlass-dsl"):
+    for package in (*_PEERS, "nvidia-cutlass-dsl"):
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
@@ -319,5 +329,6 @@ SPECS: dict[str, Callable[[], Iterator[Row]]] = {
     "gemm_symmetric": symmetric_rows,
     "gemm_epilogue": epilogue_rows,
     "gemm_chain": chain_rows,
+    "polar": polar_rows,
 }
-"""Benchmarks by spec."""
+"""Benchmarks by spec, or by function where many kernels take part."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 import typer
 
@@ -10,7 +11,9 @@ DONE, NO_GPU, BAD_INPUT = 0, 1, 2
 
 
 def run_bench(spec: str, as_json: bool) -> int:
-    """Times the shipped kernels of ``spec`` beside their peers and prints a line for each.
+    """Times the shipped kernels of ``spec`` beside their peers and prints a table, or JSON.
+
+    ``spec`` may be ``polar``, too, whose iterations take many launches.
 
     Returns the exit status: 0 done, 1 there is no GPU or no kernel for it, 2 bad input.
     """
@@ -34,6 +37,17 @@ def run_bench(spec: str, as_json: bool) -> int:
         typer.echo(json.dumps({**where(), "rows": rows}, indent=1))
         return DONE
     typer.echo(", ".join(f"{name} {text}" for name, text in where().items()))
-    for row in rows:
-        typer.echo("  ".join(f"{name} {value}" for name, value in row.items() if value != ""))
+    typer.echo(_table(rows))
     return DONE
+
+
+def _table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Aligned columns: all that any row has, in the order in which they first appear."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [names, *([str(row.get(name, "")) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = (
+        "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+    return "\n".join(line.rstrip() for line in padded)

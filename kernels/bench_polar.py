@@ -1,0 +1,164 @@
+"""Speed of `polar` beside its peers, on the GPU at hand.
+
+All iterate the same polynomials, Polar Express with five steps and safety 1.05, on the same inputs
+in bf16, the Gram iterations with one restart at iteration 2; all as CUDA graphs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from schedgen.kernels.newton_schulz.coefficients import resolve
+from schedgen.kernels.newton_schulz.polar_op import polar
+
+Row = dict[str, object]
+Run = Callable[[], Any]
+Times = Callable[[dict[str, Run]], dict[str, float]]
+"""Milliseconds of candidates, which take turns."""
+
+SHAPES = [
+    *((1, 2048, 2048), (1, 2048, 7168), (4, 2048, 7168), (16, 2048, 7168), (1, 2048, 8192)),
+    *((8, 1024, 4096), (16, 1024, 8192), (1, 4096, 4096), (1, 4096, 11008), (1, 7168, 18432)),
+]
+"""Batch, n and m."""
+STEPS = 5
+_DENSE = 8192
+"""m, n and k of the product whose rate the floor is based on."""
+
+
+def polar_rows(times: Times) -> Iterator[Row]:
+    """A row for each shape and provider.
+
+    ``floor ms`` is the work of the iteration that `polar` takes, symmetric products halved, at the
+    rate of torch.mm at 8192 in this run; ``error`` the distance from float64, in the norm, of the
+    first matrix of the batch.
+
+    Args:
+        times: measures all candidates of a shape.
+    """
+    rate = _rate(times)
+    for batch, n, m in SHAPES:
+        x = torch.randn(batch, n, m, device=_device()).to(torch.bfloat16)
+        problem: Row = {"batch": batch, "n": n, "m": m}
+        reference, runs, errors = _reference(x[:1]), dict[str, Run](), dict[str, str]()
+        for name, run in _candidates(x).items():
+            try:
+                runs[name], found = _graph(run)
+                runs[name]()
+                errors[name] = f"{_error(found[:1], reference):.2e}"
+            except Exception as refusal:  # a peer that cannot do this is no failure here
+                if name == "schedgen":
+                    raise
+                runs.pop(name, None)
+                yield _refused(problem, name, refusal)
+        yield from _compared(problem, times(runs), errors, floor(batch, n, m) / rate * 1e3)
+        del runs
+    if _peer() is None:
+        note = "not installed: pip install gram-newton-schulz quack-kernels"
+        yield {"batch": "all", "provider": "gram-quack", "note": note}
+
+
+def floor(batch: int, n: int, m: int) -> float:
+    """FLOP with one restart, n <= m; of the standard iteration where matrices are square."""
+    if n == m:
+        return batch * STEPS * (3 * m / n + 1) * n**3
+    return batch * (4 * STEPS - 6 + 6 * m / n) * n**3
+
+
+def _compared(
+    problem: Row, milliseconds: dict[str, float], errors: dict[str, str], least: float
+) -> Iterator[Row]:
+    ours = milliseconds["schedgen"]
+    best = min((t for name, t in milliseconds.items() if name != "schedgen"), default=math.nan)
+    for name, time in milliseconds.items():
+        mine = name == "schedgen" and not math.isnan(best)
+        yield {
+            **problem,
+            "provider": name,
+            "ms": round(time, 3),
+            "of best peer": round(best / ours, 3) if mine else "",
+            "floor ms": round(least, 3),
+            "error": errors[name],
+        }
+
+
+def _refused(problem: Row, name: str, refusal: Exception) -> Row:
+    return {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
+
+
+def _plain(x: Tensor) -> Tensor:
+    """The standard iteration as one would write it with torch."""
+    y = x.float()
+    y = (y / (y.norm(dim=(-2, -1), keepdim=True) + 1e-7)).half()
+    for a, b, c in resolve("polar_express", STEPS):
+        r = y @ y.mT
+        z = torch.baddbmm(r, r, r, beta=b, alpha=c)
+        y = torch.baddbmm(y, z, y, beta=a)
+    return y.to(x.dtype)
+
+
+def _candidates(x: Tensor) -> dict[str, Run]:
+    compiled: Any = torch.compile(_plain, dynamic=False)
+    found: dict[str, Run] = {
+        "schedgen": lambda: polar(x),
+        "torch standard": lambda: polar(x, "standard", backend="torch"),
+        "torch gram": lambda: polar(x, "gram", backend="torch"),
+        "torch.compile standard": lambda: compiled(x),
+    }
+    peer = _peer()
+    if peer is not None:
+        options = {"fullgraph": True, "mode": "default"}
+        gram = peer.GramNewtonSchulz(ns_epsilon=1e-7, compile_kwargs=options)
+        found["gram-quack"] = lambda: gram(x)
+    return found
+
+
+def _peer() -> Any:
+    """gram-newton-schulz, which takes its products from quack; None if it cannot be imported."""
+    try:
+        return import_module("gram_newton_schulz")
+    except Exception:  # also what fails while it is imported
+        return None
+
+
+def _reference(x: Tensor) -> Tensor:
+    """In float64."""
+    y: Any = x.double()
+    y = y / y.square().sum((-2, -1), keepdim=True).sqrt()
+    for a, b, c in resolve("polar_express", STEPS):
+        r = y @ y.mT
+        y = torch.baddbmm(y, torch.baddbmm(r, r, r, beta=b, alpha=c), y, beta=a)
+    return y
+
+
+def _error(found: Tensor, reference: Tensor) -> float:
+    apart = (found.double() - reference).square().sum() / reference.square().sum()
+    return math.sqrt(apart.item())
+
+
+def _device() -> str:
+    return "cuda"
+
+
+def _graph(run: Run) -> tuple[Run, Tensor]:
+    """``run`` as a CUDA graph, and where its result lies."""
+    for _ in range(2):
+        run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = run()
+    return graph.replay, result
+
+
+def _rate(times: Times) -> float:
+    """FLOP/s of torch.mm."""
+    a, b = (torch.randn(_DENSE, _DENSE, device=_device()).half() for _ in range(2))
+    replay, _ = _graph(lambda: a @ b)
+    return 2 * _DENSE**3 / times({"mm": replay})["mm"] * 1e3
