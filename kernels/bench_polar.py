@@ -94,7 +94,7 @@ def _refused(problem: Row, name: str, refusal: Exception) -> Row:
 
 def _plain(x: Tensor) -> Tensor:
     """The standard iteration as one would write it with torch."""
-    y = x.float()
+    y: Any = x.float()
     y = (y / (y.norm(dim=(-2, -1), keepdim=True) + 1e-7)).half()
     for a, b, c in resolve("polar_express", STEPS):
         r = y @ y.mT
@@ -129,7 +129,7 @@ def _peer() -> Any:
 
 def _reference(x: Tensor) -> Tensor:
     """In float64."""
-    y: Any = x.double()
+    y = x.double()
     y = y / y.square().sum((-2, -1), keepdim=True).sqrt()
     for a, b, c in resolve("polar_express", STEPS):
         r = y @ y.mT
