@@ -4,18 +4,17 @@
 
 Characters of this repository's documentation, on the CPU; matrices inside of the blocks go to Muon,
 the rest to AdamW. Same polynomial, learning rate and batches; torch iterates in bfloat16, this one
-in float16. Prints losses on held-out text, and with --save writes the curves as an SVG, too.
+in float16. Prints losses on held-out text; benchmarks/muon_plot.py draws what --save has kept.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
-from report import RESULTS, keep, table
+from report import keep, table
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -104,31 +103,6 @@ def trained(make: Any, data: Tensor, symbols: int) -> tuple[list[float], float]:
     return losses, seconds
 
 
-def svg(curves: dict[str, list[float]]) -> str:
-    """The curves, for a page that is light or dark."""
-    width, height, top = 640, 320, max(map(max, curves.values()))
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 60} {height + 40}" '
-        'font-family="sans-serif" font-size="12" fill="gray">'
-    ]
-    for value in range(int(top) + 1):
-        y = height * (1 - value / top)
-        lines.append(f'<text x="2" y="{y + 4:.0f}">{value}</text>')
-        lines.append(f'<path d="M20 {y:.0f}h{width}" stroke="gray" stroke-opacity=".3"/>')
-    for n, (name, losses) in enumerate(curves.items()):
-        colour, dashes = ("#d95f02", "#1b9e77")[n], ("", ' stroke-dasharray="6 4"')[n]
-        points = " ".join(
-            f"{20 + width * at / (len(losses) - 1):.1f},{height * (1 - loss / top):.1f}"
-            for at, loss in enumerate(losses)
-        )
-        lines.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
-        )
-        lines.append(f'<text x="{400}" y="{20 + 18 * n}" fill="{colour}">{name}</text>')
-    lines.append(f'<text x="20" y="{height + 25}">held-out loss over {STEPS} steps</text></svg>')
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     data, symbols = corpus()
     options: dict[str, Any] = {"lr": 0.02, "weight_decay": 0.01}
@@ -142,14 +116,13 @@ def main() -> None:
                 "first loss": round(curves[name][0], 4),
                 "last loss": round(curves[name][-1], 4),
                 "optimizer s": round(seconds, 1),
+                "every": EVERY,
                 "curve": [round(loss, 4) for loss in curves[name]],
             }
         )
     rows[0]["of torch's last loss"] = round(curves["schedgen"][-1] / curves["torch"][-1], 4)
-    print(table([{k: v for k, v in row.items() if k != "curve"} for row in rows]))
+    print(table([{k: v for k, v in row.items() if k not in ("every", "curve")} for row in rows]))
     keep("muon_training", rows)
-    if "--save" in sys.argv:
-        (RESULTS / "muon_training.svg").write_text(svg(curves), "utf-8")
 
 
 if __name__ == "__main__":
