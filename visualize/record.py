@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, cast
 
+from schedgen.codegen.errors import EmitError
 from schedgen.codegen.event_table import CALIBRATION, EventTable, RoleWords, table_of
 from schedgen.errors import SchedgenError
 
@@ -56,7 +57,7 @@ class Record:
         microseconds: of a launch, ``with_events`` and ``without``.
         same_result: whether it computes the same bits as without events; None if nobody looked.
         overhead: role -> cycles that reading and writing one clock takes.
-        clocks: role -> how many there are in a turn of its loop.
+        clocks: role -> how many it wrote in a turn in the middle of its loop.
         trips: of each tile.
         timed: everything, by role, in the order of the program.
     """
@@ -97,6 +98,8 @@ def read_record(text: str, file: str = "<text>") -> Record:
             role.role: [int(word) for word in found["words"][role.role]] for role in table.roles
         }
         return _record(found, table, words)
+    except EmitError as error:
+        raise RecordError(f"{file}: {error}") from None
     except (KeyError, TypeError, ValueError, IndexError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise RecordError(f"{file}: this record is damaged ({reason}); {again}") from None
@@ -127,7 +130,7 @@ def _record(data: dict[str, Any], table: EventTable, words: Mapping[str, list[in
         microseconds=dict(data["microseconds"]),
         same_result=data["same_result"],
         overhead={role: _overhead(mine) for role, mine in clocks.items()},
-        clocks={role.role: role.loop for role in table.roles},
+        clocks={role.role: _clocks(role, words[role.role]) for role in table.roles},
         trips=whole,
         timed=tuple(replace(t, begin=t.begin - first, end=t.end - first) for t in timed),
     )
@@ -141,6 +144,13 @@ def _trips(role: RoleWords, words: Sequence[int]) -> list[int]:
         found.append(words[at])
         at += role.of_tile(words[at])
     return found
+
+
+def _clocks(role: RoleWords, words: Sequence[int]) -> int:
+    """In the middle turn of the first tile; steps that run once in a tile are in other ones."""
+    at = CALIBRATION + 1 + role.before
+    at += (words[CALIBRATION] + role.shifts) // 2 * role.loop
+    return sum(word > 0 for word in words[at : at + role.loop])
 
 
 def _timed(table: EventTable, role: RoleWords, words: Sequence[int], zero: int) -> Iterator[Timed]:
