@@ -15,6 +15,8 @@ from schedgen.visualize.report.decided import decisions
 from schedgen.visualize.unrolled import Link, links
 
 _SHOWN = 12
+_MOST = 200
+"""Operations and barriers of a program up to which each of them is tried, in a few seconds."""
 _TENTH = 10
 
 
@@ -107,7 +109,7 @@ def helps(
     rows: list[dict[str, Any]] = []
     if schedule is not None and problem is not None:
         rows.extend(_in_schedule(schedule, problem))
-    if program is not None:
+    if program is not None and len(program.operations) + len(program.barriers) <= _MOST:
         now = pace(program).cycles
         found = [(gain.what, gain.cycles) for gain in gains(program)]
         rows.extend(_grouped("program", now, found))
@@ -119,13 +121,18 @@ def _in_schedule(schedule: Schedule, problem: Problem) -> list[dict[str, Any]]:
     if made is None:
         return []
     constraints = order_constraints(problem, made)
+    cycle = critical_cycle(constraints)
+    if cycle is None:
+        return []
     floor = max((load.cycles for load in problem.loads()), default=0)
     now = _ratio(constraints)
     found: list[tuple[str, float]] = []
-    for op in schedule.body:
-        quicker = [_quicker(c) if c.src == op.id else c for c in constraints]
-        found.append((f"{op.id} a tenth shorter", _ratio(quicker)))
-    for name in _deepened(problem, made):
+    # What is not on the slowest cycle leaves it as slow as it is.
+    on_cycle = {(c.src, c.dst) for c in cycle.constraints}
+    for name in (op.id for op in schedule.body if op.id in {src for src, _ in on_cycle}):
+        quicker = [_quicker(c) if c.src == name else c for c in constraints]
+        found.append((f"{name} a tenth shorter", _ratio(quicker)))
+    for name in _deepened(problem, made, on_cycle):
         deeper = {**made.depth, name: made.depth[name] + 1}
         more = Decisions(made.ii, made.start, made.role, deeper, made.option)
         found.append((f"one more slot for {name}", _ratio(order_constraints(problem, more))))
@@ -142,9 +149,10 @@ def _quicker(constraint: Constraint) -> Constraint:
     return Constraint(c.src, c.dst, c.delay - abs(c.delay) // _TENTH, c.distance, c.reason)
 
 
-def _deepened(problem: Problem, made: Decisions) -> list[str]:
-    """Buffers whose depth is the distance of a dependence."""
-    names = {d.edge.depth_of for d in problem.dependences if d.edge.depth_of is not None}
+def _deepened(problem: Problem, made: Decisions, on_cycle: set[tuple[str, str]]) -> list[str]:
+    """Buffers whose depth is the distance of a dependence between ``on_cycle`` operations."""
+    edges = [dependence.edge for dependence in problem.dependences]
+    names = {edge.depth_of for edge in edges if (edge.src, edge.dst) in on_cycle}
     return [
         region.name for region in problem.kernel.regions if region.name in names & {*made.depth}
     ]

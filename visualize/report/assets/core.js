@@ -67,6 +67,15 @@ function readPalette() {
   palette.mono = style.getPropertyValue("--mono");
   palette.sans = style.getPropertyValue("--sans");
   colours.clear();
+  paintFamilies();
+}
+// Buttons of operations have the class of their family: a change of theme changes one style sheet.
+function paintFamilies() {
+  const rules = [...new Map(D.ops.map((op) => [op.family, op])).values()].map((op) => {
+    const { fill, ink } = colour(op.id);
+    return `.f${op.family}{background:${fill};color:${ink}}`;
+  });
+  $("#families").textContent = rules.join("");
 }
 const colours = new Map();
 // Operations of one name share a hue; iterations take turns in three shades of it.
@@ -141,29 +150,51 @@ function relate(focus) {
 const classOf = (id) => (relation.on.has(id) ? "on" : relation.pred.has(id) ? "pred" : relation.succ.has(id) ? "succ" : "");
 
 // -- small parts that many sections use ---------------------------------------------------------
-function opButton(id, shown = null) {
-  if (!ops.has(id)) return h("span", { class: "mono" }, id);
-  const node = h("button", { type: "button", class: "op", "data-op": id, onclick: () => choose({ op: id, shown }) }, id);
-  paintOp(node);
-  return node;
-}
-function paintOp(node) {
-  const { fill, ink } = colour(node.dataset.op);
-  node.style.background = fill;
-  node.style.color = ink;
+// A click on a button of an operation or a barrier selects it, wherever on the page it is.
+function opButton(id, label = id) {
+  if (!ops.has(id)) return h("span", { class: "mono" }, label);
+  return follow(h("button", { type: "button", class: `op f${ops.get(id).family}`, "data-op": id }, label), `op ${id}`);
 }
 function barrierButton(name) {
-  return h("button", { type: "button", class: "barrier", "data-barrier": name, onclick: () => choose({ barrier: name }) }, name);
+  return follow(h("button", { type: "button", class: "barrier", "data-barrier": name }, name), `barrier ${name}`);
+}
+addEventListener("click", (event) => {
+  const button = event.target.closest("button.op, button.barrier");
+  if (!button) return;
+  choose(button.dataset.op ? { op: button.dataset.op, shown: null } : { barrier: button.dataset.barrier });
+});
+
+// Pointing at a node with `data-hover` inside `holder` puts its operation in focus.
+function hoverable(holder) {
+  holder.addEventListener("pointerover", (event) => {
+    const node = event.target.closest("[data-hover]");
+    point(node && ops.has(node.dataset.hover) ? { op: node.dataset.hover, shown: null } : null);
+  });
+  holder.addEventListener("pointerleave", () => point(null));
+}
+
+// Nodes that show whether their operation or barrier is in focus; those that left the page are forgotten.
+const followers = new Map();
+const lit = new Set();
+function follow(node, subject) {
+  if (!followers.has(subject)) followers.set(subject, new Set());
+  followers.get(subject).add(node);
+  return node;
 }
 onFocus((focus) => {
-  for (const node of document.querySelectorAll("button.op")) {
-    node.classList.remove("on", "pred", "succ");
-    const name = classOf(node.dataset.op);
-    if (name) node.classList.add(name);
-  }
-  for (const node of document.querySelectorAll("[data-barrier]")) {
-    node.classList.toggle("on", !!focus && focus.barrier === node.dataset.barrier);
-  }
+  for (const node of lit) node.classList.remove("on", "pred", "succ");
+  lit.clear();
+  const light = (subject, name) => {
+    for (const node of followers.get(subject) || []) {
+      if (!node.isConnected) followers.get(subject).delete(node);
+      else {
+        node.classList.add(name);
+        lit.add(node);
+      }
+    }
+  };
+  for (const name of ["on", "pred", "succ"]) for (const id of relation[name]) light(`op ${id}`, name);
+  if (focus && focus.barrier) light(`barrier ${focus.barrier}`, "on");
 });
 function fitText(text, width, perChar = 6.7) {
   const room = Math.floor((width - 6) / perChar);

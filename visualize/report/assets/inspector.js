@@ -13,11 +13,7 @@ function idle() {
   const families = [...new Map(D.ops.map((op) => [op.family, op])).values()];
   return [h("p", { class: "muted" }, D.ops.length ? "Point at an operation to see what it waits for, what waits for it, its storage and its barriers. Click or press Enter to keep it." : "Select a barrier to see who uses it."),
     families.length ? h("h3", {}, "Colours") : null,
-    h("div", { class: "chain" }, families.map((op) => {
-      const node = h("button", { type: "button", class: "op", "data-op": op.id, onclick: () => choose({ op: op.id, shown: null }) }, op.base);
-      paintOp(node);
-      return [node, " "];
-    })),
+    h("div", { class: "chain" }, families.map((op) => [opButton(op.id, op.base), " "])),
     h("h3", {}, "Pictures"),
     h("p", { class: "muted" }, h("span", { class: "critical" }, "red"), ": the cycle that sets the pace"),
     h("p", { class: "muted" }, "blue outline: what comes before"), h("p", { class: "muted" }, "orange outline: what comes after")];

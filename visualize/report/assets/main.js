@@ -1,6 +1,5 @@
 // Puts the page together.
 function redraw() {
-  document.querySelectorAll("button.op").forEach(paintOp);
   for (const paint of painters) paint();
   notify();
 }
@@ -37,6 +36,5 @@ addEventListener("afterprint", () => {
 });
 
 for (const draw of [drawHeader, drawFigures, drawWhy, drawPeriod, drawTimeline, drawMemory, drawGraph, drawHelps, drawBarriers, drawProofs, drawRoles, drawOperations, drawInspector, drawFoot]) draw();
-redraw();
 document.body.dataset.ready = "true";
 performance.mark("ready");

@@ -1,7 +1,8 @@
 // Tables: what would help, barriers, orders with their proofs, role programs, operations.
 function table(columns, rows, label) {
   const head = h("tr", {}, columns.map((column) => h("th", { scope: "col", class: column.num ? "num" : null }, column.name)));
-  const body = h("tbody", {}, rows.map((row) => h("tr", row.attributes || {}, columns.map((column, index) => h("td", { class: column.num ? "num" : null }, row.cells[index])))));
+  const line = (row) => h("tr", row.attributes || {}, columns.map((column, index) => h("td", { class: column.num ? "num" : null }, row.cells[index])));
+  const body = h("tbody", {}, rows.map((row) => (row.follows ? follow(line(row), row.follows) : line(row))));
   return h("table", { "aria-label": label }, h("thead", {}, head), body);
 }
 const spaced = (nodes, gap = " ") => nodes.flatMap((node, index) => (index ? [gap, node] : [node]));
@@ -43,7 +44,7 @@ function drawBarriers() {
   const carried = new Map(D.barriers.map((barrier) => [barrier.name, 0]));
   for (const order of D.proofs.orders) for (const name of order.barriers) carried.set(name, (carried.get(name) || 0) + 1);
   const rows = D.barriers.map((barrier) => ({
-    attributes: { "data-barrier": barrier.name },
+    follows: `barrier ${barrier.name}`,
     cells: [barrierButton(barrier.name), barrier.slots, barrier.arrivals, barrier.bytes ? number(barrier.bytes) : "–",
       `${barrier.producers.join(", ")} → ${barrier.consumers.join(", ")}`, h("div", {}, barrier.protects.map((text) => h("div", {}, protectText(text)))),
       h("button", { type: "button", class: "plain", onclick: () => showOrdersOf(barrier.name) }, plural(carried.get(barrier.name), "order")),
@@ -101,7 +102,7 @@ function fillOrders(holder, more, update) {
   $("#order-count").textContent = `${number(found.length)} of ${plural(D.proofs.orders.length, "order")}`;
   $("#order-barrier").replaceChildren(...(filter.barrier ? [h("span", {}, "through ", h("span", { class: "mono" }, filter.barrier), " ", h("button", { type: "button", onclick: () => update({ barrier: "" }) }, "all barriers"))] : []));
   more.replaceChildren(...(found.length > filter.limit ? [h("button", { type: "button", onclick: () => { filter.limit = Infinity; fillOrders(holder, more, update); } }, `Show all ${number(found.length)}`)] : []));
-  notify();
+  if (focused()) notify();
 }
 // What orders the two in short; the button shows the whole path of each case.
 function proofCell(order) {
@@ -125,6 +126,7 @@ function pathList(when, path) {
 function drawRoles() {
   const place = bodyOf("roles");
   if (!D.roles.some((role) => role.steps.length)) return place.append(h("p", { class: "note" }, D.missing ? `No program: ${D.missing}.` : "No program."));
+  hoverable(place);
   place.append(h("p", { class: "note" }, "What the warps of each role execute for a tile, in order. i−1: the step belongs to the iteration before. c counts iterations over all tiles, t counts tiles; slot = number mod slots, phase = number div slots."),
     h("div", { class: "columns" }, D.roles.map((role) => h("div", { class: "card program" }, h("strong", {}, role.name), h("span", { class: "muted" }, ` ${plural(role.warps, "warp")}, ${role.registers} registers`),
       role.steps.map((section) => [h("h3", {}, section.title), h("ol", {}, section.steps.map(stepLine))])))));
@@ -133,14 +135,10 @@ function drawRoles() {
 function stepLine(step) {
   const when = [step.shift ? `i−${step.shift}` : "", step.when ? step.when.replace(" iteration", "") : ""].filter(Boolean).join(" ");
   const run = step.operation;
-  return h("li", { class: step.do, title: step.why || null, "data-step-op": run, "data-step-barrier": step.barrier, onmouseenter: () => point(run && ops.has(run) ? { op: run, shown: null } : step.barrier ? { barrier: step.barrier } : null), onmouseleave: () => point(null) },
-    h("i", {}, when), h("span", {}, run || step.text));
+  const line = h("li", { class: step.do, title: step.why || null, "data-hover": run }, h("i", {}, when), h("span", {}, run || step.text));
+  if (step.barrier) follow(line, `barrier ${step.barrier}`);
+  return run ? follow(line, `op ${run}`) : line;
 }
-onFocus((focus) => {
-  for (const line of document.querySelectorAll(".program li")) {
-    line.classList.toggle("on", !!focus && ((focus.op && line.dataset.stepOp === focus.op) || (focus.barrier && line.dataset.stepBarrier === focus.barrier)));
-  }
-});
 
 // -- operations -----------------------------------------------------------------------------------
 const slackIn = (op) => Math.min(...into.get(op.id).map((edge) => edge.slack));
@@ -157,7 +155,7 @@ function drawOperations() {
     const key = OP_COLUMNS[opOrder.column][1];
     const sorted = [...D.ops].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (opOrder.down ? -1 : 1));
     const cell = (value, index) => (index === 0 ? opButton(value) : typeof value === "number" ? (value < 0 && (index === 6 || index === 7) ? "–" : finite(value)) : value || "–");
-    const rows = sorted.map((op) => ({ attributes: { "data-row": op.id, onmouseenter: () => point({ op: op.id, shown: null }), onmouseleave: () => point(null) }, cells: OP_COLUMNS.map(([, get], index) => cell(get(op), index)) }));
+    const rows = sorted.map((op) => ({ follows: `op ${op.id}`, attributes: { "data-hover": op.id }, cells: OP_COLUMNS.map(([, get], index) => cell(get(op), index)) }));
     const made = table(OP_COLUMNS.map(([name], index) => ({ name, num: index > 4 })), rows, "Operations");
     made.querySelectorAll("th").forEach((th, index) => {
       th.replaceChildren(h("button", { type: "button", onclick: () => { opOrder = { column: index, down: opOrder.column === index && !opOrder.down }; fill(); } }, OP_COLUMNS[index][0]));
@@ -167,6 +165,6 @@ function drawOperations() {
   };
   fill();
   place.append(holder, h("p", { class: "note" }, "Slack before: cycles by which the operation could start earlier as far as dependences go; slack after: later. Start times around the main loop count from its start."));
-  onFocus(() => holder.querySelectorAll("tr[data-row]").forEach((row) => row.classList.toggle("on", relation.on.has(row.dataset.row))));
+  hoverable(holder);
   return undefined;
 }

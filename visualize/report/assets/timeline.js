@@ -87,6 +87,7 @@ function paintTimeline(context, chart) {
   context.rect(GUTTER, 0, chart.room + 10, chart.height);
   context.clip();
   for (const track of tracks) {
+    if (!chart.near(track.y, track.y + track.height)) continue;
     if (track.steps) paintRate(context, chart, track);
     else paintTrack(context, chart, track, focus);
   }

@@ -35,15 +35,27 @@ class Chart {
     this.canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": label, "aria-roledescription": "zoomable chart" });
     holder.append(this.canvas);
     this.pending = false;
+    this.seen = false;
     viewport.followers.push(this);
     new ResizeObserver(() => this.request()).observe(this.canvas.parentElement);
+    // Only what is near the window is painted; the rest when it comes into view.
+    new IntersectionObserver(([entry]) => {
+      this.seen = entry.isIntersecting;
+      this.request();
+    }, { rootMargin: "200px" }).observe(this.canvas);
+    this.canvas.style.height = `${height}px`;
+    if (height > 500) addEventListener("scroll", () => this.request(), { passive: true });
     this.listen();
   }
   x(time) { return GUTTER + ((time - viewport.from) / (viewport.to - viewport.from)) * this.room; }
+  // Whether what is drawn between two heights is near the window; tall charts draw only that.
+  near(top, bottom) {
+    return printing || this.height <= 500 || (this.top + bottom > -300 && this.top + top < innerHeight + 300);
+  }
   time(x) { return viewport.from + ((x - GUTTER) / this.room) * (viewport.to - viewport.from); }
   get room() { return this.width - GUTTER - 10; }
   request() {
-    if (this.pending) return;
+    if (this.pending || !this.seen) return;
     this.pending = true;
     requestAnimationFrame(() => this.paint());
   }
@@ -58,6 +70,7 @@ class Chart {
       this.canvas.style.height = printing ? "auto" : `${this.height}px`;
     }
     this.width = width;
+    this.top = this.canvas.getBoundingClientRect().top;
     const context = this.canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, this.height);

@@ -79,7 +79,8 @@ function drawLoads() {
   for (const row of rows) {
     const bar = h("div", { class: "bar", role: "img", "aria-label": `${row.name}: ${number(row.ratio)} of ${D.ii} cycles; ${row.parts.map(([id, cycles]) => `${id} ${number(cycles)}`).join(", ")}` });
     for (const [id, cycles] of row.parts.length ? row.parts : [["", row.ratio]]) {
-      const part = h("i", { title: `${id}: ${number(cycles)} cycles`, "data-part": id, onmouseenter: () => ops.has(id) && point({ op: id, shown: null }), onmouseleave: () => point(null) });
+      const op = ops.get(id);
+      const part = follow(h("i", { title: `${id}: ${number(cycles)} cycles`, class: op ? `f${op.family}` : "other", "data-hover": id }), `op ${id}`);
       part.style.width = `${(100 * cycles) / scale}%`;
       bar.append(part);
     }
@@ -89,9 +90,7 @@ function drawLoads() {
     grid.append(h("div", { class: "name" }, row.name, h("small", {}, kinds[row.kind])), bar,
       h("div", { class: "value" }, number(row.ratio), h("small", {}, percent(row.ratio / D.ii))));
   }
-  const paint = () => grid.querySelectorAll("[data-part]").forEach((part) => (part.style.background = colour(part.dataset.part).fill));
-  painters.push(paint);
-  onFocus(() => grid.querySelectorAll("[data-part]").forEach((part) => part.classList.toggle("on", relation.on.has(part.dataset.part))));
+  hoverable(grid);
   return h("div", { class: "card" }, h("h3", {}, "Cycles per iteration against the II"), grid,
     h("p", { class: "note" }, h("span", { class: "critical" }, "The red line"), ` is the II, ${number(D.ii)} cycles. No unit and no role may need more; the longest bars are what stands in its way.`));
 }
