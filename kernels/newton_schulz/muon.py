@@ -103,6 +103,8 @@ class Muon(Optimizer):
             raise ArgumentValueError("communication_dtype", got, allowed, "None")
         if not timeout > 0:
             raise ArgumentValueError("timeout", f"it is {timeout}", "above 0", "timeout=300.0")
+        if process_group is not None:
+            _check_group(process_group)
         # Not options of groups: a process group cannot be part of a state dict.
         self._sharing = Sharing(process_group, communication_dtype, timeout)
         defaults = {
@@ -243,6 +245,15 @@ def _adjustment(name: str | None, shape: tuple[int, int]) -> float:
     if name == "match_rms_adamw":
         return 0.2 * math.sqrt(max(rows, columns))
     return math.sqrt(max(1, rows / columns))
+
+
+def _check_group(group: object) -> None:
+    from torch.distributed import ProcessGroup
+
+    if not isinstance(group, ProcessGroup):
+        got = "it is no process group, or one that this rank is not a member of"
+        fix = "torch.distributed.group.WORLD, after init_process_group"
+        raise ArgumentTypeError("process_group", got, "a group with this rank", fix)
 
 
 def _check(options: dict[str, Any]) -> None:

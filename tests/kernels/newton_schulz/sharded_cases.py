@@ -1,9 +1,10 @@
 """What one of several ranks does to test Muon with sharded parameters.
 
-    python -m tests.kernels.newton_schulz.sharded_cases FOLDER RANK RANKS
+    python -m tests.kernels.newton_schulz.sharded_cases FOLDER RANK RANKS cpu|cuda
 
-Writes to FOLDER/RANK.json what came out of each case: "passed" or a traceback. All ranks run the
-same cases in the same order; the last one ends with the death of a rank.
+Through gloo on the CPU, or through NCCL with a GPU for each rank. Writes to FOLDER/RANK.json what
+came out of each case: "passed" or a traceback. All ranks run the same cases in the same order; the
+last one ends with the death of a rank.
 """
 
 from __future__ import annotations
@@ -36,17 +37,18 @@ from schedgen.kernels import ArgumentTypeError, ArgumentValueError, Muon
 from schedgen.kernels.newton_schulz import muon, sharded
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
 
-CLOSE = 5e-3
-"""Relative to a step: half of what rounding to float16 may cost a Gaussian matrix."""
+KIND = sys.argv[4] if len(sys.argv) > 4 else "cpu"
+CLOSE = 5e-3 if KIND == "cpu" else 2e-2
+"""Relative to a step. Rounding to float16 may cost a Gaussian matrix 1e-2, and other batches may
+be rounded otherwise on a GPU."""
 SHAPES = [(12, 20), (20, 12), (9, 9), (3, 8), (7, 30), (12, 20), (12, 20)]
 """Some do not divide by the number of ranks; of 3 rows, the last of 4 ranks has none."""
-untyped: Any = torch
 rank, ranks = 0, 1
 
 
 def random(shapes: Sequence[tuple[int, int]], seed: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator) for shape in shapes]
+    return [torch.randn(shape, generator=generator).to(KIND) for shape in shapes]
 
 
 def whole(x: Any) -> Tensor:
@@ -91,7 +93,7 @@ def same_updates(
 
 
 def rows_columns_replicas_and_plain_tensors() -> None:
-    mesh = init_device_mesh("cpu", (ranks,))
+    mesh = init_device_mesh(KIND, (ranks,))
     ways: list[Any] = [[Shard(0)], [Shard(1)], [Replicate()], None]
 
     def make(x: Tensor, n: int) -> nn.Parameter:
@@ -111,7 +113,7 @@ def divided_replicas() -> None:
 
 def many_rounds() -> None:
     """One exchange is under way while another round is computed."""
-    mesh, plan = init_device_mesh("cpu", (ranks,)), sharded.rounds
+    mesh, plan = init_device_mesh(KIND, (ranks,)), sharded.rounds
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharded, "rounds", partial(plan, most=1))
         same_updates(lambda x, n: spread(x, mesh, [Shard(n % 2)]))
@@ -120,7 +122,7 @@ def many_rounds() -> None:
 def meshes_of_two_dimensions() -> None:
     if ranks < 4:
         return
-    mesh = init_device_mesh("cpu", (2, ranks // 2))
+    mesh = init_device_mesh(KIND, (2, ranks // 2))
     for ways in ([Replicate(), Shard(0)], [Shard(1), Replicate()], [Shard(0), Shard(1)]):
         same_updates(lambda x, n, ways=ways: spread(x, mesh, ways))
     same_updates(lambda x, n: spread(x, mesh, [Shard(0), Shard(0)]))
@@ -128,12 +130,12 @@ def meshes_of_two_dimensions() -> None:
 
 def sixteen_bits_on_the_way() -> None:
     """Each part goes to its owner and comes back, once."""
-    mesh, sent = init_device_mesh("cpu", (ranks,)), list[float]()
+    mesh, sent = init_device_mesh(KIND, (ranks,)), list[float]()
     for dtype, bound in ((None, CLOSE), (torch.bfloat16, 2e-2)):
         found = same_updates(
             lambda x, n: spread(x, mesh, [Shard(0)]), bound, communication_dtype=dtype
         )
-        total = torch.tensor(found[0].bytes_sent)
+        total = torch.tensor(found[0].bytes_sent, device=KIND)
         dist.all_reduce(total)
         sent.append(total.item())
     elements = sum(m * n for m, n in SHAPES) * (ranks - 1) / ranks
@@ -147,14 +149,14 @@ def sixteen_bits_on_the_way() -> None:
 def net() -> nn.Sequential:
     torch.manual_seed(0)
     sizes = ((6, 14), (14, 11), (11, 3))
-    return nn.Sequential(*(nn.Linear(a, b, bias=False) for a, b in sizes))
+    return nn.Sequential(*(nn.Linear(a, b, bias=False) for a, b in sizes)).to(KIND)
 
 
 def trained(model: nn.Module, optimizer: Muon, steps: int, first: int = 0) -> None:
     """Each rank has a batch of its own."""
     for step in range(first, first + steps):
         torch.manual_seed(step)
-        inputs = torch.randn(ranks, 16, 6)
+        inputs = torch.randn(ranks, 16, 6).to(KIND)
         losses = [model(x).square().mean() for x in (inputs if alone(model) else [inputs[rank]])]
         optimizer.zero_grad()
         torch.stack(losses).mean().backward()
@@ -187,8 +189,8 @@ def fsdp_over_tensor_parallelism() -> None:
     """Placements are strided: rows are split across the inner dimension of the mesh first."""
     if ranks < 4:
         return
-    mesh = init_device_mesh("cpu", (2, ranks // 2), mesh_dim_names=("dp", "tp"))
-    model = nn.Sequential(nn.Linear(8, 10, bias=False))
+    mesh = init_device_mesh(KIND, (2, ranks // 2), mesh_dim_names=("dp", "tp"))
+    model = nn.Sequential(nn.Linear(8, 10, bias=False)).to(KIND)
     parallelize_module(model, mesh["tp"], {"0": ColwiseParallel()})
     fully_shard(model, mesh=mesh["dp"])
     param: Any = model[0].weight
@@ -250,7 +252,7 @@ def checkpoint_of_one_process() -> None:
 
 def no_gradient_on_some_ranks() -> None:
     """The rank's part counts as zeros."""
-    mesh = init_device_mesh("cpu", (ranks,))
+    mesh = init_device_mesh(KIND, (ranks,))
     start, grad = random([(8, 12)] * 2, 0), random([(8, 12)], 1)[0]
     first, second = (spread(x, mesh, [Shard(0)]) for x in start)
     if rank:
@@ -266,8 +268,8 @@ def no_gradient_on_some_ranks() -> None:
 
 
 def no_gradient_on_some_replicas() -> None:
-    param = nn.Parameter(torch.ones(4, 6))
-    param.grad = None if rank else torch.ones(4, 6)
+    param = nn.Parameter(torch.ones(4, 6, device=KIND))
+    param.grad = None if rank else torch.ones_like(param)
     with pytest.raises(ArgumentValueError, match="on some of its replicas only"):
         Muon([param], process_group=dist.group.WORLD).step()
 
@@ -277,7 +279,7 @@ def no_gradient_on_some_replicas() -> None:
 
 def failing() -> tuple[list[nn.Parameter], Muon]:
     """On more than one matrix for each rank, so that all have something to do."""
-    mesh = init_device_mesh("cpu", (ranks,))
+    mesh = init_device_mesh(KIND, (ranks,))
     params = [spread(x, mesh, [Shard(0)]) for x in random([(8, 12)] * 2 * ranks, 0)]
     for p in params:
         p.grad = torch.ones_like(p)
@@ -307,7 +309,7 @@ def a_closure_fails() -> None:
 def a_gradient_is_wrong() -> None:
     params, optimizer = failing()
     if rank == ranks - 1:
-        params[1].grad = torch.ones(8, 12).to_sparse()
+        params[1].grad = torch.ones(8, 12, device=KIND).to_sparse()
     with raises(ArgumentTypeError, "sparse"):
         optimizer.step()
 
@@ -330,7 +332,7 @@ def an_iteration_fails() -> None:
 
 
 def other_parameters() -> None:
-    mesh = init_device_mesh("cpu", (ranks,))
+    mesh = init_device_mesh(KIND, (ranks,))
     params = [spread(x, mesh, [Shard(0)]) for x in random([(8, 12), (12, 8)], 0)]
     for p in params:
         p.grad = torch.ones_like(p)
@@ -383,7 +385,10 @@ CASES = [
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=ranks)
+    if KIND == "cuda":
+        torch.cuda.set_device(rank)
+    backend = "gloo" if KIND == "cpu" else "nccl"
+    dist.init_process_group(backend, f"file://{folder}/store", rank=rank, world_size=ranks)
     found: dict[str, str] = {}
     for case in CASES:
         begin = monotonic()

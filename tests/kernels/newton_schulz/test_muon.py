@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from schedgen.kernels import ArgumentValueError, Muon
+from schedgen.kernels import ArgumentTypeError, ArgumentValueError, Muon
 
 
 def model() -> nn.Module:
@@ -136,6 +136,11 @@ def test_equal_shapes_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ArgumentValueError, match=re.escape(says)):
         Muon([nn.Parameter(torch.zeros(2, 2))], **options)
+
+
+def test_no_process_group() -> None:
+    with pytest.raises(ArgumentTypeError, match="process_group: it is no process group"):
+        Muon([nn.Parameter(torch.zeros(2, 2))], process_group="world")  # type: ignore[arg-type]
 
 
 def test_only_matrices() -> None:

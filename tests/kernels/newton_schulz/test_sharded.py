@@ -1,4 +1,7 @@
-"""Muon on several ranks: `sharded_cases` in processes of their own, through gloo."""
+"""Muon on several ranks: `sharded_cases` in processes of their own.
+
+python -m pytest tests/kernels/newton_schulz/test_sharded.py -m gpu
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 ROOT = Path(__file__).parents[3]
@@ -20,12 +24,26 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ranks(ranks: int, tmp_path: Path) -> None:
+    check(ranks, "cpu", tmp_path)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_with_gpus(ranks: int, tmp_path: Path) -> None:
+    if torch.cuda.device_count() < ranks:
+        pytest.skip(f"there are no {ranks} GPUs")
+    check(ranks, "cuda", tmp_path)
+
+
+def check(ranks: int, kind: str, folder: Path) -> None:
+    """No case fails on any rank."""
     module = "tests.kernels.newton_schulz.sharded_cases"
     # Without this, gloo asks for the host's name, which need not have an address.
     environment = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    environment |= {"NCCL_NVLS_ENABLE": "0"}  # not every host lets containers use multicast
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", module, str(tmp_path), str(rank), str(ranks)],
+            [sys.executable, "-m", module, str(folder), str(rank), str(ranks), kind],
             cwd=ROOT,
             env=os.environ | environment,
             stderr=subprocess.PIPE,
@@ -34,12 +52,12 @@ def test_ranks(ranks: int, tmp_path: Path) -> None:
         for rank in range(ranks)
     ]
     try:
-        said = [process.communicate(timeout=120)[1] for process in processes]
+        said = [process.communicate(timeout=240)[1] for process in processes]
     finally:
         for process in processes:
             process.kill()
     for rank in range(ranks):
-        file = tmp_path / f"{rank}.json"
+        file = folder / f"{rank}.json"
         assert file.exists(), said[rank]
         failed = {
             case: text for case, text in json.loads(file.read_text()).items() if text != "passed"
