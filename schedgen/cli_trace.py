@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DONE, REFUSED, BAD_INPUT = 0, 1, 2
 
-_TILE_EXTENT, _OUTER_EXTENT = 4096, 16
+_TILE_EXTENT, _OUTER_EXTENT = 4096, 4
 """Sizes of tensors, if none are given: along tiles, and along axes with a tile for each element.
 Together they give each SM of a GPU several tiles."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -45,14 +45,10 @@ def recorded(
     proven, kernel = solved(spec, target, **settings)
     sizes = emulating.default_extents(kernel, extents)
     inputs, outputs = emulating.random_inputs(kernel, sizes, 0), emulating._outputs(kernel, sizes)
+    readings = emulating.generated_switches()
     with (
         TemporaryDirectory() as folder,
-        device(
-            ARCHITECTURES[target],
-            races="report",
-            switches=emulating.generated_switches(),
-            sms=SMS,
-        ) as gpu,
+        device(ARCHITECTURES[target], races="report", switches=readings, sms=SMS) as gpu,
     ):
         module = emulating._module(emit(proven, kernel, events=True), Path(folder))
         table = read_events(Path(folder) / "generated.py")
@@ -67,6 +63,26 @@ def recorded(
         given.insert(tensors, made.mark_layout_dynamic(leading_dim=0))
         stream = emulating._stream()
         cute.compile(module.launch, *given, SMS, stream)(*given, stream)
-        found = [int(word) for word in words.tolist()]
+        found = cast("list[int]", words.tolist())
         report = gpu.reports[-1]
         return Recorded(table, outputs, found, split(found, table, 100), len(report.errors))
+
+
+def computed(
+    spec: str, target: str, settings: Mapping[str, str], extents: Mapping[str, int]
+) -> Mapping[str, torch.Tensor]:
+    """What the kernel without events computes, from the same inputs."""
+    proven, kernel = solved(spec, target, **settings)
+    sizes = emulating.default_extents(kernel, extents)
+    inputs, outputs = emulating.random_inputs(kernel, sizes, 0), emulating._outputs(kernel, sizes)
+    readings = emulating.generated_switches()
+    with (
+        TemporaryDirectory() as folder,
+        device(ARCHITECTURES[target], races="off", switches=readings, sms=SMS),
+    ):
+        module = emulating._module(emit(proven, kernel), Path(folder))
+        from cutlass import cute
+
+        given, stream = emulating._passed(kernel, {**inputs, **outputs}), emulating._stream()
+        cute.compile(module.launch, *given, SMS, stream)(*given, stream)
+        return outputs
