@@ -153,8 +153,10 @@ class Compiler:
         self.spilled = list(spilled)
         self.given: list[int] = []
 
-    def emission(self, spec: Any, machine: Any, settings: Any, progress: Any) -> emitting.Emission:
-        del spec, settings, progress
+    def emission(
+        self, spec: Any, machine: Any, settings: Any, progress: Any, *, events: bool
+    ) -> emitting.Emission:
+        del spec, settings, progress, events
         self.given.append(machine.role["vector"].registers)
         if self.given[-1] > 60:
             raise Infeasible("no registers")
