@@ -38,7 +38,8 @@ def _pace(schedule: Schedule, seconds: float) -> Iterator[str]:
     yield f"  II           {schedule.ii_cycles} cycles per iteration, {proof}; {seconds:.2f} s"
     yield f"  certificate  {certificate.kind}: {certificate.text}{agreed}"
     yield f"  cycle ratio  {low:g} with low latencies, {high:g} with high ones"
-    yield f"  pipeline     {schedule.stages} stages, one iteration {schedule.length_cycles} cycles"
+    stages = f"{schedule.stages} stage{'s' if schedule.stages > 1 else ''}"
+    yield f"  pipeline     {stages}, one iteration {schedule.length_cycles} cycles"
     if tile.period_cycles:
         share = tile.floor_cycles / tile.period_cycles
         yield (

@@ -1,5 +1,6 @@
 """The pictures of the documents are what their commands draw today."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -22,11 +23,10 @@ def test_every_picture_stands_beside_its_commands() -> None:
     """Each picture is shown by a document which has the last command that draws it."""
     sys.path.insert(0, str(ROOT / "docs"))
     try:
-        from images import PICTURES  # type: ignore[import-not-found]
+        pictures: dict[str, tuple[str, ...]] = importlib.import_module("images").PICTURES
     finally:
         sys.path.pop(0)
     text = (ROOT / "docs" / "attention.md").read_text("utf-8")
-    pictures: dict[str, tuple[str, ...]] = PICTURES
     for name, commands in pictures.items():
         assert f"](images/{name})" in text
         for command in commands:
