@@ -19,6 +19,9 @@ from schedgen.visualize.unrolled import OUTSIDE, Slice, Unrolled
 
 _COLUMN_BYTES = 4
 """Of one lane, in a column of tensor memory (PTX ISA)."""
+_REGISTER_BYTES = 4 * 128
+"""A register of each thread of a warpgroup."""
+_REGISTERS = "registers"
 
 
 @dataclass
@@ -42,17 +45,34 @@ def memory(program: Program | None, view: Unrolled, schedule: Schedule) -> list[
     if program is None:
         return list(_without_program(view, schedule))
     owners = list(_owners(program, view).values())
+    room = program.capacities
     panels: list[dict[str, Any]] = []
-    rooms = {
-        Space.SMEM: ("shared memory", "bytes", program.capacities.smem_bytes),
-        Space.TMEM: ("tensor memory", "columns", program.capacities.tmem_columns),
-    }
-    for space, (title, unit, room) in rooms.items():
-        stores = {s.name: s.address for s in program.stores if s.space is space}
-        if stores:
-            panels.append(_panel(program, view, owners, stores, (title, unit, room)))
+    for space, what in (
+        (Space.SMEM, ("shared memory", "bytes", room.smem_bytes)),
+        (Space.TMEM, ("tensor memory", "columns", room.tmem_columns)),
+    ):
+        stores = [store for store in program.stores if store.space is space]
+        places = {s.name: _Place(s.address, s.size // s.slots, s.slots) for s in stores}
+        if places:
+            panels.append(_panel(program, view, owners, places, what))
     panels.extend(_registers(program, view, owners, schedule))
     return panels
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a store begins, from one slot to the next, and slots. ``skipped``: what comes before
+    the part of a slot that is drawn.
+    """
+
+    begin: int
+    stride: int
+    slots: int
+    skipped: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.stride * self.slots
 
 
 def _owners(program: Program, view: Unrolled) -> dict[tuple[str, str, int], _Owner]:
@@ -96,30 +116,24 @@ def _panel(
     program: Program,
     view: Unrolled,
     owners: list[_Owner],
-    places: dict[str, int],
+    places: dict[str, _Place],
     what: tuple[str, str, int],
 ) -> dict[str, Any]:
     title, unit, room = what
     rows = [
-        _row(owner, program.store[owner.access.store], places, view)
+        _row(owner, program.store[owner.access.store], places[owner.access.store], view)
         for owner in owners
         if owner.access.store in places
     ]
-    stores = [program.store[name] for name in places]
-    top = max(places[store.name] + store.size for store in stores)
+    addressed = not title.startswith(_REGISTERS)
     return {
         "title": title,
         "unit": unit,
         "room": room,
-        "used": _peak(rows) if stores[0].space is Space.REGISTERS else top,
+        "used": max(place.end for place in places.values()) if addressed else _peak(rows),
         "stores": [
-            {
-                "name": s.name,
-                "from": places[s.name],
-                "to": places[s.name] + s.size,
-                "slots": s.slots,
-            }
-            for s in stores
+            {"name": name, "from": place.begin, "to": place.end, "slots": place.slots}
+            for name, place in places.items()
         ],
         "owners": rows,
     }
@@ -138,10 +152,10 @@ def _peak(rows: list[dict[str, Any]]) -> int:
     return most
 
 
-def _row(owner: _Owner, store: Store, places: dict[str, int], view: Unrolled) -> dict[str, Any]:
+def _row(owner: _Owner, store: Store, place: _Place, view: Unrolled) -> dict[str, Any]:
     access = owner.access
     slot = owner.version % store.slots
-    base = places[store.name] + slot * (store.size // store.slots)
+    base = place.begin + slot * place.stride - place.skipped
     low, high = _extent(access, store)
     begin = view.cut.at if owner.begin is None and view.cut else owner.begin
     return {
@@ -160,40 +174,43 @@ def _row(owner: _Owner, store: Store, places: dict[str, int], view: Unrolled) ->
 
 
 def _extent(access: Access, store: Store) -> tuple[int, int]:
-    """Where a piece begins and ends within its slot, in bytes, columns or registers."""
+    """Where a piece begins and ends within its slot, in bytes, columns or registers.
+
+    Columns of rows that lie one after the other in shared memory are no range of bytes; they get
+    their share of the rows, in order.
+    """
     if store.space is Space.TMEM:
         return access.bytes[0] // _COLUMN_BYTES, -(-access.bytes[1] // _COLUMN_BYTES)
+    rows = access.rows[1] - access.rows[0]
+    low, high = (access.rows[0] * store.row_bytes + rows * byte for byte in access.bytes)
     if store.space is Space.REGISTERS:
-        slot = store.size // store.slots
-        return (
-            access.bytes[0] * slot // max(store.row_bytes, 1),
-            -(-access.bytes[1] * slot // max(store.row_bytes, 1)),
-        )
-    if store.rows == 1:
-        return access.bytes
-    return access.rows[0] * store.row_bytes, access.rows[1] * store.row_bytes
+        return low // _REGISTER_BYTES, -(-high // _REGISTER_BYTES)
+    return low, high
 
 
 def _registers(
     program: Program, view: Unrolled, owners: list[_Owner], schedule: Schedule
 ) -> Iterator[dict[str, Any]]:
-    """Registers have no addresses: the stores of a role are stacked in the order of the program."""
+    """Registers have no addresses: what a role holds is stacked in the order of the program."""
     role_of = {op.id: op.role for op in schedule.ops}
-    home: dict[str, str] = {}
+    held: dict[str, list[_Owner]] = {role.name: [] for role in schedule.roles}
     for owner in owners:
-        if program.store[owner.access.store].space is Space.REGISTERS:
-            user = next(iter((*owner.writers, *owner.readers)), "")
-            home.setdefault(owner.access.store, role_of.get(user, ""))
+        user = next(iter((*owner.writers, *owner.readers)), "")
+        if program.store[owner.access.store].space is Space.REGISTERS and user in role_of:
+            held[role_of[user]].append(owner)
     for role in schedule.roles:
-        places: dict[str, int] = {}
+        places: dict[str, _Place] = {}
         top = 0
-        for store in program.stores:
-            if home.get(store.name) == role.name:
-                places[store.name] = top
-                top += store.size
+        for store in (s for s in program.stores if s.space is Space.REGISTERS):
+            mine = [o.access for o in held[role.name] if o.access.store == store.name]
+            if mine:
+                ends = [_extent(access, store) for access in mine]
+                low, high = min(end[0] for end in ends), max(max(end[1], 1) for end in ends)
+                places[store.name] = _Place(top, high - low, store.slots, low)
+                top = places[store.name].end
         if places:
-            what = f"registers of {role.name}", "registers per thread", role.registers
-            yield _panel(program, view, owners, places, what)
+            what = f"{_REGISTERS} of {role.name}", "registers per thread", role.registers
+            yield _panel(program, view, held[role.name], places, what)
 
 
 def _without_program(view: Unrolled, schedule: Schedule) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ SCRIPTS = (
     "why.js",
     "period.js",
     "timeline.js",
+    "slices.js",
     "memory.js",
     "graph.js",
     "tables.js",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
+from schedgen.kernel import Space
 from schedgen.program.file import read_program, to_json
 from schedgen.program.model import Program
 from schedgen.schedule import Schedule, read_schedule
@@ -25,12 +26,28 @@ def side_by_side(schedule: Schedule, program: Program, copies: int) -> Source:
         renaming = {name: f"{number}.{name}" for name in names}
         schedules.append(_later(_renamed_schedule(schedule, renaming), 11 * number))
         text = json.dumps(_renamed(json.loads(to_json(program)), renaming))
-        programs.append(read_program(text))
+        programs.append(_elsewhere(read_program(text), number))
     lists = ("ops", "units", "edges", "roles", "buffers")
     whole = {name: tuple(x for s in schedules for x in getattr(s, name)) for name in lists}
     parts = ("stores", "operations", "barriers", "roles")
     joined = {name: tuple(x for p in programs for x in getattr(p, name)) for name in parts}
+    room = program.capacities
+    larger = {f.name: getattr(room, f.name) * copies for f in fields(room)}
+    larger["max_registers"] = room.max_registers
+    joined["capacities"] = replace(room, **larger)
     return Source(replace(schedule, **whole), replace(program, **joined))
+
+
+def _elsewhere(program: Program, number: int) -> Program:
+    """``program`` with its storage behind that of the copies before it."""
+    room = {Space.SMEM: program.capacities.smem_bytes, Space.TMEM: program.capacities.tmem_columns}
+    stores = (
+        replace(store, address=store.address + number * room[store.space])
+        if store.space in room
+        else store
+        for store in program.stores
+    )
+    return replace(program, stores=tuple(stores))
 
 
 def _renamed_schedule(schedule: Schedule, renaming: dict[str, str]) -> Schedule:

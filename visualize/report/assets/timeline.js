@@ -182,32 +182,6 @@ function outline(context, x0, x1, y, mark) {
   context.strokeRect(x0, y, Math.max(x1 - x0, 2), LANE - 3);
 }
 
-// The slice that a focus means: its own iteration, or one of the steady state.
-function sliceFor(focus) {
-  const middle = Math.min(Math.max(D.schedule.stages - 1, 0), D.timeline.shown - 1);
-  return sliceOf.get(`${focus.op} ${focus.shown ?? middle}`) || sliceOf.get(`${focus.op} -1`) || slices.find((slice) => slice.op === focus.op);
-}
-function neighbours(focus) {
-  const mine = sliceFor(focus);
-  if (!mine || mine.shown < 0) return [];
-  const before = into.get(focus.op).map((edge) => ({ edge, mark: "pred", other: sliceOf.get(`${edge.src} ${mine.shown - edge.distance}`) }));
-  const after = outOf.get(focus.op).map((edge) => ({ edge, mark: "succ", other: sliceOf.get(`${edge.dst} ${mine.shown + edge.distance}`) }));
-  return [...before, ...after].filter((one) => one.other && one.other !== mine);
-}
-let marks = new Map();
-let marked = null;
-function markOf(slice, focus) {
-  if (marked !== focus) {
-    marked = focus;
-    marks = new Map();
-    if (focus.op) {
-      for (const { other, mark } of neighbours(focus)) marks.set(other, mark);
-      if (sliceFor(focus)) marks.set(sliceFor(focus), "on");
-    }
-  }
-  return focus.barrier ? classOf(slice.op) : marks.get(slice) || "";
-}
-
 function middleOf(slice, chart) {
   const track = tracks.find((one) => one.kind === "role" && one.slices.includes(slice));
   return track ? track.y + slice.roleLane * LANE + (LANE - 3) / 2 : 0;
@@ -303,29 +277,4 @@ function findSlice(x, y) {
     if (slice[track.lane] === lane && time <= Math.max(slice[track.end], slice.start) + near) best = slice;
   }
   return best && { op: best.op, shown: best.shown };
-}
-
-// -- from operation to operation with the keyboard ------------------------------------------------
-function roleTrack(slice) {
-  return tracks.find((track) => track.kind === "role" && track.name === ops.get(slice.op).role);
-}
-function goTo(slice) {
-  if (!slice) return;
-  viewport.reveal(slice.start, slice.end);
-  if (!same(chosen, { op: slice.op, shown: slice.shown })) choose({ op: slice.op, shown: slice.shown });
-}
-function stepSlice(by) {
-  const here = chosen && chosen.op ? sliceFor(chosen) : null;
-  if (!here) return goTo(slices.find((slice) => slice.start >= viewport.from) || slices[0]);
-  const row = roleTrack(here).slices;
-  return goTo(row[row.indexOf(here) + by]);
-}
-function changeTrack(by) {
-  const here = chosen && chosen.op ? sliceFor(chosen) : null;
-  if (!here) return stepSlice(0);
-  const rows = tracks.filter((track) => track.kind === "role" && track.slices.length);
-  const next = rows[rows.indexOf(roleTrack(here)) + by];
-  if (!next) return undefined;
-  const distance = (slice) => Math.abs(slice.start - here.start);
-  return goTo(next.slices.reduce((best, slice) => (distance(slice) < distance(best) ? slice : best)));
 }
