@@ -15,7 +15,7 @@ from schedgen.codegen.event_table import CALIBRATION, HEADER, Event, RoleWords, 
 from schedgen.codegen.facts import read_facts
 from schedgen.program.model import Drain, Run, Wait
 from schedgen.program.sequence import sequence
-from tests.codegen.examples import GEMM, solved, text_of
+from tests.codegen.examples import ARCHITECTURES, GEMM, solved, text_of
 from tests.codegen.recorded import computed, recorded
 
 HOPPER = {"tile_m": "64", "tile_n": "32", "slices": "1", "consumers": "1"}
@@ -139,3 +139,24 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     path.write_text(text.replace('("load", "loop", "wait"', '("loop", "wait"'), "utf-8")
     with pytest.raises(EmitError, match="the table of events is damaged"):
         read_events(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("spec", ["attention_fwd", "gemm_chain", "gemm_epilogue", "gemm_symmetric"])
+def test_shipped_specs_compile_with_events(spec: str, target: str, tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(emit(*solved(spec, target), events=True), "utf-8")
+    built = compile_file(path, tmp_path / "built", sms=132)
+    assert built.ptx.read_text("utf-8").count("%clock") > len(read_events(path).events)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+def test_attention_computes_the_same_bits_with_events(target: str) -> None:
+    extents = {"seq_q": 264, "seq_k": 264, "heads": 1}
+    made = recorded("attention_fwd", target, {}, extents)
+    assert made.races == 0
+    plain = computed("attention_fwd", target, {}, extents)
+    assert all(torch.equal(output, plain[name]) for name, output in made.outputs.items())
+    assert all(len(words) > CALIBRATION for words in made.words.values())
