@@ -257,14 +257,19 @@ def no_gradient_on_some_ranks() -> None:
     first, second = (spread(x, mesh, [Shard(0)]) for x in start)
     if rank:
         first.grad = distribute_tensor(grad, mesh, [Shard(0)], src_data_rank=None)
-    Muon([first, second], lr=0.02).step()
+    optimizer = Muon([first, second], lr=0.02)
+    optimizer.step()
     grad[: 8 // ranks] = 0
     expected = nn.Parameter(start[0].clone())
     expected.grad = grad
-    Muon([expected], lr=0.02).step()
+    other = Muon([expected], lr=0.02)
+    other.step()
     step = (expected - start[0]).square().sum().sqrt()
     assert (whole(first) - expected).square().sum().sqrt() <= CLOSE * step
+    momenta = [o.state[p]["momentum_buffer"] for o, p in ((optimizer, first), (other, expected))]
+    assert torch.equal(whole(momenta[0]), momenta[1])  # ranks agreed after a second try
     assert torch.equal(whole(second), start[1])
+    assert second not in optimizer.state
 
 
 def no_gradient_on_some_replicas() -> None:
