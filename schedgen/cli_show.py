@@ -13,6 +13,7 @@ from schedgen.cli_common import INFEASIBLE, UNPROVEN, Ticker, fail, print_json, 
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
+    from schedgen.program.model import Program
     from schedgen.schedule import Schedule
 
 FORMATS = ("text", "html", "svg", "perfetto", "dot", "json")
@@ -137,10 +138,30 @@ def _shown(name: str, text: str, kind: str, wanted: Wanted) -> str:
         return html_report(text, name)
     if wanted.program or (kind == "text" and _is_program(text)):
         return program_text(load_program(text, name)) + "\n"
+    if _is_program(text):
+        return _executed(load_program(text, name), name, kind)
     schedule = _schedule(name, text)
     if kind == "text":
         return timeline(schedule, wanted.width)
     return _drawings()[kind](schedule)
+
+
+def _executed(program: Program, name: str, kind: str) -> str:
+    """A program has no start times; those that follow from its waits are drawn."""
+    from schedgen.visualize.executed import execute
+    from schedgen.visualize.perfetto import perfetto
+    from schedgen.visualize.svg import svg
+    from schedgen.visualize.unrolled import to_json
+
+    if kind == "dot":
+        fail(f"{name}: a program has no graph of dependences; give the schedule ('solve -o')")
+    try:
+        if kind == "svg":
+            return svg(execute(program))
+        view = execute(program, trips=program.trips)
+    except SchedgenError as error:
+        raise SchedgenError(f"{name}: {error}") from None
+    return perfetto(view) if kind == "perfetto" else to_json(view)
 
 
 def _drawings() -> dict[str, Callable[[Schedule], str]]:
@@ -176,8 +197,8 @@ def _schedule(name: str, text: str) -> Schedule:
 
     if _is_program(text):
         fail(
-            f"{name}: a program has no start times, so that it can only be shown as text or html; "
-            "give the schedule, written by 'schedgen solve -o'"
+            f"{name}: this is a program; two schedules can be compared, as written by "
+            "'schedgen solve -o'"
         )
     schedule = read_schedule(text, name)
     try:

@@ -81,7 +81,9 @@ def svg(*views: Unrolled, names: Sequence[str] = (), width: int = 1000) -> str:
         body.append(_text(_LEFT, top + 12, title, "title"))
         top += 34
         begin = view.stages * view.ii_cycles
-        if view.shown > view.stages:  # the first period has no predecessor to reach into it
+        if (
+            view.planned and view.shown > view.stages
+        ):  # the first period has no predecessor to reach into it
             panel = _Panel(view, begin, begin + view.ii_cycles, room / period, top, True, colour)
             height, lines = _draw(panel, "Steady state")
             body += lines
@@ -107,6 +109,8 @@ def svg(*views: Unrolled, names: Sequence[str] = (), width: int = 1000) -> str:
 
 
 def _title(view: Unrolled) -> str:
+    if not view.planned:
+        return f"{view.kernel} on {view.target}: the program, {view.trips} iterations"
     stages = f"{view.stages} stage{'s' if view.stages > 1 else ''}"
     return f"{view.kernel} on {view.target}: II {view.ii_cycles} cycles, {stages}"
 
@@ -147,7 +151,7 @@ def _label(track: Track, top: float) -> str:
 def _grid(panel: _Panel, height: float) -> Iterator[str]:
     """Times below, phases and periods behind the rows."""
     view, bottom = panel.view, panel.top + height
-    if not panel.steady:
+    if view.planned and not panel.steady:
         yield from _phases(panel)
         for turn in range(panel.end // view.ii_cycles + 1):
             x = panel.x(turn * view.ii_cycles)

@@ -115,7 +115,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Unrolled:
-    """One output tile of a schedule. ``begin`` and ``end`` bound all its slices, in cycles."""
+    """One output tile of a schedule. ``begin`` and ``end`` bound all its slices, in cycles.
+
+    ``planned``: times are those of a schedule, with its periods; else a program was executed, which
+    has none, and whose loop is called steady throughout.
+    """
 
     kernel: str
     target: str
@@ -132,6 +136,7 @@ class Unrolled:
     arrows: tuple[Arrow, ...]
     occupancies: tuple[Occupancy, ...]
     critical_cycle: tuple[Link, ...]
+    planned: bool = True
 
     def on(self, track: Track) -> tuple[Slice, ...]:
         """The slices of ``track``, by start time."""

@@ -79,9 +79,13 @@ def test_a_program_is_shown_as_its_steps(tmp_path: Path) -> None:
     steps = run(str(file)).stdout
     assert steps == run(str(file), "--program").stdout
     assert "barriers" in steps
-    refused = run(str(file), "-f", "svg")
-    assert refused.exit_code == 2
-    assert "no start times" in refused.stderr
+    assert "the program, " in run(str(file), "-f", "svg").stdout
+    view = json.loads(run(str(file), "-f", "json").stdout)
+    assert (view["planned"], view["trips"]) == (False, 32)
+    refused = run(str(file), "-f", "dot")
+    assert (refused.exit_code, "give the schedule" in refused.stderr) == (2, True)
+    refused = run(str(file), str(file))
+    assert (refused.exit_code, "this is a program" in refused.stderr) == (2, True)
 
 
 def test_two_schedules_are_compared(file: Path, tmp_path: Path) -> None:
