@@ -53,7 +53,7 @@ class Sharing:
                 if whole.device_mesh.get_coordinate() is None:
                     continue  # this rank is not in the mesh
                 ranks, part = self._ranks(whole.device_mesh), cast("Tensor", whole.to_local())
-                layout = layout_of(whole, ranks.members)
+                layout = layout_of(whole, part, ranks.members)
                 device = _device(whole.device_mesh.device_type, part)
             else:
                 ranks, part, device = self._ranks(self._process_group), param, param.device

@@ -88,24 +88,31 @@ def replicated(shape: tuple[int, int], ranks: int) -> Layout:
     return Layout(shape, (Box(0, shape[0], 0, shape[1]),) * ranks, tuple(range(ranks)))
 
 
-def layout_of(x: DTensor, members: tuple[int, ...]) -> Layout:
+def layout_of(x: DTensor, part: Tensor, members: tuple[int, ...]) -> Layout:
     """Of x, whose mesh consists of ``members``: global ranks in the group's order.
+
+    ``part`` is the local one.
 
     Raises:
         ArgumentValueError: placements other than Shard, Replicate, and the strided ones that FSDP
             makes of parameters that are sharded along the same dimension already; or the local
             part does not have the shape that they say.
     """
-    mesh: Any = x.device_mesh.mesh
-    splits = _splits(x.placements, tuple(mesh.shape))
+    mesh, ranks = _mesh(x.device_mesh)
     shape = x.shape[0], x.shape[1]
-    layout = _layout(shape, tuple(mesh.shape), tuple(mesh.flatten().tolist()), members, splits)
+    layout = _layout(shape, mesh, ranks, members, _splits(x.placements, mesh))
     box = layout.boxes[members.index(torch.distributed.get_rank())]
-    if not box.empty and x.to_local().shape != (box.height, box.width):
-        got = f"a part of {tuple(shape)} placed as {x.placements} is {tuple(x.to_local().shape)}"
+    if not box.empty and part.shape != (box.height, box.width):
+        got = f"a part of {tuple(shape)} placed as {x.placements} is {tuple(part.shape)}"
         allowed = f"({box.height}, {box.width}), as torch.chunk would make it"
         raise ArgumentValueError("params", got, allowed, "distribute_tensor makes such parts")
     return layout
+
+
+@lru_cache(maxsize=64)
+def _mesh(mesh: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Extents and ranks, which torch works out anew at each question."""
+    return tuple(mesh.mesh.shape), tuple(mesh.mesh.flatten().tolist())
 
 
 Splits = tuple[tuple[int, int], ...]
