@@ -32,6 +32,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
 
 from schedgen.kernels import ArgumentTypeError, ArgumentValueError, Muon
 from schedgen.kernels.newton_schulz import muon, sharded
@@ -174,10 +175,28 @@ def fsdp(model: nn.Sequential) -> nn.Sequential:
 
 
 def fsdp_compiled() -> None:
-    start, expected, model = net(), net(), fsdp(net())
+    model = fsdp(net())
     compiled: Any = torch.compile(model, backend="eager")
-    trained(expected, Muon(expected.parameters(), lr=0.02), 3)
     trained(compiled, Muon(model.parameters(), lr=0.02), 3)
+    as_in_one_process(model)
+
+
+def ddp_compiled() -> None:
+    model = DistributedDataParallel(net())
+    compiled: Any = torch.compile(model, backend="eager")
+    optimizer = Muon(model.parameters(), lr=0.02, process_group=dist.group.WORLD)
+    for step in range(3):
+        torch.manual_seed(step)
+        optimizer.zero_grad()
+        compiled(torch.randn(ranks, 16, 6).to(KIND)[rank]).square().mean().backward()
+        optimizer.step()
+    as_in_one_process(model)
+
+
+def as_in_one_process(model: nn.Module) -> None:
+    """After three steps."""
+    start, expected = net(), net()
+    trained(expected, Muon(expected.parameters(), lr=0.02), 3)
     triples = zip(start.parameters(), expected.parameters(), model.parameters(), strict=True)
     for x, one, many in triples:
         # Gradients are means in another order, and then other ones.
@@ -374,6 +393,7 @@ CASES = [
     meshes_of_two_dimensions,
     sixteen_bits_on_the_way,
     fsdp_compiled,
+    ddp_compiled,
     fsdp_over_tensor_parallelism,
     state_round_trip,
     checkpoint_of_one_process,
