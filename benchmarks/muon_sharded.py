@@ -3,12 +3,14 @@
     python benchmarks/muon_sharded.py [--save] [--ranks N] [--cpu]
 
 Matrices of transformer blocks, as DTensors that are sharded by rows as FSDP2 does it, or
-replicated as under DDP; on N GPUs, or on all there are. *Difference* is the largest distance of an
-updated matrix from that of one GPU, relative to its step. Times are medians of whole steps, from
-all GPUs idle to all GPUs idle, of the slowest rank. Sent: what the rank that sends most sends in a
-step; *least*: if each part went to its owner and each result back in 16 bits, from all ranks
-alike. Then one rank fails, in an iteration; and one dies: whether all others end with an error, and
-after how long. With --cpu small matrices go through gloo, to try the script.
+replicated as under DDP; on N GPUs, or on 2 and 4 as far as there are any. *Difference* is the
+largest distance of an updated matrix from that of one GPU, relative to its step. Times are medians
+of whole steps, from all GPUs idle to all GPUs idle, of the slowest rank. *Sent*: by the rank that
+sends most, in a step; *least*: if each part went to its owner and each result back in 16 bits, from
+all ranks alike. Then one rank fails, in an iteration; and one dies: whether all others end with an
+error, and after how long. With --cpu small matrices go through gloo, to try the script.
+
+The exit status is 1 if a difference is beyond what rounding explains, or a rank saw no error.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -40,6 +41,9 @@ CPU = "--cpu" in sys.argv
 KIND = "cpu" if CPU else "cuda"
 _STEPS, _WARM_UP = (3, 1) if CPU else (15, 4)
 _SCALE = 32 if CPU else 1
+_ROUNDING = 1e-2
+"""What float16 iterations may cost a Gaussian matrix (tests/kernels/newton_schulz/test_polar.py);
+twice that where bfloat16 rounds, too."""
 
 
 @dataclass(frozen=True)
@@ -203,12 +207,11 @@ def _rank(rank: int, ranks: int, folder: str) -> None:
         "gloo" if CPU else "nccl", f"file://{folder}/store", rank=rank, world_size=ranks
     )
     rows: list[dict[str, object]] = []
-    with suppress(KeyboardInterrupt):
-        for model in MODELS:
-            for way in WAYS:
-                rows.append(_measured(model, *way))
-                if rank == 0:
-                    print(rows[-1], flush=True)
+    for model in MODELS:
+        for way in WAYS:
+            rows.append(_measured(model, *way))
+            if rank == 0:
+                print(rows[-1], flush=True)
     failures: list[dict[str, object]] = []
     for name, case in (("an iteration fails", _fails), ("a rank dies", _dies)):
         failures.append({"case": name, "ranks": ranks, "rank": rank, **case()})
@@ -216,30 +219,44 @@ def _rank(rank: int, ranks: int, folder: str) -> None:
     os._exit(0)  # NCCL would wait for the dead
 
 
-def main() -> None:
-    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    count = 2 if CPU else torch.cuda.device_count()
-    ranks = int(sys.argv[sys.argv.index("--ranks") + 1]) if "--ranks" in sys.argv else count
-    if ranks < 2:
-        sys.exit("this needs two GPUs of one host; or --cpu, to try the script")
+def _run(ranks: int) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Measurements, and what each rank said about failures; the dead say nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(_rank, (ranks, folder), nprocs=ranks)  # type: ignore[attr-defined]
+        processes: Any = torch.multiprocessing
+        processes.spawn(_rank, (ranks, folder), nprocs=ranks)
         found = [
             json.loads(Path(folder, f"{rank}.json").read_text("utf-8")) for rank in range(ranks)
         ]
-    rows: list[dict[str, object]] = found[0][0]
     failures = [row for _, each in found for row in each]
-    expected = 2 * ranks - 1  # the dead say nothing
-    assert len(failures) == expected, failures
+    assert len(failures) == 2 * ranks - 1, failures
+    return found[0][0], failures
+
+
+def main() -> None:
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast, which not every host allows
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name need not have an address
+    wanted = [n for n in (2, 4) if n <= (2 if CPU else torch.cuda.device_count())]
+    if "--ranks" in sys.argv:
+        wanted = [int(sys.argv[sys.argv.index("--ranks") + 1])]
+    if not wanted:
+        sys.exit("this needs two GPUs of one host; or --cpu, to try the script")
+    rows, failures = list[dict[str, object]](), list[dict[str, object]]()
+    for ranks in wanted:
+        measured, said = _run(ranks)
+        rows += measured
+        failures += said
     print(table(rows))
     print(table(failures))
-    wrong = [row for row in failures if row["error"] == "no error"]
     if not CPU:
         keep("muon_sharded", rows)
         keep("muon_sharded_failures", failures)
-    if wrong:
-        sys.exit(f"{len(wrong)} ranks saw no error")
+    silent = sum(row["error"] == "no error" for row in failures)
+    apart = sum(
+        float(str(r["difference"])) > _ROUNDING * (1 if r["type"] == r["travels as"] else 2)
+        for r in rows
+    )
+    if silent or apart:
+        sys.exit(f"{silent} ranks saw no error, {apart} differences are too large")
 
 
 if __name__ == "__main__":
