@@ -93,7 +93,13 @@ class Registers:
     def _check(self, part: Part) -> None:
         name, rows = part.region.name, self.share.rows
         if part.rows != rows:
-            raise EmitError(f"'{name}': four warps work on {rows} rows, not {part.rows}")
+            raise EmitError(
+                f"'{name}': four warps work on {rows} rows, not {part.rows}\n"
+                f"  fix: split it over a dimension of {rows} rows each, and its operations over "
+                "that ('split: {rows: band}' and 'over: [band]', docs/faq.md)"
+                if part.rows > rows
+                else f"'{name}': four warps work on {rows} rows, not {part.rows}"
+            )
         store = self.plan.program.store.get(name)
         if store is not None and store.slots > 1:
             raise EmitError(f"'{name}': a ring of registers is not supported")

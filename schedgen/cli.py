@@ -179,8 +179,9 @@ def emulate(
 
     try:
         name = target or read_spec(spec).file.targets[0]
-        sizes = {key: whole(value) for key, value in settings_of(extent or []).items()}
-        settings, switches = settings_of(set_ or []), settings_of(switch or [])
+        extents = settings_of(extent or [], "--extent")
+        sizes = {key: whole(value) for key, value in extents.items()}
+        settings, switches = settings_of(set_ or []), settings_of(switch or [], "--switch")
     except SchedgenError as error:
         fail(str(error))
     status = run_emulate(

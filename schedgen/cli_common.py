@@ -29,15 +29,17 @@ def whole(text: str) -> int:
     return int(text)
 
 
-def settings_of(texts: list[str]) -> dict[str, str]:
-    """NAME=VALUE as a mapping; ends the command if something is not of this form."""
+def settings_of(texts: list[str], option: str = "--set") -> dict[str, str]:
+    """NAME=VALUE as a mapping; ends the command if something given to ``option`` is not of this
+    form.
+    """
     settings: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            fail(f"--set {text}: write NAME=VALUE")
+            fail(f"{option} {text}: write NAME=VALUE")
         if name in settings:
-            fail(f"--set {name} is given twice")
+            fail(f"{option} {name} is given twice")
         settings[name] = value
     return settings
 

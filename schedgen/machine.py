@@ -199,8 +199,7 @@ def price(operation: Operation, machine: Machine) -> Cost:
     """
     rule = next((rule for rule in machine.rules if rule.fits(operation)), None)
     if rule is None:
-        spaces = ", ".join(f"{name} in {space}" for name, space in operation.spaces)
-        raise CostError(f"machine {machine.name} has no rule for {operation.kind} with {spaces}")
+        raise CostError(_no_rule(operation, machine))
     low, high = (_names(operation, machine, end) for end in ("low", "high"))
     used = [(unit, _number(expression, high)) for unit, expression in rule.units]
     units = tuple((u, ceil(c)) for u, c in used if c and machine.exclusive(u))
@@ -225,6 +224,25 @@ def price(operation: Operation, machine: Machine) -> Cost:
         handoff=0 if rule.handoff_included else machine.cycles("handoff"),
         asynchronous=rule.asynchronous,
     )
+
+
+def _no_rule(operation: Operation, machine: Machine) -> str:
+    """Why no rule fits: where the operands are, and where the machine could use them."""
+    spaces = ", ".join(f"{name} in {space}" for name, space in operation.spaces)
+    text = (
+        f"{operation.name}: machine {machine.name} has no rule for {operation.kind} with {spaces}"
+    )
+    known = dict.fromkeys(
+        ", ".join(
+            f"{name} {value}" if name == "reduction" else f"{name} in {value}"
+            for name, value in rule.operands
+        )
+        for rule in machine.rules
+        if operation.kind in rule.kinds
+    )
+    if not known:
+        return f"{text}\n  fix: it has none for {operation.kind} at all; leave it out"
+    return f"{text}\n  fix: it has rules for {operation.kind} with {'; or '.join(known)}"
 
 
 def _names(operation: Operation, machine: Machine, end: str) -> dict[str, Fraction]:

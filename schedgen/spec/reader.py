@@ -44,7 +44,15 @@ def read_spec(name: str) -> Spec:
         known = ", ".join(shipped_specs())
         fix = suggest(name, shipped_specs()) or f"shipped specs: {known}; or give a path"
         raise SchedgenError(f"'{name}' is neither a shipped spec nor a file; {fix}")
-    return spec_from(read_source(path))
+    source = read_source(path)
+    if path.suffix == ".json" and (
+        '"program_format"' in source.text or '"ii_cycles"' in source.text
+    ):
+        raise SchedgenError(
+            f"{name}: this is a schedule or a program, not a spec; give the spec that it was made "
+            "of, or look at it with 'schedgen show' and 'schedgen check'"
+        )
+    return spec_from(source)
 
 
 def parse_spec(text: str, file: str = "<text>") -> Spec:

@@ -156,6 +156,13 @@ def _unusual(
         case "string_pattern_mismatch":
             fix = "a name consists of letters, digits and underscores, and starts with no digit"
             return "bad-name", f"{_shown(problem.value)} is not a name", fix
+        case "string_type" if _extent(problem.path):
+            message = f"extents of arguments have names, {_shown(problem.value)} is none"
+            fix = (
+                "put a parameter here, and the number under 'parameters': "
+                f"{{default: {problem.value}}}"
+            )
+            return "wrong-type", message, fix
         case "union_tag_invalid":
             tags = str(problem.context["expected_tags"]).replace("'", "").split(", ")
             tag = str(problem.context["tag"])
@@ -163,6 +170,11 @@ def _unusual(
             return "unknown-kind", f"{_shown(tag)} is not an operation kind", fix
         case _:
             return None
+
+
+def _extent(path: _Path) -> bool:
+    """Whether a value is an extent in the shape of an argument."""
+    return len(path) == 4 and (path[0], path[2]) == ("arguments", "shape")
 
 
 def _wrong_value(problems: list[_Problem]) -> tuple[str, str, str]:
