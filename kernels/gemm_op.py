@@ -1,20 +1,24 @@
 """Matrix products on generated kernels: ``torch.ops.schedgen.gemm`` and its friendly forms.
 
-The kernels multiply rows by rows: both operands are contiguous along k. With the convention of
-torch that is the case for a row-major ``a`` and for ``b`` as the transposed view of a row-major
-matrix, such as ``weight.mT``. Any other layout is copied first, and a result whose rows are no
-multiples of 16 bytes is computed beside its place and copied there.
+``a`` is read along its rows, ``b`` along its rows or columns: it is row-major, or the transposed
+view of a row-major matrix, such as ``weight.mT``. Any other layout is copied first, and a result
+whose rows are no multiples of 16 bytes is computed beside its place and copied there. How wide
+output tiles are is decided for each shape (`tiling`).
 """
 
 from __future__ import annotations
 
-from typing import cast
+from functools import lru_cache
+from typing import TypeAlias, cast
 
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, layouts, library
+from schedgen.kernels import checks, layouts, library, tiling
 from schedgen.kernels.errors import ArgumentValueError, GradientError
+from schedgen.kernels.launcher import Launcher, architecture
+
+Shape: TypeAlias = tuple[int, int, int, int]
 
 
 def gemm(
@@ -29,8 +33,8 @@ def gemm(
     """alpha * a @ b + beta * c, accumulated in float32 and rounded once.
 
     Shapes and their broadcasting are those of ``torch.matmul`` for matrices, and of addition for
-    ``c``. Fastest with k contiguous in both operands: ``gemm(x, weight.mT)``. There is no backward
-    pass yet.
+    ``c``. Operands are read as they are if ``a`` is row-major, and ``b`` or ``b.mT``, too. There is
+    no backward pass yet.
 
     Args:
         a: (..., m, k), bfloat16 or float16.
@@ -67,9 +71,10 @@ def symmetric_gemm(
 ) -> Tensor:
     """alpha * a @ b + beta * c for a result that is known to be symmetric: half the work.
 
-    Only tiles on and below the diagonal are computed, and each is written twice, so the result is
-    symmetric bit by bit. That the product and ``c`` are symmetric is not checked; of ``c`` only
-    those tiles are read. Arguments, results and errors are those of `gemm`, except:
+    Only tiles on and below the diagonal are computed, and what is above them is copied. Tiles on
+    the diagonal have both halves: unless ``b`` is ``a.mT``, these may differ by roundings. That the
+    product and ``c`` are symmetric is not checked; of ``c`` only those tiles are read. Arguments,
+    results and errors are those of `gemm`, except:
 
     Args:
         b: (..., k, m); ``a.mT`` if None. For a symmetric ``a``, too, ``None`` means a @ a.
@@ -186,10 +191,10 @@ def _compute(
     if b.dim() == 2 and a.dim() > 2:  # one matrix for all: rows of all batches form one
         c = None if c is None else c.expand(out.shape).reshape(1, -1, out.shape[-1])
         rows, target = a.reshape(1, -1, a.shape[-1]), _merged(out, 1)
-        columns = b.mT.unsqueeze(0)
+        columns = b.unsqueeze(0)
     else:
         outer = out.shape[:-2]
-        rows, columns = _batches(a, outer), _batches(b.mT, outer)
+        rows, columns = _batches(a, outer), _batches(b, outer)
         c = None if c is None else _batches(c.expand(out.shape), outer)
         target = _merged(out, outer.numel()) if outer else out.unsqueeze(0)
     direct = target is not None and layouts.problem(target) is None
@@ -219,16 +224,27 @@ def _merged(out: Tensor, batch: int) -> Tensor | None:
 def _launch(
     symmetric: bool, a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor
 ) -> None:
-    """(batch, m, k), (batch, n, k) and (batch, m, n) or None to ``out`` (batch, m, n)."""
-    device = out.device
+    """(batch, m, k), (batch, k, n) and (batch, m, n) or None to ``out`` (batch, m, n)."""
     spec = "gemm_symmetric" if symmetric else "gemm"
-    run = library.launcher(device, spec, dtype=checks.DTYPES[out.dtype])
+    if layouts.problem(b.mT) is not None and layouts.problem(b) is None:
+        spec += "_nn"
+    else:
+        b = layouts.accessible(b.mT)
+    run = _kernel(spec, out.device, out.dtype, (*out.shape, a.shape[-1]))
     if c is None:
         addend, beta = run.zeros[out.dtype].view(1, 1, -1), 0.0
     else:
         addend = layouts.accessible(c)
-    tensors = (layouts.accessible(a), layouts.accessible(b), addend, out)
-    run.launch(tensors, (alpha, beta))
+    run.launch((layouts.accessible(a), b, addend, out), (alpha, beta))
+
+
+@lru_cache(1024)
+def _kernel(spec: str, device: torch.device, dtype: torch.dtype, shape: Shape) -> Launcher:
+    """The kernel for a shape: batch, m, n, k."""
+    sms = cast("int", torch.cuda.get_device_properties(device).multi_processor_count)
+    arch, triangle = architecture(device), spec.startswith("gemm_symmetric")
+    settings = tiling.settings(spec, arch, checks.DTYPES[dtype], shape, sms, triangle)
+    return library.launcher(device, spec, **settings)
 
 
 # -- operators ------------------------------------------------------------------------------------

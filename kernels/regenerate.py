@@ -20,6 +20,10 @@ FOLDER = Path(__file__).parent
 TARGETS = {"h200": "sm_90a", "b200": "sm_100a"}
 """Machine models with their architectures."""
 
+PRODUCTS = ("gemm", "gemm_nn", "gemm_symmetric", "gemm_symmetric_nn")
+WIDTHS = {"h200": (256, 192, 128, 64), "b200": (256, 128)}
+"""Columns of output tiles that there are kernels for; the first is the specs' own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
@@ -40,8 +44,11 @@ def shipped() -> Iterator[Shipped]:
         for head_dim, causal in product(("64", "128"), ((), (("causal", "true"),))):
             settings = (("head_dim", head_dim), ("dtype", dtype), *causal)
             yield Shipped("attention_fwd", target, settings)
-        for spec in ("gemm", "gemm_epilogue", "gemm_symmetric", "gemm_chain"):
+        for spec in ("gemm_epilogue", "gemm_chain"):
             yield Shipped(spec, target, (("dtype", dtype),))
+        for spec, width in product(PRODUCTS, WIDTHS[target]):
+            wide = () if width == WIDTHS[target][0] else (("tile_n", str(width)),)
+            yield Shipped(spec, target, (("dtype", dtype), *wide))
 
 
 def text(kernel: Shipped) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from schedgen.kernels.newton_schulz.backends import Products
 from schedgen.kernels.newton_schulz.coefficients import Step
+from schedgen.kernels.newton_schulz.elementwise import shifted
 
 _linalg: Any = torch.linalg
 """Its stubs name no types."""
@@ -52,7 +53,7 @@ def gram(
         if r is None:
             r = products.symmetric(x, x.mT)
         z = _z(r, b, c, products)
-        q = _shifted(z, a) if q is None else products.symmetric(q, z, q, beta=a)
+        q = shifted(z, a) if q is None else products.symmetric(q, z, q, beta=a)
         last = number + 1 == len(steps)
         if not last and number + 1 not in restarts:
             rz = products.symmetric(r, z, r, beta=a)
@@ -64,13 +65,6 @@ def gram(
 def _z(r: Tensor, b: float, c: float, products: Products) -> Tensor:
     """b R + c R^2; for a cubic polynomial that is no product at all."""
     return products.symmetric(r, r, r, alpha=c, beta=b) if c else r * b
-
-
-def _shifted(z: Tensor, a: float) -> Tensor:
-    """Z + a I, rounded once."""
-    q = z.clone()
-    torch.diagonal(q, dim1=-2, dim2=-1).add_(a)
-    return q
 
 
 def balanced(x: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from schedgen.kernels.newton_schulz import graphs
 from schedgen.kernels.newton_schulz import restarts as search
 from schedgen.kernels.newton_schulz.backends import GeneratedProducts, Products, TorchProducts
 from schedgen.kernels.newton_schulz.coefficients import Step, resolve
+from schedgen.kernels.newton_schulz.elementwise import converted, normalized
 from schedgen.kernels.newton_schulz.iterations import balanced, gram, halley, standard
 
 Coefficients = str | Sequence[float] | Sequence[Sequence[float]]
@@ -26,8 +27,6 @@ _SMALLEST = 256
 _SQUARE = 1.2
 """Up to this aspect `standard` takes about as many operations as `gram`, and is more accurate: such
 matrices have small singular values."""
-_linalg: Any = torch.linalg
-"""Its stubs name no types."""
 _SMALLEST_SINGULAR_VALUE = 1e-3
 """Relative to the norm: what the weights of `rational` are chosen for. Two steps bring larger
 values close to 1; this one takes four."""
@@ -89,10 +88,7 @@ def polar(
     )
     places = _places(restarts, triples)
     products = _products(X, backend)
-    iteration = _Polynomial(method == "standard", triples, places, aol, products)
-    if not graphs.worthwhile(X):
-        return _factor(X.detach(), iteration)
-    return graphs.replayed(X.detach(), lambda x: _factor(x, iteration), iteration)
+    return _factor(X.detach(), _Polynomial(method == "standard", triples, places, aol, products))
 
 
 @dataclass(frozen=True)
@@ -129,9 +125,21 @@ def _factor(X: Tensor, iteration: _Rational | _Polynomial) -> Tensor:
     """Flattens the batch, turns tall matrices over, normalizes; and back."""
     tall = X.shape[-2] > X.shape[-1]
     x = X.reshape(-1, *X.shape[-2:])
-    found = iteration(_normalized(x.mT if tall else x, iteration.dtype))
-    result = (found.mT if tall else found).to(X.dtype)
-    return result.reshape(X.shape).contiguous()
+    x = x.mT if tall else x
+
+    def taken(found: Tensor) -> Tensor:
+        result = torch.empty_like(X, memory_format=torch.contiguous_format)
+        flat = result.view(-1, *X.shape[-2:])
+        converted(found, flat.mT if tall else flat)
+        return result
+
+    def fill(start: Tensor) -> Tensor:
+        return normalized(x, start)
+
+    if isinstance(iteration, _Polynomial) and graphs.worthwhile(x):
+        kind = graphs.Kind(x.shape, iteration.dtype, x.device)
+        return graphs.replayed(kind, fill, iteration, taken, iteration)
+    return taken(iteration(fill(x.new_empty(x.shape, dtype=iteration.dtype))))
 
 
 def _steps(given: int | None, default: int) -> int:
@@ -150,17 +158,6 @@ def _places(
         allowed = f"'auto' or numbers from 1 to {len(triples) - 1}"
         raise ArgumentValueError("restarts", f"it is {restarts!r}", allowed, "restarts='auto'")
     return places
-
-
-def _normalized(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x / ||x||, each matrix by itself; zeros stay zeros.
-
-    In float64, whose range holds the square of any float32; it is bound by memory all the same:
-    x is read twice.
-    """
-    norm = _linalg.vector_norm(x, dim=(-2, -1), keepdim=True, dtype=torch.float64)
-    found = torch.empty(x.shape, dtype=dtype, device=x.device)
-    return torch.mul(x, torch.where(norm == 0, 1.0, 1 / norm), out=found)
 
 
 def _products(x: Tensor, backend: str) -> Products:

@@ -73,3 +73,17 @@ def test_rings_of_registers() -> None:
     changed = Plan(replace(plan.program, stores=stores), plan.kernel)
     with pytest.raises(EmitError, match="a ring of registers is not supported"):
         Registers(changed, FRAGMENT).declare(Source(), "softmax")
+
+
+def test_blocks_of_rows() -> None:
+    """A role that multiplies for both halves of a tile has an accumulator for each."""
+    plan = plan_of("gemm_epilogue", "h200", tile_n="128", slices="4")
+    roles = [name for name, runs in plan.runs.items() if any(o.base == "MMA" for o in runs)]
+    assert len(roles) == 1
+    registers = Registers(plan, FRAGMENT)
+    assert declared(registers, roles[0]) == {"r_acc_0": "(64, Float32)", "r_acc_1": "(64, Float32)"}
+    parts = [plan.part(plan.operation(f"EPI[1,{band}]"), "acc") for band in range(2)]
+    assert [registers.tensor(part) for part in parts] == [
+        "part_of(r_acc_0, 16, 16)",
+        "part_of(r_acc_1, 16, 16)",
+    ]

@@ -1,0 +1,70 @@
+"""Cycles of an iteration for each width of output tiles on the GPU at hand, beside the model's.
+
+    python benchmarks/tiling.py [--save]
+
+Products of 4096 x 11008 x 4096 and symmetric ones of 16 x 2048 x 2048 fill all SMs many times over.
+Cycles are the time of a wave times the clock, over iterations and what fills the pipeline
+(`schedgen.kernels.tiling.FILL`). The ratios are what `tiling.MEASURED` takes its numbers from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from report import keep, table
+from torch import Tensor
+
+from schedgen.codegen.facts import file_name, read_facts
+from schedgen.kernels import launcher, tiling
+from schedgen.kernels.bench import medians
+from schedgen.kernels.library import FOLDER
+
+SHAPES = {"gemm_nn": (1, 4096, 11008, 4096), "gemm_symmetric_nn": (16, 2048, 2048, 2048)}
+
+
+def rows(spec: str) -> list[dict[str, object]]:
+    batch, m, n, k = SHAPES[spec]
+    device = torch.device("cuda", 0)
+    arch = launcher.architecture(device)
+    sms = torch.cuda.get_device_properties(device).multi_processor_count
+    a, b = (torch.randn(batch, *s, device=device).half() for s in ((m, k), (k, n)))
+    out = torch.empty(batch, m, n, device=device, dtype=torch.half)
+    runs: dict[str, Callable[[], Tensor]] = {}
+    model: dict[str, tuple[int, int]] = {}
+    for width in tiling.WIDTHS:
+        chosen = {"dtype": "fp16"} | ({} if width == tiling.WIDTHS[0] else {"tile_n": str(width)})
+        path = FOLDER / file_name(spec, arch, chosen)
+        if not path.exists():
+            continue
+        run = launcher.launcher(path, device)
+        zero = run.zeros[torch.half].view(1, 1, -1)
+        runs[str(width)] = partial(_launched, run, (a, b, zero, out))
+        tiles = batch * tiling.tiles(m, n, width, triangle="symmetric" in spec)
+        model[str(width)] = read_facts(path).cycles, -(-tiles // sms)
+    found: list[dict[str, object]] = []
+    for name, time in medians(runs).items():
+        cycles, waves = model[name]
+        each = time.milliseconds * 1e3 * time.clock / waves / (-(-k // tiling.DEPTH) + tiling.FILL)
+        found.append(
+            {"spec": spec, "width": int(name), "waves": waves, "ms": round(time.milliseconds, 4)}
+            | {"MHz": round(time.clock), "cycles/iteration": round(each), "model": cycles}
+            | {"measured/model": round(each / cycles, 3)}
+        )
+    return found
+
+
+def _launched(run: launcher.Launcher, tensors: tuple[Tensor, ...]) -> Tensor:
+    run.launch(tensors, (1.0, 0.0))
+    return tensors[-1]
+
+
+def main() -> None:
+    found = [row for spec in SHAPES for row in rows(spec)]
+    print(table(found))
+    keep("tiling", found)
+
+
+if __name__ == "__main__":
+    main()
