@@ -41,9 +41,9 @@ CPU = "--cpu" in sys.argv
 KIND = "cpu" if CPU else "cuda"
 _STEPS, _WARM_UP = (3, 1) if CPU else (15, 4)
 _SCALE = 32 if CPU else 1
-_ROUNDING = 1e-2
-"""What float16 iterations may cost a Gaussian matrix (tests/kernels/newton_schulz/test_polar.py);
-twice that where bfloat16 rounds, too."""
+_ROUNDING = 2e-2
+"""Between two evaluations, each of which may be 1e-2 off where float16 rounds its iterations
+(tests/kernels/newton_schulz/test_polar.py)."""
 
 
 @dataclass(frozen=True)
@@ -254,10 +254,7 @@ def main() -> None:
         keep("muon_sharded", rows)
         keep("muon_sharded_failures", failures)
     silent = sum(row["error"] == "no error" for row in failures)
-    apart = sum(
-        float(str(r["difference"])) > _ROUNDING * (1 if r["type"] == r["travels as"] else 2)
-        for r in rows
-    )
+    apart = sum(float(str(row["difference"])) > _ROUNDING for row in rows)
     if silent or apart:
         sys.exit(f"{silent} ranks saw no error, {apart} differences are too large")
 
