@@ -4,9 +4,9 @@
     python docs/run.py --check [NAME ...]  says which are not; exit status 1 if there is one
 
 A `console` block has commands after `$ ` and what they print. The commands of a document run one
-after the other in a folder with a copy of docs/examples/. A `yaml` block below
-`<!-- file: NAME -->` is that file. A line `...` stands for any lines; times are left out of what is
-printed.
+after the other in a folder with a copy of docs/examples/ and of docs/examples/NAME/. A `yaml` block
+below `<!-- file: FILE -->` is that file. A line `...` stands for any lines; times are left out of
+what is printed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-NAMES = ("getting-started", "tutorial", "faq")
+NAMES = ("getting-started", "tutorial", "faq", "spec")
+END = "<!-- what follows is not run -->"
 BLOCK = re.compile(
     r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```\n", re.DOTALL
 )
@@ -46,10 +47,14 @@ class Stale:
 
 def stale(name: str) -> Iterator[Stale]:
     """What is wrong in ``docs/NAME.md``, found by running it."""
-    text = (DOCS / f"{name}.md").read_text("utf-8")
+    text, _, _ = (DOCS / f"{name}.md").read_text("utf-8").partition(END)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         shutil.copytree(DOCS / "examples", place, dirs_exist_ok=True)
+        if (own := DOCS / "examples" / name).is_dir():
+            shutil.copytree(own, place, dirs_exist_ok=True)
+        (place / "docs").symlink_to(DOCS)
+        (place / "specs").symlink_to(DOCS.parent / "specs")
         for block in BLOCK.finditer(text):
             if block["file"]:
                 file = place / block["file"]
