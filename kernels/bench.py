@@ -25,7 +25,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from schedgen.codegen.facts import file_name, read_facts
-from schedgen.kernels import bench_polar, launcher, library
+from schedgen.kernels import bench_polar, launcher, library, tiling
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 
@@ -44,8 +44,10 @@ ATTENTION = [
     *((4, 4096, 32, 64, False), (4, 4096, 32, 64, True)),
 ]
 """Batch, sequence, heads, head_dim, causal."""
-SQUARES = [1024, 2048, 4096, 8192]
-"""m, n and k of products."""
+SQUARES = [(n, n) for n in (1024, 2048, 4096, 8192)]
+"""m = n, and k, of products."""
+SYMMETRIC = [(n, k) for n in (512, 1024, 2048, 4096, 8192) for k in (n, 4 * n)]
+"""The same for symmetric results."""
 CHAINS = [(1, 8192, 8192, 128), (8, 2048, 8192, 128)]
 """Batch, m, n and width of chained products."""
 
@@ -212,21 +214,32 @@ def _attention_error(q: Tensor, k: Tensor, v: Tensor, causal: bool, found: Any) 
 def _square_rows(
     spec: str, candidates: Callable[[Tensor, Tensor, Tensor], dict[str, Run]], gelu: bool = False
 ) -> Iterator[Row]:
-    for n in SQUARES:
-        a, b, bias = _random(n, n), _random(n, n), _random(n)
-        right = a if spec == "gemm_symmetric" else b
+    symmetric = spec == "gemm_symmetric"
+    for n, k in SYMMETRIC if symmetric else SQUARES:
+        a, b, bias = _random(n, k), _random(n, k), _random(n)
+        right = a if symmetric else b
         reference = a.double() @ right.double().mT
         if gelu:
             reference = functional.gelu(reference + bias.double(), approximate="tanh")
-        share = 0.5 if spec == "gemm_symmetric" else 1.0
-        iterations = share * math.ceil(n / 128) * math.ceil(n / 256) * math.ceil(n / 64)
+        settings = {"dtype": "bf16"}
+        if not gelu:
+            settings = _settings(spec, (1, n, n, k), symmetric)
+        width = int(settings.get("tile_n", tiling.WIDTHS[0]))
+        iterations = tiling.tiles(n, n, width, symmetric) * math.ceil(k / tiling.DEPTH)
         yield from _rows(
-            {"spec": spec, "m=n=k": n},
+            {"spec": spec, "m=n": n, "k": k, "width": width},
             candidates(a, b, bias),
-            2.0 * n**3,
+            2.0 * n * n * k,
             partial(_product_error, reference),
-            (_file(spec, {"dtype": "bf16"}), iterations),
+            (_file(spec, settings), iterations),
         )
+
+
+def _settings(spec: str, shape: tuple[int, int, int, int], triangle: bool) -> dict[str, str]:
+    """What the kernel is called that is taken for a shape in bf16."""
+    arch = launcher.architecture(torch.device("cuda", 0))
+    sms = cast("int", torch.cuda.get_device_properties(0).multi_processor_count)
+    return tiling.settings(spec, arch, "bf16", shape, sms, triangle)
 
 
 def _product_error(reference: Tensor, found: Tensor) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from schedgen.kernels import checks, layouts, library, tiling
 from schedgen.kernels.errors import ArgumentValueError, GradientError
-from schedgen.kernels.launcher import Launcher, architecture
+from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
 
 Shape: TypeAlias = tuple[int, int, int, int]
 
@@ -241,7 +241,7 @@ def _launch(
 @lru_cache(1024)
 def _kernel(spec: str, device: torch.device, dtype: torch.dtype, shape: Shape) -> Launcher:
     """The kernel for a shape: batch, m, n, k."""
-    sms = cast("int", torch.cuda.get_device_properties(device).multi_processor_count)
+    sms = multiprocessors(device)
     arch, triangle = architecture(device), spec.startswith("gemm_symmetric")
     settings = tiling.settings(spec, arch, checks.DTYPES[dtype], shape, sms, triangle)
     return library.launcher(device, spec, **settings)

@@ -45,6 +45,11 @@ def architecture(device: torch.device) -> str:
     return _ARCHITECTURES[capability]
 
 
+def multiprocessors(device: torch.device) -> int:
+    """SMs of a GPU."""
+    return cast("int", torch.cuda.get_device_properties(device).multi_processor_count)
+
+
 class Launcher:
     """A generated kernel, loaded for one GPU.
 
@@ -69,8 +74,7 @@ class Launcher:
                 f"{self.facts.kernel} cannot be loaded while a CUDA graph is captured; "
                 "fix: call it once before"
             )
-        sms = cast("int", torch.cuda.get_device_properties(device).multi_processor_count)
-        code = cache.compiled(path, self.facts, sms)
+        code = cache.compiled(path, self.facts, multiprocessors(device))
         with torch.cuda.device(device):
             self._function = runtime.function(code, symbol(self.facts))
         self._frame = _Frame(self.facts)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import checks, layouts, library
+from schedgen.kernels import checks, gemm_op, layouts, library
 
 CPU = torch.device("cpu")
 
@@ -44,7 +44,9 @@ class StandIn:
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
         else:
-            _product(tensors, scalars, symmetric="symmetric" in self.name)
+            a, b, c, d = tensors
+            b = b if "_nn_" in self.name else b.mT
+            _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
 
 
 def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None:
@@ -64,7 +66,7 @@ def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None
 def _product(tensors: Sequence[Tensor], scalars: Sequence[float], *, symmetric: bool) -> None:
     a, b, c, d = tensors
     alpha, beta = scalars
-    product = alpha * a.float() @ b.float().mT
+    product = alpha * a.float() @ b.float()
     # Outside of a tensor, bulk copies read zeros; a negative padding cuts off.
     missing = [n - have for n, have in zip(product.shape, c.shape, strict=True)]
     padding = [amount for n in reversed(missing) for amount in (0, n)]
@@ -89,4 +91,7 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     patch.setattr(checks, "devices", _cpu)
     patch.setattr(library, "launcher", partial(launcher, calls))
+    patch.setattr(gemm_op, "architecture", lambda device: "sm_90a")  # pyright: ignore
+    patch.setattr(gemm_op, "multiprocessors", lambda device: 132)  # pyright: ignore
+    gemm_op._kernel.cache_clear()
     return calls

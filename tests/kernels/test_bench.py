@@ -38,8 +38,8 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     class Properties:
         multi_processor_count = 132
 
-    def properties(device: int) -> Properties:
-        assert device == 0
+    def properties(device: Any) -> Properties:
+        assert device in (0, torch.device("cpu"))
         return Properties()
 
     plain: Any = torch.empty
@@ -50,7 +50,8 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(bench, "_random", random)
     monkeypatch.setattr(bench, "medians", medians)
     monkeypatch.setattr(bench, "ATTENTION", [(1, 64, 2, 64, False), (1, 64, 2, 128, True)])
-    monkeypatch.setattr(bench, "SQUARES", [64])
+    monkeypatch.setattr(bench, "SQUARES", [(64, 64)])
+    monkeypatch.setattr(bench, "SYMMETRIC", [(64, 128)])
     monkeypatch.setattr(bench, "CHAINS", [(2, 64, 32, 128)])
     monkeypatch.setattr(bench.launcher, "architecture", lambda device: "sm_90a")  # pyright: ignore
     monkeypatch.setattr(bench.launcher, "load", lambda path: Loaded(launches, path.name))  # pyright: ignore
@@ -140,9 +141,9 @@ def test_command(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     lines = run(app, ["bench", "gemm"]).stdout.splitlines()
     assert lines[0].startswith("gpu a GPU")
-    assert lines[1].split()[:3] == ["spec", "m=n=k", "provider"]
-    assert lines[2].split()[:3] == ["gemm", "64", "schedgen"]
+    assert lines[1].split()[:5] == ["spec", "m=n", "k", "width", "provider"]
+    assert lines[2].split()[:5] == ["gemm", "64", "64", "64", "schedgen"]
     assert lines[2].index("schedgen") == lines[1].index("provider")
     found = json.loads(run(app, ["bench", "gemm", "--json"]).stdout)
     assert found["gpu"] == "a GPU"
-    assert found["rows"][0]["m=n=k"] == 64
+    assert found["rows"][0]["m=n"] == 64

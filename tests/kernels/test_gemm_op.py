@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.errors import SchedgenError
-from schedgen.kernels import gemm, symmetric_gemm
+from schedgen.kernels import gemm, gemm_op, symmetric_gemm
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 Shape = tuple[int, ...]
@@ -54,7 +54,36 @@ def test_product(launches: list[str], left: Shape, right: Shape, transposed: boo
     assert found.is_contiguous()
     assert torch.equal(a, before[0])
     assert torch.equal(b, before[1])
-    assert launches == ["gemm_sm_90a_bf16.py"]
+    (name,) = launches
+    assert name.removesuffix("_sm_90a_bf16_tile_n64.py") in ("gemm", "gemm_nn")
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: bool) -> None:
+    """Row by row, or as the transposed view of rows."""
+    a = random(2, 16, 16)
+    multiply = symmetric_gemm if symmetric else gemm
+    pointers: list[int] = []
+    inner = gemm_op.library.launcher
+
+    def spying(device: torch.device, spec: str, **settings: str) -> Any:
+        run = inner(device, spec, **settings)
+        launch = run.launch
+
+        def spy(tensors: Any, scalars: Any) -> None:
+            pointers.append(tensors[1].data_ptr())
+            launch(tensors, scalars)
+
+        run.launch = spy
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gemm_op.library, "launcher", spying)
+        multiply(a, a.mT)
+        multiply(a, a)
+    assert pointers == [a.data_ptr()] * 2
+    kind = "gemm_symmetric" if symmetric else "gemm"
+    assert launches == [f"{kind}{nn}_sm_90a_bf16_tile_n64.py" for nn in ("", "_nn")]
 
 
 @pytest.mark.parametrize("addend", [(2, 16, 24), (16, 24), (24,), (16, 1), (1, 1), ()])
@@ -129,7 +158,7 @@ def test_symmetric_product(launches: list[str], shape: Shape) -> None:
     assert close(symmetric_gemm(a, a.mT), a, a.mT)
     out = torch.empty_like(found)
     assert torch.equal(symmetric_gemm(a, c=c, alpha=0.5, beta=2.0, out=out), found)
-    assert set(launches) == {"gemm_symmetric_sm_90a_bf16.py"}
+    assert set(launches) == {"gemm_symmetric_sm_90a_bf16_tile_n64.py"}
 
 
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
