@@ -1,1 +1,1 @@
-"""Pictures of schedules: text for terminals so far; HTML, SVG and traces are to come."""
+"""Pictures of schedules and programs: text, HTML, SVG, Perfetto traces, Graphviz."""

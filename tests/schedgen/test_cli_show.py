@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedgen.cli import app
+from schedgen.cli import _complete_format, _complete_shown, app
 from schedgen.cli_show import FORMATS, SUFFIXES
 from tests.visualize.schedules import solved
 
@@ -139,3 +139,14 @@ def test_no_schedule_is_no_picture(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "shared memory" in result.stderr
     assert not out.exists()
+
+
+def test_completion_offers_specs_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gemm.json").touch()
+    Path("gems").mkdir()
+    found = _complete_shown("gem")
+    assert {"gemm", "gemm_chain", "gemm.json", "gems/"} <= set(found)
+    Path("gems/a.json").touch()
+    assert _complete_shown("gems/") == ["gems/a.json"]
+    assert _complete_format("p") == ["perfetto"]

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from schedgen.schedule import Schedule
 from schedgen.visualize.perfetto import perfetto
 from schedgen.visualize.unrolled import unroll
 from tests.visualize.schedules import SHIPPED, solved
 
-LOADED = ("attention_fwd", "b200")
+LOADED = [("attention_fwd", "b200"), ("gemm", "b200")]
 
 
 def _binary() -> str | None:
@@ -27,8 +28,13 @@ def _binary() -> str | None:
     return given
 
 
+@pytest.fixture(scope="module", params=LOADED, ids="-".join)
+def loaded(request: pytest.FixtureRequest) -> Schedule:
+    return solved(*request.param)
+
+
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def trace(loaded: Schedule, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     processor: Any = pytest.importorskip("perfetto.trace_processor")
     binary = _binary()
     if binary is None:
@@ -37,7 +43,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "a folder with trace_processor.wasm and engine_bundle.node.js, with node installed"
         )
     file = tmp_path_factory.mktemp("trace") / "trace.json"
-    file.write_text(perfetto(unroll(solved(*LOADED))))
+    file.write_text(perfetto(unroll(loaded)))
     config = processor.TraceProcessorConfig(bin_path=binary)
     with processor.TraceProcessor(trace=str(file), config=config) as opened:
         yield opened
@@ -58,8 +64,8 @@ def test_nothing_is_dropped(trace: Any) -> None:
     assert not rows(trace, bad)
 
 
-def test_counts_are_operations_times_iterations(trace: Any) -> None:
-    schedule = solved(*LOADED)
+def test_counts_are_operations_times_iterations(trace: Any, loaded: Schedule) -> None:
+    schedule = loaded
     query = f"select slice.name as op, count(*) as n {FROM} where process.name like '%: roles%' "
     found = rows(trace, query + "group by 1")
     wanted = {op.id: schedule.tile.trips if op.phase == "body" else 1 for op in schedule.ops}
@@ -77,8 +83,8 @@ def test_no_slices_overlap_on_a_track(trace: Any) -> None:
     assert rows(trace, late)[0]["n"] == 0
 
 
-def test_flows_are_the_dependences(trace: Any) -> None:
-    view = unroll(solved(*LOADED))
+def test_flows_are_the_dependences(trace: Any, loaded: Schedule) -> None:
+    view = unroll(loaded)
     query = (
         "select a.name as src, b.name as dst, count(*) as n from flow "
         "join slice a on slice_out = a.id join slice b on slice_in = b.id group by 1, 2"
@@ -90,11 +96,11 @@ def test_flows_are_the_dependences(trace: Any) -> None:
     assert {(row["src"], row["dst"]): row["n"] for row in rows(trace, query)} == wanted
 
 
-def test_times_are_cycles(trace: Any) -> None:
-    schedule = solved(*LOADED)
-    op = next(op for op in schedule.body if op.id == "PV[0,0]")
+def test_times_are_cycles(trace: Any, loaded: Schedule) -> None:
+    schedule = loaded
+    op = next(op for op in schedule.body if op.unit == "TENSOR")
     query = (
-        f"select ts, dur {FROM} where slice.name = 'PV[0,0]' and thread.name = 'TENSOR' order by ts"
+        f"select ts, dur {FROM} where slice.name = '{op.id}' and thread.name = 'TENSOR' order by ts"
     )
     found = rows(trace, query)
     begin = unroll(schedule).begin
