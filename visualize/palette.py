@@ -22,7 +22,7 @@ _TINTS = (
 
 
 # By kind first, so that an operation keeps its colour on machines that need no copies.
-_KINDS = ("mma", "map", "reduce", "load", "store", "copy")
+_KINDS = ("mma", "load", "map", "reduce", "store", "copy")
 
 
 def colours(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:

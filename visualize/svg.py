@@ -16,7 +16,7 @@ from schedgen.visualize.palette import colours, paler
 from schedgen.visualize.unrolled import OUTSIDE, Slice, Track, Unrolled, lanes
 
 _LEFT, _RIGHT, _ROW, _BAR = 108, 14, 21, 17
-_CHARACTER = 0.57  # width of an average letter in units of the font size
+_CHARACTER = 0.62  # width of a letter in units of the font size, most are capitals
 _STYLE = (
     "text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;fill:#111}"
     ".title{font-size:13px;font-weight:bold}.note{font-size:10px;fill:#444}"
