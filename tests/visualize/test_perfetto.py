@@ -40,7 +40,7 @@ def trace(loaded: Schedule, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     if binary is None:
         pytest.skip(
             "no trace processor: set TRACE_PROCESSOR to trace_processor_shell, or PERFETTO_WASM to "
-            "a folder with trace_processor.wasm and engine_bundle.node.js, with node installed"
+            "the folder that .ci/trace-processor made, with node installed"
         )
     file = tmp_path_factory.mktemp("trace") / "trace.json"
     file.write_text(perfetto(unroll(loaded)))
