@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -52,7 +52,7 @@ Opener = Callable[..., "Page"]
 def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
     """Opens a page from a file, and fails if it complains or asks for anything else."""
     complaints: list[str] = []
-    contexts = []
+    contexts: list[BrowserContext] = []
 
     def open_page(html: str, scheme: str = "light", width: int = 1680, height: int = 1050) -> Page:
         file = tmp_path / f"report{len(contexts)}.html"
@@ -68,7 +68,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.on("request", lambda asked: _only(asked.url, file.as_uri(), complaints))
         page.goto(file.as_uri())
-        page.wait_for_selector("body[data-ready]")
+        page.wait_for_selector("body[data-complete]")
         return page
 
     yield open_page

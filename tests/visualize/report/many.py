@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 from schedgen.kernel import Space
 from schedgen.program.file import read_program, to_json
@@ -30,7 +30,9 @@ def side_by_side(schedule: Schedule, program: Program, copies: int) -> Source:
     lists = ("ops", "units", "edges", "roles", "buffers")
     whole = {name: tuple(x for s in schedules for x in getattr(s, name)) for name in lists}
     parts = ("stores", "operations", "barriers", "roles")
-    joined = {name: tuple(x for p in programs for x in getattr(p, name)) for name in parts}
+    joined: dict[str, Any] = {
+        name: tuple(x for p in programs for x in getattr(p, name)) for name in parts
+    }
     room = program.capacities
     larger = {f.name: getattr(room, f.name) * copies for f in fields(room)}
     larger["max_registers"] = room.max_registers
@@ -75,7 +77,8 @@ def _renamed(data: Any, renaming: dict[str, str]) -> Any:
     """``data`` with every text that is a name replaced. A role may be called as an engine is."""
     if isinstance(data, dict):
         kept = {"engine", "space", "kind", "phase", "class", "do"}
-        return {k: v if k in kept else _renamed(v, renaming) for k, v in data.items()}
+        entries = cast("dict[str, Any]", data).items()
+        return {k: v if k in kept else _renamed(v, renaming) for k, v in entries}
     if isinstance(data, list):
-        return [_renamed(value, renaming) for value in data]
+        return [_renamed(value, renaming) for value in cast("list[Any]", data)]
     return renaming.get(data, data) if isinstance(data, str) else data

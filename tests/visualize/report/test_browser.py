@@ -177,7 +177,7 @@ def test_keys_walk_from_operation_to_operation(opened: Opener) -> None:
     page = opened(attention())
     page.locator("#timeline canvas").focus()
     page.keyboard.press(".")
-    seen = []
+    seen: list[str] = []
     for _ in range(3):
         page.keyboard.press("ArrowDown")
         seen.append(page.evaluate("ops.get(chosen.op).role"))
@@ -193,7 +193,7 @@ def test_keys_walk_from_operation_to_operation(opened: Opener) -> None:
 
 def test_every_control_is_reached_by_tab_and_shows_its_focus(opened: Opener) -> None:
     page = opened(attention())
-    reached = []
+    reached: list[tuple[str, str, bool]] = []
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.append(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from schedgen.schedule import Schedule
+from schedgen.schedule import Schedule, ScheduledEdge, ScheduledOperation
 from schedgen.visualize.report.page import render
 from schedgen.visualize.report.source import Source, read_source, settled
 from tests.visualize.report.conftest import Opener
@@ -16,47 +17,24 @@ from tests.visualize.report.many import side_by_side
 from tests.visualize.schedules import solved
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import CDPSession, Page
 
 COPIES = 14
 
-PAN = """async () => {
-  viewport.zoom(3);
+FRAMES = """async step => {
   const frames = [];
   let last = await new Promise(requestAnimationFrame);
   for (let turn = 0; turn < 60; turn++) {
-    viewport.pan((turn < 30 ? 1 : -1) * D.ii / 40);
+    if (step === "pan") viewport.pan((turn < 30 ? 1 : -1) * D.ii / 40);
+    if (step === "scroll") scrollBy(0, 40);
+    if (step === "point") point({op: D.ops[turn].id, shown: null});
     const now = await new Promise(requestAnimationFrame);
     frames.push(now - last);
     last = now;
   }
-  return frames.sort((a, b) => a - b)[30];
+  return frames;
 }"""
-
-POINT = """async () => {
-  const frames = [];
-  let last = await new Promise(requestAnimationFrame);
-  for (const op of D.ops.slice(0, 40)) {
-    point({op: op.id, shown: null});
-    const now = await new Promise(requestAnimationFrame);
-    frames.push(now - last);
-    last = now;
-  }
-  point(null);
-  return frames.sort((a, b) => a - b)[20];
-}"""
-
-SCROLL = """async () => {
-  const frames = [];
-  let last = await new Promise(requestAnimationFrame);
-  for (let turn = 0; turn < 60; turn++) {
-    scrollBy(0, 40);
-    const now = await new Promise(requestAnimationFrame);
-    frames.push(now - last);
-    last = now;
-  }
-  return frames.sort((a, b) => a - b)[30];
-}"""
+"""60 frames with a change before each; the milliseconds from frame to frame."""
 
 
 @cache
@@ -72,7 +50,8 @@ def parallel() -> str:
 def serial() -> str:
     """14 kernels one after the other on the same units and roles, without a program."""
     one = solved("attention_fwd", "b200")
-    ops, edges = [], []
+    ops: list[ScheduledOperation] = []
+    edges: list[ScheduledEdge] = []
     for number in range(COPIES):
         ops += [
             replace(op, id=f"{number}.{op.id}", start=_later(one, op.start, number))
@@ -109,24 +88,38 @@ def large(request: pytest.FixtureRequest, opened: Opener) -> Page:
 
 @pytest.mark.slow
 def test_it_is_drawn_within_two_seconds(large: Page) -> None:
-    """From the start of navigation to the first frame, the best of three: other jobs may run."""
-    shown = "new Promise(done => requestAnimationFrame(() => done(performance.now())))"
-    times = [large.evaluate(shown)]
-    for _ in range(2):
+    """From the start of navigation to the frame after the last section, the best of three."""
+    times: list[float] = []
+    for _ in range(3):
         large.reload()
-        large.wait_for_selector("body[data-ready]")
-        times.append(large.evaluate(shown))
-    print(f"first frames after {[round(time) for time in times]} ms")
+        large.wait_for_selector("body[data-complete]")
+        times.append(large.evaluate("new Promise(requestAnimationFrame)"))
+    print(f"complete after {[round(time) for time in times]} ms")
     assert min(times) < 2000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("what", "script", "most"), [("pan", PAN, 34), ("scroll", SCROLL, 34), ("point", POINT, 84)]
-)
-def test_it_moves_smoothly(large: Page, what: str, script: str, most: int) -> None:
-    """Half of all frames come within ``most`` milliseconds, without a GPU; the best of three."""
+@pytest.mark.parametrize("step", ["pan", "scroll", "point"])
+def test_it_moves_smoothly(large: Page, step: str) -> None:
+    """A frame takes the page's thread less than a sixtieth of a second (a twentieth to highlight
+    what is pointed at), and is there soon, without a GPU and while other jobs run.
+    """
     large.evaluate("document.querySelector('#timeline').scrollIntoView()")
-    medians = [large.evaluate(script) for _ in range(3)]
-    print(f"{what}: frames of {[round(median) for median in medians]} ms")
-    assert min(medians) <= most
+    large.evaluate("viewport.zoom(3)")
+    session = large.context.new_cdp_session(large)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    runs: list[tuple[float, float]] = []
+    for _ in range(3):
+        busy = -_busy(session)
+        frames = large.evaluate(FRAMES, step)
+        runs.append(((busy + _busy(session)) * 1000 / len(frames), median(frames)))
+    work, wait = (min(run[number] for run in runs) for number in (0, 1))
+    print(f"{step}: {work:.1f} ms of work and {wait:.0f} ms from frame to frame")
+    assert work < (50 if step == "point" else 17)
+    assert wait < 101
+
+
+def _busy(session: CDPSession) -> float:
+    """Seconds of processor time that the page's thread has used for tasks."""
+    metrics: list[dict[str, Any]] = session.send("Performance.getMetrics")["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")

@@ -140,7 +140,7 @@ function relate(focus) {
   if (focus && focus.op) {
     found.on.add(focus.op);
     for (const edge of into.get(focus.op) || []) if (edge.src !== focus.op) found.pred.add(edge.src);
-    for (const edge of outOf.get(focus.op) || []) if (edge.dst !== focus.op) found.succ.add(edge.dst);
+    for (const edge of outOf.get(focus.op) || []) if (edge.dst !== focus.op && !found.pred.has(edge.dst)) found.succ.add(edge.dst);
   } else if (focus && focus.barrier) {
     for (const id of signalsOf.get(focus.barrier) || []) found.pred.add(id);
     for (const id of waitsOf.get(focus.barrier) || []) found.succ.add(id);
@@ -194,6 +194,8 @@ onFocus((focus) => {
     }
   };
   for (const name of ["on", "pred", "succ"]) for (const id of relation[name]) light(`op ${id}`, name);
+  for (const id of relation.on) light(`edges of ${id}`, "on");
+  for (const picture of document.querySelectorAll("svg.marked")) picture.classList.toggle("focused", !!focus);
   if (focus && focus.barrier) light(`barrier ${focus.barrier}`, "on");
 });
 function fitText(text, width, perChar = 6.7) {

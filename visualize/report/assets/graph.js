@@ -11,7 +11,7 @@ function drawGraph() {
   let last = 0;
   const build = () => {
     holder.replaceChildren(graphPicture(holder.clientWidth || 1000));
-    markGraph(holder);
+    if (focused()) notify();
   };
   new ResizeObserver(() => {
     if (Math.abs(holder.clientWidth - last) > 2) { last = holder.clientWidth; build(); }
@@ -23,7 +23,6 @@ function drawGraph() {
     event.preventDefault();
   });
   painters.push(build);
-  onFocus(() => markGraph(holder));
   return undefined;
 }
 const graphWidth = () => NODE.left + D.graph.columns * NODE.column + 20;
@@ -72,7 +71,7 @@ function graphPicture(width) {
     s("rect", { x: 0, y: NODE.top + index * NODE.lane - 38, width: wide, height: NODE.lane - 4, fill: palette.sunken, "fill-opacity": index % 2 ? 0.25 : 1 }),
     s("text", { x: 12, y: NODE.top + index * NODE.lane + 16, "font-size": 12, fill: palette.ink }, name.length > 13 ? `${name.slice(0, 12)}…` : name)]);
   const edges = graphEdges().sort((a, b) => Number(a.critical) - Number(b.critical));
-  const picture = s("svg", { viewBox: `0 0 ${wide} ${tall}`, width: wide * zoom, height: tall * zoom, role: "group", "aria-label": "Dependence graph. Arrow keys move between operations." },
+  const picture = s("svg", { viewBox: `0 0 ${wide} ${tall}`, width: wide * zoom, height: tall * zoom, class: "marked", role: "group", "aria-label": "Dependence graph. Arrow keys move between operations." },
     arrowHeads(), lanes, edges.map((edge) => graphEdge(edge, at)), D.graph.nodes.map((node) => graphNode(at.get(node.id))));
   picture.addEventListener("keydown", moveBetweenCells);
   const first = $(".cell", picture);
@@ -94,6 +93,8 @@ function graphEdge(edge, at) {
   const classes = `edge ${edge.class} ${edge.critical ? "critical" : ""} ${edge.slack === 0 ? "tight" : ""}`;
   const line = s("path", { d: path, class: classes, "data-src": edge.src, "data-dst": edge.dst, "marker-end": `url(#head-${name})` },
     s("title", {}, `${edge.src} → ${edge.dst}: ${edge.class} ${edge.resource || edge.reason || ""}, ${edge.delay} cycles, distance ${edge.distance}${edge.slack === undefined ? "" : `, slack ${edge.slack}`}`));
+  follow(line, `edges of ${edge.src}`);
+  follow(line, `edges of ${edge.dst}`);
   if (!edge.distance) return line;
   return [line, s("text", { x: label[0], y: label[1], "font-size": 10.5, "text-anchor": "middle", class: "elabel", "data-src": edge.src, "data-dst": edge.dst,
     fill: edge.critical ? palette.critical : palette[edge.class], stroke: palette.surface, "stroke-width": 3, "paint-order": "stroke" }, signed(edge.distance))];
@@ -127,18 +128,9 @@ function edgePath(a, b) {
 function graphNode(node) {
   const { fill, edge, ink } = colour(node.id);
   const critical = criticalOps.has(node.id);
-  return s("g", { class: "cell", "data-op": node.id, tabindex: -1, role: "button", "aria-label": sentence({ op: node.id }),
+  return follow(s("g", { class: "cell", "data-op": node.id, tabindex: -1, role: "button", "aria-label": sentence({ op: node.id }),
     onpointerenter: () => point({ op: node.id, shown: null }), onpointerleave: () => point(null),
     onfocus: () => point({ op: node.id, shown: null }), onblur: () => point(null), onclick: () => choose({ op: node.id, shown: null }) },
   s("rect", { x: node.x, y: node.y, width: NODE.width, height: NODE.height, rx: 4, fill, stroke: critical ? palette.critical : edge, "stroke-width": critical ? 2 : 1 }),
-  s("text", { x: node.x + NODE.width / 2, y: node.y + 16, "font-size": 12, "text-anchor": "middle", fill: ink }, node.id.length > 11 ? `${node.id.slice(0, 10)}…` : node.id));
-}
-
-function markGraph(holder) {
-  const picture = $("svg", holder);
-  if (!picture) return;
-  markCells(picture);
-  for (const line of picture.querySelectorAll(".edge")) {
-    line.classList.toggle("on", relation.on.has(line.dataset.src) || relation.on.has(line.dataset.dst));
-  }
+  s("text", { x: node.x + NODE.width / 2, y: node.y + 16, "font-size": 12, "text-anchor": "middle", fill: ink }, node.id.length > 11 ? `${node.id.slice(0, 10)}…` : node.id)), `op ${node.id}`);
 }

@@ -16,9 +16,10 @@ function drawFoot() {
 applyTheme();
 systemDark.addEventListener("change", () => { applyTheme(); redraw(); });
 // Paper is white: pictures are drawn once more in light colours, whole and finer.
-let before = null;
+let shownBefore = null;
 addEventListener("beforeprint", () => {
-  before = [viewport.from, viewport.to, chosen];
+  finish();
+  shownBefore = [viewport.from, viewport.to, chosen];
   chosen = pointed = null;
   printing = true;
   root.dataset.theme = "light";
@@ -30,11 +31,22 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   printing = false;
   applyTheme();
-  viewport.show(before[0], before[1]);
-  chosen = before[2];
+  viewport.show(shownBefore[0], shownBefore[1]);
+  chosen = shownBefore[2];
   redraw();
 });
 
-for (const draw of [drawHeader, drawFigures, drawWhy, drawPeriod, drawTimeline, drawMemory, drawGraph, drawHelps, drawBarriers, drawProofs, drawRoles, drawOperations, drawInspector, drawFoot]) draw();
+for (const draw of [drawHeader, drawInspector, drawFigures, drawWhy, drawPeriod, drawTimeline, drawMemory, drawFoot]) draw();
 document.body.dataset.ready = "true";
-performance.mark("ready");
+// What is further down follows when there is time, or at once if somebody asks for it.
+const later = [drawGraph, drawHelps, drawBarriers, drawProofs, drawRoles, drawOperations];
+function finish() {
+  while (later.length) later.shift()();
+  document.body.dataset.complete = "true";
+}
+function continueLater() {
+  if (later.length) later.shift()();
+  if (later.length) (window.requestIdleCallback || setTimeout)(continueLater, { timeout: 200 });
+  else finish();
+}
+requestAnimationFrame(() => setTimeout(continueLater));

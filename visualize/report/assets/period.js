@@ -63,6 +63,7 @@ function drawPeriod() {
   const build = () => {
     const width = Math.max(holder.clientWidth || 1000, 640);
     holder.replaceChildren(periodPicture(rows, width));
+    if (focused()) notify();
   };
   bodyOf("period").append(holder, h("p", { class: "note" },
     `A number after a name says how many iterations before the newest one that instance belongs to. A bar that reaches the right edge goes on at the left. Shared units show the rate at which they are drawn on, each operation spreading its cycles evenly; the dotted line is all there is, and where they ask for more they slow each other down. A red edge marks operations of the critical cycle.`));
@@ -71,20 +72,7 @@ function drawPeriod() {
     if (Math.abs(holder.clientWidth - last) > 2) { last = holder.clientWidth; build(); }
   }).observe(holder);
   painters.push(build);
-  onFocus(() => {
-    const picture = $("svg", holder);
-    if (!picture) return;
-    markCells(picture);
-  });
   return undefined;
-}
-function markCells(picture) {
-  picture.classList.toggle("focused", !!focused());
-  for (const cell of picture.querySelectorAll(".cell")) {
-    cell.classList.remove("on", "pred", "succ");
-    const name = classOf(cell.dataset.op);
-    if (name) cell.classList.add(name);
-  }
 }
 
 function periodPicture(rows, width) {
@@ -104,12 +92,11 @@ function periodPicture(rows, width) {
     else row.lanes.forEach((lane, number) => lane.forEach((block) => parts.push(periodCell(block, x, y + number * PERIOD.row))));
     y += height + PERIOD.gap;
   });
-  const picture = s("svg", { viewBox: `0 0 ${width} ${y + 6}`, width: "100%", role: "group", "aria-label": `One period of ${D.ii} cycles: units and roles. Arrow keys move between operations.` },
+  const picture = s("svg", { viewBox: `0 0 ${width} ${y + 6}`, width: "100%", class: "marked", role: "group", "aria-label": `One period of ${D.ii} cycles: units and roles. Arrow keys move between operations.` },
     periodAxis(x, y, room), parts);
   picture.addEventListener("keydown", moveBetweenCells);
   const first = $(".cell", picture);
   if (first) first.setAttribute("tabindex", 0);
-  markCells(picture);
   return picture;
 }
 
@@ -154,7 +141,7 @@ function periodCell(block, x, y) {
     const label = fitText(name, wide) || fitText(block.id, wide);
     if (label) cell.append(s("text", { x: left + 5, y: y + 15.5, "font-size": 11, fill: ink, "pointer-events": "none" }, label));
   }
-  return cell;
+  return follow(cell, `op ${block.id}`);
 }
 
 // One of the cells can be reached with Tab; arrow keys move on from it, Enter selects.

@@ -82,6 +82,7 @@ function drawProofs() {
   return undefined;
 }
 function showOrdersOf(barrier) {
+  finish();
   chosen = null;
   choose({ barrier });
   $("#order-kind").value = "all";
@@ -147,6 +148,7 @@ const finite = (value) => (Number.isFinite(value) ? number(value) : "–");
 const OP_COLUMNS = [["operation", (op) => op.id], ["kind", (op) => op.kind], ["unit", (op) => op.unit], ["role", (op) => op.role], ["where", (op) => (op.phase === "body" ? "main loop" : op.phase)],
   ["start", (op) => op.start], ["stage", (op) => (op.phase === "body" ? op.stage : -1)], ["slot", (op) => (op.phase === "body" ? op.slot : -1)], ["on unit", (op) => op.cycles], ["hold", (op) => op.hold], ["latency", (op) => op.latency], ["slack before", slackIn], ["slack after", slackOut]];
 let opOrder = { column: 5, down: false };
+let opLimit = 150;
 function drawOperations() {
   const place = bodyOf("operations");
   if (!D.ops.length) return place.append(h("p", { class: "note" }, "Needs a schedule file."));
@@ -155,16 +157,19 @@ function drawOperations() {
     const key = OP_COLUMNS[opOrder.column][1];
     const sorted = [...D.ops].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (opOrder.down ? -1 : 1));
     const cell = (value, index) => (index === 0 ? opButton(value) : typeof value === "number" ? (value < 0 && (index === 6 || index === 7) ? "–" : finite(value)) : value || "–");
-    const rows = sorted.map((op) => ({ follows: `op ${op.id}`, attributes: { "data-hover": op.id }, cells: OP_COLUMNS.map(([, get], index) => cell(get(op), index)) }));
+    const rows = sorted.slice(0, printing ? Infinity : opLimit).map((op) => ({ follows: `op ${op.id}`, attributes: { "data-hover": op.id }, cells: OP_COLUMNS.map(([, get], index) => cell(get(op), index)) }));
     const made = table(OP_COLUMNS.map(([name], index) => ({ name, num: index > 4 })), rows, "Operations");
     made.querySelectorAll("th").forEach((th, index) => {
       th.replaceChildren(h("button", { type: "button", onclick: () => { opOrder = { column: index, down: opOrder.column === index && !opOrder.down }; fill(); } }, OP_COLUMNS[index][0]));
       th.setAttribute("aria-sort", index !== opOrder.column ? "none" : opOrder.down ? "descending" : "ascending");
     });
     holder.replaceChildren(made);
+    more.replaceChildren(...(opLimit < sorted.length ? [h("button", { type: "button", onclick: () => { opLimit = Infinity; fill(); } }, `Show all ${sorted.length}`)] : []));
   };
+  const more = h("div", { class: "tools" });
   fill();
-  place.append(holder, h("p", { class: "note" }, "Slack before: cycles by which the operation could start earlier as far as dependences go; slack after: later. Start times around the main loop count from its start."));
+  if (opLimit < D.ops.length) painters.push(fill);
+  place.append(holder, more, h("p", { class: "note" }, "Slack before: cycles by which the operation could start earlier as far as dependences go; slack after: later. Start times around the main loop count from its start."));
   hoverable(holder);
   return undefined;
 }

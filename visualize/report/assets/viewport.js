@@ -25,6 +25,7 @@ const viewport = {
 };
 
 const GUTTER = 116;
+const TALL = 900; // pixels from which a chart is painted in part
 
 // A canvas whose horizontal axis is the viewport. `draw(context, chart)` draws, `find(x, y)` gives the focus there.
 class Chart {
@@ -33,24 +34,31 @@ class Chart {
     this.find = find;
     this.height = height;
     this.canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": label, "aria-roledescription": "zoomable chart" });
-    holder.append(this.canvas);
+    this.box = h("div", { class: "chart" }, this.canvas);
+    this.box.style.height = `${height}px`;
+    holder.append(this.box);
     this.pending = false;
     this.seen = false;
     viewport.followers.push(this);
-    new ResizeObserver(() => this.request()).observe(this.canvas.parentElement);
+    new ResizeObserver(() => this.request()).observe(this.box);
     // Only what is near the window is painted; the rest when it comes into view.
     new IntersectionObserver(([entry]) => {
       this.seen = entry.isIntersecting;
       this.request();
-    }, { rootMargin: "200px" }).observe(this.canvas);
-    this.canvas.style.height = `${height}px`;
-    if (height > 500) addEventListener("scroll", () => this.request(), { passive: true });
+    }, { rootMargin: "200px" }).observe(this.box);
+    if (height > TALL) addEventListener("scroll", () => this.request(), { passive: true });
     this.listen();
   }
   x(time) { return GUTTER + ((time - viewport.from) / (viewport.to - viewport.from)) * this.room; }
-  // Whether what is drawn between two heights is near the window; tall charts draw only that.
+  // Of a tall chart the canvas covers only what is near the window, and moves along with it.
+  cover() {
+    if (printing || this.height <= TALL) return [0, this.height];
+    const size = Math.min(this.height, Math.max(innerHeight + 300, TALL));
+    const above = -this.box.getBoundingClientRect().top - 150;
+    return [Math.round(Math.min(Math.max(above, 0), this.height - size)), size];
+  }
   near(top, bottom) {
-    return printing || this.height <= 500 || (this.top + bottom > -300 && this.top + top < innerHeight + 300);
+    return bottom > this.skipped && top < this.skipped + this.covered;
   }
   time(x) { return viewport.from + ((x - GUTTER) / this.room) * (viewport.to - viewport.from); }
   get room() { return this.width - GUTTER - 10; }
@@ -61,26 +69,28 @@ class Chart {
   }
   paint() {
     this.pending = false;
-    const width = this.canvas.parentElement.clientWidth;
+    const width = this.box.clientWidth;
     if (!width) return;
-    const ratio = printing ? 3 : window.devicePixelRatio || 1;
-    const size = [Math.round(width * ratio), Math.round(this.height * ratio)];
+    [this.skipped, this.covered] = this.cover();
+    const ratio = printing ? Math.min(3, 30000 / this.height) : window.devicePixelRatio || 1;
+    const size = [Math.round(width * ratio), Math.round(this.covered * ratio)];
     if (this.canvas.width !== size[0] || this.canvas.height !== size[1]) {
       [this.canvas.width, this.canvas.height] = size;
-      this.canvas.style.height = printing ? "auto" : `${this.height}px`;
+      this.canvas.style.height = printing ? "auto" : `${this.covered}px`;
+      this.box.style.height = printing ? "auto" : `${this.height}px`;
     }
+    this.canvas.style.marginTop = `${this.skipped}px`;
     this.width = width;
-    this.top = this.canvas.getBoundingClientRect().top;
     const context = this.canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, this.height);
+    context.setTransform(ratio, 0, 0, ratio, 0, -this.skipped * ratio);
+    context.clearRect(0, this.skipped, width, this.covered);
     this.draw(context, this);
   }
   listen() {
     const canvas = this.canvas;
     let drag = null;
     const at = (event) => {
-      const box = canvas.getBoundingClientRect();
+      const box = this.box.getBoundingClientRect();
       return [event.clientX - box.left, event.clientY - box.top];
     };
     canvas.addEventListener("pointerdown", (event) => {
