@@ -81,7 +81,7 @@ def _work(
         campaign = Campaign(read(folder, task.entry.name))
         while monotonic() < until:
             with shared.lock:
-                place = shared.taken[at]
+                place: int = shared.taken[at]
                 shared.taken[at] += 1
             if place >= len(task.numbers):
                 break

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from emulate_capture_file import Capture, Run
 
-from schedgen.emulator.emulation import Emulator
+from schedgen.emulator.emulation import Emulator, Report
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Adversarial
+from schedgen.emulator.machine.launch import Statistics
+from schedgen.emulator.machine.policies import Adversarial, Policy
 from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.mutate import Mutant, mutants
@@ -46,7 +48,7 @@ class Campaign:
         self.capture = capture
         self._modules: dict[str, Module] = {}
         self._decoded = [Decoded() for _ in capture.runs]
-        self._right: dict[int, list[bytes]] = {}
+        self._right: dict[int, tuple[list[bytes], Statistics]] = {}
         for run in capture.runs:
             text = run.recording.ptx
             if text not in self._modules:
@@ -74,7 +76,7 @@ class Campaign:
         return [
             number
             for number, run in enumerate(self._runs)
-            if self.kernels[number].name == name and run.lines.get(line)
+            if self.kernels[number].name == name and self._lines(number, run).get(line)
         ]
 
     def end(self, mutant: Mutant, switches: Switches | None = None) -> End:
@@ -90,13 +92,16 @@ class Campaign:
         """How a mutant ends in one launch."""
         capture, run = self.capture, self._runs[number]
         own = switches is None or switches == capture.switches
-        right = self._result(number)
+        right, count = self._result(number)
+        if mutant.operator == UNCHANGED and (wrong := run.errors(right)):
+            return End("wrong result", number, -1, wrong)
+        instructions = run.instructions or count.instructions
         replay = self._replays[number]
         for seed in SEEDS:
             replay.reset()
             emulator = Emulator(
                 Adversarial(seed), "first", switches or capture.switches,
-                PATIENCE * run.instructions, mutant.module,
+                PATIENCE * instructions, mutant.module,
                 decoded=self._decoded[number] if own else None,
                 module=self._module(number),
             )  # fmt: skip
@@ -107,6 +112,22 @@ class Campaign:
             if replay.content() != right:
                 return End("wrong result", number, seed)
         return End("undetected")
+
+    def run(self, number: int, policy: Policy) -> tuple[Report, list[bytes]]:
+        """Executes one launch of the kernel itself, looks for all races, and returns what the
+        memory holds then.
+
+        Raises:
+            EmulationError: the kernel does something undefined, or does not end.
+        """
+        replay = self._replays[number]
+        replay.reset()
+        emulator = Emulator(
+            policy, "report", self.capture.switches,
+            decoded=self._decoded[number], module=self._module(number),
+        )  # fmt: skip
+        emulator.run(replay.launch)
+        return emulator.reports[-1], replay.content()
 
     @property
     def _runs(self) -> tuple[Run, ...]:
@@ -119,7 +140,10 @@ class Campaign:
     def _module(self, number: int) -> Module:
         return self._modules[self._runs[number].recording.ptx]
 
-    def _result(self, number: int) -> list[bytes]:
+    def _lines(self, number: int, run: Run) -> Mapping[int, int]:
+        return run.lines or self._result(number)[1].lines
+
+    def _result(self, number: int) -> tuple[list[bytes], Statistics]:
         """What the kernel itself computes here: functions of numpy differ between processors."""
         if number not in self._right:
             replay = self._replays[number]
@@ -127,7 +151,7 @@ class Campaign:
             emulator = Emulator(races="off", switches=self.capture.switches)
             emulator.module, emulator.decoded = self._module(number), self._decoded[number]
             emulator.run(replay.launch)
-            self._right[number] = replay.content()
+            self._right[number] = replay.content(), emulator.reports[-1].statistics
         return self._right[number]
 
 
