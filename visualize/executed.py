@@ -26,6 +26,7 @@ from schedgen.program.model import (
     Wait,
 )
 from schedgen.program.sequence import Instance, sequence
+from schedgen.visualize.storage import Storage
 from schedgen.visualize.unrolled import (
     OUTSIDE,
     Arrow,
@@ -106,7 +107,7 @@ def execute(program: Program, *, end: str = "high", trips: int | None = None) ->
         tracks=tracks,
         slices=placed,
         arrows=tuple(replace(a, src=place[a.src], dst=place[a.dst]) for a in run.arrows),
-        occupancies=(),
+        occupancies=tuple(run.storage.occupancies()),
         critical_cycle=(),
         planned=False,
     )
@@ -120,6 +121,7 @@ class _Execution:
         self.slices: list[Slice] = []
         self.arrows: list[Arrow] = []
         self.phases: dict[tuple[str, int], _Phase] = {}
+        self.storage = Storage(program)
         self.free: dict[str, int] = {}
         self.roles: list[_Role] = []
         for role in program.roles:
@@ -226,6 +228,8 @@ class _Execution:
         if latency or hold or cycles:
             self._draw(role, operation, section, instance, (begin, result, hold, cycles))
         iteration = instance.iteration if section == "loop" else OUTSIDE
+        used = begin + max(cycles, operation.busy) if queued else result
+        self.storage.touch(operation, instance, iteration, (begin, used, result))
         role.done.setdefault(operation.engine, []).append((run.operation, result, iteration))
         if run.barrier is not None and run.number is not None:
             number: Number = run.number

@@ -105,3 +105,23 @@ def test_a_program_that_stops_is_reported() -> None:
     )
     with pytest.raises(SchedgenError, match=r"for ever; 'schedgen check' says why"):
         execute(replace(made, barriers=barriers))
+
+
+# Not fa4_unit: its EXP writes P over the S that it reads, value by value.
+@pytest.mark.parametrize("which", [s for s in SHIPPED if s[0] != "fa4_unit"], ids="-".join)
+def test_bytes_have_one_owner_at_a_time(which: tuple[str, str]) -> None:
+    view = execute(program(*which), trips=5)
+    placed = sorted((o for o in view.occupancies if o.address >= 0), key=lambda o: o.start)
+    assert {o.buffer.partition("[")[0] for o in placed} >= {
+        b.name.partition("[")[0] for b in solved(*which).buffers if b.space != "registers"
+    }
+    for number, one in enumerate(placed):
+        for other in placed[number + 1 :]:
+            apart = other.address >= one.address + one.size or one.address >= (
+                other.address + other.size
+            )
+            stems = {o.buffer.partition("[")[0] for o in (one, other)}
+            parts = {o.buffer.partition(",")[2] for o in (one, other)}
+            # Parts of a buffer have different columns of the same rows.
+            same = len(stems) == 1 and (len(parts) == 2 or one.buffer == other.buffer)
+            assert apart or same or one.space != other.space or one.end <= other.start, (one, other)
