@@ -32,7 +32,7 @@ from typing import Any
 from emulate_capture_file import Entry, entries, read
 from emulate_mutants_pool import Task, judge
 from emulate_mutants_run import ENDS, UNCHANGED, Campaign
-from emulate_mutants_why import explained
+from emulate_mutants_why import VERSION, explained
 from report import keep, table
 
 Row = dict[str, Any]
@@ -68,7 +68,8 @@ def known(files: Iterable[Path], found: Sequence[Entry]) -> dict[Key, Row]:
             continue
         key = row["kernel"], row["version"], row["number"]
         if "reason" in row:
-            reasons[key] = row["reason"]
+            if row["reason"] or row.get("why") == VERSION:
+                reasons[key] = row["reason"]
         else:
             rows[key] = row
     for key, reason in reasons.items():

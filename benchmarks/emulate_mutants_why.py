@@ -13,6 +13,8 @@ from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
+VERSION = 2
+"""Of what is tried; mutants for which an earlier version found nothing are examined again."""
 _NEAR = 6
 """Other instructions that are tried."""
 
@@ -25,7 +27,7 @@ def explained(rows: Mapping[str, Sequence[Row]]) -> Callable[[Campaign, int], Ro
         undetected = {(row["operator"], row["line"]) for row in own if row["end"] == "undetected"}
         return {
             "kernel": campaign.capture.name, "version": campaign.capture.version, "number": number,
-            "reason": _reason(campaign.mutants[number], campaign, undetected),
+            "reason": _reason(campaign.mutants[number], campaign, undetected), "why": VERSION,
         }  # fmt: skip
 
     return why
