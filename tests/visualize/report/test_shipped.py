@@ -25,9 +25,10 @@ def page_of(spec: str, target: str) -> str:
 @pytest.mark.parametrize(("spec", "target"), ALL)
 def test_screenshot(opened: Opener, screenshots: Path, spec: str, target: str, scheme: str) -> None:
     page = opened(page_of(spec, target), scheme)
+    page.add_style_tag(content="section { content-visibility: visible !important }")
     tall = page.evaluate("document.documentElement.scrollHeight")
     # Pictures are painted when they come near the window, so that is made tall enough for all.
-    page.set_viewport_size({"width": 1680, "height": min(tall, 9000)})
+    page.set_viewport_size({"width": 1680, "height": min(tall, 12000)})
     page.wait_for_timeout(300)
     file = screenshots / f"{spec}.{target}.{scheme}.png"
     page.screenshot(path=file)

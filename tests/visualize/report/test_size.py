@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -121,5 +121,5 @@ def test_it_moves_smoothly(large: Page, step: str) -> None:
 
 def _busy(session: CDPSession) -> float:
     """Seconds of processor time that the page's thread has used for tasks."""
-    metrics: list[dict[str, Any]] = session.send("Performance.getMetrics")["metrics"]
-    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+    found = cast("list[dict[str, Any]]", session.send("Performance.getMetrics")["metrics"])
+    return next(metric["value"] for metric in found if metric["name"] == "TaskDuration")

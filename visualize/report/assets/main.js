@@ -26,6 +26,7 @@ addEventListener("beforeprint", () => {
   readPalette();
   viewport.fit();
   redraw();
+  document.querySelectorAll("details").forEach((details) => (details.open = true));
   for (const follower of viewport.followers) follower.paint();
 });
 addEventListener("afterprint", () => {

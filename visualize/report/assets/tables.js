@@ -43,16 +43,23 @@ function drawBarriers() {
   if (!D.barriers.length) return place.append(h("p", { class: "note" }, D.missing ? `No program: ${D.missing}.` : "This program needs no barriers."));
   const carried = new Map(D.barriers.map((barrier) => [barrier.name, 0]));
   for (const order of D.proofs.orders) for (const name of order.barriers) carried.set(name, (carried.get(name) || 0) + 1);
+  const early = D.barriers.some((barrier) => barrier.skipped.length);
   const rows = D.barriers.map((barrier) => ({
     follows: `barrier ${barrier.name}`,
     cells: [barrierButton(barrier.name), barrier.slots, barrier.arrivals, barrier.bytes ? number(barrier.bytes) : "–",
-      `${barrier.producers.join(", ")} → ${barrier.consumers.join(", ")}`, h("div", {}, barrier.protects.map((text) => h("div", {}, protectText(text)))),
+      `${barrier.producers.join(", ")} → ${barrier.consumers.join(", ")}`, reasons(barrier.protects),
       h("button", { type: "button", class: "plain", onclick: () => showOrdersOf(barrier.name) }, plural(carried.get(barrier.name), "order")),
-      barrier.skipped.length ? `${barrier.skipped.join(", ")}` : "–"],
+      ...(early ? [barrier.skipped.join(", ") || "–"] : [])],
   }));
-  place.append(h("div", { class: "card tall" }, table([{ name: "barrier" }, { name: "slots", num: true }, { name: "arrivals", num: true }, { name: "bytes", num: true }, { name: "from → to" }, { name: "is there because" }, { name: "proves", num: true }, { name: "complete from the start" }], rows, "Barriers")),
+  place.append(h("div", { class: "card tall" }, table([{ name: "barrier" }, { name: "slots", num: true }, { name: "arrivals", num: true }, { name: "bytes", num: true }, { name: "from → to" }, { name: "is there because" }, { name: "proves", num: true }, ...(early ? [{ name: "complete from the start" }] : [])], rows, "Barriers")),
     h("p", { class: "note" }, `${plural(D.removals, "order")} between roles or in a queue need no barrier of their own; the table of orders says what gives them instead. Select a barrier to see who signals (blue) and who waits (orange) in every picture.`));
   return undefined;
+}
+// The first few reasons; the rest can be unfolded.
+function reasons(texts) {
+  const lines = (some) => some.map((text) => h("div", {}, protectText(text)));
+  if (texts.length < 6) return h("div", {}, lines(texts));
+  return h("div", {}, lines(texts.slice(0, 3)), h("details", {}, h("summary", {}, `${texts.length - 3} more`), lines(texts.slice(3))));
 }
 function protectText(text) {
   const match = text.match(/^(\S+) (uses|writes over) (.+) after (\S+)$/);
