@@ -151,7 +151,7 @@ def _executed(program: Program, name: str, kind: str) -> str:
     from schedgen.visualize.executed import execute
     from schedgen.visualize.perfetto import perfetto
     from schedgen.visualize.svg import svg
-    from schedgen.visualize.unrolled import to_json
+    from schedgen.visualize.view import to_json
 
     if kind == "dot":
         fail(f"{name}: a program has no graph of dependences; give the schedule ('solve -o')")
@@ -168,7 +168,8 @@ def _drawings() -> dict[str, Callable[[Schedule], str]]:
     from schedgen.visualize.dot import dot
     from schedgen.visualize.perfetto import perfetto
     from schedgen.visualize.svg import svg
-    from schedgen.visualize.unrolled import to_json, unroll
+    from schedgen.visualize.unrolled import unroll
+    from schedgen.visualize.view import to_json
 
     return {
         "svg": lambda schedule: svg(unroll(schedule, cut=True)),

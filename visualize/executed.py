@@ -27,13 +27,12 @@ from schedgen.program.model import (
 )
 from schedgen.program.sequence import Instance, sequence
 from schedgen.visualize.storage import Storage
-from schedgen.visualize.unrolled import (
+from schedgen.visualize.tracks import program_tracks
+from schedgen.visualize.view import (
     OUTSIDE,
     Arrow,
     Slice,
-    Track,
     Unrolled,
-    lanes,
     split_name,
 )
 
@@ -92,7 +91,7 @@ def execute(program: Program, *, end: str = "high", trips: int | None = None) ->
     run.go()
     slices = sorted(run.slices, key=lambda s: (s.start, s.role, s.operation))
     place = {one.index: number for number, one in enumerate(slices)}
-    tracks, placed = _with_lanes(program, slices)
+    tracks, placed = program_tracks(program, slices)
     return Unrolled(
         kernel=program.kernel,
         target=program.target,
@@ -284,29 +283,3 @@ def _marked(role: RoleProgram, trips: int) -> Iterator[tuple[str, Instance]]:
     for instance in sequence(role, (trips,)):
         step: Step = instance.step
         yield sections[id(step)], instance
-
-
-def _with_lanes(
-    program: Program, slices: list[Slice]
-) -> tuple[tuple[Track, ...], tuple[Slice, ...]]:
-    """Tracks with lanes, and ``slices`` (by start time) with index and lanes."""
-    units = dict.fromkeys(sorted({s.unit for s in slices} - {""}))
-    exclusive = {s.unit for s in slices if s.exclusive}
-    tracks: list[Track] = []
-    unit_lane: dict[int, int] = {}
-    role_lane: dict[int, int] = {}
-    for unit in sorted(units, key=lambda name: (name not in exclusive, name)):
-        here = [s for s in slices if s.unit == unit]
-        found = lanes(here, "unit_end")
-        unit_lane.update((s.index, lane) for s, lane in zip(here, found, strict=True))
-        tracks.append(Track("unit", unit, max(found) + 1, unit in exclusive))
-    for role in program.roles:
-        here = [s for s in slices if s.role == role.name]
-        found = lanes(here, "hold_end")
-        role_lane.update((s.index, lane) for s, lane in zip(here, found, strict=True))
-        count = max(found, default=0) + 1
-        tracks.append(Track("role", role.name, count, warps=role.warps, registers=role.registers))
-    return tuple(tracks), tuple(
-        replace(one, index=n, unit_lane=unit_lane.get(one.index, 0), role_lane=role_lane[one.index])
-        for n, one in enumerate(slices)
-    )

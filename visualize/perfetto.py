@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from schedgen.visualize.unrolled import OUTSIDE, Slice, Track, Unrolled
+from schedgen.visualize.view import OUTSIDE, Slice, Track, Unrolled
 
 ROLES, UNITS = 1, 2
 UNIT_OF_TIME = "1 us of the trace is 1 cycle of the machine model"

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from schedgen.visualize.palette import colours, paler
-from schedgen.visualize.unrolled import OUTSIDE, Slice, Track, Unrolled, lanes
+from schedgen.visualize.tracks import lanes
+from schedgen.visualize.view import OUTSIDE, Slice, Track, Unrolled
 
 _LEFT, _RIGHT, _ROW, _BAR = 108, 14, 21, 17
 _CHARACTER = 0.62  # width of a letter in units of the font size, most are capitals

@@ -1,9 +1,4 @@
-"""The view that all pictures share: a schedule unrolled over the iterations of one output tile.
-
-    slices       one for each operation in each iteration, and for what runs around the main loop
-    arrows       the dependences between slices
-    tracks       units and roles, each with as many lanes as it takes for no two slices to overlap
-    occupancies  which version of which buffer has a slot of storage, from when to when
+"""A schedule unrolled over the iterations of one output tile.
 
 Everything follows from the schedule alone. Times are model cycles; 0 is the start of the tile's
 main loop. Long loops may be cut: whole periods are left out in the middle of the steady state,
@@ -12,145 +7,44 @@ where nothing but the main loop runs, and what comes after them moves up by as m
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 
 from schedgen.schedule import Schedule, ScheduledOperation, ScheduleError
-from schedgen.visualize.occupancy import Occupancy, occupancies
+from schedgen.visualize.occupancy import occupancies
+from schedgen.visualize.tracks import lanes, schedule_tracks
+from schedgen.visualize.view import (
+    OUTSIDE,
+    Arrow,
+    Cut,
+    Link,
+    Slice,
+    Track,
+    Unrolled,
+    split_name,
+    to_json,
+)
 
-FORMAT = 1
-OUTSIDE = -1
-"""The iteration of an operation that is not in the main loop."""
+__all__ = [
+    "OUTSIDE",
+    "Arrow",
+    "Cut",
+    "Link",
+    "Slice",
+    "Track",
+    "Unrolled",
+    "check_schedule",
+    "lanes",
+    "links",
+    "split_name",
+    "to_json",
+    "unroll",
+]
 
-_NAME = re.compile(r"(?P<name>[^\[]+)(\[(?P<instance>.*)\])?")
 _LINK = re.compile(
     r"(?P<src>.+) -> (?P<dst>.+): (?P<cycles>-?\d+) cycles, distance (?P<distance>-?\d+)"
     r" \((?P<reason>.*)\)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """One execution of an operation. All times in cycles.
-
-    ``name``, ``instance``: ``QK[0]`` is instance ``0`` of ``QK``. ``iteration``: of the tile,
-    OUTSIDE for what is not in the main loop. ``phase``: before, prologue, steady, epilogue or
-    after. [start, unit_end) is when it has its unit, [start, hold_end) when it keeps its role,
-    ``end`` when its result is there. ``exclusive``: nothing else runs on the unit meanwhile.
-    The lanes are those of the tracks ``unit`` (none if empty) and ``role``.
-    """
-
-    index: int
-    operation: str
-    name: str
-    instance: str
-    kind: str
-    iteration: int
-    phase: str
-    unit: str
-    exclusive: bool
-    role: str
-    start: int
-    unit_end: int
-    hold_end: int
-    end: int
-    unit_lane: int = 0
-    role_lane: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Arrow:
-    """A dependence between two slices, given by their indices; ``slack`` cycles to spare."""
-
-    src: int
-    dst: int
-    kind: str
-    resource: str
-    distance: int
-    delay: int
-    slack: int
-
-
-@dataclass(frozen=True, slots=True)
-class Track:
-    """A ``unit`` or ``role`` with its lanes. ``utilization``: of an iteration, for units."""
-
-    kind: str
-    name: str
-    lanes: int
-    exclusive: bool = False
-    utilization: float = 0.0
-    warps: int = 0
-    registers: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """``iterations`` of the loop are not shown: times from ``at`` on are ``cycles`` too small.
-
-    ``first``: how many iterations are shown before the cut. A steady state looks the same
-    everywhere: what runs across the cut goes on seamlessly.
-    """
-
-    at: int
-    first: int
-    iterations: int
-    cycles: int
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link of a critical cycle: ``dst`` starts ``cycles`` after ``src``, ``distance`` periods
-    later.
-    """
-
-    src: str
-    dst: str
-    cycles: int
-    distance: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unrolled:
-    """One output tile of a schedule. ``begin`` and ``end`` bound all its slices, in cycles.
-
-    ``planned``: times are those of a schedule, with its periods; else a program was executed, which
-    has none, and whose loop is called steady throughout.
-    """
-
-    kernel: str
-    target: str
-    arch: str
-    latencies: str
-    ii_cycles: int
-    stages: int
-    trips: int
-    begin: int
-    end: int
-    cut: Cut | None
-    tracks: tuple[Track, ...]
-    slices: tuple[Slice, ...]
-    arrows: tuple[Arrow, ...]
-    occupancies: tuple[Occupancy, ...]
-    critical_cycle: tuple[Link, ...]
-    planned: bool = True
-
-    def on(self, track: Track) -> tuple[Slice, ...]:
-        """The slices of ``track``, by start time."""
-        return tuple(s for s in self.slices if track.name == getattr(s, track.kind))
-
-    def place(self, one: Slice) -> int:
-        """Which of the iterations that are shown ``one`` belongs to, as if none were left out."""
-        late = self.cut is not None and one.iteration >= self.cut.first
-        return one.iteration - (self.cut.iterations if self.cut and late else 0)
-
-    @property
-    def shown(self) -> int:
-        """How many iterations are shown."""
-        return self.trips - (self.cut.iterations if self.cut else 0)
 
 
 def unroll(schedule: Schedule, *, cut: bool = False) -> Unrolled:
@@ -163,7 +57,7 @@ def unroll(schedule: Schedule, *, cut: bool = False) -> Unrolled:
     gap = _gap(schedule, trips) if cut else None
     shown = trips - (gap.iterations if gap else 0)
     slices = sorted(_slices(schedule, shown, gap), key=lambda s: (s.start, s.role, s.operation))
-    tracks, slices = _with_lanes(schedule, slices)
+    tracks, slices = schedule_tracks(schedule, slices)
     by_name = {(s.operation, s.iteration): s.index for s in slices}
     return Unrolled(
         kernel=schedule.kernel,
@@ -184,12 +78,6 @@ def unroll(schedule: Schedule, *, cut: bool = False) -> Unrolled:
     )
 
 
-def to_json(view: Unrolled) -> str:
-    """``view`` as one JSON object, for tools: the fields of these classes under their names."""
-    data = {"unrolled_format": FORMAT, "times": "cycles of the machine model", **asdict(view)}
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
-
-
 def links(texts: Sequence[str]) -> tuple[Link, ...]:
     """The links of a cycle as a schedule file has them. Raises ScheduleError."""
     found: list[Link] = []
@@ -207,12 +95,6 @@ def links(texts: Sequence[str]) -> tuple[Link, ...]:
             )
         )
     return tuple(found)
-
-
-def split_name(operation: str) -> tuple[str, str]:
-    """``EXP[0,1]`` is ``EXP`` and ``0,1``."""
-    match = _NAME.fullmatch(operation)
-    return (match["name"], match["instance"] or "") if match else (operation, "")
 
 
 def check_schedule(schedule: Schedule) -> None:
@@ -309,56 +191,6 @@ def _slice(
         hold_end=start + op.hold,
         end=start + op.latency,
     )
-
-
-def _with_lanes(
-    schedule: Schedule, slices: list[Slice]
-) -> tuple[tuple[Track, ...], tuple[Slice, ...]]:
-    """Tracks with lanes, and ``slices`` (by start time) with index and lanes."""
-    used = {s.unit for s in slices}
-    listed = [unit for unit in schedule.units if unit.name in used]
-    more = sorted(used - {unit.name for unit in listed} - {""})
-    units = {name: lanes([s for s in slices if s.unit == name], "unit_end") for name in used}
-    roles = {
-        role.name: lanes([s for s in slices if s.role == role.name], "hold_end")
-        for role in schedule.roles
-    }
-    tracks = [
-        Track("unit", u.name, _count(units[u.name]), u.kind == "exclusive", u.utilization)
-        for u in sorted(listed, key=lambda u: u.kind)
-    ]
-    tracks += [Track("unit", name, _count(units[name])) for name in more]
-    tracks += [
-        Track("role", r.name, _count(roles[r.name]), warps=r.warps, registers=r.registers)
-        for r in schedule.roles
-    ]
-    places = {name: iter(found) for name, found in units.items()}
-    role_places = {name: iter(found) for name, found in roles.items()}
-    placed = tuple(
-        replace(s, index=n, unit_lane=next(places[s.unit]), role_lane=next(role_places[s.role]))
-        for n, s in enumerate(slices)
-    )
-    return tuple(tracks), placed
-
-
-def lanes(slices: Sequence[Slice], end: str) -> list[int]:
-    """The lane of each of ``slices``, which are in order of start: the first one that is free.
-
-    A slice without duration takes a cycle of its lane, so that it can be seen.
-    """
-    free: list[int] = []
-    found: list[int] = []
-    for one in slices:
-        lane = next((n for n, time in enumerate(free) if time <= one.start), len(free))
-        if lane == len(free):
-            free.append(one.start)
-        free[lane] = max(getattr(one, end), one.start + 1)
-        found.append(lane)
-    return found
-
-
-def _count(found: list[int]) -> int:
-    return max(found, default=0) + 1
 
 
 def _arrows(

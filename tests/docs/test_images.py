@@ -31,4 +31,4 @@ def test_every_picture_stands_beside_its_commands() -> None:
         assert f"](images/{name})" in text
         for command in commands:
             assert f"schedgen {command}" in text
-    assert {path.name for path in (ROOT / "docs" / "images").iterdir()} == set(pictures)
+        assert (ROOT / "docs" / "images" / name).is_file()
