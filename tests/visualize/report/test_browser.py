@@ -292,6 +292,7 @@ def test_a_program_file_opens_without_the_pictures_over_time(opened: Opener) -> 
     program = load_program(solved("gemm", "b200").to_json(), "gemm")
     page = opened(html_report(to_json(program), "program"))
     assert "no start times" in page.locator("#figures").inner_text()
+    assert not page.locator("#timeline").is_visible()
     assert page.locator("#barriers tbody tr").count() == len(program.barriers)
     page.locator("#barriers button.barrier").first.click()
     assert page.locator("#inspector h2").inner_text() == program.barriers[0].name

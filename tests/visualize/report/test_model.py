@@ -160,6 +160,16 @@ def test_dependences_within_an_iteration_lead_to_the_right(spec: str, target: st
     assert len(set(places)) == len(places)
 
 
+def test_the_explanation_is_that_of_the_file_or_of_the_solver() -> None:
+    schedule = solved("gemm", "b200")
+    told = schedule.to_json(explanation=["because", "of this"])
+    assert read_source(told, "gemm").explanation == ("because", "of this")
+    assert read_source(schedule.to_json(), "gemm").explanation == ()
+    asked = read_source(schedule.to_json(), "gemm", explain=True).explanation
+    assert asked
+    assert asked[0].startswith(f"II cannot go below {schedule.ii_cycles}")
+
+
 def test_the_same_file_gives_the_same_bytes() -> None:
     text = solved("gemm", "b200").to_json()
     assert html_report(text, "a") == html_report(text, "a")

@@ -4,7 +4,11 @@ function drawHeader() {
   $("#subtitle").textContent = `${D.target} (${D.arch})${D.schedule ? `, latencies at their ${D.schedule.latencies} end` : ""}`;
   const sections = [["why", "Why"], ["period", "Period"], ["timeline", "Timeline"], ["memory", "Memory"], ["graph", "Dependences"],
     ["helps", "What would help"], ["barriers", "Barriers"], ["proofs", "Orders"], ["roles", "Roles"], ["operations", "Operations"]];
-  const links = sections.map(([id, text]) => h("a", { href: `#${id}` }, text));
+  // A program has no times: what needs them is left out, and a sentence below the figures says so.
+  const timed = ["period", "timeline", "memory", "graph", "operations"];
+  const absent = D.schedule ? [] : timed;
+  for (const id of absent) $(`#${id}`).hidden = true;
+  const links = sections.filter(([id]) => !absent.includes(id)).map(([id, text]) => h("a", { href: `#${id}` }, text));
   $("#nav").append(...links);
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
