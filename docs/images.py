@@ -20,6 +20,10 @@ _FA4 = "--set exp2_polynomial=3/16 --set p_storage=own --set product_order=pv_fi
 PICTURES: Mapping[str, Sequence[str]] = {
     "attention_fwd_b200.svg": ("show attention_fwd --target b200 -o attention_fwd_b200.svg",),
     "attention_fwd_h200.svg": ("show attention_fwd --target h200 -o attention_fwd_h200.svg",),
+    "attention_program_b200.svg": (
+        "solve attention_fwd --target b200 --program program.json",
+        "show program.json -o attention_program_b200.svg",
+    ),
     "attention_maps.svg": (
         f"solve attention_fwd --target b200 {_FA4} -o fa4.json",
         "solve attention_fwd --target b200 --set exp2_polynomial=3/16 -o solver.json",
