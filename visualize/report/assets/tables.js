@@ -155,7 +155,7 @@ const finite = (value) => (Number.isFinite(value) ? number(value) : "–");
 const OP_COLUMNS = [["operation", (op) => op.id], ["kind", (op) => op.kind], ["unit", (op) => op.unit], ["role", (op) => op.role], ["where", (op) => (op.phase === "body" ? "main loop" : op.phase)],
   ["start", (op) => op.start], ["stage", (op) => (op.phase === "body" ? op.stage : -1)], ["slot", (op) => (op.phase === "body" ? op.slot : -1)], ["on unit", (op) => op.cycles], ["hold", (op) => op.hold], ["latency", (op) => op.latency], ["slack before", slackIn], ["slack after", slackOut]];
 let opOrder = { column: 5, down: false };
-let opLimit = 150;
+let opLimit = 80;
 function drawOperations() {
   const place = bodyOf("operations");
   if (!D.ops.length) return place.append(h("p", { class: "note" }, "Needs a schedule file."));

@@ -37,7 +37,7 @@ function drawFigures() {
   const badge = plan && h("span", { class: `badge ${plan.proven ? "good" : "warn"}` }, plan.proven ? "proven optimal" : `not proven, bound ${number(plan.bound)}`);
   list.append(figure("II, cycles per iteration", number(D.ii), badge, true));
   if (plan) {
-    list.append(figure("Slowest cycle of the order", number(plan.ratios.high || 0), `${number(plan.ratios.low || 0)} with low latencies`));
+    list.append(figure("Slowest cycle", number(plan.ratios.high || 0), `${number(plan.ratios.low || 0)} with low latencies`));
   }
   if (D.pace) list.append(figure("Synchronized program", number(D.pace.high), `${number(D.pace.low)} with low latencies`));
   if (plan) {
@@ -118,6 +118,9 @@ function drawCertificate() {
     card.append(h("p", { class: "why-text" }, D.why[0]));
     if (D.why.length > 1) card.append(h("ul", { class: "why-text" }, D.why.slice(1).map((line) => h("li", {}, line))));
   }
+  if (!D.why.length && plan.certificate.kind === "infeasible") {
+    card.append(h("p", { class: "note" }, "Which facts exclude it: ", h("code", {}, `schedgen solve ${D.kernel} --target ${D.target} --explain`)));
+  }
   const list = plan.objectives.map(([name, value, proven]) => `${name} ${number(value)}${proven ? "" : " (not proven best)"}`);
   if (list.length) card.append(h("h3", {}, "Among schedules with this II, best first in"), h("p", { class: "note" }, list.join(", "), "."));
   for (const note of plan.notes) card.append(h("p", { class: "note" }, note));
@@ -135,7 +138,7 @@ function drawCycles() {
     const floor = D.loads.filter((load) => load.kind !== "role").reduce((most, load) => Math.max(most, load.cycles), 0);
     const what = D.pace.cycle.length > 1 ? "The synchronized program's slowest cycle" : "The synchronized program is limited by";
     card.append(h("h3", {}, `${what}, high latencies: ${number(D.pace.high)}`), h("p", { class: "note mono" }, D.pace.cycle.join(" → ")));
-    if (D.pace.high > D.ii && D.pace.high > floor) card.append(h("p", { class: "note" }, `With high latencies the program is ${percent(D.pace.high / D.ii - 1)} slower than the II: its waits are stricter than the dependences of the schedule.`));
+    if (D.pace.high > D.ii && D.pace.high > floor) card.append(h("p", { class: "note" }, `With high latencies the program is ${percent(D.pace.high / D.ii - 1)} slower than the II, because of the waits on that cycle.`));
   }
   return card.childElementCount ? card : null;
 }
