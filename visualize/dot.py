@@ -20,7 +20,7 @@ _STYLES = {
     "output": "color=gray45, style=dashed, arrowhead=empty",
     "order": "color=gray45, style=dotted",
 }
-_CRITICAL = 'color="#c00000", fontcolor="#c00000", penwidth=2.4'
+_CRITICAL = 'color="#c00000", penwidth=2.4'
 
 Link = tuple[str, str, int]
 
@@ -52,7 +52,7 @@ def _title(schedule: Schedule) -> str:
 def _nodes(schedule: Schedule, cycle: set[str]) -> Iterator[str]:
     fill = colours((split_name(op.id)[0], op.kind) for op in schedule.body)
     for op in schedule.body:
-        outline = f", {_CRITICAL}, fontcolor=black" if op.id in cycle else ""
+        outline = f", {_CRITICAL}" if op.id in cycle else ""
         tint = fill[split_name(op.id)[0]]
         yield f'  {_quoted(op.id)} [label={_quoted(_told(op))}, fillcolor="{tint}"{outline}];'
 
@@ -83,7 +83,7 @@ def _edge(src: str, dst: str, distance: int, text: str, style: str, hot: bool) -
     label = f"{text} ({distance})" if distance else text
     # Only values decide which operation is drawn above which: the rest has cycles.
     loose = "" if style == _STYLES["flow"] and distance == 0 else ", constraint=false"
-    extra = f", {_CRITICAL}" if hot else ""
+    extra = f', {_CRITICAL}, fontcolor="#c00000"' if hot else ""
     return f"  {_quoted(src)} -> {_quoted(dst)} [label={_quoted(label)}, {style}{loose}{extra}];"
 
 
