@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,57 +11,8 @@ from schedgen.checking import load_program
 from schedgen.program.file import to_json
 from schedgen.visualize.report import html_report
 from tests.visualize.report.conftest import Opener
+from tests.visualize.report.pages import attention, lit, neighbours, picture, place_of, span
 from tests.visualize.schedules import solved
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-
-@cache
-def attention() -> str:
-    return html_report(solved("attention_fwd", "b200").to_json(), "attention")
-
-
-def span(page: Page) -> tuple[float, float]:
-    """What the time axis shows, in cycles."""
-    low, high = page.evaluate("[viewport.from, viewport.to]")
-    return low, high
-
-
-def place_of(page: Page, operation: str, shown: int) -> tuple[float, float]:
-    """Where a slice is on its role's track, in pixels of the window, scrolled into view."""
-    page.locator("#timeline canvas").scroll_into_view_if_needed()
-    page.wait_for_timeout(100)
-    x, y = page.evaluate(
-        """([op, shown]) => {
-            const slice = sliceOf.get(`${op} ${shown}`), box = timelineChart.canvas.getBoundingClientRect();
-            return [box.x + timelineChart.x((slice.start + slice.holdEnd) / 2), box.y + middleOf(slice)];
-        }""",  # noqa: E501
-        [operation, shown],
-    )
-    return x, y
-
-
-def picture(page: Page) -> str:
-    """The pixels of the timeline, in view."""
-    page.locator("#timeline canvas").scroll_into_view_if_needed()
-    return page.evaluate("timelineChart.paint(), timelineChart.canvas.toDataURL()")
-
-
-def lit(page: Page, mark: str) -> set[str]:
-    """Operations that the reservation table marks ``on``, ``pred`` or ``succ``."""
-    found = page.eval_on_selector_all(
-        f"#period .cell.{mark}", "cells => cells.map(cell => cell.dataset.op)"
-    )
-    return set(found)
-
-
-def neighbours(operation: str) -> tuple[set[str], set[str]]:
-    """Operations before and after ``operation``; what is both is shown as before."""
-    edges = solved("attention_fwd", "b200").edges
-    before = {e.src for e in edges if e.dst == operation} - {operation}
-    return before, {e.dst for e in edges if e.src == operation} - {operation} - before
-
 
 # -- pointer --------------------------------------------------------------------------------------
 
@@ -298,65 +248,3 @@ def test_a_program_file_opens_without_the_pictures_over_time(opened: Opener) -> 
     assert page.locator("#inspector h2").inner_text() == program.barriers[0].name
     page.locator("#barriers button.plain").first.click()
     assert page.locator("#proofs tbody tr").count() > 0
-
-
-# -- light, dark, paper ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read(opened: Opener, scheme: str) -> None:
-    """Contrast of at least 4.5 to 1 (WCAG 2.2, 1.4.3) for labels and for text of the page."""
-    page = opened(attention(), scheme)
-    worst = page.evaluate(
-        """(() => {
-          const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-          const light = colour => {
-            context.fillStyle = colour; context.fillRect(0, 0, 1, 1);
-            const rgb = [...context.getImageData(0, 0, 1, 1).data].slice(0, 3).map(v => v / 255)
-              .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-            return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2];
-          };
-          const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
-            return (x + 0.05) / (y + 0.05); };
-          const pairs = D.ops.flatMap(op => [0, 1, 2].map(i => colour(op.id, i)))
-            .map(({fill, ink}) => ratio(fill, ink));
-          for (const name of ["ink", "muted", "critical", "accent", "pred", "succ"])
-            pairs.push(ratio(palette[name], palette.surface));
-          return Math.min(...pairs);
-        })()"""  # noqa: E501
-    )
-    assert worst >= 4.5
-
-
-def test_the_theme_can_be_chosen(opened: Opener) -> None:
-    page = opened(attention())
-    light = picture(page)
-    page.locator("#theme").click()
-    page.locator("#theme").click()
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert picture(page) != light
-    page.locator("#theme").click()
-    assert picture(page) == light
-
-
-def test_it_prints_in_light_colours_with_all_sections(opened: Opener) -> None:
-    page = opened(attention(), "dark")
-    page.locator('#period .cell[data-op="LV"]').first.click()
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    page.emulate_media(media="print")
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
-    assert page.evaluate("focused()") is None
-    assert page.evaluate("viewport.followers.every(chart => chart.canvas.width > chart.width)")
-    assert not page.locator("#inspector").is_visible()
-    assert page.locator("#proofs table").is_visible()
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate("[document.documentElement.dataset.theme, chosen.op]") == ["dark", "LV"]
-    assert len(page.pdf(prefer_css_page_size=True)) > 100_000
-
-
-def test_a_narrow_window_has_the_details_below(opened: Opener) -> None:
-    page = opened(attention(), width=820, height=900)
-    assert not page.locator("#inspector").is_visible()
-    page.locator("#period .cell").first.click()
-    assert page.locator("#inspector").is_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
