@@ -15,6 +15,7 @@ from statistics import median
 from typing import TypeVar
 
 from schedgen.schedule import Schedule, ScheduledOperation
+from schedgen.visualize.measured_share import Share, between_loops
 from schedgen.visualize.record import Record, RecordError, Timed
 
 _T = TypeVar("_T")
@@ -60,19 +61,6 @@ class Row:
     def difference(self) -> float | None:
         """Measured - planned."""
         return None if self.planned is None else self.measured - self.planned
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What becomes of an iteration of a role, in cycles: medians of its operations and waits added
-    up, the clocks, and the rest (arrivals, fences, addresses, the loop).
-    """
-
-    role: str
-    operations: float
-    waits: float
-    clocks: float
-    rest: float
 
 
 @dataclass(frozen=True)
@@ -184,10 +172,18 @@ class _Role:
         if gap.before is None or gap.after is None or gap.after.name not in self.planned:
             return None
         before, after = self.planned[gap.before.name], self.planned[gap.after.name]
-        if not self.whole and (before.phase == "body") != (after.phase == "body"):
+        if not self.whole and self._crosses(before, after):
             return None
         begin = self._start(after, gap.after)
         return float(max(begin - self._start(before, gap.before) - before.hold, 0))
+
+    def _crosses(self, before: ScheduledOperation, after: ScheduledOperation) -> bool:
+        """Whether the time between them depends on the number of iterations."""
+        if before.phase == after.phase == "body":
+            return False
+        end = self.schedule.tile.trips * self.schedule.ii_cycles
+        early = {op.phase == "body" or op.start < end for op in (before, after)}
+        return len(early) > 1
 
     def _start(self, op: ScheduledOperation, one: Timed) -> int:
         return op.start + (one.iteration * self.schedule.ii_cycles if op.phase == "body" else 0)
@@ -200,10 +196,11 @@ class _Role:
         if steps := self._iterations():
             planned = float(self.schedule.ii_cycles)
             found.append(self._row("loop", "period", "iteration", planned, steps))
-        first = min(one.place for one in self.timed)
-        begins = [t.begin for t in self.timed if t.place == first and t.iteration == 0]
+        runs = [one for one in self.timed if one.kind == "run"]
+        first = min(one.place for one in runs)
+        begins = [t.begin for t in runs if t.place == first and t.iteration == 0]
         tiles = [float(b - a) for a, b in pairwise(begins)]
-        if tiles:
+        if tiles := tiles[1:] or tiles:  # the first one begins with nothing in flight
             period = float(self.schedule.tile.period_cycles) if self.whole else None
             found.append(self._row("", "period", "tile", period, tiles))
         return found
@@ -221,7 +218,7 @@ class _Role:
         ]
 
     def share(self) -> list[Share]:
-        """One, if the role has a loop with two iterations in the steady state."""
+        """Of an iteration, if the loop has two in the steady state, and between two loops."""
         steps = self._iterations()
         if not steps:
             return []
@@ -232,7 +229,10 @@ class _Role:
         waits = sum(row.measured for row in often if row.kind == "wait")
         clocks = self.record.clocks[self.role] * self.overhead
         rest = median(steps) - operations - waits - clocks
-        return [Share(self.role, operations, waits, clocks, rest)]
+        planned = float(self.schedule.ii_cycles)
+        inside = Share(self.role, "iteration", planned, operations, waits, clocks, rest)
+        between = between_loops(self.record, self.schedule, self.role)
+        return [inside, between] if between else [inside]
 
     # -- values --------------------------------------------------------------------------------
 

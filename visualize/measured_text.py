@@ -6,9 +6,11 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from schedgen.visualize.measured import Comparison, Part, Row, Share
+from schedgen.visualize.measured import Comparison, Row
+from schedgen.visualize.measured_share import Share
+from schedgen.visualize.record import label
 
-_NAME = 44
+_NAME = 58
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -16,13 +18,11 @@ def comparison_text(comparison: Comparison) -> str:
     lines = [*_head(comparison), ""]
     columns = f"{'planned':>8} {'measured':>8} {'diff':>7} {'low':>7} {'high':>7} {'count':>6}"
     lines.append(f"{'cycles':{_NAME}} {columns}")
-    shares = {share.role: share for share in comparison.shares}
     for role, rows in groupby(comparison.rows, key=lambda row: row.role):
         lines += ["", role]
         for row in rows:
             lines += _row(row)
-        if role in shares:
-            lines.append(f"  {_share(shares[role])}")
+        lines += [f"  {_share(share)}" for share in comparison.shares if share.role == role]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -74,31 +74,24 @@ def _head(comparison: Comparison) -> list[str]:
 def _row(row: Row) -> list[str]:
     if row.kind == "wait":
         name = f"wait before {row.name}" if row.name else "wait at the end of the tile"
-        if len(row.parts) == 1:
-            name += f": {_part(row.parts[0])}"
     else:
         name = row.name if row.kind == "operation" else f"one {row.name}"
     planned = "" if row.planned is None else f"{row.planned:.0f}"
     difference = "" if row.difference is None else f"{row.difference:+.0f}"
     lines = [
-        f"  {name[: _NAME - 3]:{_NAME - 2}} {planned:>8} {row.measured:8.0f} {difference:>7} "
+        f"  {name:{_NAME - 2}} {planned:>8} {row.measured:8.0f} {difference:>7} "
         f"{row.low:7.0f} {row.high:7.0f} {row.count:6}"
     ]
-    if len(row.parts) > 1:
-        lines += [
-            f"    {_part(part)[: _NAME - 5]:{_NAME - 4}} {'':8} {part.measured:8.0f} "
-            f"{'':7} {'':7} {'':7} {part.count:6}"
-            for part in row.parts
-        ]
+    for part in row.parts:
+        what = label(part.kind, part.name, part.why)
+        lines.append(f"    {what:{_NAME - 4}} {'':8} {part.measured:8.0f} {'':23} {part.count:6}")
     return lines
 
 
-def _part(part: Part) -> str:
-    return f"drain {part.name}" if part.kind == "drain" else part.why or part.name
-
-
 def _share(share: Share) -> str:
+    what = "an iteration" if share.scope == "iteration" else "between loops"
+    planned = "" if share.planned is None else f" (planned {share.planned:.0f})"
     return (
-        f"of an iteration: operations {share.operations:.0f}, waits {share.waits:.0f}, "
-        f"clocks {share.clocks:.0f}, rest {share.rest:.0f}"
+        f"{what}: {share.total:.0f}{planned} = operations {share.operations:.0f} + "
+        f"waits {share.waits:.0f} + clocks {share.clocks:.0f} + rest {share.rest:.0f}"
     )

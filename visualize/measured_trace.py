@@ -19,20 +19,13 @@ from schedgen.kernel import Kind
 from schedgen.schedule import Schedule, ScheduledOperation
 from schedgen.visualize.measured import Comparison
 from schedgen.visualize.perfetto import perfetto
-from schedgen.visualize.record import Record, Timed
-from schedgen.visualize.unrolled import (
-    OUTSIDE,
-    Arrow,
-    Slice,
-    Track,
-    Unrolled,
-    lanes,
-    split_name,
-    unroll,
-)
+from schedgen.visualize.record import Record, Timed, label
+from schedgen.visualize.tracks import lanes
+from schedgen.visualize.unrolled import unroll
+from schedgen.visualize.view import OUTSIDE, Arrow, Slice, Track, Unrolled, split_name
 
 _PROCESSES = 10
-"""Added to the numbers of processes and flows of the measured part."""
+"""Added to the numbers of processes of the measured part."""
 _ASYNCHRONOUS = (Kind.LOAD, Kind.STORE, Kind.MMA)
 
 _Runs = dict[tuple[str, int, int], Timed]
@@ -49,7 +42,8 @@ def comparison_trace(comparison: Comparison) -> str:
     second = json.loads(
         perfetto(replace(measured, begin=begin, kernel=f"{schedule.kernel} measured"))
     )
-    events = [*first["traceEvents"], *map(_apart, second["traceEvents"])]
+    flows = sum(event["ph"] == "s" for event in first["traceEvents"])
+    events = [*first["traceEvents"], *(_apart(event, flows) for event in second["traceEvents"])]
     about = {
         **first["otherData"],
         "device": comparison.record.device,
@@ -62,11 +56,11 @@ def comparison_trace(comparison: Comparison) -> str:
     return f'{{"displayTimeUnit": "ns", "otherData": {head}, "traceEvents": [\n{lines}\n]}}\n'
 
 
-def _apart(event: dict[str, Any]) -> dict[str, Any]:
-    """An event of the measured part, in processes and flows of its own."""
+def _apart(event: dict[str, Any], flows: int) -> dict[str, Any]:
+    """An event of the measured part, in processes of its own and flows after those of the plan."""
     found = {**event, "pid": event["pid"] + _PROCESSES, "tid": event["tid"] + 1000 * _PROCESSES}
     if "id" in found:
-        found["id"] = f"m{found['id']}"
+        found["id"] += flows  # Perfetto takes numbers only
     if event["name"] == "process_sort_index":
         found["args"] = {"sort_index": found["pid"]}
     return found
@@ -138,7 +132,7 @@ def _complete(
 def _slice(
     one: Timed, op: ScheduledOperation | None, complete: int, schedule: Schedule, zero: int
 ) -> Slice:
-    text = {"run": one.name, "drain": f"drain {one.name}"}.get(one.kind, one.why or one.name)
+    text = label(one.kind, one.name, one.why)
     name, instance = split_name(one.name) if one.kind == "run" else (text, "")
     exclusive = {unit.name for unit in schedule.units if unit.kind == "exclusive"}
     unit = op.unit if op else ""

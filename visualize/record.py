@@ -47,6 +47,15 @@ class Timed:
     end: int
 
 
+def label(kind: str, name: str, why: str) -> str:
+    """What a slice or a line calls an event: of a wait what it is for, and its barrier."""
+    if kind == "run":
+        return name
+    if kind == "drain":
+        return f"{name} is complete"
+    return f"{why} ({name})" if why else name
+
+
 @dataclass(frozen=True)
 class Record:
     """What one block recorded.

@@ -107,6 +107,41 @@ def test_one_slow_operation() -> None:
     assert share.rest == 0  # nothing but steps and clocks takes time in these records
 
 
+def test_between_two_loops() -> None:
+    """By hand: 8 slices of the epilogue with two waits each; the last products' drain before them,
+    and the wait for the next tile's operands. All of these read a clock at their end; slices and
+    that last wait read one at their begin, too, as does the next product.
+    """
+    comparison = compared(GEMM, 4)
+    share = next(s for s in comparison.shares if (s.role, s.scope) == ("epilogue0", "tile"))
+    schedule = comparison.schedule
+    product = next(op for op in schedule.ops if op.id == "MMA[0]")
+    slices = [op for op in schedule.ops if op.id.startswith("EPI") and op.role == "epilogue0"]
+    assert len(slices) == 8
+    assert share.operations == sum(op.hold + LATE for op in slices)
+    assert share.waits == DRAIN + 2 * 8 * WAIT + WAIT
+    assert share.clocks == CLOCK * (1 + 4 * 8 + 2 + 1)
+    assert share.rest == 0
+    trips = schedule.tile.trips
+    assert trips > 1
+    between = schedule.tile.period_cycles - (trips - 1) * schedule.ii_cycles - product.hold
+    assert share.planned == between
+
+
+def test_a_tile_is_from_operation_to_operation() -> None:
+    """Not from wait to wait: the first one of a role that runs ahead is over before it matters.
+    The first tile does not count if there are others.
+    """
+
+    def slow(instance: Instance, cycles: int) -> int:
+        return cycles + 5000 * (instance.tile == 0)
+
+    usual, late = compared(GEMM, 3), compared(GEMM, 3, slow)
+    for role in ("load", "tile_load", "epilogue0"):
+        one = row(late, role, "period", "tile")
+        assert (one.measured, one.count) == (row(usual, role, "period", "tile").measured, 1)
+
+
 def test_text_and_data() -> None:
     comparison = compared(GEMM)
     text = comparison_text(comparison)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +12,10 @@ import pytest
 from schedgen.schedule import Schedule
 from schedgen.visualize.perfetto import perfetto
 from schedgen.visualize.unrolled import unroll
+from tests.visualize.processor import FROM, loaded_trace, overlaps, problems, rows
 from tests.visualize.schedules import SHIPPED, solved
 
 LOADED = [("attention_fwd", "b200"), ("gemm", "b200")]
-
-
-def _binary() -> str | None:
-    """trace_processor_shell, or the one of WebAssembly behind its interface."""
-    given = os.environ.get("TRACE_PROCESSOR") or shutil.which("trace_processor_shell")
-    if given is None and os.environ.get("PERFETTO_WASM") and shutil.which("node"):
-        given = str(Path(__file__).with_name("trace_processor_shell.mjs"))
-    return given
 
 
 @pytest.fixture(scope="module", params=LOADED, ids="-".join)
@@ -35,33 +25,13 @@ def loaded(request: pytest.FixtureRequest) -> Schedule:
 
 @pytest.fixture(scope="module")
 def trace(loaded: Schedule, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    processor: Any = pytest.importorskip("perfetto.trace_processor")
-    binary = _binary()
-    if binary is None:
-        pytest.skip(
-            "no trace processor: set TRACE_PROCESSOR to trace_processor_shell, or PERFETTO_WASM to "
-            "the folder that .ci/trace-processor made, with node installed"
-        )
-    file = tmp_path_factory.mktemp("trace") / "trace.json"
-    file.write_text(perfetto(unroll(loaded)))
-    config = processor.TraceProcessorConfig(bin_path=binary)
-    with processor.TraceProcessor(trace=str(file), config=config) as opened:
+    folder = tmp_path_factory.mktemp("trace")
+    with loaded_trace(perfetto(unroll(loaded)), folder) as opened:
         yield opened
 
 
-FROM = (
-    "from slice join thread_track on slice.track_id = thread_track.id "
-    "join thread using (utid) join process using (upid)"
-)
-
-
-def rows(trace: Any, sql: str) -> list[dict[str, Any]]:
-    return [dict(row.__dict__) for row in trace.query(sql)]
-
-
 def test_nothing_is_dropped(trace: Any) -> None:
-    bad = "select name from stats where severity in ('error', 'data_loss') and value > 0"
-    assert not rows(trace, bad)
+    assert not problems(trace)
 
 
 def test_counts_are_operations_times_iterations(trace: Any, loaded: Schedule) -> None:
@@ -75,12 +45,7 @@ def test_counts_are_operations_times_iterations(trace: Any, loaded: Schedule) ->
 
 
 def test_no_slices_overlap_on_a_track(trace: Any) -> None:
-    assert rows(trace, "select count(*) as n from slice where depth > 0")[0]["n"] == 0
-    late = (
-        "select count(*) as n from (select ts, dur, lead(ts) over "
-        "(partition by track_id order by ts) as next from slice) where ts + dur > next"
-    )
-    assert rows(trace, late)[0]["n"] == 0
+    assert overlaps(trace) == 0
 
 
 def test_flows_are_the_dependences(trace: Any, loaded: Schedule) -> None:
