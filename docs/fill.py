@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import emulator_tables
+import trace_tables
 
 ROOT = Path(__file__).parent.parent
 FILES = (
@@ -190,6 +191,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "attention-h200": lambda: on_gpu("attention", ("batch", "seq", "heads", "head_dim", "causal")),
     "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n=k")),
     **emulator_tables.parts(),
+    **trace_tables.parts(),
     "compiled": lambda: results_table(
         "compiled",
         ("kernel", "registers", "roles", "local bytes", "shared bytes", "tensor columns"),

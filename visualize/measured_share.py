@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedgen.schedule import Schedule
-from schedgen.visualize.record import Record, Timed
+from schedgen.visualize.record import Record, Timed, label
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class Share:
         planned: how long that should take; None if the schedule does not say.
         clocks: reading and writing them.
         rest: arrivals, fences, addresses, the loops.
+        longest: the wait, or operation waited for, that all waits for it make the longest.
+        longest_cycles: how long that is.
     """
 
     role: str
@@ -28,6 +30,8 @@ class Share:
     waits: float
     clocks: float
     rest: float
+    longest: str = ""
+    longest_cycles: float = 0.0
 
     @property
     def total(self) -> float:
@@ -67,11 +71,22 @@ def _planned(record: Record, schedule: Schedule, role: str) -> float | None:
 def _share(steps: Sequence[Timed], planned: float | None, overhead: float) -> Share:
     """``steps``: from the last operation of a loop to the first one of the next, which bound it."""
     begin, end = steps[0].end, steps[-1].begin
-    sums = {"run": 0.0, "wait": 0.0, "drain": 0.0}
+    operations = 0.0
+    waits: dict[str, float] = {}
     for one in steps[1:-1]:
-        sums[one.kind] += max(one.end - one.begin - overhead, 0.0)
-    operations, waits = sums["run"], sums["wait"] + sums["drain"]
+        cycles = max(one.end - one.begin - overhead, 0.0)
+        if one.kind == "run":
+            operations += cycles
+        else:
+            name = label(one.kind, one.name, "")
+            waits[name] = waits.get(name, 0.0) + cycles
     times = {time for one in steps[1:-1] for time in (one.begin, one.end)} | {end}
     clocks = overhead * len(times - {begin})
-    rest = end - begin - operations - waits - clocks
-    return Share(steps[0].role, "tile", planned, operations, waits, clocks, rest)
+    total = sum(waits.values())
+    rest = end - begin - operations - total - clocks
+    longest = max(waits, key=lambda name: waits[name], default="")
+    return Share(
+        *(steps[0].role, "tile", planned, operations, total, clocks, rest),
+        longest=longest,
+        longest_cycles=waits.get(longest, 0.0),
+    )

@@ -35,6 +35,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
         "arch": record.target,
         "spec_sha256": record.spec_sha256,
         "device": record.device,
+        "software": record.software,
         "extents": dict(record.extents),
         "block": record.block,
         "tiles": len(record.trips),
@@ -91,7 +92,8 @@ def _row(row: Row) -> list[str]:
 def _share(share: Share) -> str:
     what = "an iteration" if share.scope == "iteration" else "between loops"
     planned = "" if share.planned is None else f" (planned {share.planned:.0f})"
+    longest = f" ({share.longest} {share.longest_cycles:.0f})" if share.longest else ""
     return (
         f"{what}: {share.total:.0f}{planned} = operations {share.operations:.0f} + "
-        f"waits {share.waits:.0f} + clocks {share.clocks:.0f} + rest {share.rest:.0f}"
+        f"waits {share.waits:.0f}{longest} + clocks {share.clocks:.0f} + rest {share.rest:.0f}"
     )

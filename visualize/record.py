@@ -62,6 +62,7 @@ class Record:
 
     Attributes:
         ii_cycles: of the schedule that the kernel was made from.
+        software: versions of what compiled and ran it.
         extents: of its tensors.
         microseconds: of a launch, ``with_events`` and ``without``.
         same_result: whether it computes the same bits as without events; None if nobody looked.
@@ -76,6 +77,7 @@ class Record:
     spec_sha256: str
     ii_cycles: int
     device: str
+    software: str
     extents: Mapping[str, int]
     block: int
     microseconds: Mapping[str, float]
@@ -134,6 +136,7 @@ def _record(data: dict[str, Any], table: EventTable, words: Mapping[str, list[in
         spec_sha256=data["spec_sha256"],
         ii_cycles=int(data["ii_cycles"]),
         device=data["device"],
+        software=data["software"],
         extents=dict(data["extents"]),
         block=int(data["block"]),
         microseconds=dict(data["microseconds"]),

@@ -69,6 +69,7 @@ def record_of(
         "spec_sha256": schedule.spec_sha256,
         "ii_cycles": schedule.ii_cycles,
         "device": "a synthetic GPU",
+        "software": "none",
         "extents": {"m": 256},
         "block": 0,
         "microseconds": {"with_events": 11.0, "without": 10.0},

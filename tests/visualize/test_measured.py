@@ -120,6 +120,8 @@ def test_between_two_loops() -> None:
     assert len(slices) == 8
     assert share.operations == sum(op.hold + LATE for op in slices)
     assert share.waits == DRAIN + 2 * 8 * WAIT + WAIT
+    assert share.longest_cycles == 8 * WAIT  # for c_stages and for d_stages
+    assert share.longest in {"c_stages full", "d_stages empty"}
     assert share.clocks == CLOCK * (1 + 4 * 8 + 2 + 1)
     assert share.rest == 0
     trips = schedule.tile.trips

@@ -117,10 +117,23 @@ def test_gemm_departs_from_its_plan_where_it_waits_for_c() -> None:
     late = row(comparison, "epilogue0", "wait", "EPI[2,0]")
     assert (late.planned, late.measured) == (954, 2598)
     assert (late.parts[0].name, late.parts[0].measured) == ("c_stages full", 2542)
+    (between,) = [s for s in comparison.shares if (s.role, s.scope) == ("epilogue0", "tile")]
+    assert between.longest == "c_stages full"
+    assert between.longest_cycles > between.waits / 2
     for slice_ in (0, 1, 3, 5, 7):  # come with the slice before, or under the main loop
         wait = row(comparison, "epilogue0", "wait", f"EPI[{slice_},0]")
         c = next(part for part in wait.parts if part.name == "c_stages full")
         assert c.measured < 100
+
+
+def test_latency_of_c() -> None:
+    """By hand, from the words of the second tile: LC[2] to the end of the waits for it."""
+    comparison = recorded("gemm")
+    (planned,) = [op.latency for op in comparison.schedule.ops if op.id == "LC[2]"]
+    load = runs(comparison)["LC[2]", 1, 0]
+    ends = [wait.end for maker, wait in hand_offs(comparison) if maker == load]
+    assert planned == 508
+    assert [end - load.begin for end in ends] == [2463, 2472]
 
 
 def test_attention_is_late_because_its_softmax_is() -> None:
