@@ -83,6 +83,7 @@ def problem(comparison: Comparison) -> dict[str, object]:
         "extents": extents,
         "block": record.block,
         "tiles": len(record.trips),
+        "recorded": record.date,
         "device": record.device,
         "software": record.software,
         "us with events": times["with_events"],

@@ -17,7 +17,8 @@ def _rows(table: str) -> tuple[list[_Row], str]:
     rows: list[_Row] = [row for row in found["rows"] if row["table"] == table]
     first = next(row for row in found["rows"] if row["table"] == "shares")
     software = ", ".join(str(first["software"]).split(", ")[:2])
-    where = f"{found['environment']['date']}, {first['device']}, {software}"
+    date = first["recorded"] or found["environment"]["date"]
+    where = f"{date}, {first['device']}, {software}"
     return rows, f"*{where}; `benchmarks/results/{RESULT.name}`*"
 
 

@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
+from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any, cast
@@ -85,6 +86,7 @@ def record(
         "spec_sha256": table.spec_sha256,
         "file_sha256": facts.sha256,
         "ii_cycles": facts.cycles,
+        "date": date.today().isoformat(),
         "device": torch.cuda.get_device_name(device),
         "software": f"torch {torch.__version__}, {toolchain()}",
         "extents": dict(extents),

@@ -62,6 +62,7 @@ class Record:
 
     Attributes:
         ii_cycles: of the schedule that the kernel was made from.
+        date: of the recording; empty in records that were made before they kept it.
         software: versions of what compiled and ran it.
         extents: of its tensors.
         microseconds: of a launch, ``with_events`` and ``without``.
@@ -76,6 +77,7 @@ class Record:
     target: str
     spec_sha256: str
     ii_cycles: int
+    date: str
     device: str
     software: str
     extents: Mapping[str, int]
@@ -135,6 +137,7 @@ def _record(data: dict[str, Any], table: EventTable, words: Mapping[str, list[in
         target=data["target"],
         spec_sha256=data["spec_sha256"],
         ii_cycles=int(data["ii_cycles"]),
+        date=data.get("date", ""),
         device=data["device"],
         software=data["software"],
         extents=dict(data["extents"]),

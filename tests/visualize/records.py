@@ -68,6 +68,7 @@ def record_of(
         "target": schedule.arch,
         "spec_sha256": schedule.spec_sha256,
         "ii_cycles": schedule.ii_cycles,
+        "date": "2026-11-22",
         "device": "a synthetic GPU",
         "software": "none",
         "extents": {"m": 256},

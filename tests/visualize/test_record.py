@@ -37,6 +37,12 @@ def test_everything_in_the_order_of_the_program(spec: tuple[str, str]) -> None:
         assert times == sorted(times)
 
 
+def test_dates() -> None:
+    data = record_of(*made(*ATTENTION), TRIPS)
+    assert read_record(text_of(data)).date == data.pop("date") == "2026-11-22"
+    assert read_record(text_of(data)).date == ""
+
+
 def test_tiles_that_are_not_whole_are_left_out() -> None:
     schedule, program = made(*ATTENTION)
     data = record_of(schedule, program, TRIPS)
