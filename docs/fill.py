@@ -189,7 +189,7 @@ PARTS: dict[str, Callable[[], str]] = {
         ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
     ),
     "attention-h200": lambda: on_gpu("attention", ("batch", "seq", "heads", "head_dim", "causal")),
-    "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n=k")),
+    "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n", "k", "width")),
     **emulator_tables.parts(),
     **trace_tables.parts(),
     "compiled": lambda: results_table(
@@ -208,6 +208,20 @@ PARTS: dict[str, Callable[[], str]] = {
         (
             *("batch", "n", "m", "schedgen", "torch standard", "torch gram"),
             *("torch.compile standard", "gram-quack", "floor", "of gram-quack", "defect"),
+        ),
+    ),
+    "tiling": lambda: gpu_table(
+        "tiling",
+        (
+            *("spec", "width", "waves", "ms", "MHz", "cycles/iteration", "model"),
+            "measured/model",
+        ),
+    ),
+    "muon-sharded": lambda: gpu_table(
+        "muon_sharded",
+        (
+            *("width", "matrices", "elements", "parts", "type", "travels as", "ranks"),
+            *("difference", "one GPU ms", "ms", "speed-up", "sent MB", "least MB"),
         ),
     ),
     "exp2-share": lambda: gpu_table(

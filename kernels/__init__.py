@@ -23,6 +23,7 @@ from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 from schedgen.kernels.launcher import GeneratedKernel, load
 from schedgen.kernels.newton_schulz.muon import Muon
 from schedgen.kernels.newton_schulz.polar_op import polar
+from schedgen.kernels.newton_schulz.sharded_ranks import RankError
 
 __all__ = [
     "ArgumentTypeError",
@@ -33,6 +34,7 @@ __all__ = [
     "KernelError",
     "LaunchError",
     "Muon",
+    "RankError",
     "attention",
     "gemm",
     "load",

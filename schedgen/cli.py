@@ -311,7 +311,7 @@ def trace(
 
 @app.command()
 def bench(spec: SpecArgument, json: JsonOption = False) -> None:
-    """Time the shipped kernels of SPEC on this GPU, beside their peers.
+    """Time the shipped kernels of SPEC, or polar, on this GPU, beside their peers.
 
     Exit status: 0 done, 1 there is no GPU or no kernel for it, 2 bad input.
     """

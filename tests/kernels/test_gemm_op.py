@@ -70,7 +70,7 @@ def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: boo
         run = inner(device, spec, **settings)
         launch = run.launch
 
-        def spy(tensors: Any, scalars: Any) -> None:
+        def spy(tensors: Any, scalars: Any = ()) -> None:
             pointers.append(tensors[1].data_ptr())
             launch(tensors, scalars)
 
