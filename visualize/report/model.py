@@ -38,6 +38,7 @@ def model(source: Source) -> dict[str, Any]:
         "removals": len(program.removals) if program else 0,
         "proofs": proofs.proofs(program) if program else None,
         "helps": reasons.helps(schedule, program, source.problem),
+        "helps_tried": program is None or reasons.tried(program),
         "why": list(source.explanation),
     }
     if schedule is None:

@@ -109,11 +109,16 @@ def helps(
     rows: list[dict[str, Any]] = []
     if schedule is not None and problem is not None:
         rows.extend(_in_schedule(schedule, problem))
-    if program is not None and len(program.operations) + len(program.barriers) <= _MOST:
+    if program is not None and tried(program):
         now = pace(program).cycles
         found = [(gain.what, gain.cycles) for gain in gains(program)]
         rows.extend(_grouped("program", now, found))
     return rows
+
+
+def tried(program: Program) -> bool:
+    """Whether `helps` tries changes of ``program``: of large ones that takes too long."""
+    return len(program.operations) + len(program.barriers) <= _MOST
 
 
 def _in_schedule(schedule: Schedule, problem: Problem) -> list[dict[str, Any]]:

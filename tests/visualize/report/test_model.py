@@ -115,6 +115,7 @@ def test_what_would_help_does_help() -> None:
     helps = data_of("attention_fwd", "b200")["helps"]
     assert {row["where"] for row in helps} == {"schedule", "program"}
     assert all(row["cycles"] < row["now"] for row in helps)
+    assert data_of("attention_fwd", "b200")["helps_tried"]
 
 
 def test_one_start_time_changes_everything_that_follows_from_it() -> None:

@@ -10,6 +10,7 @@ const spaced = (nodes, gap = " ") => nodes.flatMap((node, index) => (index ? [ga
 // -- what would help ------------------------------------------------------------------------------
 function drawHelps() {
   const place = bodyOf("helps");
+  if (!D.helps_tried) place.append(h("p", { class: "note" }, "Changes of the synchronized program were not tried: with this many operations and barriers that takes too long."));
   const rows = D.helps.map((row) => {
     const limited = row.floor && row.floor > row.cycles;
     return { cells: [row.where === "schedule" ? "II of the decided order" : "synchronized program", helpTexts(row.what),
