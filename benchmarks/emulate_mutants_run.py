@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,6 +49,7 @@ class Campaign:
         self.capture = capture
         self._modules: dict[str, Module] = {}
         self._decoded = [Decoded() for _ in capture.runs]
+        self._strict: dict[tuple[int, Switches | None], Decoded] = defaultdict(Decoded)
         self._right: dict[int, tuple[list[bytes], Statistics]] = {}
         for run in capture.runs:
             text = run.recording.ptx
@@ -79,16 +81,21 @@ class Campaign:
             if self.kernels[number].name == name and self._lines(number, run).get(line)
         ]
 
-    def end(self, mutant: Mutant, switches: Switches | None = None) -> End:
+    def end(
+        self, mutant: Mutant, switches: Switches | None = None, seeds: Sequence[int] = SEEDS
+    ) -> End:
         """How a mutant ends, over all launches."""
         numbers = self.launches(mutant)
         for number in numbers:
-            end = self.judge(number, mutant, switches)
+            end = self.judge(number, mutant, switches, seeds)
             if end.end != "undetected":
                 return end
         return End("undetected") if numbers else End("not executed")
 
-    def judge(self, number: int, mutant: Mutant, switches: Switches | None = None) -> End:
+    def judge(
+        self, number: int, mutant: Mutant, switches: Switches | None = None,
+        seeds: Sequence[int] = SEEDS,
+    ) -> End:  # fmt: skip
         """How a mutant ends in one launch."""
         capture, run = self.capture, self._runs[number]
         own = switches is None or switches == capture.switches
@@ -97,12 +104,12 @@ class Campaign:
             return End("wrong result", number, -1, wrong)
         instructions = run.instructions or count.instructions
         replay = self._replays[number]
-        for seed in SEEDS:
+        for seed in seeds:
             replay.reset()
             emulator = Emulator(
                 Adversarial(seed), "first", switches or capture.switches,
                 PATIENCE * instructions, mutant.module,
-                decoded=self._decoded[number] if own else None,
+                decoded=self._decoded[number] if own else self._strict[number, switches],
                 module=self._module(number),
             )  # fmt: skip
             try:
@@ -128,6 +135,13 @@ class Campaign:
         )  # fmt: skip
         emulator.run(replay.launch)
         return emulator.reports[-1], replay.content()
+
+    def execute(self, number: int, emulator: Emulator) -> None:
+        """Lets an emulator with the switches of the capture execute one launch."""
+        replay = self._replays[number]
+        replay.reset()
+        emulator.module, emulator.decoded = self._module(number), self._decoded[number]
+        emulator.run(replay.launch)
 
     @property
     def _runs(self) -> tuple[Run, ...]:

@@ -4,94 +4,218 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
-from emulate_mutants_run import Campaign
+from emulate_mutants_observe import BEHIND, Seen, both, observed
+from emulate_mutants_paths import last, superfluous
+from emulate_mutants_run import Campaign, End
 
-from schedgen.emulator.machine.switches import InitFence, Verdict
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.switches import (
+    InitFence,
+    Switches,
+    TensorFences,
+    UnwaitedLoad,
+    Verdict,
+)
 from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION = 2
+VERSION = 3
 """Of what is tried; mutants for which an earlier version found nothing are examined again."""
-_NEAR = 6
+_NEAR = 3
 """Other instructions that are tried."""
+_ONCE = (0,)
+"""Seeds of runs that are looked at: what is told depends little on the order."""
 
 
 def explained(rows: Mapping[str, Sequence[Row]]) -> Callable[[Campaign, int], Row]:
     """Finds the reason for a mutant; ``rows`` say how all mutants of each kernel ended."""
+    kernels: dict[str, _Reasons] = {}
 
     def why(campaign: Campaign, number: int) -> Row:
-        own = rows[campaign.capture.name]
-        undetected = {(row["operator"], row["line"]) for row in own if row["end"] == "undetected"}
+        name = campaign.capture.name
+        if name not in kernels:
+            kernels.clear()  # one capture at a time
+            kernels[name] = _Reasons(campaign, rows[name])
         return {
-            "kernel": campaign.capture.name, "version": campaign.capture.version, "number": number,
-            "reason": _reason(campaign.mutants[number], campaign, undetected), "why": VERSION,
+            "kernel": name, "version": campaign.capture.version, "number": number,
+            "reason": kernels[name].reason(campaign.mutants[number]), "why": VERSION,
         }  # fmt: skip
 
     return why
 
 
-def _reason(mutant: Mutant, campaign: Campaign, undetected: set[tuple[str, int]]) -> str:
-    """Empty if there is none: then it is a defect of the detector, or unknown."""
-    switches = campaign.capture.switches
-    if mutant.operator.startswith("M5"):
-        always = replace(switches, init_fence=InitFence.ALWAYS)
-        if campaign.end(mutant, always).end == "race":
-            return "inside of a CTA its barrier publishes the init; reported with S11=always"
-    if mutant.operator.startswith("M8"):
-        strict = replace(switches, store_at_exit=Verdict.ERROR)
-        if campaign.end(mutant, strict).end == "race":
-            return "only the exit of the CTA is left unordered; reported with S23=error"
-        if _last(mutant.original, mutant.instruction.line):
-            return (
-                "behind it is only the exit, where a wait_group.read already covers shared memory "
-                "(clean with S23=error), and what is written is complete when the grid is"
-            )
-    if mutant.operator.startswith("M1 ") and not any(
-        one.opcode == "tcgen05" and one.modifiers[0] == "st" for one in mutant.kernel.body
-    ):
-        return "the kernel has no tcgen05.st: there is nothing to wait for"
-    if mutant.operator.startswith("M13"):
-        return "setmaxnreg.inc asks for what ptxas assigned: no instruction of the PTX needs it"
-    return _twice(mutant, campaign, undetected)
+class _Reasons:
+    """The undetected mutants of one capture, and what is known of the kernel itself."""
 
+    def __init__(self, campaign: Campaign, rows: Sequence[Row]) -> None:
+        self._campaign = campaign
+        self._undetected = {
+            (row["operator"], row["line"]) for row in rows if row["end"] == "undetected"
+        }
+        self._silent: dict[tuple[int, int, Switches], bool] = {}
+        self._seen: dict[str, Seen] = {}
+        self._ends: dict[tuple[int, Switches], End] = {}
 
-def _last(kernel: Kernel, line: int) -> bool:
-    """Whether nothing but jumps and the exit comes behind a line."""
-    at = next(n for n, one in enumerate(kernel.body) if one.line == line) + 1
-    for _ in kernel.body:
-        one = kernel.body[at]
-        if one.guard is not None:
-            return False
-        if one.opcode in ("ret", "exit"):
-            return True
-        if one.opcode != "bra":
-            return False
-        target = one.operands[0]
-        at = kernel.labels[getattr(target, "name", "")]
-    return False
+    def reason(self, mutant: Mutant) -> str:
+        """Empty if there is none: then it is a defect of the detector, or unknown."""
+        line, operator = mutant.instruction.line, mutant.operator
+        if said := superfluous(mutant.original, operator, line):
+            return said
+        if operator.startswith("M13") and "inc" in mutant.instruction.modifiers:
+            return "setmaxnreg.inc asks for what ptxas assigned: no instruction of the PTX needs it"
+        return (
+            self._read(mutant)
+            or self._exit(mutant)
+            or self._observed(mutant)
+            or self._waits(mutant)
+            or self._twice(mutant)
+        )
 
+    # -- readings of the ISA --------------------------------------------------------------------
 
-def _twice(mutant: Mutant, campaign: Campaign, undetected: set[tuple[str, int]]) -> str:
-    """Another instruction of the kind does the same: each may go, but not both."""
-    kind = mutant.operator.replace(" of one less", " removed")
-    here = mutant.instruction.line
-    if "removed" not in kind or (kind, here) not in undetected:
+    def _read(self, mutant: Mutant) -> str:
+        """Another reading of the ISA, under which the kernel itself is silent, needs it."""
+        own = self._campaign.capture.switches
+        for operator, switch, strict, why in (
+            (
+                "M5", "S11=always", replace(own, init_fence=InitFence.ALWAYS),
+                "inside of a CTA its barrier publishes the init",
+            ),
+            (
+                "M3", "S10=error", replace(own, unwaited_load=UnwaitedLoad.ERROR),
+                "all registers of the load are read before the memory is given away",
+            ),
+            (
+                "fence::", "S20=required", replace(own, tensor_fences=TensorFences.REQUIRED),
+                "a release and an acquire order tensor memory too",
+            ),
+            (
+                "M8", "S23=error", replace(own, store_at_exit=Verdict.ERROR),
+                "only the exit of the CTA is left unordered",
+            ),
+        ):  # fmt: skip
+            if not mutant.operator.startswith(operator):
+                continue
+            end = self._end(mutant, strict)
+            if end.end == "race" and self._quiet(mutant, strict, end):
+                return f"{why}; reported with {switch}"
         return ""
-    alone = next(
-        (o for o in mutants(mutant.original) if o.operator == kind and o.instruction.line == here),
-        None,
-    )
-    if alone is None:
+
+    def _end(self, mutant: Mutant, switches: Switches) -> End:
+        """How a mutant ends; of two that remove the same wait, the first one counts."""
+        key = id(mutant) if "M8" not in mutant.operator else -mutant.instruction.line, switches
+        if key not in self._ends or mutant.operator == "M8 bulk wait_group removed":
+            self._ends[key] = self._campaign.end(mutant, switches, _ONCE)
+        return self._ends[key]
+
+    def _quiet(self, mutant: Mutant, switches: Switches, end: End) -> bool:
+        """Whether the kernel itself has no fault under other readings where a mutant has one."""
+        key = end.launch, end.seed, switches
+        if key not in self._silent:
+            itself = replace(mutant, kernel=mutant.original, operator="none")
+            again = self._campaign.judge(end.launch, itself, switches, (end.seed,))
+            self._silent[key] = again.end == "undetected"
+        return self._silent[key]
+
+    def _exit(self, mutant: Mutant) -> str:
+        own = self._campaign.capture.switches
+        if not mutant.operator.startswith("M8"):
+            return ""
+        if not last(mutant.original, mutant.instruction.line):
+            return ""
+        if self._end(mutant, replace(own, store_at_exit=Verdict.ERROR)).end != "undetected":
+            return ""
+        return (
+            "behind it is only the exit, where a wait_group.read already covers shared memory "
+            "(clean with S23=error), and what is written is complete when the grid is"
+        )
+
+    # -- what is told ---------------------------------------------------------------------------
+
+    def _kernel(self, kernel: Kernel) -> Seen:
+        """What the kernel itself does, in all launches of the campaign."""
+        if kernel.name not in self._seen:
+            numbers = [n for n, one in enumerate(self._campaign.kernels) if one.name == kernel.name]
+            self._seen[kernel.name] = observed(self._campaign, kernel, numbers, _ONCE)
+        return self._seen[kernel.name]
+
+    def _observed(self, mutant: Mutant) -> str:
+        """Mbarriers whose phases nobody waits for."""
+        line, operator = mutant.instruction.line, mutant.operator
+        if operator.startswith("M11 init"):
+            seen = self._kernel(mutant.original)
+            objects = dict.fromkeys(seen.inits.get(line, ()), 0)
+        elif operator in ("arrive removed", "commit removed", "M12 arrive on the next barrier"):
+            seen = self._kernel(mutant.original)
+            objects = seen.arrivals.get(line, {})
+        else:
+            return ""
+        if objects and seen.unobserved(objects):
+            return "no wait is for a phase of the mbarrier that it concerns, from there on"
         return ""
-    both = [o for o in mutants(alone.kernel) if (kind, o.instruction.line) in undetected]
-    near = sorted(
-        (o for o in both if o.operator == kind), key=lambda o: abs(o.instruction.line - here)
-    )
-    for one in near[:_NEAR]:
-        if campaign.end(one).end not in ("undetected", "not executed"):
-            line = one.instruction.line
-            return f"line {line} does the same: each may go, without both there is a fault"
-    return ""
+
+    def _waits(self, mutant: Mutant) -> str:
+        """Waits that tell nothing new, and waits in place of others that tell as much."""
+        line, operator = mutant.instruction.line, mutant.operator
+        wait = mutant.instruction.opcode == "mbarrier" and operator.startswith(
+            ("M10", "M12 wait", "M15")
+        )
+        barrier = mutant.instruction.opcode in ("bar", "barrier")
+        if not wait and not barrier:
+            return ""
+        seen = self._kernel(mutant.original)
+        if seen.waits.get(line) is False:
+            return "what it tells is always known to those who wait: it orders nothing more"
+        if operator.startswith("M12 wait"):
+            return self._instead(mutant)
+        if operator == "M12 other barrier":
+            numbers = self._campaign.launches(mutant)
+            one = self._try(mutant.original, numbers)
+            other = self._try(mutant.kernel, numbers)
+            if one and other and one.groups == other.groups:
+                return "the same warps meet there, under another number of the barrier"
+        return ""
+
+    def _instead(self, mutant: Mutant) -> str:
+        """Whether a wait is for nothing behind the one for the next mbarrier."""
+        kernel = both(mutant)
+        seen = kernel and self._try(kernel, self._campaign.launches(mutant))
+        if seen and seen.waits.get(mutant.instruction.line + BEHIND) is False:
+            return "the wait for the next mbarrier tells all that this one would tell"
+        return ""
+
+    def _try(self, kernel: Kernel, numbers: Sequence[int]) -> Seen | None:
+        try:
+            return observed(self._campaign, kernel, numbers, _ONCE)
+        except EmulationError:
+            return None
+
+    # -- pairs ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _singles(self) -> dict[tuple[str, int], Mutant]:
+        return {(one.operator, one.instruction.line): one for one in self._campaign.mutants}
+
+    def _twice(self, mutant: Mutant) -> str:
+        """Another instruction of the kind does the same: each may go, but not both."""
+        kind = mutant.operator.replace(" of one less", " removed")
+        kind = kind.replace("M6 proxy fence behind the barrier", "M2/M4 proxy fence removed")
+        here = mutant.instruction.line
+        if "removed" not in kind or (kind, here) not in self._undetected:
+            return ""
+        alone = self._singles.get((kind, here))
+        if alone is None:
+            return ""
+        both = [o for o in mutants(alone.kernel) if (kind, o.instruction.line) in self._undetected]
+        near = sorted(
+            (o for o in both if o.operator == kind), key=lambda o: abs(o.instruction.line - here)
+        )
+        for one in near[:_NEAR]:
+            if self._campaign.end(one, None, _ONCE).end not in ("undetected", "not executed"):
+                line = one.instruction.line
+                return f"line {line} does the same: each may go, without both there is a fault"
+        return ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,23 +99,39 @@ def hardware() -> str:
 
 
 def mutants() -> str:
-    """What became of the mutants of compiled kernels: by operator, and by kernel."""
+    """What became of the mutants of compiled kernels: by operator, and by family of kernels."""
     rows, where = read("emulate_mutants")
+    names = list(dict.fromkeys(row["kernel"] for row in rows))
+    sizes = Counter(map(_family, names))
     tables: list[str] = []
     for key in ("operator", "kernel"):
         total: dict[str, dict[str, int]] = {}
         for row in rows:
-            for name in (row[key], "all"):
+            group = row[key] if key == "operator" else _family(row[key])
+            for name in (group, "all"):
                 counts = total.setdefault(name, dict.fromkeys(ENDS, 0))
                 for end in ENDS:
                     counts[end] += row.get(end, 0)
         total["all"] = total.pop("all")
-        lines = [(name, *counts.values(), _rate(counts)) for name, counts in total.items()]
-        tables.append(shown([(key, *ENDS, "found of not equivalent"), *lines]))
+        lines = [
+            (f"{name} ({sizes[name]} kernels)" if sizes[name] > 1 else name)
+            for name in total
+        ]  # fmt: skip
+        body = [
+            (name, *counts.values(), _rate(counts))
+            for name, counts in zip(lines, total.values(), strict=True)
+        ]
+        tables.append(shown([(key, *ENDS, "found of not equivalent"), *body]))
     every = {row["kernel"]: row.get("of kernel", 0) for row in rows}
     judged = sum(row["mutants"] for row in rows)
     share = "all" if judged == sum(every.values()) else f"{judged} of {sum(every.values())}"
     return "\n\n".join([*tables, f"{where[:-1]}; {share} mutants of {len(every)} kernels*"])
+
+
+def _family(kernel: str) -> str:
+    """A generated kernel without its types, head dimensions and tiles."""
+    found = re.match(r".+?_sm_\d+a(?=_|$)", kernel)
+    return found.group() if found else kernel
 
 
 def _rate(counts: dict[str, int]) -> str:
@@ -128,14 +146,15 @@ def undetected() -> str:
     reasons: dict[str, list[str]] = {}
     for row in rows:
         for one in row["missed"]:
-            reason = one["reason"] or "no reason found"
+            reason = one["reason"] or f"*no reason found*: {row['operator']}"
             if "does the same" in reason:
                 reason = "another instruction of the kind does the same: each of the two may go, "
                 reason += "without both there is a fault"
             place = f"`{row['kernel']}`: {row['operator']}, {one['where'].partition(' [')[0]}"
             reasons.setdefault(reason, []).append(place)
     lines: list[Sequence[object]] = [("why", "mutants", "such as")]
-    for reason, places in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        what = "; ".join(places if reason == "no reason found" else places[:1])
-        lines.append((reason, len(places), what))
+    for reason, places in sorted(
+        reasons.items(), key=lambda item: (item[0].startswith("*"), -len(item[1]))
+    ):
+        lines.append((reason, len(places), places[0]))
     return f"{shown(lines)}\n\n{where}"

@@ -1,0 +1,190 @@
+"""What waits and barriers of a kernel tell that the waiting warp does not know yet.
+
+A wait that only ever tells what its warp already knows from elsewhere orders nothing: whoever
+leaves it out loses no order. Knowledge is that of the race checker (`schedgen.emulator.order`), in
+the schedules that are executed here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from emulate_mutants_run import SEEDS, Campaign
+
+from schedgen.emulator.emulation import Emulator
+from schedgen.emulator.launch.capture import Launch
+from schedgen.emulator.machine.policies import Adversarial
+from schedgen.emulator.mutate import Mutant
+from schedgen.emulator.order.checker import Checker
+from schedgen.emulator.order.grid import cluster_of, warps_per_cta
+from schedgen.emulator.order.knowledge import Message, learn, widen
+from schedgen.emulator.order.mbarriers import Barrier
+from schedgen.emulator.order.warps import Warp
+from schedgen.emulator.ptx.tree import Address, Guard, Immediate, Instruction, Kernel, Register
+
+Key = tuple[int, int]
+BEHIND = 1_000_000
+"""Added to the line of a wait that was put behind another one."""
+_PASSED = "%passed"
+
+
+class Seen:
+    """What some executions had in common.
+
+    Attributes:
+        waits: lines of waits and barriers -> whether one of them told something new.
+        inits: lines of mbarrier.init -> the objects.
+        arrivals: lines of arrives and commits -> the objects, and the first phase that they met.
+        observed: objects -> the last phase that somebody waited for.
+        groups: who met at barriers: warps and lines, how often.
+    """
+
+    def __init__(self) -> None:
+        self.waits: dict[int, bool] = {}
+        self.inits: dict[int, set[Key]] = defaultdict(set)
+        self.arrivals: dict[int, dict[Key, int]] = defaultdict(dict)
+        self.observed: dict[Key, int] = {}
+        self.groups: Counter[frozenset[tuple[int, int]]] = Counter()
+
+    def told(self, lines: Iterable[int], new: bool) -> None:
+        """Notes what a wait told."""
+        for line in lines:
+            self.waits[line] = self.waits.get(line, False) or new
+
+    def unobserved(self, objects: dict[Key, int]) -> bool:
+        """Whether nobody waits for any of these objects' phases from the given ones on."""
+        return all(self.observed.get(key, -1) < phase for key, phase in objects.items())
+
+
+class _Observer(Checker):
+    """A race checker that looks at what is told before it passes it on."""
+
+    def __init__(self, seen: Seen, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._seen = seen
+        self._met: dict[tuple[Key, int], set[tuple[int, int]]] = defaultdict(set)
+
+    def barrier_init(self, warp: int, barrier: Key, line: int) -> None:
+        self._seen.inits[line].add(barrier)
+        super().barrier_init(warp, barrier, line)
+
+    def arrive(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
+        self._seen.arrivals[options["line"]].setdefault(barrier, phase)
+        super().arrive(warp, barrier, phase, **options)
+
+    def commit(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
+        self._seen.arrivals[options["line"]].setdefault(barrier, phase)
+        super().commit(warp, barrier, phase, **options)
+
+    def wait(
+        self, warp: int, barrier: Key, phase: int, *,
+        line: int, cluster: bool = False, relaxed: bool = False,
+    ) -> None:  # fmt: skip
+        new = False
+        if phase >= 0:
+            self._seen.observed[barrier] = max(self._seen.observed.get(barrier, -1), phase)
+            new = relaxed or self._news(self._state.warp(warp), barrier, phase)
+        self._seen.told([line], new)
+        super().wait(warp, barrier, phase, line=line, cluster=cluster, relaxed=relaxed)
+
+    def signal(self, warp: int, barrier: Key, generation: int, **options: Any) -> None:
+        self._met[barrier, generation].add((warp, options["line"]))
+        super().signal(warp, barrier, generation, **options)
+
+    def leave(self, warp: int, barrier: Key, generation: int, **options: Any) -> None:
+        message = self._barriers._arrived.get(barrier, {}).get(generation)  # pyright: ignore[reportPrivateUsage]
+        executor = self._state.warp(warp)
+        new = message is not None and _adds(executor, message, [])
+        lines = {line for _, line in self._met[barrier, generation]}
+        self._seen.told(lines, new)
+        super().leave(warp, barrier, generation, **options)
+
+    def close(self) -> None:
+        self._seen.groups.update(frozenset(group) for group in self._met.values())
+        super().close()
+
+    def _news(self, warp: Warp, key: Key, phase: int) -> bool:
+        barrier: Barrier = self._mbarriers._barrier(key)  # pyright: ignore[reportPrivateUsage]
+        message = barrier.received(phase, far=True, copies_far=True)
+        # That the phase is over matters only to those who look for data that a copy brought.
+        return _adds(warp, message, [] if barrier.tracked else barrier.completes)
+
+
+def _adds(warp: Warp, message: Message, besides: list[int]) -> bool:
+    """Whether a message tells a warp something; who waited for which phase does not count: that
+    is about errors of the count of a barrier only (B7)."""
+    if message.foreign:
+        return True
+    rows = widen(warp.rows, message.rows.shape[1]).copy()
+    after = learn(rows.copy(), message, implied=True)
+    differ = (after != rows).any(axis=0)
+    observed = warp.cluster.observed[: len(differ)]
+    differ[: len(observed)] &= ~observed
+    differ[besides] = False
+    return bool(np.any(differ))
+
+
+class _Emulator(Emulator):
+    """Runs launches with an observer."""
+
+    seen: Seen
+
+    def _checker(self, launch: Launch) -> Checker:
+        return _Observer(
+            self.seen, warps_per_cta(launch.block), cluster_of(launch.grid, launch.cluster),
+            switches=self.switches, stop=True,
+        )  # fmt: skip
+
+
+def observed(
+    campaign: Campaign, kernel: Kernel, launches: Iterable[int], seeds: Iterable[int] = SEEDS
+) -> Seen:
+    """What a kernel, or a mutant of it, does in some launches.
+
+    Raises:
+        EmulationError: it has a fault.
+    """
+    seen = Seen()
+    for number in launches:
+        for seed in seeds:
+            emulator = _Emulator(
+                Adversarial(seed), "first", campaign.capture.switches,
+                rewrite=lambda module: replace(
+                    module, kernels={**module.kernels, kernel.name: kernel}
+                ),
+            )  # fmt: skip
+            emulator.seen = seen
+            campaign.execute(number, emulator)
+    return seen
+
+
+def both(mutant: Mutant) -> Kernel | None:
+    """The kernel with a wait for the next mbarrier and, once that is over, the wait itself.
+
+    The latter has the line of the former and `BEHIND`.
+    """
+    kernel, line = mutant.original, mutant.instruction.line
+    at = next(n for n, one in enumerate(kernel.body) if one.line == line)
+    own = kernel.body[at]
+    if own.guard is not None or not isinstance(own.operands[0], Register):
+        return None
+    passed = Register(_PASSED)
+    operands = tuple(
+        replace(o, offset=o.offset + 8) if isinstance(o, Address) else o for o in own.operands[1:]
+    )
+    first = replace(own, operands=(passed, *operands))
+    never = Instruction(
+        "setp", ("ne", "s32"), (own.operands[0], Immediate(0), Immediate(0)),
+        line, Guard(_PASSED, negated=True), own.location,
+    )  # fmt: skip
+    second = replace(own, line=line + BEHIND, guard=Guard(_PASSED))
+    return replace(
+        kernel,
+        body=(*kernel.body[:at], first, never, second, *kernel.body[at + 1 :]),
+        labels={name: to + 2 * (to > at) for name, to in kernel.labels.items()},
+        registers={**kernel.registers, _PASSED: "pred"},
+    )
