@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from schedgen.emulator.machine.policies import Adversarial
 from schedgen.emulator.mutate import Mutant
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
-from schedgen.emulator.order.knowledge import Message, learn, widen
+from schedgen.emulator.order.knowledge import TENSOR, Message, Rows, learn, widen
 from schedgen.emulator.order.mbarriers import Barrier
+from schedgen.emulator.order.tracker import Cells, Space
 from schedgen.emulator.order.warps import Warp
 from schedgen.emulator.ptx.tree import Address, Guard, Immediate, Instruction, Kernel, Register
 
@@ -37,6 +38,8 @@ class Seen:
 
     Attributes:
         waits: lines of waits and barriers -> whether one of them told something new.
+        used: lines of waits that told something new which their warp may have used: it did
+            something before a barrier told it the same.
         inits: lines of mbarrier.init -> the objects.
         arrivals: lines of arrives and commits -> the objects, and the first phase that they met.
         observed: objects -> the last phase that somebody waited for.
@@ -45,6 +48,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.waits: dict[int, bool] = {}
+        self.used: set[int] = set()
         self.inits: dict[int, set[Key]] = defaultdict(set)
         self.arrivals: dict[int, dict[Key, int]] = defaultdict(dict)
         self.observed: dict[Key, int] = {}
@@ -60,6 +64,31 @@ class Seen:
         return all(self.observed.get(key, -1) < phase for key, phase in objects.items())
 
 
+@dataclass(frozen=True)
+class _News:
+    """What a warp knew before and after a wait."""
+
+    line: int
+    before: Rows
+    after: Rows
+
+    def known(self, others: Iterable[Rows]) -> bool:
+        """Whether others know together what was new."""
+        wide = self.after.shape[1]
+        told = np.zeros_like(self.after)
+        for rows in others:
+            columns = min(wide, rows.shape[1])
+            np.maximum(told[:, :columns], rows[:, :columns], out=told[:, :columns])
+        before = np.zeros_like(self.after)
+        before[:, : self.before.shape[1]] = self.before
+        return bool(np.all((told >= self.after) | (self.after <= before)))
+
+
+def _travels(rows: Rows) -> Rows:
+    """What a barrier hands on."""
+    return rows[:TENSOR]
+
+
 class _Observer(Checker):
     """A race checker that looks at what is told before it passes it on."""
 
@@ -67,6 +96,38 @@ class _Observer(Checker):
         super().__init__(*arguments, **options)
         self._seen = seen
         self._met: dict[tuple[Key, int], set[tuple[int, int]]] = defaultdict(set)
+        self._open: dict[int, list[_News]] = defaultdict(list)
+        """What warps were told and did not use so far."""
+        self._signals: dict[tuple[Key, int], list[tuple[int, Rows, list[_News]]]] = defaultdict(
+            list
+        )
+
+    def _acts(self, warp: int) -> None:
+        self._seen.used.update(one.line for one in self._open.pop(warp, ()))
+
+    def generic(self, warp: int, *arguments: Any, **options: Any) -> None:
+        self._acts(warp)
+        super().generic(warp, *arguments, **options)
+
+    def issue(self, warp: int, *arguments: Any, **options: Any) -> int:
+        self._acts(warp)
+        return super().issue(warp, *arguments, **options)
+
+    def allocate(self, warp: int, cells: Cells, line: int) -> None:
+        self._acts(warp)
+        super().allocate(warp, cells, line)
+
+    def deallocate(self, warp: int, cells: Cells, line: int) -> None:
+        self._acts(warp)
+        super().deallocate(warp, cells, line)
+
+    def proxy_fence(self, warp: int, space: Space | None) -> None:
+        self._acts(warp)
+        super().proxy_fence(warp, space)
+
+    def thread_fence(self, warp: int, **options: Any) -> None:
+        self._acts(warp)
+        super().thread_fence(warp, **options)
 
     def barrier_init(self, warp: int, barrier: Key, line: int) -> None:
         self._seen.inits[line].add(barrier)
@@ -74,10 +135,12 @@ class _Observer(Checker):
 
     def arrive(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
         self._seen.arrivals[options["line"]].setdefault(barrier, phase)
+        self._acts(warp)
         super().arrive(warp, barrier, phase, **options)
 
     def commit(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
         self._seen.arrivals[options["line"]].setdefault(barrier, phase)
+        self._acts(warp)
         super().commit(warp, barrier, phase, **options)
 
     def wait(
@@ -89,10 +152,22 @@ class _Observer(Checker):
             self._seen.observed[barrier] = max(self._seen.observed.get(barrier, -1), phase)
             new = relaxed or self._news(self._state.warp(warp), barrier, phase)
         self._seen.told([line], new)
+        executor = self._state.warp(warp)
+        before = executor.rows.copy()
         super().wait(warp, barrier, phase, line=line, cluster=cluster, relaxed=relaxed)
+        if relaxed:
+            self._seen.used.add(line)
+        elif new:
+            after = _travels(executor.rows).copy()
+            after[:, executor.agent.column] = 0
+            after[:, executor.cluster.observed[: after.shape[1]]] = 0
+            after[:, self._besides(barrier)] = 0
+            self._open[warp].append(_News(line, _travels(before), after))
 
     def signal(self, warp: int, barrier: Key, generation: int, **options: Any) -> None:
         self._met[barrier, generation].add((warp, options["line"]))
+        rows = _travels(self._state.warp(warp).message().rows)
+        self._signals[barrier, generation].append((warp, rows, list(self._open[warp])))
         super().signal(warp, barrier, generation, **options)
 
     def leave(self, warp: int, barrier: Key, generation: int, **options: Any) -> None:
@@ -102,16 +177,25 @@ class _Observer(Checker):
         lines = {line for _, line in self._met[barrier, generation]}
         self._seen.told(lines, new)
         super().leave(warp, barrier, generation, **options)
+        self._open.pop(warp, None)
 
     def close(self) -> None:
+        for met in self._signals.values():
+            for warp, _, news in met:
+                others = [rows for number, rows, _ in met if number != warp]
+                self._seen.used.update(one.line for one in news if not one.known(others))
         self._seen.groups.update(frozenset(group) for group in self._met.values())
         super().close()
 
     def _news(self, warp: Warp, key: Key, phase: int) -> bool:
         barrier: Barrier = self._mbarriers._barrier(key)  # pyright: ignore[reportPrivateUsage]
         message = barrier.received(phase, far=True, copies_far=True)
-        # That the phase is over matters only to those who look for data that a copy brought.
-        return _adds(warp, message, [] if barrier.tracked else barrier.completes)
+        return _adds(warp, message, self._besides(key))
+
+    def _besides(self, key: Key) -> list[int]:
+        """Columns that say that a phase is over: of interest if copies bring data by then."""
+        barrier: Barrier = self._mbarriers._barrier(key)  # pyright: ignore[reportPrivateUsage]
+        return [] if barrier.tracked else barrier.completes
 
 
 def _adds(warp: Warp, message: Message, besides: list[int]) -> bool:

@@ -23,7 +23,7 @@ from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION = 3
+VERSION = 4
 """Of what is tried; mutants for which an earlier version found nothing are examined again."""
 _NEAR = 3
 """Other instructions that are tried."""
@@ -170,6 +170,11 @@ class _Reasons:
         seen = self._kernel(mutant.original)
         if seen.waits.get(line) is False:
             return "what it tells is always known to those who wait: it orders nothing more"
+        if wait and line in seen.waits and line not in seen.used:
+            return (
+                "behind it the warp does nothing that it could order before a barrier, which tells "
+                "the same without it, or its end"
+            )
         if operator.startswith("M12 wait"):
             return self._instead(mutant)
         if operator == "M12 other barrier":
