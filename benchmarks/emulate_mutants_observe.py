@@ -204,7 +204,8 @@ def _adds(warp: Warp, message: Message, besides: list[int]) -> bool:
     if message.foreign:
         return True
     rows = widen(warp.rows, message.rows.shape[1]).copy()
-    after = learn(rows.copy(), message, implied=True)
+    # Not implied: what a fence::after adds follows from the rest.
+    after = learn(rows.copy(), message, implied=False)
     differ = (after != rows).any(axis=0)
     observed = warp.cluster.observed[: len(differ)]
     differ[: len(observed)] &= ~observed

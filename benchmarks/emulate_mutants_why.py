@@ -23,7 +23,7 @@ from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION = 4
+VERSION = 5
 """Of what is tried; mutants for which an earlier version found nothing are examined again."""
 _NEAR = 3
 """Other instructions that are tried."""
@@ -98,7 +98,7 @@ class _Reasons:
                 "only the exit of the CTA is left unordered",
             ),
         ):  # fmt: skip
-            if not mutant.operator.startswith(operator):
+            if strict == own or not mutant.operator.startswith(operator):
                 continue
             end = self._end(mutant, strict)
             if end.end == "race" and self._quiet(mutant, strict, end):
