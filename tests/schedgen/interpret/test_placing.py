@@ -44,9 +44,9 @@ def test_instances_lie_side_by_side() -> None:
 
 
 def test_transposed_tiles_follow_the_other_coordinate() -> None:
-    made = kernel("gemm_symmetric", "b200", **SMALL)
-    assert places(made, "STT[1]")["m"] == Place("m", "rows", 16, "n", 32, offset=16)
-    assert places(made, "STT[1]")["n"] == Place("n", "columns", 16, "m", 16)
+    made = kernel("gemm_symmetric", "b200", tile_m="32", tile_n="64", tile_k="16")
+    assert places(made, "STT[1,0]")["m"] == Place("m", "rows", 32, "n", 64, offset=32)
+    assert places(made, "STT[1,0]")["n"] == Place("n", "columns", 32, "m", 32)
     assert made.tiles == "lower_triangle"
 
 

@@ -95,10 +95,10 @@ def test_product_without_iterations() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("tile_m", "tile_n"), [(16, 32), (32, 16), (16, 16)])
-@pytest.mark.parametrize("m", [16, 70, 96])
+@pytest.mark.parametrize(("tile_m", "tile_n"), [(32, 64), (64, 64), (32, 32)])
+@pytest.mark.parametrize("m", [32, 140, 192])
 def test_symmetric_product(target: str, tile_m: int, tile_n: int, m: int) -> None:
-    settings = {**SMALL, "tile_m": str(tile_m), "tile_n": str(tile_n)}
+    settings = {"tile_m": str(tile_m), "tile_n": str(tile_n), "tile_k": "16"}
     inputs = symmetric_inputs(m, 50)
     found = run(kernel("gemm_symmetric", target, **settings), inputs)
     close(found["d"], symmetric(inputs)["d"], "bf16")
@@ -107,15 +107,15 @@ def test_symmetric_product(target: str, tile_m: int, tile_n: int, m: int) -> Non
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_symmetric_product_uses_half_the_tiles(target: str) -> None:
-    made = kernel("gemm_symmetric", target, **SMALL)
-    inputs = symmetric_inputs(128, 16)
+    made = kernel("gemm_symmetric", target, tile_m="32", tile_n="64", tile_k="16")
+    inputs = symmetric_inputs(256, 16)
     assert len(Problem(made, inputs).tiles) == 2 * (2 * (4 + 3 + 2 + 1))
     below = inputs["a"].clone()
     inputs["c"] = torch.zeros_like(inputs["c"])
     inputs["b"] = below.clone()
-    inputs["b"][:, 96:] = torch.nan  # needed for the tiles of the last column only
+    inputs["b"][:, 192:] = torch.nan  # needed for the tiles of the last column only
     found = run(made, inputs)["d"]
-    assert not found[:, :96, :96].isnan().any()
+    assert not found[:, :192, :192].isnan().any()
 
 
 @pytest.mark.parametrize("target", TARGETS)
