@@ -109,7 +109,10 @@ def merged(rows: Iterable[Row], found: Sequence[Entry]) -> list[Row]:
             "seconds": round(sum(row["seconds"] for row in group), 1),
             "equivalent": sum(bool(row.get("reason")) for row in group),
             "missed": [
-                {"where": _where(row), "reason": row.get("reason", "")}
+                {
+                    "where": _where(row), "reason": row.get("reason", ""),
+                    "examined": "reason" in row,
+                }
                 for row in sorted(group, key=lambda row: row["number"])
                 if row["end"] == "undetected"
             ],

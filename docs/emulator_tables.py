@@ -146,7 +146,8 @@ def undetected() -> str:
     reasons: dict[str, list[str]] = {}
     for row in rows:
         for one in row["missed"]:
-            reason = one["reason"] or f"*no reason found*: {row['operator']}"
+            open_ = "no reason found" if one.get("examined") else "not examined yet"
+            reason = one["reason"] or f"*{open_}*: {row['operator']}"
             if "does the same" in reason:
                 reason = "another instruction of the kind does the same: each of the two may go, "
                 reason += "without both there is a fault"
