@@ -16,7 +16,7 @@ from torch import Tensor
 from schedgen.codegen.compiling import _module as imported
 from schedgen.codegen.facts import file_name
 from schedgen.emulator.emulation import device
-from schedgen.kernels import attention, gemm, layouts, library, symmetric_gemm
+from schedgen.kernels import attention, gemm, gemm_op, layouts, library, symmetric_gemm
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
 from tests.kernels.test_attention_op import operands, reference
@@ -61,6 +61,7 @@ def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gen
         return Emulated(file_name(spec, request.param, settings), request.param)
 
     monkeypatch.setattr(library, "launcher", launcher)
+    monkeypatch.setattr(gemm_op, "architecture", lambda device: request.param)  # pyright: ignore
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield request.param
     torch.use_deterministic_algorithms(False)

@@ -77,10 +77,11 @@ def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
     if name == "gemm_chain":
         shapes = {"a": (1, 300, 128), "b": (1, inner, 128), "c": (1, inner, 128)}
         return {key: random(*shape, seed=len(key)) for key, shape in shapes.items()}
-    m, n = (300, 300) if name == "gemm_symmetric" else (200, 300)
+    m, n = (300, 300) if "symmetric" in name else (200, 300)
+    b = random(1, n, inner, seed=1)
     return {
         "a": random(1, m, inner, seed=1),
-        "b": random(1, n, inner, seed=1),
+        "b": b.mT.contiguous() if name.endswith("_nn") else b,
         "c": random(1, m, n, seed=3) * (m != n),
         "bias": random(n, seed=4),
         "alpha": torch.tensor(1.5),
