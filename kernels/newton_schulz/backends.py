@@ -6,13 +6,17 @@ once. A result that is symmetric in exact arithmetic may be computed as one tria
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
+from schedgen.kernels.newton_schulz import streams
+
+_T = TypeVar("_T")
 
 
 class Products(Protocol):
@@ -26,6 +30,12 @@ class Products(Protocol):
 
     def product(self, a: Tensor, b: Tensor, c: Tensor | None = None, beta: float = 1.0) -> Tensor:
         """a b + beta c."""
+        ...
+
+    def together(
+        self, device: torch.device, first: Callable[[], _T], second: Callable[[], Tensor]
+    ) -> tuple[_T, Tensor]:
+        """The results of two calls that do not need each other (`streams.together`)."""
         ...
 
 
@@ -50,10 +60,23 @@ class TorchProducts:
     def product(self, a: Tensor, b: Tensor, c: Tensor | None = None, beta: float = 1.0) -> Tensor:
         return self.symmetric(a, b, c, beta=beta)
 
+    def together(
+        self, device: torch.device, first: Callable[[], _T], second: Callable[[], Tensor]
+    ) -> tuple[_T, Tensor]:
+        """In order: on every stream cuBLAS would keep a workspace of many megabytes."""
+        del device
+        return first(), second()
+
 
 @dataclass(frozen=True)
 class GeneratedProducts:
-    """Through this project's kernels: half of the tiles where the result is symmetric."""
+    """Through this project's kernels: half of the tiles where the result is symmetric.
+
+    Attributes:
+        beside: whether independent products are launched side by side.
+    """
+
+    beside: bool = True
 
     def symmetric(
         self, a: Tensor, b: Tensor, c: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0
@@ -62,3 +85,8 @@ class GeneratedProducts:
 
     def product(self, a: Tensor, b: Tensor, c: Tensor | None = None, beta: float = 1.0) -> Tensor:
         return gemm(a, b, c, beta=beta)
+
+    def together(
+        self, device: torch.device, first: Callable[[], _T], second: Callable[[], Tensor]
+    ) -> tuple[_T, Tensor]:
+        return streams.together(device, first, second) if self.beside else (first(), second())

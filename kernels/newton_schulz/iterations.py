@@ -7,6 +7,7 @@ of them approach 1. With R = X X^T this is X <- (a I + b R + c R^2) X.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,20 +47,34 @@ def gram(
     ``r`` is X X^T, if it is known.
     """
     q: Tensor | None = None
+    z: Tensor | None = None
     for number, (a, b, c) in enumerate(steps):
-        if q is not None and number in restarts:
-            x = products.product(q, x)
-            q = r = None
-        if r is None:
-            r = products.symmetric(x, x.mT)
-        z = _z(r, b, c, products)
-        q = shifted(z, a) if q is None else products.symmetric(q, z, q, beta=a)
-        last = number + 1 == len(steps)
-        if not last and number + 1 not in restarts:
-            rz = products.symmetric(r, z, r, beta=a)
-            r = products.symmetric(z, rz, rz, beta=a)
-    assert q is not None
-    return products.product(q, x)
+        if r is None or z is None:
+            r = products.symmetric(x, x.mT) if r is None else r
+            z = _z(r, b, c, products)
+        factor = partial(_factor, q, z, a, products)
+        if number + 1 == len(steps) or number + 1 in restarts:
+            x = products.product(factor(), x)
+            q = r = z = None
+        else:  # the next R and the next Q need R and Z, and not each other
+            following = partial(_following, r, z, a, steps[number + 1], products)
+            (r, z), q = products.together(x.device, following, factor)
+    return x
+
+
+def _factor(q: Tensor | None, z: Tensor, a: float, products: Products) -> Tensor:
+    """Q P, with P = Z + a I; Q is I where it is None."""
+    return shifted(z, a) if q is None else products.symmetric(q, z, q, beta=a)
+
+
+def _following(
+    r: Tensor, z: Tensor, a: float, step: Step, products: Products
+) -> tuple[Tensor, Tensor]:
+    """P R P, the R of the next ``step``, and Z of that."""
+    _, b, c = step
+    rz = products.symmetric(r, z, r, beta=a)
+    r = products.symmetric(z, rz, rz, beta=a)
+    return r, _z(r, b, c, products)
 
 
 def _z(r: Tensor, b: float, c: float, products: Products) -> Tensor:

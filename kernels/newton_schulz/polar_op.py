@@ -11,7 +11,7 @@ from torch import Tensor
 
 from schedgen.kernels.checks import DTYPES
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
-from schedgen.kernels.newton_schulz import graphs
+from schedgen.kernels.newton_schulz import graphs, streams
 from schedgen.kernels.newton_schulz import restarts as search
 from schedgen.kernels.newton_schulz.backends import GeneratedProducts, Products, TorchProducts
 from schedgen.kernels.newton_schulz.coefficients import Step, resolve
@@ -164,11 +164,11 @@ def _products(x: Tensor, backend: str) -> Products:
     if backend == "torch":
         return TorchProducts()
     if backend == "generated":
-        return GeneratedProducts()
+        return GeneratedProducts(streams.allowed())
     small = min(x.shape[-2:]) < _SMALLEST
     if not x.is_cuda or small or torch.cuda.get_device_capability(x.device)[0] not in (9, 10):
         return TorchProducts()
-    return GeneratedProducts()
+    return GeneratedProducts(streams.allowed())
 
 
 def _check(x: object, method: str, preconditioner: str | None, backend: str) -> None:

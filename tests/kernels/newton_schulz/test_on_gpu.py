@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from schedgen.kernels import Muon, polar
+from schedgen.kernels.newton_schulz import graphs, streams
 from schedgen.kernels.newton_schulz.coefficients import resolve
 from tests.kernels.newton_schulz.test_polar import DECAYING, GAUSSIAN, defect, error, reference
 
@@ -111,6 +113,77 @@ def test_graph() -> None:
     found.fill_(math.nan)
     graph.replay()
     assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("captured", [True, False])
+@pytest.mark.parametrize("shape", [(300, 512), (4, 512, 1536), (8, 1024, 4096)], ids=str)
+def test_side_by_side_changes_no_bit(
+    shape: tuple[int, ...], captured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does memory that is asked for and given back meanwhile, on either stream."""
+    monkeypatch.setattr(graphs, "MOST_ELEMENTS", 1 << 25 if captured else 0)
+    x = torch.randn(shape, device="cuda")
+    with streams.in_order():
+        wanted = polar(x)
+    n = shape[-2]
+    for _ in range(30):
+        found = polar(x)
+        here = torch.cuda.current_stream()
+        for stream in (here, streams._beside(x.device, here.cuda_stream)):
+            with torch.cuda.stream(stream):
+                x.new_full((*shape[:-2], n, n), math.nan, dtype=torch.float16)
+        assert torch.equal(found, wanted)
+
+
+_CYCLES = 50_000_000
+"""Some 30 ms, of one thread."""
+
+
+def wait() -> Tensor:
+    torch.cuda._sleep(_CYCLES)  # pyright: ignore[reportPrivateUsage]
+    return torch.ones(1, device="cuda")
+
+
+def milliseconds(run: Callable[[], object]) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    run()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end)
+
+
+def test_side_by_side_takes_the_time_of_one() -> None:
+    """On streams, and as nodes of a graph; what follows waits for both."""
+    device = torch.device("cuda", torch.cuda.current_device())
+
+    def both() -> None:
+        streams.together(device, wait, wait)
+
+    both()
+    one, graph = milliseconds(wait), torch.cuda.CUDAGraph()
+    assert milliseconds(both) == pytest.approx(one, rel=0.3)
+    with torch.cuda.graph(graph):
+        both()
+    assert milliseconds(graph.replay) == pytest.approx(one, rel=0.3)
+    short = streams.together(device, lambda: torch.zeros(1, device="cuda"), wait)
+    assert (short[0] + short[1]).item() == 1
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_call_that_raises_ends_a_capture(place: int) -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+
+    def refuse() -> NoReturn:
+        raise KeyError(place)
+
+    calls: list[Callable[[], Any]] = [wait, wait]
+    calls[place] = refuse
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(KeyError), torch.cuda.graph(graph):
+        streams.together(device, *calls)
+    x = torch.randn(300, 512, device="cuda")
+    assert polar(x).isfinite().all()
 
 
 def test_muon() -> None:
