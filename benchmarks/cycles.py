@@ -26,7 +26,7 @@ from report import keep, table
 
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import attention, gemm, symmetric_gemm
-from schedgen.kernels.launcher import architecture
+from schedgen.kernels.launcher import architecture, multiprocessors
 from schedgen.kernels.library import FOLDER
 
 METRICS = {
@@ -168,7 +168,7 @@ def main() -> None:
     if options.one:
         one(*options.one)
         return
-    sms = torch.cuda.get_device_properties(_GPU).multi_processor_count
+    sms = multiprocessors(_GPU)
     rows: list[dict[str, object]] = []
     for case in cases():
         for provider in case.providers:

@@ -18,7 +18,7 @@ import torch
 from report import keep, table
 
 from schedgen.kernels import load
-from schedgen.kernels.bench import medians
+from schedgen.kernels.bench_common import medians
 from schedgen.kernels.library import FOLDER
 
 _OTHER = re.compile(r"(.*_head_dim(\d+)_.*?)_exp2_polynomial(\w+)$")

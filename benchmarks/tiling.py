@@ -18,7 +18,7 @@ from torch import Tensor
 
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import launcher, tiling
-from schedgen.kernels.bench import medians
+from schedgen.kernels.bench_common import medians
 from schedgen.kernels.library import FOLDER
 
 SHAPES = {"gemm_nn": (1, 4096, 11008, 4096), "gemm_symmetric_nn": (16, 2048, 2048, 2048)}
@@ -28,7 +28,7 @@ def rows(spec: str) -> list[dict[str, object]]:
     batch, m, n, k = SHAPES[spec]
     device = torch.device("cuda", 0)
     arch = launcher.architecture(device)
-    sms = torch.cuda.get_device_properties(device).multi_processor_count
+    sms = launcher.multiprocessors(device)
     a, b = (torch.randn(batch, *s, device=device).half() for s in ((m, k), (k, n)))
     out = torch.empty(batch, m, n, device=device, dtype=torch.half)
     runs: dict[str, Callable[[], Tensor]] = {}
@@ -47,11 +47,10 @@ def rows(spec: str) -> list[dict[str, object]]:
     for name, time in medians(runs).items():
         cycles, waves = model[name]
         each = time.milliseconds * 1e3 * time.clock / waves / (-(-k // tiling.DEPTH) + tiling.FILL)
-        found.append(
-            {"spec": spec, "width": int(name), "waves": waves, "ms": round(time.milliseconds, 4)}
-            | {"MHz": round(time.clock), "cycles/iteration": round(each), "model": cycles}
-            | {"measured/model": round(each / cycles, 3)}
-        )
+        row: dict[str, object] = {"spec": spec, "width": int(name), "waves": waves}
+        row |= {"ms": round(time.milliseconds, 4), "MHz": round(time.clock)}
+        row |= {"cycles/iteration": round(each), "model": cycles}
+        found.append(row | {"measured/model": round(each / cycles, 3)})
     return found
 
 

@@ -1,9 +1,7 @@
 """Speed of generated kernels beside their peers, on the GPU at hand.
 
-All candidates run in one process and take turns, so that a change of the clock hits all of them;
-the L2 cache is overwritten before each run; times are medians. Errors are distances from float64
-in the norm. Cycles per iteration of the main loop, of one SM, stand beside those that the machine
-model predicts.
+Errors are distances from float64 in the norm. Cycles per iteration of the main loop, of one SM,
+stand beside those that the machine model predicts.
 """
 
 from __future__ import annotations
@@ -11,13 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import median
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,16 +22,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import bench_polar, launcher, library, tiling
 from schedgen.kernels.attention_op import attention
+from schedgen.kernels.bench_common import Row, Run, error, imported, medians
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
-
-Row = dict[str, object]
-Run = Callable[[], Any]
-
-_L2_BYTES = 1 << 28
-_AHEAD = 400_000
-"""Cycles for which the GPU waits, so that the host has launched a candidate before it begins."""
-_ROUNDS = 40
-_WARM_UP = 5
 
 _PEERS = ("flash-attn-4", "quack-kernels", "gram-newton-schulz")
 
@@ -52,50 +39,6 @@ SYMMETRIC = [(n, k) for n in (512, 1024, 2048, 4096, 8192) for k in (n, 4 * n)]
 """The same for symmetric results."""
 CHAINS = [(1, 8192, 8192, 128), (8, 2048, 8192, 128)]
 """Batch, m, n and width of chained products."""
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Median milliseconds and SM clock in MHz (0 if unknown) while a candidate ran."""
-
-    milliseconds: float
-    clock: float
-
-
-def medians(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Timed]:
-    """Times of all candidates, which take turns."""
-    flush = torch.empty(_L2_BYTES, dtype=torch.uint8, device="cuda")
-    times: dict[str, list[tuple[Any, Any]]] = {name: [] for name in candidates}
-    clocks: list[float] = []
-    for number in range(rounds + _WARM_UP):
-        for name, run in candidates.items():
-            flush.zero_()
-            torch.cuda._sleep(_AHEAD)  # pyright: ignore[reportPrivateUsage]
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            run()
-            end.record()
-            if number >= _WARM_UP:
-                times[name].append((begin, end))
-        clocks.append(_clock())
-    torch.cuda.synchronize()
-    clock = median(clocks)
-    return {
-        name: Timed(median(begin.elapsed_time(end) for begin, end in pairs), clock)
-        for name, pairs in times.items()
-    }
-
-
-def _clock() -> float:
-    try:
-        return float(torch.cuda.clock_rate())
-    except Exception:  # NVML is missing, or may not be asked: a column stays empty
-        return 0.0
-
-
-def _error(found: Tensor, reference: Tensor) -> float:
-    norms = [x.square().sum().sqrt().item() for x in (found.double() - reference, reference)]
-    return norms[0] / norms[1]
 
 
 def _rows(
@@ -118,7 +61,7 @@ def _rows(
             del candidates[name]
     timed = medians(candidates)
     best = min((t.milliseconds for n, t in timed.items() if n != "schedgen"), default=math.nan)
-    sms = cast("int", torch.cuda.get_device_properties(0).multi_processor_count)
+    sms = launcher.multiprocessors(_gpu())
     for name, time in timed.items():
         row: Row = {
             **problem,
@@ -145,16 +88,11 @@ def _random(*shape: int) -> Tensor:
 
 
 def _file(spec: str, settings: dict[str, str]) -> Path:
-    arch = launcher.architecture(torch.device("cuda", 0))
-    return library.FOLDER / file_name(spec, arch, settings)
+    return library.FOLDER / file_name(spec, launcher.architecture(_gpu()), settings)
 
 
-def _imported(module: str, name: str) -> Any:
-    """A function of another package, None if it is not installed."""
-    try:
-        return getattr(import_module(module), name, None)
-    except Exception:  # also what fails while it is imported
-        return None
+def _gpu() -> torch.device:
+    return torch.device("cuda", 0)
 
 
 # -- attention ------------------------------------------------------------------------------------
@@ -195,7 +133,7 @@ def _attention_candidates(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> dict
         "cuDNN": lambda: torchs(SDPBackend.CUDNN_ATTENTION),
         "FA2": lambda: torchs(SDPBackend.FLASH_ATTENTION),
     }
-    flash = _imported("flash_attn.cute.interface", "flash_attn_func")
+    flash = imported("flash_attn.cute.interface", "flash_attn_func")
     if flash is not None:
         candidates["FA4"] = lambda: flash(q, k, v, causal=causal)
     return candidates
@@ -208,7 +146,7 @@ def _attention_error(q: Tensor, k: Tensor, v: Tensor, causal: bool, found: Any) 
     if causal:
         seen = torch.ones(scores.shape, dtype=torch.bool, device=q.device).tril()
         scores.masked_fill_(~seen, -math.inf)
-    return _error(out[0, :, 0], scores.softmax(-1) @ v[0, :, 0].double())
+    return error(out[0, :, 0], scores.softmax(-1) @ v[0, :, 0].double())
 
 
 # -- products -------------------------------------------------------------------------------------
@@ -240,13 +178,12 @@ def _square_rows(
 
 def _settings(spec: str, shape: tuple[int, int, int, int], triangle: bool) -> dict[str, str]:
     """What the kernel is called that is taken for a shape in bf16."""
-    arch = launcher.architecture(torch.device("cuda", 0))
-    sms = cast("int", torch.cuda.get_device_properties(0).multi_processor_count)
+    arch, sms = launcher.architecture(_gpu()), launcher.multiprocessors(_gpu())
     return tiling.settings(spec, arch, "bf16", shape, sms, triangle)
 
 
 def _product_error(reference: Tensor, found: Tensor) -> float:
-    return _error(found.reshape(reference.shape), reference)
+    return error(found.reshape(reference.shape), reference)
 
 
 def gemm_rows() -> Iterator[Row]:
@@ -255,7 +192,7 @@ def gemm_rows() -> Iterator[Row]:
     def candidates(a: Tensor, b: Tensor, bias: Tensor) -> dict[str, Run]:
         del bias
         found: dict[str, Run] = {"schedgen": lambda: gemm(a, b.mT), "torch": lambda: a @ b.mT}
-        quack = _imported("quack.gemm_interface", "gemm")
+        quack = imported("quack.gemm_interface", "gemm")
         if quack is not None:
             found["quack"] = lambda: quack(a, b.mT, tuned=False)
         return found
@@ -269,7 +206,7 @@ def symmetric_rows() -> Iterator[Row]:
     def candidates(a: Tensor, b: Tensor, bias: Tensor) -> dict[str, Run]:
         del b, bias
         found: dict[str, Run] = {"schedgen": lambda: symmetric_gemm(a), "torch": lambda: a @ a.mT}
-        quack = _imported("quack.gemm_interface", "gemm_symmetric")
+        quack = imported("quack.gemm_interface", "gemm_symmetric")
         if quack is not None:
             found["quack"] = lambda: quack(a, a.mT)
         return found
@@ -322,12 +259,17 @@ def chain_rows() -> Iterator[Row]:
         )
 
 
-def polar_rows() -> Iterator[Row]:
-    """Polar factors beside torch and gram-newton-schulz with quack's kernels."""
+def polar_rows(serial: bool = False) -> Iterator[Row]:
+    """Polar factors beside torch and gram-newton-schulz with quack's kernels.
+
+    ``serial`` adds `polar` with its independent products one after the other.
+    """
+
+    def times(runs: dict[str, Run]) -> dict[str, float]:
+        return {name: time.milliseconds for name, time in medians(runs).items()}
+
     with torch.no_grad():
-        yield from bench_polar.polar_rows(
-            lambda runs: {name: t.milliseconds for name, t in medians(runs).items()}
-        )
+        yield from bench_polar.polar_rows(times, serial)
 
 
 def where() -> dict[str, str]:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from schedgen.kernels.bench_common import Row, Run, error
+from schedgen.kernels.newton_schulz import streams
 from schedgen.kernels.newton_schulz.coefficients import resolve
 from schedgen.kernels.newton_schulz.polar_op import polar
 
-Row = dict[str, object]
-Run = Callable[[], Any]
 Times = Callable[[dict[str, Run]], dict[str, float]]
 """Milliseconds of candidates, which take turns."""
 
@@ -32,32 +32,38 @@ _DENSE = 8192
 """m, n and k of the product whose rate the floor is based on."""
 
 
-def polar_rows(times: Times) -> Iterator[Row]:
+OURS, SERIAL = "schedgen", "schedgen serial"
+"""`polar`, and `polar` with its independent products one after the other."""
+
+
+def polar_rows(times: Times, serial: bool = False) -> Iterator[Row]:
     """A row for each shape and provider.
 
     ``floor ms`` is the work of the iteration that `polar` takes, symmetric products halved, at the
-    rate of torch.mm at 8192 in this run; ``error`` the distance from float64, in the norm, of the
-    first matrix of the batch.
+    rate of torch.mm at 8192 in this run; ``error`` the distance from float64, in the norm, and
+    ``defect`` ||X X^T - I|| / sqrt(n), both of the first matrix of the batch.
 
     Args:
         times: measures all candidates of a shape.
+        serial: whether `SERIAL` is a candidate, too.
     """
     rate = _rate(times)
     for batch, n, m in SHAPES:
         x = torch.randn(batch, n, m, device=_device()).to(torch.bfloat16)
         problem: Row = {"batch": batch, "n": n, "m": m}
-        reference, runs, errors = _reference(x[:1]), dict[str, Run](), dict[str, str]()
-        for name, run in _candidates(x).items():
+        reference, runs, notes = _reference(x[:1]), dict[str, Run](), dict[str, Row]()
+        for name, run in _candidates(x, serial).items():
             try:
                 runs[name], found = _graph(run)
                 runs[name]()
-                errors[name] = f"{_error(found[:1], reference):.2e}"
+                apart = f"{error(found[:1], reference):.2e}"
+                notes[name] = {"error": apart, "defect": f"{_defect(found[0]):.4f}"}
             except Exception as refusal:  # a peer that cannot do this is no failure here
-                if name == "schedgen":
+                if name in (OURS, SERIAL):
                     raise
                 runs.pop(name, None)
                 yield _refused(problem, name, refusal)
-        yield from _compared(problem, times(runs), errors, floor(batch, n, m) / rate * 1e3)
+        yield from _compared(problem, times(runs), notes, floor(batch, n, m) / rate * 1e3)
         del runs
     if _peer() is None:
         note = "not installed: pip install gram-newton-schulz quack-kernels"
@@ -72,19 +78,20 @@ def floor(batch: int, n: int, m: int) -> float:
 
 
 def _compared(
-    problem: Row, milliseconds: dict[str, float], errors: dict[str, str], least: float
+    problem: Row, milliseconds: dict[str, float], notes: dict[str, Row], least: float
 ) -> Iterator[Row]:
-    ours = milliseconds["schedgen"]
-    best = min((t for name, t in milliseconds.items() if name != "schedgen"), default=math.nan)
+    ours = milliseconds[OURS]
+    peers = (t for name, t in milliseconds.items() if name not in (OURS, SERIAL))
+    best = min(peers, default=math.nan)
     for name, time in milliseconds.items():
-        mine = name == "schedgen" and not math.isnan(best)
+        mine = name == OURS and not math.isnan(best)
         yield {
             **problem,
             "provider": name,
             "ms": round(time, 3),
             "of best peer": round(best / ours, 3) if mine else "",
             "floor ms": round(least, 3),
-            "error": errors[name],
+            **notes[name],
         }
 
 
@@ -103,10 +110,16 @@ def _plain(x: Tensor) -> Tensor:
     return y.to(x.dtype)
 
 
-def _candidates(x: Tensor) -> dict[str, Run]:
+def _serial(x: Tensor) -> Tensor:
+    with streams.in_order():
+        return polar(x)
+
+
+def _candidates(x: Tensor, serial: bool) -> dict[str, Run]:
     compiled: Any = torch.compile(_plain, dynamic=False)
     found: dict[str, Run] = {
-        "schedgen": lambda: polar(x),
+        OURS: lambda: polar(x),
+        **({SERIAL: lambda: _serial(x)} if serial else {}),
         "torch standard": lambda: polar(x, "standard", backend="torch"),
         "torch gram": lambda: polar(x, "gram", backend="torch"),
         "torch.compile standard": lambda: compiled(x),
@@ -137,9 +150,11 @@ def _reference(x: Tensor) -> Tensor:
     return y
 
 
-def _error(found: Tensor, reference: Tensor) -> float:
-    apart = (found.double() - reference).square().sum() / reference.square().sum()
-    return math.sqrt(apart.item())
+def _defect(x: Tensor) -> float:
+    """Of (n, m) with n <= m."""
+    x = x.double()
+    apart = x @ x.mT - torch.eye(x.shape[-2], device=x.device)
+    return math.sqrt(apart.square().sum().item() / x.shape[-2])
 
 
 def _device() -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ from typer.testing import CliRunner
 
 from schedgen.cli import app
 from schedgen.kernels import bench
-from schedgen.kernels.bench import Run, Timed
+from schedgen.kernels.bench_common import Run, Timed
+from schedgen.kernels.newton_schulz import streams
 from tests.kernels.standin import StandIn
 
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COLUMNS = {"provider", "ms", "TFLOP/s", "of best peer", "error", "cycles/iteration", "model"}
 
 
@@ -35,13 +39,6 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(*shape).to(torch.bfloat16)
 
-    class Properties:
-        multi_processor_count = 132
-
-    def properties(device: Any) -> Properties:
-        assert device in (0, torch.device("cpu"))
-        return Properties()
-
     plain: Any = torch.empty
 
     def empty(*shape: int, **options: Any) -> torch.Tensor:
@@ -55,7 +52,7 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(bench, "CHAINS", [(2, 64, 32, 128)])
     monkeypatch.setattr(bench.launcher, "architecture", lambda device: "sm_90a")  # pyright: ignore
     monkeypatch.setattr(bench.launcher, "load", lambda path: Loaded(launches, path.name))  # pyright: ignore
-    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    monkeypatch.setattr(bench.launcher, "multiprocessors", lambda device: 132)  # pyright: ignore
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setattr(torch, "empty", empty)
     return launches
@@ -110,8 +107,26 @@ def test_polar() -> None:
     # Candidates take 2, 3, 4 and 5 ms; a product of 64 takes 2.
     assert [row["of best peer"] for row in rows[:-1]] == 2 * [1.5, "", "", ""]
     assert all(0 < float(str(row["error"])) < 1e-2 for row in rows[:-1])
+    assert all(0 < float(str(row["defect"])) < 1 for row in rows[:-1])
     rate = 2 * 64**3 / 2e-3
     assert rows[4]["floor ms"] == round(bench.bench_polar.floor(3, 16, 40) / rate * 1e3, 3)
+
+
+@pytest.mark.usefixtures("small_polar")
+def test_polar_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no peer of ours, and nothing is allowed to go side by side in it."""
+    allowed: list[bool] = []
+
+    def noted(x: torch.Tensor, *options: Any, **named: Any) -> torch.Tensor:
+        allowed.append(streams.allowed())
+        return x
+
+    monkeypatch.setattr(bench.bench_polar, "polar", noted)
+    monkeypatch.setattr(bench.bench_polar, "SHAPES", [(1, 16, 40)])
+    rows = list(bench.polar_rows(serial=True))
+    assert [row["provider"] for row in rows[:2]] == ["schedgen", "schedgen serial"]
+    assert [row["of best peer"] for row in rows[:2]] == [2.0, ""]  # peers from the third on
+    assert sorted(set(allowed)) == [False, True]
 
 
 @pytest.mark.usefixtures("small_polar")
@@ -129,8 +144,16 @@ def test_polar_with_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(bench.bench_polar, "_peer", lambda: Module)  # pyright: ignore
     rows = [row for row in bench.SPECS["polar"]() if row["provider"] == "gram-quack"]
-    assert rows[0]["error"] == "1.00e+00"
+    assert (rows[0]["error"], rows[0]["defect"]) == ("1.00e+00", "1.0000")
     assert rows[1]["note"] == "NotImplementedError: one at a time"
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    script = runpy.run_path(str(BENCHMARKS / "polar.py"))
+    lines: list[dict[str, object]] = script["by_shape"](bench.polar_rows(serial=True))
+    # Candidates take 2 ms, 3 and so on: ours, ours in order, three of torch and the peer.
+    assert [line["of serial"] for line in lines] == [1.5, 1.5]
+    assert [line["of gram-quack"] for line in lines] == [3.5, ""]
+    assert [line["torch standard"] for line in lines] == [4.0, 4.0]
+    assert {"batch", "n", "m", "schedgen", "floor", "error", "defect"} <= set(lines[0])
 
 
 def test_command(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
