@@ -51,7 +51,7 @@ def rows_of(folder: Path, name: str) -> list[dict[str, object]]:
                     "findings": "error",
                     "advice": "",
                     "warp instructions": "",
-                    "report": str(error),
+                    "report": _relative(str(error), folder),
                 }
             else:
                 errors = sum(len(report.errors) for report in gpu.reports)
@@ -62,8 +62,12 @@ def rows_of(folder: Path, name: str) -> list[dict[str, object]]:
                     "findings": errors,
                     "advice": every - errors,
                     "warp instructions": count,
-                    "report": "\n".join(r.text for r in gpu.reports if r.findings),
-                    "warnings": sorted({w for r in gpu.reports for w in r.statistics.warnings}),
+                    "report": _relative(
+                        "\n".join(r.text for r in gpu.reports if r.findings), folder
+                    ),
+                    "warnings": sorted(
+                        {_relative(w, folder) for r in gpu.reports for w in r.statistics.warnings}
+                    ),
                 }
                 try:
                     prepared.check()
@@ -72,6 +76,11 @@ def rows_of(folder: Path, name: str) -> list[dict[str, object]]:
         executing = sum(report.seconds for report in gpu.reports)
         row |= {"seconds": f"{executing:.1f}", "all seconds": f"{perf_counter() - begin:.1f}"}
     return rows
+
+
+def _relative(text: str, folder: Path) -> str:
+    """With paths relative to the checkout, wherever that is."""
+    return text.replace(f"{folder}/", "")
 
 
 def measured(folder: Path, name: str) -> list[dict[str, object]]:
