@@ -85,19 +85,22 @@ def _load(folder: Path, name: str) -> Any:
     return module
 
 
-def prepare(folder: Path, name: str, k: int = 256, clusters: int = CLUSTERS) -> Prepared:
+def prepare(
+    folder: Path, name: str, k: int = 256, clusters: int = CLUSTERS, extent: int = 256
+) -> Prepared:
     """Imports and compiles an example, for the current device, with inputs from a fixed seed.
 
-    ``k`` is how long the main loops of products are. Persistent kernels are told that ``clusters``
+    ``k`` is how long the main loops of products are, ``extent`` how many rows and columns the
+    result has. Persistent kernels are told that ``clusters``
     fit: with one, a CTA works on several tiles. Those of attention have three tiles and ask the
     device.
     """
     module = _load(folder, name)
     torch.manual_seed(1111)
     if name.startswith("fp16_gemm"):
-        return _tutorial(name, module, (256, 256, k), clusters)
+        return _tutorial(name, module, (extent, extent, k), clusters)
     if "dense_gemm" in name:
-        return _dense(name, module, (256, 256, k, 1), clusters)
+        return _dense(name, module, (extent, extent, k, 1), clusters)
     if name.startswith("blackwell_fmha"):
         return _blackwell_fmha(name, module, 768 if name.endswith("persistent") else 256, 256, 128)
     return _hopper_fmha(

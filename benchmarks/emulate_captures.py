@@ -40,8 +40,9 @@ from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.ptx.parse import parse
 from schedgen.kernel import Kernel
 
-LONG = 1024
-"""k of the examples: their rings have at most 12 slots of 64."""
+SIZES = ((256, 1024), (512, 256))
+"""m = n and k of the examples: more iterations than their rings have slots, which are at most 12 of
+64; then more output tiles than fit at a time."""
 TOGETHER = 8
 """Kernels that one process compiles."""
 ABOUT = 1.0
@@ -50,8 +51,9 @@ ABOUT = 1.0
 
 def extents_of(kernel: Kernel) -> list[dict[str, int]]:
     """Several output tiles for one CTA, with fewer iterations each than rings have slots; then one
-    tile with more. With many iterations in each of several tiles, waits for empty slots would
-    order the tiles as well.
+    tile with more; then a square of tiles, not all of which are stored in the same way (the
+    mirrored half of symmetric results). With many iterations in each of several tiles, waits for empty slots
+    would order the tiles as well.
     """
     from schedgen.emulating import default_extents
 
@@ -66,7 +68,9 @@ def extents_of(kernel: Kernel) -> list[dict[str, int]]:
     tiles = {first[0]: 2 * first[1] + 8} if first else {}
     short = {extent: 2 * step + 8 for extent, step in steps.items()}
     long = {extent: 7 * step + 8 for extent, step in steps.items()}
-    return [{**ragged, **small, **short, **tiles}, {**ragged, **small, **long}]
+    found = [{**ragged, **small, **short, **tiles}, {**ragged, **small, **long}]
+    square = {**ragged, **short, **dict.fromkeys(axes, max(2 * b + 8 for b in axes.values()))}
+    return found if square in found else [*found, square]
 
 
 @contextmanager
@@ -154,7 +158,8 @@ def wanted(
 
 
 def example(checkout: Path, name: str) -> Capture:
-    """The launches of an example of NVIDIA/cutlass, with the default switches."""
+    """The launches of an example of NVIDIA/cutlass, with the default switches. Sizes that need
+    another kernel are left out: its mutants would be others."""
     from cutlass_drivers import architecture, prepare
 
     from schedgen.emulator.emulation import device
@@ -164,9 +169,14 @@ def example(checkout: Path, name: str) -> Capture:
         recording(found),
         device(architecture(name), races="report", switches=Switches(), sms=1),
     ):
-        prepared = prepare(checkout, name, LONG, clusters=1)
-        prepared.run()
-        prepared.check()
+        for extent, k in SIZES[:1] if "fmha" in name else SIZES:
+            before = len(found)
+            prepared = prepare(checkout, name, k, clusters=1, extent=extent)
+            prepared.run()
+            prepared.check()
+            if version(found[before:]) != version(found[: before or None]):
+                print(f"{name}: the kernel for {extent} x {extent} x {k} is another one")
+                del found[before:]
     return Capture(name, version(found), Switches(), tuple(found))
 
 

@@ -31,12 +31,13 @@ from typing import Any
 
 from emulate_capture_file import Entry, entries, read
 from emulate_mutants_pool import Task, judge
-from emulate_mutants_run import ENDS, UNCHANGED, Campaign
+from emulate_mutants_run import ENDS, TRIES, UNCHANGED, Campaign
 from emulate_mutants_why import VERSION, explained
 from report import keep, table
 
 Row = dict[str, Any]
 NAME = "emulate_mutants"
+_OPEN = ("undetected", "not executed")
 Key = tuple[str, str, int]
 
 
@@ -50,12 +51,13 @@ def judged(campaign: Campaign, number: int) -> Row:
         "kernel": campaign.capture.name, "version": campaign.capture.version, "number": number,
         "operator": mutant.operator, "line": one.line, "instruction": one.name,
         "source": f"{Path(place.file).name}:{place.line}" if place else "",
-        **end.__dict__,
+        **end.__dict__, "tries": TRIES,
     }  # fmt: skip
 
 
 def known(files: Iterable[Path], found: Sequence[Entry]) -> dict[Key, Row]:
-    """The rows about mutants of the captures as they are; reasons are in the row of the mutant."""
+    """The rows about mutants of the captures as they are; reasons are in the row of the mutant.
+    Rows of mutants that would be tried in more ways now are left out."""
     versions = {one.name: one.version for one in found}
     rows: dict[Key, Row] = {}
     reasons: dict[Key, str] = {}
@@ -70,7 +72,7 @@ def known(files: Iterable[Path], found: Sequence[Entry]) -> dict[Key, Row]:
         if "reason" in row:
             if row["reason"] or row.get("why") == VERSION:
                 reasons[key] = row["reason"]
-        else:
+        elif row["end"] not in _OPEN or row.get("tries") == TRIES:
             rows[key] = row
     for key, reason in reasons.items():
         if key in rows:

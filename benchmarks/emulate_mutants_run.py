@@ -13,7 +13,7 @@ from schedgen.emulator.emulation import Emulator, Report
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import Statistics
-from schedgen.emulator.machine.policies import Adversarial, Policy
+from schedgen.emulator.machine.policies import Adversarial, Held, Policy
 from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.mutate import Mutant, mutants
@@ -22,6 +22,10 @@ from schedgen.emulator.ptx.tree import Kernel, Module
 
 SEEDS = (0, 1, 2)
 """Asynchronous operations late, mixed and early."""
+TRIES = 2
+"""Version of launches and schedules: what an earlier one did not find is judged again."""
+HELD = 3
+"""In place of a seed: warps come to the changed instruction as late as they can."""
 ENDS = ("race", "error", "deadlock", "wrong result", "undetected", "not executed")
 UNCHANGED = "unchanged"
 PATIENCE = 10
@@ -104,11 +108,16 @@ class Campaign:
             return End("wrong result", number, -1, wrong)
         instructions = run.instructions or count.instructions
         replay = self._replays[number]
-        for seed in seeds:
+        tries: list[tuple[int, Mutant, Policy]] = [
+            (seed, mutant, Adversarial(seed)) for seed in seeds
+        ]
+        if seeds == SEEDS and (paused := mutant.paused()):
+            tries.append((HELD, paused[0], Held(0, [paused[1]])))
+        for seed, changed, policy in tries:
             replay.reset()
             emulator = Emulator(
-                Adversarial(seed), "first", switches or capture.switches,
-                PATIENCE * instructions, mutant.module,
+                policy, "first", switches or capture.switches,
+                PATIENCE * instructions, changed.module,
                 decoded=self._decoded[number] if own else self._strict[number, switches],
                 module=self._module(number),
             )  # fmt: skip

@@ -45,6 +45,21 @@ class Mutant:
         """``original`` with this kernel in place of the one of the same name."""
         return replace(original, kernels={**original.kernels, self.kernel.name: self.kernel})
 
+    def paused(self) -> tuple[Mutant, int] | None:
+        """The same with a ``nanosleep`` before the changed instruction, and the place of the latter
+        in the body, for `schedgen.emulator.machine.policies.Held`; None if there is none left."""
+        one = self.instruction
+        places = [
+            at
+            for at, changed in enumerate(self.kernel.body)
+            if changed.line == one.line and changed.opcode == one.opcode
+        ]
+        if not places or self.kernel.body[places[-1]] == one:
+            return None
+        at = places[-1]
+        sleep = Instruction("nanosleep", ("u32",), (Immediate(0),), one.line, None, one.location)
+        return replace(self, kernel=_instead(self.kernel, at, sleep, self.kernel.body[at])), at + 1
+
 
 def mutants(kernel: Kernel) -> Iterator[Mutant]:
     """All mutants of a kernel, one per operator and instruction, in the order of its body."""

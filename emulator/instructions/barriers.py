@@ -169,10 +169,11 @@ def _cluster_wait(
         generation = warp.cluster_generation
         if warp.resumed is not None:
             generation = _generation(warp.resumed)
-        elif barrier.generation == 0 and generation < 0:
-            return barrier.until(0)
+        elif generation < 0:  # not arrived since the last wait: all threads have to, this one too
+            return barrier.until(barrier.generation)
         elif barrier.generation <= generation:
             return barrier.until(generation)
+        warp.cluster_generation = -1
         machine = warp.machine
         if machine.tracking:
             machine.tracker.leave(

@@ -7,7 +7,7 @@ same result under all of them.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from schedgen.emulator.machine.operations import Operation
@@ -17,6 +17,8 @@ _UNFAIR = 64
 """Turns in a row after which a warp loses its priority, since it may spin for what others do."""
 _LATEST = 4096
 """Turns after which an operation executes although warps could still run, for the same reason."""
+_PATIENT = 1024
+"""Turns without an event after which a warp is held no longer: the others may spin for it."""
 
 
 class Policy(Protocol):
@@ -133,3 +135,39 @@ class Adversarial:
         if self._streak >= _UNFAIR:
             self._priority[warp.number] = min(self._priority.values()) - self._random.random()
             self._streak = 0
+
+
+class Held(Adversarial):
+    """Warps that are about to execute one of some instructions go last, when nothing else can.
+
+    What others do until then has happened in full: a wait for the wrong phase, which would have
+    returned earlier, finds the phases that it finds when its warp is slow. The warps have to end a
+    turn before these instructions (`schedgen.emulator.mutate.Mutant.paused` sees to that).
+
+    Args:
+        seed: of all other choices, as for `Adversarial`; operations execute at once.
+        places: indices of the instructions in the body of the kernel.
+    """
+
+    def __init__(self, seed: int, places: Collection[int]) -> None:
+        super().__init__(seed, "early")
+        self._places = frozenset(places)
+        self._events = -1
+        self._idle = 0
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        free = [index for index, warp in enumerate(ready) if not self._holds(warp)]
+        if len(free) == len(ready) or not (free or pending) or not self._patient(ready[0]):
+            return super().pick(ready, pending)
+        choice = super().pick([ready[index] for index in free], pending)
+        return free[choice] if choice < len(free) else choice - len(free) + len(ready)
+
+    def _holds(self, warp: Warp) -> bool:
+        return any(group.condition is None and group.pc in self._places for group in warp.groups)
+
+    def _patient(self, warp: Warp) -> bool:
+        """Whether there was an arrival, an operation or an end in the last turns."""
+        events = warp.machine.events
+        self._idle = self._idle + 1 if events == self._events else 0
+        self._events = events
+        return self._idle < _PATIENT

@@ -98,7 +98,7 @@ class Warp:
         self.queued = False
         self.finished = False
         self.cluster_generation = -1
-        """In which generation of the cluster's barrier it arrived last."""
+        """In which generation of the cluster's barrier it arrived since its last wait; or -1."""
         self.bulk = Groups("bulk")
         self.copies = Groups("cp.async")
         self.tracked: list[Operation] = []

@@ -116,6 +116,13 @@ def test_arriving_twice_at_the_cluster_barrier() -> None:
         run("barrier.cluster.arrive; barrier.cluster.arrive;", ctas=2, cluster=2)
 
 
+def test_waiting_at_the_cluster_barrier_without_having_arrived() -> None:
+    meet = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
+    assert run(meet + meet, ctas=2, cluster=2).statistics.clusters == 1
+    with pytest.raises(EmulationError, match=r"barrier of the cluster, generation 1; not arrived"):
+        run(meet + "barrier.cluster.wait;", ctas=2, cluster=2)
+
+
 def test_shared_memory_of_a_cta_that_has_exited() -> None:
     with pytest.raises(EmulationError, match=r"has exited, so its shared memory is gone.*rule N9"):
         run(
