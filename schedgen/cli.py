@@ -168,13 +168,26 @@ def emulate(
             "--switch", metavar="NAME=READING", help="How to read the ISA (docs/emulator.md)."
         ),
     ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Warp instructions of an execution. Default: 50000000."),
+    ] = None,
+    stall: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Processor seconds without any progress. Default: 30."),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Seconds of an execution, by the clock. Default: any."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Execute the kernel of SPEC on the CPU: compare its results, and look for races.
 
-    Exit status: 0 correct and clean, 1 wrong or racy, 2 bad input.
+    An execution that takes more than --limit, --stall or --seconds is taken to loop forever, and
+    ends. Exit status: 0 correct and clean, 1 wrong, racy or endless, 2 bad input.
     """
-    from schedgen.cli_emulate import run_emulate
+    from schedgen.cli_emulate import Limits, run_emulate
     from schedgen.spec.reader import read_spec
 
     try:
@@ -193,6 +206,7 @@ def emulate(
         seeds=seeds,
         races=races,
         switches=switches,
+        limits=Limits(limit, stall, seconds),
         as_json=json,
     )
     raise typer.Exit(status)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,31 @@ if TYPE_CHECKING:
 CLEAN, WRONG, BAD_INPUT = 0, 1, 2
 
 SCHEDULES = ("round-robin", "random", "adversarial")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one execution may take, by the names of the options; a kernel that takes more is taken
+    to loop forever. None: the emulator's default.
+
+    Attributes:
+        limit: warp instructions.
+        stall: seconds of processor time without progress.
+        seconds: by the clock; None: any.
+    """
+
+    limit: int | None = None
+    stall: float | None = None
+    seconds: float | None = None
+
+    def check(self) -> None:
+        """Raises SchedgenError if one is not above 0, or is no number."""
+        units = {"limit": "warp instructions", "stall": "seconds", "seconds": "seconds"}
+        for name, value in asdict(self).items():
+            if value is not None and not 0 < value < math.inf:
+                raise SchedgenError(
+                    f"--{name} {value:g}: write a number of {units[name]} above 0, or leave it away"
+                )
 
 
 def policies(schedule: str, seeds: int) -> Iterator[tuple[str, Policy]]:
@@ -43,11 +70,13 @@ def run_emulate(
     seeds: int,
     races: bool,
     switches: dict[str, str],
+    limits: Limits,
     as_json: bool,
 ) -> int:
     """Solves, proves, emits, compiles and executes; prints what was found.
 
-    ``switches`` are readings of the ISA, by number or name: see docs/emulator.md.
+    ``switches`` are readings of the ISA, by number or name: see docs/emulator.md. ``limits`` hold
+    for each execution.
 
     Returns the exit status: 0 clean and correct, 1 wrong or racy, or nothing that could be emitted,
     2 bad input.
@@ -66,6 +95,7 @@ def run_emulate(
         typer.echo(f"--schedule {schedule}: use {', '.join(SCHEDULES)}", err=True)
         return BAD_INPUT
     try:
+        limits.check()
         readings = chosen(switches, generated_switches())
         solution = solve(read_spec(spec), read_machine(target), settings=settings)
         proven = prove_solution(solution).proven
@@ -81,13 +111,14 @@ def run_emulate(
     rows: list[dict[str, Any]] = []
     status = CLEAN
     arch = proven.program.arch
-    with compiled(text, kernel, arch, races=races, switches=readings) as made:
+    with compiled(text, kernel, arch, races=races, switches=readings, **asdict(limits)) as made:
         for name, policy in policies(schedule, seeds):
             begin = perf_counter()
             try:
                 outcome = made.run(extents, policy)
             except SchedgenError as error:
-                rows.append({"schedule": name, "failure": str(error)})
+                taken = round(perf_counter() - begin, 2)
+                rows.append({"schedule": name, "failure": str(error), "seconds": taken})
                 status = WRONG
             else:
                 rows.append(_row(name, outcome, perf_counter() - begin))
@@ -96,8 +127,8 @@ def run_emulate(
                 typer.echo("\n".join(_lines(rows[-1])))
                 sys.stdout.flush()
     if as_json:
-        data = {"kernel": kernel.name, "target": target, "arch": arch, "runs": rows}
-        typer.echo(json.dumps(data, indent=1))
+        data = {"kernel": kernel.name, "target": target, "arch": arch, "limits": asdict(limits)}
+        typer.echo(json.dumps(data | {"runs": rows}, indent=1))
     return status
 
 

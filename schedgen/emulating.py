@@ -166,21 +166,37 @@ def compiled(
     switches: Switches | None = None,
     sms: int = 2,
     limit: int | None = None,
+    stall: float | None = None,
+    seconds: float | None = None,
 ) -> Generator[Compiled]:
     """Inside, a generated file can be executed again and again; arguments as of `emulate`.
+
+    Args:
+        limit: warp instructions that an execution may take; None: as many as any kernel
+            (`schedgen.emulator.machine.launch.LIMIT`).
+        stall: seconds of processor time that it may take without progress; None: ``STALL`` there.
+        seconds: by the clock, for an execution; None: any.
 
     Raises:
         SchedgenError: the architecture is not there.
     """
     from schedgen.emulator.emulation import device
-    from schedgen.emulator.machine.launch import LIMIT
+    from schedgen.emulator.machine.launch import LIMIT, STALL
 
     sizes = default_extents(kernel, {})
     found = "report" if races else "off"
     readings = switches or generated_switches()
     with (
         TemporaryDirectory(prefix="schedgen-") as folder,
-        device(arch, races=found, switches=readings, sms=sms, limit=limit or LIMIT) as gpu,
+        device(
+            arch,
+            races=found,
+            switches=readings,
+            sms=sms,
+            limit=LIMIT if limit is None else limit,
+            stall=STALL if stall is None else stall,
+            seconds=seconds,
+        ) as gpu,
     ):
         module = _module(text, Path(folder))
         from cutlass import cute  # which takes the architecture when it is imported

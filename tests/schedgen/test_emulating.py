@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 
 import pytest
-from typer.testing import CliRunner
 
-from schedgen.cli import app
 from schedgen.codegen.emit import emit
 from schedgen.emulating import Outcome, default_extents, emulate
 from schedgen.errors import SchedgenError
@@ -73,19 +70,3 @@ def test_wrong_result_is_found() -> None:
     outcome = emulate(text.replace("alpha *", "1.25 * alpha *"), kernel, "sm_90a", extents=SMALL)
     assert not outcome.correct
     assert outcome.clean
-
-
-def test_command() -> None:
-    arguments = ["emulate", "gemm", "--target", "h200", "--json"]
-    arguments += [f"--set={name}={value}" for name, value in SETTINGS.items()]
-    arguments += [f"--extent={name}={value}" for name, value in SMALL.items()]
-    result = CliRunner().invoke(app, [*arguments, "--schedule=adversarial", "--seeds=2"])
-    assert result.exit_code == 0, result.output
-    runs = json.loads(result.stdout)["runs"]
-    assert [run["schedule"] for run in runs] == ["adversarial, seed 0", "adversarial, seed 1"]
-    assert all(run["correct"] and run["findings"] == 0 for run in runs)
-
-
-def test_command_refuses_other_schedules() -> None:
-    result = CliRunner().invoke(app, ["emulate", "gemm", "-t", "h200", "--schedule=fast"])
-    assert result.exit_code == 2

@@ -1,0 +1,127 @@
+"""`schedgen emulate`: schedules, limits, exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+from time import perf_counter
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from schedgen.cli import app
+from schedgen.codegen import emit
+from schedgen.emulator.machine.launch import LIMIT, STALL
+from schedgen.kernel import Kernel
+from schedgen.proof.prove import ProvenProgram
+from tests.schedgen.test_emulating import SETTINGS, SMALL
+
+COMMAND = (
+    *("emulate", "gemm", "--target=h200"),
+    *(f"--set={name}={value}" for name, value in SETTINGS.items()),
+    *(f"--extent={name}={value}" for name, value in SMALL.items()),
+)
+LOOP = "    while tile < tiles:\n"
+"""Over output tiles, in each role."""
+
+
+def run(*options: str) -> Result:
+    return CliRunner().invoke(app, [*COMMAND, *options])
+
+
+def instead(patch: pytest.MonkeyPatch, old: str, new: str, times: int = -1) -> None:
+    """Kernels that are emitted have ``new`` instead of ``old``."""
+    plain = emit.emit
+
+    def changed(proven: ProvenProgram, kernel: Kernel, *rest: Any) -> str:
+        text = plain(proven, kernel, *rest)
+        assert old in text
+        return text.replace(old, new, times)
+
+    patch.setattr(emit, "emit", changed)
+
+
+def test_command() -> None:
+    result = run("--json", "--schedule=adversarial", "--seeds=2")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    runs = found["runs"]
+    assert [run["schedule"] for run in runs] == ["adversarial, seed 0", "adversarial, seed 1"]
+    assert all(run["correct"] and run["findings"] == 0 for run in runs)
+    assert found["limits"] == {"limit": None, "stall": None, "seconds": None}
+
+
+def test_refuses_other_schedules() -> None:
+    assert run("--schedule=fast").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--limit=20000", "executed more than 20000 warp instructions"),
+        ("--seconds=0.5", "not come to its end in 0.5 s"),
+    ],
+)
+def test_a_kernel_that_loops_forever_ends(
+    monkeypatch: pytest.MonkeyPatch, option: str, says: str
+) -> None:
+    """All roles compute the first tile again and again."""
+    instead(monkeypatch, "tile += cute.arch.grid_dim()[0]", "tile += 0 * cute.arch.grid_dim()[0]")
+    begin = perf_counter()
+    result = run(option, "--no-races")
+    assert result.exit_code == 1
+    assert "round-robin: FAILED" in result.output
+    assert says in result.output
+    assert "it may loop forever" in result.output
+    assert perf_counter() - begin < 60
+
+
+def test_a_kernel_that_spins_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One role does nothing, for ever."""
+    instead(monkeypatch, LOOP, f"{LOOP}        cute.arch.sync_warp()\n{LOOP}", 1)
+    result = run("--stall=0.5", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["limits"] == {"limit": None, "stall": 0.5, "seconds": None}
+    assert "executed for 0.5 s without an arrival" in found["runs"][0]["failure"]
+    assert 0.5 < found["runs"][0]["seconds"] < 60
+
+
+def test_limits_hold_for_each_execution() -> None:
+    """What one takes is not counted for the next."""
+    count = json.loads(run("--json").stdout)["runs"][0]["warp_instructions"]
+    many = [f"--limit={2 * count}", "--schedule=random", "--seeds=4"]
+    assert run(*many).exit_code == 0
+    assert run(f"--limit={count // 2}").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--limit=0", "--limit 0: write a number of warp instructions above 0"),
+        ("--stall=-1", "--stall -1: write a number of seconds above 0"),
+        ("--seconds=0", "--seconds 0: write a number of seconds above 0"),
+        ("--seconds=nan", "--seconds nan: write a number of seconds above 0"),
+        ("--seconds=inf", "--seconds inf: write a number of seconds above 0"),
+        ("--stall=long", "Invalid value for '--stall'"),
+    ],
+)
+def test_bad_limits(option: str, says: str) -> None:
+    result = run(option)
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_help_says_what_the_limits_are() -> None:
+    words = " ".join(CliRunner().invoke(app, ["emulate", "--help"]).output.split())
+    assert f"Default: {LIMIT}." in words
+    assert f"Default: {STALL:g}." in words
+
+
+def test_options_complete() -> None:
+    words = {"_SCHEDGEN_COMPLETE": "complete_bash", "COMP_WORDS": "schedgen emulate gemm --s"}
+    result = CliRunner().invoke(
+        app, env={**os.environ, **words, "COMP_CWORD": "3"}, prog_name="schedgen"
+    )
+    assert {"--stall", "--seconds"} <= set(result.output.split())
