@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedgen.cli import _complete_format, _complete_shown, app
+from schedgen.cli import app
+from schedgen.cli_schedules import complete_format, complete_shown
 from schedgen.cli_show import FORMATS, SUFFIXES
 from tests.visualize.schedules import solved
 
@@ -145,8 +146,8 @@ def test_completion_offers_specs_and_files(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     Path("gemm.json").touch()
     Path("gems").mkdir()
-    found = _complete_shown("gem")
+    found = complete_shown("gem")
     assert {"gemm", "gemm_chain", "gemm.json", "gems/"} <= set(found)
     Path("gems/a.json").touch()
-    assert _complete_shown("gems/") == ["gems/a.json"]
-    assert _complete_format("p") == ["perfetto"]
+    assert complete_shown("gems/") == ["gems/a.json"]
+    assert complete_format("p") == ["perfetto"]

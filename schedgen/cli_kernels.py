@@ -1,0 +1,197 @@
+"""Commands about kernels: from text to cycles. What they need is imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schedgen.cli_common import Ticker, fail, settings_of, whole, write
+from schedgen.cli_options import JsonOption, SetOption, SpecArgument, TargetOption
+from schedgen.errors import SchedgenError
+
+
+def emulate(
+    spec: SpecArgument,
+    target: TargetOption = None,
+    set_: SetOption = None,
+    extent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--extent", metavar="NAME=SIZE", help="Size of the tensors; repeatable. Default: small."
+        ),
+    ] = None,
+    schedule: Annotated[
+        str, typer.Option(help="Who goes next: round-robin, random or adversarial.")
+    ] = "round-robin",
+    seeds: Annotated[
+        int, typer.Option(min=1, help="How many random or adversarial schedules to run.")
+    ] = 5,
+    races: Annotated[bool, typer.Option(help="Check that accesses are ordered.")] = True,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--switch", metavar="NAME=READING", help="How to read the ISA (docs/emulator.md)."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Warp instructions of an execution. Default: 50000000."),
+    ] = None,
+    stall: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Processor seconds without any progress. Default: 30."),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Seconds of an execution, by the clock. Default: any."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Execute the kernel of SPEC on the CPU: compare its results, and look for races.
+
+    An execution that takes more than --limit, --stall or --seconds is taken to loop forever, and
+    ends. Exit status: 0 correct and clean, 1 wrong, racy or endless, 2 bad input.
+    """
+    from schedgen.cli_emulate import Limits, run_emulate
+    from schedgen.spec.reader import read_spec
+
+    try:
+        name = target or read_spec(spec).file.targets[0]
+        extents = settings_of(extent or [], "--extent")
+        sizes = {key: whole(value) for key, value in extents.items()}
+        settings, switches = settings_of(set_ or []), settings_of(switch or [], "--switch")
+    except SchedgenError as error:
+        fail(str(error))
+    status = run_emulate(
+        spec,
+        name,
+        settings,
+        sizes,
+        schedule=schedule,
+        seeds=seeds,
+        races=races,
+        switches=switches,
+        limits=Limits(limit, stall, seconds),
+        as_json=json,
+    )
+    raise typer.Exit(status)
+
+
+def emit(
+    spec: SpecArgument,
+    target: TargetOption = None,
+    set_: SetOption = None,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for SPEC_ARCH[_VARIANT].py."),
+    ] = Path(),
+    compile_: Annotated[
+        bool,
+        typer.Option(
+            "--compile", help="Compile it; if it spills, solve for a schedule with more registers."
+        ),
+    ] = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="A kernel that records when its operations run.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write the kernel of SPEC as a CuTe DSL file, from its best schedule and a proven program.
+
+    Exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
+    """
+    from schedgen.cli_emit import run_emit
+
+    settings = settings_of(set_ or [])
+    with Ticker() as ticker:
+        status = run_emit(
+            spec,
+            target,
+            settings,
+            output,
+            write,
+            ticker,
+            compiled=compile_,
+            events=events,
+            as_json=json,
+        )
+    raise typer.Exit(status)
+
+
+def compile_file(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Kernel written by 'schedgen emit'.")
+    ],
+    target: TargetOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for PTX, cubin and object."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compile FILE without a GPU; print its registers, spills and memory.
+
+    Exit status: 0 acceptable, 1 it does not compile, spills or needs too much memory, 2 bad input.
+    """
+    from schedgen.cli_emit import run_compile
+
+    raise typer.Exit(run_compile(file, target, output, json))
+
+
+def trace(
+    spec: SpecArgument,
+    target: TargetOption = None,
+    set_: SetOption = None,
+    extent: Annotated[
+        list[str] | None,
+        typer.Option("--extent", metavar="NAME=SIZE", help="Size of the tensors; repeatable."),
+    ] = None,
+    scalar: Annotated[
+        list[str] | None,
+        typer.Option("--scalar", metavar="NAME=VALUE", help="Value of a scalar. Default: 1."),
+    ] = None,
+    block: Annotated[int, typer.Option(min=0, help="Which block (CTA) records.")] = 0,
+    tiles: Annotated[int, typer.Option(min=1, help="How many of its output tiles to keep.")] = 4,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Read this; SPEC may be a schedule's file."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="FILE", help="Write the record.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write a trace for ui.perfetto.dev."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run the kernel of SPEC on this GPU and compare the cycles of its operations and waits with
+    those that the schedule plans.
+
+    Exit status: 0 done, 1 there is no schedule, no proof, or no GPU for it, 2 bad input.
+    """
+    from schedgen.cli_trace import Run, numbers_of, run_trace
+
+    try:
+        sizes = {key: whole(value) for key, value in settings_of(extent or []).items()}
+        run = Run(sizes, numbers_of(settings_of(scalar or []), "--scalar"), block, tiles)
+    except SchedgenError as error:
+        fail(str(error))
+    settings = settings_of(set_ or [])
+    with Ticker() as ticker:
+        status = run_trace(
+            spec, target, settings, run, record, keep, output, write, ticker, as_json=json
+        )
+    raise typer.Exit(status)
+
+
+def bench(spec: SpecArgument, json: JsonOption = False) -> None:
+    """Time the shipped kernels of SPEC, or polar, on this GPU, beside their peers.
+
+    Exit status: 0 done, 1 there is no GPU or no kernel for it, 2 bad input.
+    """
+    from schedgen.cli_bench import run_bench
+
+    raise typer.Exit(run_bench(spec, json))

@@ -1,0 +1,43 @@
+"""Arguments and options that several commands have, and how they complete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def complete_spec(incomplete: str) -> list[str]:
+    from schedgen.spec.reader import shipped_specs
+
+    return [name for name in shipped_specs() if name.startswith(incomplete)]
+
+
+def complete_target(incomplete: str) -> list[str]:
+    from schedgen.machine_file import shipped_machines
+
+    return [name for name in shipped_machines() if name.startswith(incomplete)]
+
+
+SpecArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC",
+        help="Path of a spec, or the name of a shipped one.",
+        autocompletion=complete_spec,
+    ),
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        help="Machine model: a name or a file. Default: the spec's first target.",
+        autocompletion=complete_target,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Fix a parameter; repeatable."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
