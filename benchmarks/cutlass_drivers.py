@@ -91,9 +91,8 @@ def prepare(
     """Imports and compiles an example, for the current device, with inputs from a fixed seed.
 
     ``k`` is how long the main loops of products are, ``extent`` how many rows and columns the
-    result has. Persistent kernels are told that ``clusters``
-    fit: with one, a CTA works on several tiles. Those of attention have three tiles and ask the
-    device.
+    result has, or keys there are. Persistent kernels are told that ``clusters`` fit: with one, a
+    CTA works on several tiles. Those of attention have three tiles per 256 keys and ask the device.
     """
     module = _load(folder, name)
     torch.manual_seed(1111)
@@ -102,10 +101,10 @@ def prepare(
     if "dense_gemm" in name:
         return _dense(name, module, (extent, extent, k, 1), clusters)
     if name.startswith("blackwell_fmha"):
-        return _blackwell_fmha(name, module, 768 if name.endswith("persistent") else 256, 256, 128)
-    return _hopper_fmha(
-        name, module, *((384, 256) if name.endswith("persistent") else (128, 128)), 128
-    )
+        s_q = 3 * extent if name.endswith("persistent") else extent
+        return _blackwell_fmha(name, module, s_q, extent, 128)
+    sizes = (3 * extent // 2, extent) if name.endswith("persistent") else (extent // 2, extent // 2)
+    return _hopper_fmha(name, module, *sizes, 128)
 
 
 def _from_dlpack(tensor: Any, assumed_align: int | None = None) -> Any:

@@ -42,7 +42,7 @@ from schedgen.kernel import Kernel
 
 SIZES = ((256, 1024), (512, 256))
 """m = n and k of the examples: more iterations than their rings have slots, which are at most 12 of
-64; then more output tiles than fit at a time."""
+64; then more output tiles than fit at a time. Of attention, the first one is how many keys."""
 TOGETHER = 8
 """Kernels that one process compiles."""
 ABOUT = 1.0
@@ -52,8 +52,8 @@ ABOUT = 1.0
 def extents_of(kernel: Kernel) -> list[dict[str, int]]:
     """Several output tiles for one CTA, with fewer iterations each than rings have slots; then one
     tile with more; then a square of tiles, not all of which are stored in the same way (the
-    mirrored half of symmetric results). With many iterations in each of several tiles, waits for empty slots
-    would order the tiles as well.
+    mirrored half of symmetric results). With many iterations in each of several tiles, waits for
+    empty slots would order the tiles as well.
     """
     from schedgen.emulating import default_extents
 
@@ -169,7 +169,7 @@ def example(checkout: Path, name: str) -> Capture:
         recording(found),
         device(architecture(name), races="report", switches=Switches(), sms=1),
     ):
-        for extent, k in SIZES[:1] if "fmha" in name else SIZES:
+        for extent, k in SIZES:
             before = len(found)
             prepared = prepare(checkout, name, k, clusters=1, extent=extent)
             prepared.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from emulate_capture_file import Capture, Run
@@ -13,10 +13,10 @@ from schedgen.emulator.emulation import Emulator, Report
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import Statistics
-from schedgen.emulator.machine.policies import Adversarial, Held, Policy
+from schedgen.emulator.machine.policies import Adversarial, Held, Policy, Rushed
 from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import Switches
-from schedgen.emulator.mutate import Mutant, mutants
+from schedgen.emulator.mutate import Mutant, mutants, paused
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel, Module
 
@@ -24,8 +24,8 @@ SEEDS = (0, 1, 2)
 """Asynchronous operations late, mixed and early."""
 TRIES = 2
 """Version of launches and schedules: what an earlier one did not find is judged again."""
-HELD = 3
-"""In place of a seed: warps come to the changed instruction as late as they can."""
+HELD, RUSHED = 3, 4
+"""In place of a seed: warps come to the changed instruction as late, or as early, as they can."""
 ENDS = ("race", "error", "deadlock", "wrong result", "undetected", "not executed")
 UNCHANGED = "unchanged"
 PATIENCE = 10
@@ -111,8 +111,9 @@ class Campaign:
         tries: list[tuple[int, Mutant, Policy]] = [
             (seed, mutant, Adversarial(seed)) for seed in seeds
         ]
-        if seeds == SEEDS and (paused := mutant.paused()):
-            tries.append((HELD, paused[0], Held(0, [paused[1]])))
+        if seeds == SEEDS and (at := mutant.place()) is not None:
+            slow = replace(mutant, kernel=paused(mutant.kernel, at))
+            tries += [(HELD, slow, Held(0, [at + 1])), (RUSHED, slow, Rushed(0, [at + 1]))]
         for seed, changed, policy in tries:
             replay.reset()
             emulator = Emulator(

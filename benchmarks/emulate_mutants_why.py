@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from emulate_mutants_deaf import Deaf, superfluous_order
 from emulate_mutants_observe import BEHIND, Seen, both, observed
 from emulate_mutants_paths import last, superfluous
 from emulate_mutants_run import Campaign, End
@@ -23,10 +24,11 @@ from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION = 5
+VERSION = 6
 """Of what is tried; mutants for which an earlier version found nothing are examined again."""
 _NEAR = 3
 """Other instructions that are tried."""
+_TELLS = ("M10", "M12 wait", "M15", "M7 ", "M19", "M7/M19 barrier.cluster.wait")
 _ONCE = (0,)
 """Seeds of runs that are looked at: what is told depends little on the order."""
 
@@ -72,6 +74,7 @@ class _Reasons:
             or self._exit(mutant)
             or self._observed(mutant)
             or self._waits(mutant)
+            or self._deaf(mutant)
             or self._twice(mutant)
         )
 
@@ -184,6 +187,19 @@ class _Reasons:
             if one and other and one.groups == other.groups:
                 return "the same warps meet there, under another number of the barrier"
         return ""
+
+    def _deaf(self, mutant: Mutant) -> str:
+        """Waits and barriers that nothing needs, however little is known besides. Those that wait
+        for something else instead were executed as late as can be (`emulate_mutants_run.HELD`), so
+        that they end: what they wait for is so when nothing else can happen any more."""
+        operator, one = mutant.operator, mutant.instruction
+        if not operator.startswith(_TELLS):
+            return ""
+        absent = operator != "M15 sync made arrive"
+        deaf = Deaf(frozenset((one.line,)), absent)
+        return superfluous_order(
+            self._campaign, mutant.original, deaf, self._campaign.launches(mutant)
+        )
 
     def _instead(self, mutant: Mutant) -> str:
         """Whether a wait is for nothing behind the one for the next mbarrier."""

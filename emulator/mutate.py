@@ -45,20 +45,23 @@ class Mutant:
         """``original`` with this kernel in place of the one of the same name."""
         return replace(original, kernels={**original.kernels, self.kernel.name: self.kernel})
 
-    def paused(self) -> tuple[Mutant, int] | None:
-        """The same with a ``nanosleep`` before the changed instruction, and the place of the latter
-        in the body, for `schedgen.emulator.machine.policies.Held`; None if there is none left."""
-        one = self.instruction
+    def place(self) -> int | None:
+        """Where the changed instruction is in the body; None if there is none any more."""
+        own = self.instruction
         places = [
             at
-            for at, changed in enumerate(self.kernel.body)
-            if changed.line == one.line and changed.opcode == one.opcode
+            for at, one in enumerate(self.kernel.body)
+            if (one.line, one.opcode) == (own.line, own.opcode) and one != own
         ]
-        if not places or self.kernel.body[places[-1]] == one:
-            return None
-        at = places[-1]
-        sleep = Instruction("nanosleep", ("u32",), (Immediate(0),), one.line, None, one.location)
-        return replace(self, kernel=_instead(self.kernel, at, sleep, self.kernel.body[at])), at + 1
+        return places[-1] if places else None
+
+
+def paused(kernel: Kernel, at: int) -> Kernel:
+    """With a ``nanosleep`` before an instruction, which is at the next place then: its warps end
+    their turn there, as `schedgen.emulator.machine.policies.Held` and `Rushed` need."""
+    one = kernel.body[at]
+    sleep = Instruction("nanosleep", ("u32",), (Immediate(0),), one.line, None, one.location)
+    return _instead(kernel, at, sleep, one)
 
 
 def mutants(kernel: Kernel) -> Iterator[Mutant]:
@@ -111,6 +114,8 @@ def _changes(
             yield "wgmma.wait_group of one less", _with_value(kernel, at, "add.s32", 1)
         case "mbarrier", _:
             yield from _mbarrier(kernel, at, instruction)
+        case "griddepcontrol", "wait":
+            yield "L1 griddepcontrol.wait removed", _without(kernel, at)
         case "setmaxnreg", _:
             yield "M13 setmaxnreg removed", _without(kernel, at)
         case _:

@@ -17,6 +17,7 @@ _UNFAIR = 64
 """Turns in a row after which a warp loses its priority, since it may spin for what others do."""
 _LATEST = 4096
 """Turns after which an operation executes although warps could still run, for the same reason."""
+_GROUP = 4  # warps
 _PATIENT = 1024
 """Turns without an event after which a warp is held no longer: the others may spin for it."""
 
@@ -142,7 +143,7 @@ class Held(Adversarial):
 
     What others do until then has happened in full: a wait for the wrong phase, which would have
     returned earlier, finds the phases that it finds when its warp is slow. The warps have to end a
-    turn before these instructions (`schedgen.emulator.mutate.Mutant.paused` sees to that).
+    turn before these instructions (`schedgen.emulator.mutate.paused` sees to that).
 
     Args:
         seed: of all other choices, as for `Adversarial`; operations execute at once.
@@ -156,14 +157,11 @@ class Held(Adversarial):
         self._idle = 0
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
-        free = [index for index, warp in enumerate(ready) if not self._holds(warp)]
+        free = [index for index, warp in enumerate(ready) if not _at(warp, self._places)]
         if len(free) == len(ready) or not (free or pending) or not self._patient(ready[0]):
             return super().pick(ready, pending)
         choice = super().pick([ready[index] for index in free], pending)
         return free[choice] if choice < len(free) else choice - len(free) + len(ready)
-
-    def _holds(self, warp: Warp) -> bool:
-        return any(group.condition is None and group.pc in self._places for group in warp.groups)
 
     def _patient(self, warp: Warp) -> bool:
         """Whether there was an arrival, an operation or an end in the last turns."""
@@ -171,3 +169,36 @@ class Held(Adversarial):
         self._idle = self._idle + 1 if events == self._events else 0
         self._events = events
         return self._idle < _PATIENT
+
+
+class Rushed(Adversarial):
+    """The contrary of `Held`: such warps go first, and operations execute when no warp can run,
+    those of these warps' warpgroups before others, and else in the order in which they were issued.
+    So a wait finds as little done of what it waits for as there can be.
+    """
+
+    def __init__(self, seed: int, places: Collection[int]) -> None:
+        super().__init__(seed, "late")
+        self._places = frozenset(places)
+        self._rushed: set[tuple[int, int]] = set()
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        at = next((i for i, warp in enumerate(ready) if _at(warp, self._places)), None)
+        if at is not None:
+            self._rushed.add(_group(ready[at]))
+            return at
+        choice = super().pick(ready, pending)
+        if choice < len(ready):
+            return choice
+        own = (i for i, one in enumerate(pending) if _group(one.warp) in self._rushed)
+        return len(ready) + next(own, 0)
+
+
+def _group(warp: Warp) -> tuple[int, int]:
+    """The CTA and the number of a warpgroup."""
+    return warp.block.number, warp.rank // _GROUP
+
+
+def _at(warp: Warp, places: frozenset[int]) -> bool:
+    """Whether lanes of a warp that can go on are about to execute one of some instructions."""
+    return any(group.condition is None and group.pc in places for group in warp.groups)
