@@ -28,6 +28,8 @@ from schedgen.emulator.order.warps import Warp
 from schedgen.emulator.ptx.tree import Address, Guard, Immediate, Instruction, Kernel, Register
 
 Key = tuple[int, int]
+Object = tuple[int, int, int]
+"""An mbarrier in one of the runs: number of the run, CTA and offset."""
 BEHIND = 1_000_000
 """Added to the line of a wait that was put behind another one."""
 _PASSED = "%passed"
@@ -49,9 +51,10 @@ class Seen:
     def __init__(self) -> None:
         self.waits: dict[int, bool] = {}
         self.used: set[int] = set()
-        self.inits: dict[int, set[Key]] = defaultdict(set)
-        self.arrivals: dict[int, dict[Key, int]] = defaultdict(dict)
-        self.observed: dict[Key, int] = {}
+        self.inits: dict[int, set[Object]] = defaultdict(set)
+        self.arrivals: dict[int, dict[Object, int]] = defaultdict(dict)
+        self.observed: dict[Object, int] = {}
+        self.run = 0
         self.groups: Counter[frozenset[tuple[int, int]]] = Counter()
 
     def told(self, lines: Iterable[int], new: bool) -> None:
@@ -59,7 +62,11 @@ class Seen:
         for line in lines:
             self.waits[line] = self.waits.get(line, False) or new
 
-    def unobserved(self, objects: dict[Key, int]) -> bool:
+    def named(self, barrier: Key) -> Object:
+        """An mbarrier of the current run."""
+        return self.run, *barrier
+
+    def unobserved(self, objects: dict[Object, int]) -> bool:
         """Whether nobody waits for any of these objects' phases from the given ones on."""
         return all(self.observed.get(key, -1) < phase for key, phase in objects.items())
 
@@ -130,16 +137,16 @@ class _Observer(Checker):
         super().thread_fence(warp, **options)
 
     def barrier_init(self, warp: int, barrier: Key, line: int) -> None:
-        self._seen.inits[line].add(barrier)
+        self._seen.inits[line].add(self._seen.named(barrier))
         super().barrier_init(warp, barrier, line)
 
     def arrive(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
-        self._seen.arrivals[options["line"]].setdefault(barrier, phase)
+        self._seen.arrivals[options["line"]].setdefault(self._seen.named(barrier), phase)
         self._acts(warp)
         super().arrive(warp, barrier, phase, **options)
 
     def commit(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
-        self._seen.arrivals[options["line"]].setdefault(barrier, phase)
+        self._seen.arrivals[options["line"]].setdefault(self._seen.named(barrier), phase)
         self._acts(warp)
         super().commit(warp, barrier, phase, **options)
 
@@ -149,7 +156,8 @@ class _Observer(Checker):
     ) -> None:  # fmt: skip
         new = False
         if phase >= 0:
-            self._seen.observed[barrier] = max(self._seen.observed.get(barrier, -1), phase)
+            one = self._seen.named(barrier)
+            self._seen.observed[one] = max(self._seen.observed.get(one, -1), phase)
             new = relaxed or self._news(self._state.warp(warp), barrier, phase)
         self._seen.told([line], new)
         executor = self._state.warp(warp)
@@ -243,6 +251,7 @@ def observed(
                 ),
             )  # fmt: skip
             emulator.seen = seen
+            seen.run += 1
             campaign.execute(number, emulator)
     return seen
 

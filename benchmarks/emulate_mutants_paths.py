@@ -2,17 +2,25 @@
 
 A synchronization instruction may go if on every path to it nothing is open that it would end, or if
 on every path from it another one of the kind comes before anything that could tell the difference.
-Paths are those of the control flow graph, whether or not a launch takes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from schedgen.emulator.ptx.tree import Instruction, Kernel
+from emulate_mutants_flow import Flow, Test, ends
 
-Test = Callable[[Instruction], bool]
+from schedgen.emulator.ptx.tree import (
+    Address,
+    Instruction,
+    Kernel,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Vector,
+)
 
 
 def _kind(one: Instruction) -> str:
@@ -36,10 +44,6 @@ def _learns(one: Instruction) -> bool:
     return one.opcode in ("mbarrier", "bar", "barrier", "atom", "call", "fence", "membar") or (
         one.opcode == "ld" and bool({"acquire", "relaxed", "volatile"} & set(one.modifiers))
     )
-
-
-def _ends(one: Instruction) -> bool:
-    return one.opcode in ("ret", "exit", "trap", "brx")
 
 
 def _tensor(one: Instruction) -> bool:
@@ -77,7 +81,7 @@ _RULES = {
         lambda one: (
             _kind(one) not in ("", "ld", "fence::after_thread_sync")
             or _hands_over(one)
-            or _ends(one)
+            or ends(one)
         ),
     ),
     "M1 wait::st removed": _Rule(
@@ -85,12 +89,12 @@ _RULES = {
         lambda one: (
             _kind(one) not in ("", "st", "fence::after_thread_sync")
             or _hands_over(one)
-            or _ends(one)
+            or ends(one)
         ),
     ),
     "fence::before removed": _Rule(
         lambda one: _touches(one) or _kind(one) == "fence::after_thread_sync",
-        lambda one: _hands_over(one) or _kind(one) in ("commit", "dealloc") or _ends(one),
+        lambda one: _hands_over(one) or _kind(one) in ("commit", "dealloc") or ends(one),
     ),
     "fence::after removed": _Rule(
         # tcgen05.dealloc is synchronous: it needs no fence (rule C1).
@@ -99,7 +103,7 @@ _RULES = {
     "M2/M4 proxy fence removed": _Rule(
         _generic,
         lambda one: (
-            _hands_over(one) or _ends(one) or one.opcode in ("cp", "wgmma") or _tensor(one)
+            _hands_over(one) or ends(one) or one.opcode in ("cp", "wgmma") or _tensor(one)
         ),
     ),
 }  # fmt: skip
@@ -107,19 +111,19 @@ _RULES = {
 
 def superfluous(kernel: Kernel, operator: str, line: int) -> str:
     """Why an instruction may be removed, whatever is executed; empty if paths do not say so."""
+    at = next(n for n, one in enumerate(kernel.body) if one.line == line)
+    flow = Flow(kernel)
+    if operator == "M5 fence.mbarrier_init removed":
+        return _initializes_later(flow, at)
+    if operator == "wgmma.fence removed":
+        return _registers_at_rest(flow, at)
     rule = _RULES.get(operator)
     if rule is None:
         return ""
-    at = next(n for n, one in enumerate(kernel.body) if one.line == line)
     same = kernel.body[at].name
-    following = [list(_following(kernel, n)) for n in range(len(kernel.body))]
-    if _all(following, kernel, at, same, rule.needs):
+    if _all(flow.following, kernel, at, same, rule.needs):
         return "on no path comes anything that needs it before the next of its kind"
-    preceding: list[list[int]] = [[] for _ in kernel.body]
-    for n, targets in enumerate(following):
-        for to in targets:
-            preceding[to].append(n)
-    if _all(preceding, kernel, at, same, rule.opens):
+    if _all(flow.preceding, kernel, at, same, rule.opens):
         return "on no path comes anything before it that it could wait for or order"
     return ""
 
@@ -128,8 +132,7 @@ def last(kernel: Kernel, line: int) -> bool:
     """Whether on every path from a line the kernel ends without an access that bulk stores before
     it could be in conflict with: they read shared and write global memory."""
     at = next(n for n, one in enumerate(kernel.body) if one.line == line)
-    following = [list(_following(kernel, n)) for n in range(len(kernel.body))]
-    return _all(following, kernel, at, "", _conflicts)
+    return _all(Flow(kernel).following, kernel, at, "", _conflicts)
 
 
 def _conflicts(one: Instruction) -> bool:
@@ -137,15 +140,6 @@ def _conflicts(one: Instruction) -> bool:
     if one.opcode in ("cp", "wgmma", "mbarrier") or _touches(one):
         return True
     return _generic(one) and not reads
-
-
-def _following(kernel: Kernel, at: int) -> Iterator[int]:
-    one = kernel.body[at]
-    if one.opcode == "bra":
-        yield kernel.labels[getattr(one.operands[0], "name", "")]
-    goes_on = one.guard is not None or (one.opcode != "bra" and not _ends(one))
-    if goes_on and at + 1 < len(kernel.body):
-        yield at + 1
 
 
 def _all(graph: list[list[int]], kernel: Kernel, at: int, same: str, wrong: Test) -> bool:
@@ -165,3 +159,99 @@ def _all(graph: list[list[int]], kernel: Kernel, at: int, same: str, wrong: Test
             return False
         open_ += graph[place]
     return True
+
+
+# -- initialization --------------------------------------------------------------------------------
+
+
+def _initializes_later(flow: Flow, at: int) -> str:
+    """fence.mbarrier_init: another one by the same thread, and then a barrier that everybody meets
+    at, come before anybody uses an mbarrier."""
+    body = flow.body
+    fence = body[at].name
+
+    def again(one: Instruction) -> bool:
+        return one.name == fence
+
+    between, fences = flow.reached([at], again)
+    fences -= {at}
+    if not fences or any(_uses_mbarrier(body[n]) or ends(body[n]) for n in between):
+        return ""
+    behind, meetings = flow.reached(fences, _meets_all)
+    if not meetings or any(_uses_mbarrier(body[n]) or ends(body[n]) for n in behind):
+        return ""
+    # Whoever uses one has come through one of these barriers, so that all threads came before it.
+    without = flow.until(meetings)
+    if any(_uses_mbarrier(body[n]) for n in without):
+        return ""
+    return "a later one covers the same inits, and a barrier of all threads comes before any use"
+
+
+def _uses_mbarrier(one: Instruction) -> bool:
+    """Whether it may use an mbarrier, by itself or when it completes."""
+    if one.opcode == "mbarrier":
+        return one.modifiers[0] != "init"
+    return _kind(one) == "commit" or one.opcode in ("cp", "clusterlaunchcontrol", "call")
+
+
+def _meets_all(one: Instruction) -> bool:
+    """Whether all threads of the CTA, or of the cluster, meet there."""
+    if one.opcode not in ("bar", "barrier"):
+        return False
+    if "cluster" in one.modifiers:
+        return "wait" in one.modifiers
+    return "sync" in one.modifiers and len(one.operands) == 1
+
+
+# -- registers of wgmma ----------------------------------------------------------------------------
+
+
+def _registers_at_rest(flow: Flow, at: int) -> str:
+    """wgmma.fence: since the one before, on no path, did anything but products of the same shape
+    access the registers of the products that follow (PTX ISA 9.7.15.6)."""
+    body = flow.body
+
+    def fences(one: Instruction) -> bool:
+        return one.name == body[at].name
+
+    behind, _ = flow.reached([at], fences)
+    products = [body[n] for n in behind if _multiplies(body[n])]
+    if not products:
+        return "no product follows before the next one"
+    names = {one.name for one in products}
+    registers = {name for one in products for name in _lists(one)}
+    before, earlier = flow.reached([at], fences, back=True)
+    if 0 in before or not earlier or len(names) > 1:
+        return ""
+    for n in before:
+        one = body[n]
+        same = _multiplies(one) and one.name in names
+        if not same and registers & set(_registers(one.operands)):
+            return ""
+    return "on no path was a register of the products behind it accessed since the one before"
+
+
+def _multiplies(one: Instruction) -> bool:
+    return one.opcode == "wgmma" and one.modifiers[0] == "mma_async"
+
+
+def _lists(one: Instruction) -> Iterator[str]:
+    """The registers of D, and of A where that is in registers."""
+    yield from _registers(tuple(o for o in one.operands if isinstance(o, Vector)))
+
+
+def _registers(operands: Iterable[Operand]) -> Iterator[str]:
+    for one in operands:
+        match one:
+            case Register(name):
+                yield name
+            case Vector(items):
+                yield from _registers(items)
+            case Pair(first, second):
+                yield from _registers((first, second))
+            case Negated(operand):
+                yield from _registers((operand,))
+            case Address(base, _, coordinates):
+                yield from _registers(o for o in (base, *coordinates) if o is not None)
+            case _:
+                pass
