@@ -43,6 +43,8 @@ from schedgen.kernel import Kernel
 SIZES = ((256, 1024), (512, 256))
 """m = n and k of the examples: more iterations than their rings have slots, which are at most 12 of
 64; then more output tiles than fit at a time. Of attention, the first one is how many keys."""
+LARGE = 8
+"""Value of scalar arguments."""
 TOGETHER = 8
 """Kernels that one process compiles."""
 ABOUT = 1.0
@@ -53,7 +55,8 @@ def extents_of(kernel: Kernel) -> list[dict[str, int]]:
     """Several output tiles for one CTA, with fewer iterations each than rings have slots; then one
     tile with more; then a square of tiles, not all of which are stored in the same way (the
     mirrored half of symmetric results). With many iterations in each of several tiles, waits for
-    empty slots would order the tiles as well.
+    empty slots would order the tiles as well. Scalars are large: so the maxima of attention's
+    scores grow enough for it to rescale.
     """
     from schedgen.emulating import default_extents
 
@@ -68,6 +71,7 @@ def extents_of(kernel: Kernel) -> list[dict[str, int]]:
     tiles = {first[0]: 2 * first[1] + 8} if first else {}
     short = {extent: 2 * step + 8 for extent, step in steps.items()}
     long = {extent: 7 * step + 8 for extent, step in steps.items()}
+    ragged |= {one.name: LARGE for one in kernel.arguments if not one.shape}
     found = [{**ragged, **small, **short, **tiles}, {**ragged, **small, **long}]
     square = {**ragged, **short, **dict.fromkeys(axes, max(2 * b + 8 for b in axes.values()))}
     return found if square in found else [*found, square]
