@@ -1,4 +1,4 @@
-"""Cycles of an iteration for each width of output tiles on the GPU at hand, beside the model's.
+"""Cycles of an iteration for each size of output tiles on the GPU at hand, beside the model's.
 
     python benchmarks/tiling.py [--save]
 
@@ -32,22 +32,19 @@ def rows(spec: str) -> list[dict[str, object]]:
     a, b = (torch.randn(batch, *s, device=device).half() for s in ((m, k), (k, n)))
     out = torch.empty(batch, m, n, device=device, dtype=torch.half)
     runs: dict[str, Callable[[], Tensor]] = {}
-    model: dict[str, tuple[int, int]] = {}
-    for width in tiling.WIDTHS:
-        chosen = {"dtype": "fp16"} | ({} if width == tiling.WIDTHS[0] else {"tile_n": str(width)})
-        path = FOLDER / file_name(spec, arch, chosen)
-        if not path.exists():
-            continue
+    model: dict[str, tuple[tiling.Tile, int, int]] = {}
+    for tile in tiling.TILES[arch]:
+        path = FOLDER / file_name(spec, arch, {"dtype": "fp16"} | tile.settings)
         run = launcher.launcher(path, device)
         zero = run.zeros[torch.half].view(1, 1, -1)
-        runs[str(width)] = partial(_launched, run, (a, b, zero, out))
-        tiles = batch * tiling.tiles(m, n, width, triangle="symmetric" in spec)
-        model[str(width)] = read_facts(path).cycles, -(-tiles // sms)
+        runs[str(tile)] = partial(_launched, run, (a, b, zero, out))
+        tiles = batch * tiling.tiles(m, n, tile, triangle="symmetric" in spec)
+        model[str(tile)] = tile, read_facts(path).cycles, -(-tiles // sms)
     found: list[dict[str, object]] = []
     for name, time in medians(runs).items():
-        cycles, waves = model[name]
-        each = time.milliseconds * 1e3 * time.clock / waves / (-(-k // tiling.DEPTH) + tiling.FILL)
-        row: dict[str, object] = {"spec": spec, "width": int(name), "waves": waves}
+        tile, cycles, waves = model[name]
+        each = time.milliseconds * 1e3 * time.clock / waves / ((k + tiling.FILL) / tile.depth)
+        row: dict[str, object] = {"spec": spec, "tile": name, "waves": waves}
         row |= {"ms": round(time.milliseconds, 4), "MHz": round(time.clock)}
         row |= {"cycles/iteration": round(each), "model": cycles}
         found.append(row | {"measured/model": round(each / cycles, 3)})

@@ -75,6 +75,9 @@ class Harness:
                 self.architecture.initialize(source)
         self.architecture.begin(source)
         source.add("cute.arch.mbarrier_init_fence()", "cute.arch.sync_threads()")
+        source.comment("all above may run while the kernel before this one still does")
+        source.add("cute.arch.griddepcontrol_wait()")
+        source.add("cute.arch.griddepcontrol_launch_dependents()")
         for view in {view.name: view for view in self.plan.views.values()}.values():
             source.add(f"{view.name} = {_made(view)}")
             found[view.name] = "cute.Tensor"
@@ -131,6 +134,7 @@ class Harness:
             f"    block=[{32 * self.plan.warps}, 1, 1],",
             f"    smem={self.plan.shared_bytes},",
             "    min_blocks_per_mp=1,",
+            "    use_pdl=True,",
             "    stream=stream,",
             ")",
         )

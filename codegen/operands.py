@@ -8,6 +8,7 @@ from enum import Enum
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import identifier
 from schedgen.codegen.plan import Part, Plan
+from schedgen.expressions import Expression
 from schedgen.kernel import Kind, Operation, Space
 
 
@@ -21,12 +22,16 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A part of a region under the name of a parameter."""
+    """A part of a region under the name of a parameter.
+
+    ``given``: it was loaded under this condition, and is zero otherwise; None: it is there.
+    """
 
     name: str
     parameter: str
     part: Part
     shape: Shape
+    given: Expression | None = None
 
     @property
     def space(self) -> Space:
@@ -51,8 +56,19 @@ def operands_of(plan: Plan, operation: Operation) -> dict[str, Operand]:
             base = identifier(part.region.base)
             taken = {*given.values(), *plan.extents, *plan.scalars}
             given[part] = base if base not in taken else f"x_{base}_{len(given)}"
-        found[name] = Operand(name, given[part], part, _shape(part))
+        found[name] = Operand(name, given[part], part, _shape(part), _loaded(plan, operation, name))
     return found
+
+
+def _loaded(plan: Plan, operation: Operation, operand: str) -> Expression | None:
+    """The condition under which what an operand reads was loaded."""
+    pieces = dict(operation.operands)[operand]
+    found = {plan.loaded_if.get((operation.name, piece)) for piece in pieces}
+    if len(found) > 1:
+        raise EmitError(
+            f"{operation.name}: parts of '{operand}' are loaded on different conditions"
+        )
+    return found.pop()
 
 
 def columns_of(operation: Operation, operands: dict[str, Operand]) -> int:

@@ -139,12 +139,24 @@ class Pieces:
                 continue
             count = self.elements.share.elements(span)
             self.source.add(f"{to} = cute.make_rmem_tensor({count}, {DTYPES[operand.dtype]})")
-            self.load(operand, to, span, piece)
+            self._load_given(operand, to, span, piece)
             again = operand.space is Space.TMEM and operand.name in written(self.operation)
             wait |= again or (operand.space is Space.TMEM and bool(piece))
         if wait:
             self.source.comment("before the columns are written, and registers are used again")
             self.source.add("cute.arch.fence_view_async_tmem_load()")
+
+    def _load_given(self, operand: Operand, registers: str, span: int, piece: str) -> None:
+        """Zeros for what was not loaded, which nobody has written."""
+        given = operand.given
+        if given is None:
+            self.load(operand, registers, span, piece)
+            return
+        self.elements.use_names([("", given)])
+        with self.source.block(f"if {code(given, lambda name: name.name)}:"):
+            self.load(operand, registers, span, piece)
+        with self.source.block("else:"):
+            self.source.add(f"{registers}.fill(0.0)")
 
     def load(self, operand: Operand, registers: str, span: int, piece: str) -> None:
         if operand.space is Space.TMEM:

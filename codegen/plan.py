@@ -8,6 +8,8 @@ from math import prod
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import Names
+from schedgen.conditional import conditions
+from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
 from schedgen.program.model import Access, Number, Program, RoleProgram, Run
 
@@ -108,6 +110,11 @@ class Plan:
             for operation in self.program.operations
             for access in operation.accesses
         }
+
+    @cached_property
+    def loaded_if(self) -> dict[tuple[str, str], Expression]:
+        """(operation, piece) -> the condition under which that piece was loaded for it."""
+        return conditions(self.kernel)
 
     def operation(self, name: str) -> Operation:
         return self.kernel.operation[name]

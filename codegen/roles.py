@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
+from schedgen.codegen.formulas import code
 from schedgen.codegen.pending import pending
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
@@ -85,7 +87,7 @@ class Role:
             self.tiles.advance(source)
         if any(self._engine(o) is Engine.COPY_OUT for o in self.plan.runs[self.role.name]):
             source.comment("shared memory has to live until everything is read")
-            source.add("cute.arch.cp_async_bulk_wait_group(0)")
+            source.add("cute.arch.cp_async_bulk_wait_group(0, read=True)")
         self.architecture.end_role(source, self.role)
 
     def _tile(self, source: Source) -> None:
@@ -125,7 +127,7 @@ class Role:
                 source.comment(step.why)
             self.barriers.wait(source, action, c)
         elif isinstance(action, Arrive):
-            self.barriers.arrive(source, self.role, action, c)
+            self.barriers.arrive(source, self.role, action, c, self._announced(step))
         elif isinstance(action, Drain):
             source.comment(f"{action.operation} is complete")
             self._drain(source, step, action)
@@ -156,10 +158,13 @@ class Role:
             assert action.number is not None
             barrier = self.barriers.at(action.barrier, action.number, c)
             access = self.plan.access(operation, "to", write=True)
-            self.transfers.copy(source, operation, access, i, c, barrier)
+            with self._conditionally(source, operation):
+                self.transfers.copy(source, operation, access, i, c, barrier)
         elif engine is Engine.COPY_OUT:
             if runs:
-                self._store(source, operation, i, c)
+                access = self.plan.access(operation, "from", write=False)
+                with self._conditionally(source, operation):
+                    self.transfers.copy(source, operation, access, i, c, "")
             source.add("cute.arch.cp_async_bulk_commit_group()")
         elif engine in (Engine.WGMMA, Engine.TENSOR):
             self.architecture.product(source, operation, i, c, runs=runs)
@@ -168,10 +173,34 @@ class Role:
                 raise EmitError(f"{operation.name}: {self.role.warps} warps cannot compute it")
             self.architecture.threads.call(source, self.role, operation, i, c)
 
-    def _store(self, source: Source, operation: Operation, i: str, c: str) -> None:
-        access = self.plan.access(operation, "from", write=False)
+    def _conditionally(self, source: Source, operation: Operation) -> AbstractContextManager[None]:
+        """Lines of a copy: inside of its condition, if it has one."""
         if operation.when is None:
-            self.transfers.copy(source, operation, access, i, c, "")
-            return
-        with source.block(f"if {self.tiles.condition_of(operation.when)}:"):
-            self.transfers.copy(source, operation, access, i, c, "")
+            return nullcontext()
+        return source.block(f"if {self._condition(operation)}:")
+
+    def _condition(self, operation: Operation) -> str:
+        """Of a store: over coordinates of the tile; of a load: over scalars."""
+        assert operation.when is not None
+        if self._engine(operation) is Engine.COPY_OUT:
+            return self.tiles.condition_of(operation.when)
+        return code(operation.when, lambda name: name.name)
+
+    def _announced(self, step: Step) -> str:
+        """Bytes that an arrival announces, if that depends: none for a load that is left out."""
+        section = next(s for s in (self.role.before, self.role.loop, self.role.after) if step in s)
+        action = step.action
+        for later in section[section.index(step) + 1 :] if isinstance(action, Arrive) else ():
+            run = later.action
+            if not isinstance(run, Run) or run.barrier is None or not action.bytes:
+                continue
+            if (run.barrier, run.number, run.bytes) == (
+                action.barrier,
+                action.number,
+                action.bytes,
+            ):
+                operation = self.plan.operation(run.operation)
+                if operation.when is not None:
+                    return f"{action.bytes} if {self._condition(operation)} else 0"
+                break
+        return ""

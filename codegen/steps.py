@@ -62,11 +62,14 @@ class Barriers:
             f"cute.arch.mbarrier_wait({at}, {self.phase(action.barrier, action.number, iteration)})"
         )
 
-    def arrive(self, source: Source, role: RoleProgram, action: Arrive, iteration: str) -> None:
+    def arrive(
+        self, source: Source, role: RoleProgram, action: Arrive, iteration: str, announced: str = ""
+    ) -> None:
+        """``announced``: how many bytes, where that is not known before; else ""."""
         at = self.at(action.barrier, action.number, iteration)
         threads = 32 * role.warps
         if action.bytes:
-            line = f"cute.arch.mbarrier_arrive_and_expect_tx({at}, {action.bytes})"
+            line = f"cute.arch.mbarrier_arrive_and_expect_tx({at}, {announced or action.bytes})"
         else:
             line = f"cute.arch.mbarrier_arrive({at})"
         if action.count == threads and not action.bytes:

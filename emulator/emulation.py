@@ -140,6 +140,7 @@ class Emulator:
             switches=self.switches,
             describe=quote.describe,
             stop=self.races == "first",
+            dependent=launch.programmatic,
         )
 
     def _report(

@@ -1373,7 +1373,7 @@ def store(
         tile += cute.arch.grid_dim()[0]
         t += 1
     # shared memory has to live until everything is read
-    cute.arch.cp_async_bulk_wait_group(0)
+    cute.arch.cp_async_bulk_wait_group(0, read=True)
 
 
 @cute.jit
@@ -1646,6 +1646,9 @@ def kernel(
         cute.arch.relinquish_tmem_alloc_permit()
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
+    # all above may run while the kernel before this one still does
+    cute.arch.griddepcontrol_wait()
+    cute.arch.griddepcontrol_launch_dependents()
     sQ_0 = tiles_at(shared + 115712, 128, 64, 1, Float16)
     sQ_1 = tiles_at(shared + 132096, 128, 64, 1, Float16)
     sK = tiles_at(shared + 1024, 128, 64, 7, Float16)
@@ -1924,6 +1927,7 @@ def launch(
         block=[512, 1, 1],
         smem=183296,
         min_blocks_per_mp=1,
+        use_pdl=True,
         stream=stream,
     )
 

@@ -928,7 +928,7 @@ def store(
         tile += cute.arch.grid_dim()[0]
         t += 1
     # shared memory has to live until everything is read
-    cute.arch.cp_async_bulk_wait_group(0)
+    cute.arch.cp_async_bulk_wait_group(0, read=True)
 
 
 @cute.jit
@@ -1117,6 +1117,9 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sLse_1_empty_sLse_0_empty + i, 1)
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
+    # all above may run while the kernel before this one still does
+    cute.arch.griddepcontrol_wait()
+    cute.arch.griddepcontrol_launch_dependents()
     sQ_0 = tiles_at(shared + 164864, 64, 128, 1, BFloat16)
     sQ_1 = tiles_at(shared + 181248, 64, 128, 1, BFloat16)
     sK = tiles_at(shared + 1024, 128, 128, 5, BFloat16)
@@ -1319,6 +1322,7 @@ def launch(
         block=[384, 1, 1],
         smem=230912,
         min_blocks_per_mp=1,
+        use_pdl=True,
         stream=stream,
     )
 

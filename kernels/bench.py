@@ -162,24 +162,21 @@ def _square_rows(
         reference = a.double() @ right.double().mT
         if gelu:
             reference = functional.gelu(reference + bias.double(), approximate="tanh")
-        settings = {"dtype": "bf16"}
-        if not gelu:
-            settings = _settings(spec, (1, n, n, k), symmetric)
-        width = int(settings.get("tile_n", tiling.WIDTHS[0]))
-        iterations = tiling.tiles(n, n, width, symmetric) * math.ceil(k / tiling.DEPTH)
+        tile = _tile(spec, (1, n, n, k), symmetric) if not gelu else tiling.Tile()
+        iterations = tiling.tiles(n, n, tile, symmetric) * math.ceil(k / tile.depth)
         yield from _rows(
-            {"spec": spec, "m=n": n, "k": k, "width": width},
+            {"spec": spec, "m=n": n, "k": k, "tile": str(tile)},
             candidates(a, b, bias),
             2.0 * n * n * k,
             partial(_product_error, reference),
-            (_file(spec, settings), iterations),
+            (_file(spec, {"dtype": "bf16"} | tile.settings), iterations),
         )
 
 
-def _settings(spec: str, shape: tuple[int, int, int, int], triangle: bool) -> dict[str, str]:
-    """What the kernel is called that is taken for a shape in bf16."""
+def _tile(spec: str, shape: tuple[int, int, int, int], triangle: bool) -> tiling.Tile:
+    """The output tiles of the kernel that is taken for a shape in bf16."""
     arch, sms = launcher.architecture(_gpu()), launcher.multiprocessors(_gpu())
-    return tiling.settings(spec, arch, "bf16", shape, sms, triangle)
+    return tiling.best(spec, arch, "bf16", shape, sms, triangle)
 
 
 def _product_error(reference: Tensor, found: Tensor) -> float:

@@ -510,7 +510,7 @@ def store(
         tile += cute.arch.grid_dim()[0]
         t += 1
     # shared memory has to live until everything is read
-    cute.arch.cp_async_bulk_wait_group(0)
+    cute.arch.cp_async_bulk_wait_group(0, read=True)
 
 
 @cute.jit
@@ -674,6 +674,9 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sD_1_empty_sD_0_empty + i, 1)
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
+    # all above may run while the kernel before this one still does
+    cute.arch.griddepcontrol_wait()
+    cute.arch.griddepcontrol_launch_dependents()
     sA_0 = tiles_at(shared + 164864, 64, 128, 1, BFloat16)
     sA_1 = tiles_at(shared + 181248, 64, 128, 1, BFloat16)
     sB = tiles_at(shared + 1024, 128, 128, 5, BFloat16)
@@ -841,6 +844,7 @@ def launch(
         block=[384, 1, 1],
         smem=230400,
         min_blocks_per_mp=1,
+        use_pdl=True,
         stream=stream,
     )
 

@@ -15,14 +15,13 @@ from itertools import product
 from pathlib import Path
 
 from schedgen.codegen.facts import file_name
+from schedgen.kernels.tiling import TILES
 
 FOLDER = Path(__file__).parent
 TARGETS = {"h200": "sm_90a", "b200": "sm_100a"}
 """Machine models with their architectures."""
 
 PRODUCTS = ("gemm", "gemm_nn", "gemm_symmetric", "gemm_symmetric_nn")
-WIDTHS = {"h200": (256, 192, 128, 64), "b200": (256, 128)}
-"""Columns of output tiles that there are kernels for; the first is the specs' own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,8 @@ def shipped() -> Iterator[Shipped]:
             yield Shipped("attention_fwd", target, settings)
         for spec in ("gemm_epilogue", "gemm_chain"):
             yield Shipped(spec, target, (("dtype", dtype),))
-        for spec, width in product(PRODUCTS, WIDTHS[target]):
-            wide = () if width == WIDTHS[target][0] else (("tile_n", str(width)),)
-            yield Shipped(spec, target, (("dtype", dtype), *wide))
+        for spec, tile in product(PRODUCTS, TILES[TARGETS[target]]):
+            yield Shipped(spec, target, (("dtype", dtype), *tile.settings.items()))
 
 
 def text(kernel: Shipped) -> str:

@@ -1,6 +1,6 @@
-"""Which of the generated kernels of a product to take for a shape: how wide its output tiles are.
+"""Which of the generated kernels of a product to take for a shape: how large its output tiles are.
 
-Wide tiles read less for each product, narrow ones leave fewer SMs without work in the last wave.
+Large tiles read less for each product, small ones leave fewer SMs without work in the last wave.
 The rule weighs both with what generated files say of themselves, cycles of an iteration in the
 machine model, and how far those are from measured ones.
 """
@@ -8,20 +8,59 @@ machine model, and how far those are from measured ones.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels.errors import DeviceError
 from schedgen.kernels.library import FOLDER
 
-WIDTHS = (256, 192, 128, 64)
-"""Columns of output tiles that there may be kernels for; the first has no name in file names."""
-ROWS, DEPTH = 128, 64
-"""Rows of an output tile, and what an iteration of its main loop adds up."""
-FILL = 2.5
-"""Iterations that filling the pipeline and the epilogue are worth: 0.8 to 2.4 in the schedules of
-all widths (`schedgen solve`, line `tile`), and the first load comes from far."""
-MEASURED = {"sm_90a": {256: 1.42, 192: 1.32, 128: 1.22, 64: 1.39}}
+
+@dataclass(frozen=True, slots=True, order=True)
+class Tile:
+    """``rows`` x ``columns`` of an output, to which an iteration adds products ``depth`` long."""
+
+    rows: int = 128
+    columns: int = 256
+    depth: int = 64
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Parameters of the specs of products, where they differ from the specs' own."""
+        found: dict[str, str] = {}
+        if self.rows != 128:  # a warpgroup of Hopper has 64 rows
+            found |= {"tile_m": str(self.rows), "consumers": str(self.rows // 64)}
+        if self.columns != 256:
+            found["tile_n"] = str(self.columns)
+        if self.depth != 64:
+            found["tile_k"] = str(self.depth)
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}x{self.depth}"
+
+
+TILES = {
+    "sm_90a": (
+        *(Tile(), Tile(columns=192), Tile(columns=128)),
+        *(Tile(columns=64, depth=128), Tile(rows=64, columns=64, depth=128)),
+    ),
+    "sm_100a": (Tile(), Tile(columns=128)),
+}
+"""Sizes of output tiles that there are kernels for; the first is the specs' own."""
+FILL = 160
+"""How much longer filling the pipeline and the epilogue make products, as if k were that much
+larger: 51 to 154 in the schedules of all tiles (`schedgen solve`, line `tile`), and the first load
+comes from far."""
+MEASURED = {
+    "sm_90a": {
+        Tile(): 1.45,
+        Tile(columns=192): 1.39,
+        Tile(columns=128): 1.3,
+        Tile(columns=64, depth=128): 1.34,
+        Tile(rows=64, columns=64, depth=128): 1.51,
+    }
+}
 """Cycles of an iteration over those of the model, with all that is around the main loop, where all
 SMs work at once (`benchmarks/tiling.py`, H200: means of its two products). Nobody has measured
 Blackwell: there the model's are taken."""
@@ -41,26 +80,33 @@ def settings(
     Raises:
         DeviceError: there is no kernel of ``spec`` for ``arch`` and ``dtype``.
     """
+    return {"dtype": dtype} | best(spec, arch, dtype, shape, sms, triangle).settings
+
+
+@cache
+def best(
+    spec: str, arch: str, dtype: str, shape: tuple[int, int, int, int], sms: int, triangle: bool
+) -> Tile:
+    """The size of output tiles that `settings` stands for."""
     batch, m, n, k = shape
-    best = (math.inf, {"dtype": dtype})
-    for width in WIDTHS:
-        chosen = {"dtype": dtype} | ({} if width == WIDTHS[0] else {"tile_n": str(width)})
-        cycles = _cycles(spec, arch, tuple(chosen.items()))
-        cycles *= MEASURED.get(arch, {}).get(width, 1.0)
-        waves = -(-batch * tiles(m, n, width, triangle) // sms)
-        needed = waves * (-(-k // DEPTH) + FILL) * cycles
-        best = min(best, (needed, chosen), key=lambda b: b[0])
-    if math.isinf(best[0]):
+    found: tuple[float, Tile] = (math.inf, Tile())
+    for tile in TILES.get(arch, ()):
+        cycles = _cycles(spec, arch, (("dtype", dtype), *tile.settings.items()))
+        cycles *= MEASURED.get(arch, {}).get(tile, 1.0)
+        waves = -(-batch * tiles(m, n, tile, triangle) // sms)
+        needed = waves * (-(-k // tile.depth) + FILL / tile.depth) * cycles
+        found = min(found, (needed, tile), key=lambda f: f[0])
+    if math.isinf(found[0]):
         raise DeviceError(f"there is no kernel of {spec} for {arch} and {dtype}")
-    return best[1]
+    return found[1]
 
 
-def tiles(m: int, n: int, width: int, triangle: bool) -> int:
+def tiles(m: int, n: int, tile: Tile, triangle: bool) -> int:
     """Output tiles of a matrix, or those of them that reach to the diagonal or below it."""
-    rows, columns = -(-m // ROWS), -(-n // width)
+    rows, columns = -(-m // tile.rows), -(-n // tile.columns)
     if not triangle:
         return rows * columns
-    return sum(min(((row + 1) * ROWS - 1) // width + 1, columns) for row in range(rows))
+    return sum(min(((row + 1) * tile.rows - 1) // tile.columns + 1, columns) for row in range(rows))
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from schedgen.errors import SchedgenError, suggest
+from schedgen.expressions import references
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel, Kind
@@ -57,10 +58,11 @@ class Outcome:
 
 def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     """Small extents with ragged ends: one tile and a part of another along each axis of the grid,
-    two iterations and a part of another along what the main loop walks.
+    two iterations and a part of another along what the main loop walks. What is ``given`` has the
+    last word; it may have values of scalar arguments, too.
 
     Raises:
-        SchedgenError: ``given`` names what is no extent.
+        SchedgenError: ``given`` names what is neither an extent nor a scalar argument.
     """
     parameters = dict(kernel.parameters)
     blocks = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
@@ -82,8 +84,9 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
         else:
             found[extent] = 1
     found.update(dict.fromkeys(groups.values(), 2))
+    scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     for name in given:
-        if name not in found:
+        if name not in found and name not in scalars:
             fix = suggest(name, found) or f"the extents are {', '.join(found)}"
             raise SchedgenError(f"'{name}' is not an extent of {kernel.name}; {fix}")
     return {**found, **given}
@@ -92,13 +95,14 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
 def random_inputs(
     kernel: Kernel, extents: Mapping[str, int], seed: int
 ) -> dict[str, torch.Tensor | float]:
-    """Normal numbers for tensors, small ones for scalars."""
+    """Normal numbers for tensors, small ones for scalars that ``extents`` has no value of."""
     generator = torch.Generator().manual_seed(seed)
     stored = _stored(kernel)
     found: dict[str, torch.Tensor | float] = {}
     for argument in kernel.arguments:
         if not argument.shape:
-            found[argument.name] = 0.125 + 0.5 * torch.rand((), generator=generator).item()
+            small = 0.125 + 0.5 * torch.rand((), generator=generator).item()
+            found[argument.name] = float(extents.get(argument.name, small))
         elif argument.name not in stored:
             shape = [extents[extent] for extent in argument.shape]
             values = torch.randn(shape, generator=generator)
@@ -108,7 +112,8 @@ def random_inputs(
 
 def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
     """Extents at which a kernel should be checked, by name: all at 1; ragged ends, several output
-    tiles with few iterations; a main loop with more iterations than rings have slots.
+    tiles with few iterations; a main loop with more iterations than rings have slots; and with
+    zeros for scalars that decide whether something is loaded.
     """
     ragged = default_extents(kernel, {})
     steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
@@ -117,11 +122,18 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
     tiles = [extent for extent in axes if extent not in fixed]
     free = [*tiles, *steps]
     loops = {extent: 7 * step + 8 for extent, step in steps.items()}
-    return {
+    found = {
         "tiny": {**ragged, **dict.fromkeys(free, 1)},
         "ragged": ragged,
         "long loop": {**ragged, **dict.fromkeys(tiles, 8), **loops},
     }
+    conditions = [o.when for o in kernel.operations if o.kind is Kind.LOAD and o.when is not None]
+    scalars = {argument.name for argument in kernel.arguments if not argument.shape}
+    names = {name.name for condition in conditions for name in references(condition)}
+    decide = sorted(names & scalars)
+    if decide:
+        found["zero " + " ".join(decide)] = {**ragged, **dict.fromkeys(decide, 0)}
+    return found
 
 
 @dataclass

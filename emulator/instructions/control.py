@@ -135,10 +135,17 @@ def _nanosleep(_instruction: Instruction, _decoder: Decoder, _environment: Envir
 def _griddepcontrol(
     instruction: Instruction, _decoder: Decoder, _environment: Environment
 ) -> Execute:
-    """Launches run one after the other, so the grids that this one depends on are complete."""
+    """Launches run one after the other, so the grids that this one depends on are complete; the
+    race checker minds who waited for them.
+    """
     if instruction.modifiers not in (("wait",), ("launch_dependents",)):
         raise unsupported(instruction, instruction.modifiers)
-    return _nothing
+
+    def wait(warp: Warp) -> None:
+        if warp.machine.tracking:
+            warp.machine.tracker.predecessor_wait(warp.number)
+
+    return wait if instruction.modifiers == ("wait",) else _nothing
 
 
 @builds("pmevent", "prefetch", "prefetchu", "applypriority", "discard")

@@ -14,6 +14,7 @@ from schedgen.emulator.order.findings import Access, Defect, Flaw, Missing, Race
 from schedgen.emulator.order.knowledge import CAUSAL, FENCED_GLOBAL, Message
 from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
+from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.records import ATOMIC, FREED, WRITE, Origin, Record
 from schedgen.emulator.order.shadow import Layer, Manner
 from schedgen.emulator.order.state import State
@@ -58,12 +59,16 @@ class Accesses:
         self._uninitialized = uninitialized
         self._read_read = state.switches.read_read is ReadRead.FENCE_REQUIRED
         self._other_cta = state.switches.async_other_cta
+        self.predecessor: Predecessor | None = None
         self._met: dict[Hashable, list[Hashable]] = {}
 
     def access(self, who: Who, cells: Cells, *, write: bool, atomic: bool = False) -> None:
         """Checks one access and enters it."""
         flags = (WRITE if write else 0) | (ATOMIC if atomic else 0)
         number = self._state.records.add(who.agent, who.clock, who.origin, flags)
+        before = self.predecessor if cells.space is Space.GLOBAL else None
+        if before is not None and not before.ended(who.origin.warp, who.view):
+            before.early(self.side(self._state.records.get(number), cells), cells)
         manners = self._manners(who, write, atomic)
         for part in self._state.memory.parts(cells):
             shadow, place, pages, _ = part

@@ -19,6 +19,7 @@ from schedgen.emulator.order.exits import Exits
 from schedgen.emulator.order.findings import Describe, Finding, Severity
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
 from schedgen.emulator.order.operations import Operations
+from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.streams import Streams
 from schedgen.emulator.order.tracker import Cells, Queue, Space
@@ -38,6 +39,7 @@ class Checker:
         limit: how many different findings are kept.
         describe: the text and source of a line of PTX, for reports.
         stop: raise an error at the first finding that is no mere advice.
+        dependent: the kernel may begin while the one before it still runs.
     """
 
     def __init__(
@@ -50,12 +52,15 @@ class Checker:
         limit: int = _LIMIT,
         describe: Describe | None = None,
         stop: bool = False,
+        dependent: bool = False,
     ) -> None:
         self._state = State(
             warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop,
         )  # fmt: skip
         self._describe = describe or _no_text
         self._accesses = Accesses(self._state, uninitialized)
+        if dependent:
+            self._accesses.predecessor = Predecessor(self._state)
         self._operations = Operations(self._state, self._accesses)
         self._mbarriers = Mbarriers(self._state, self._operations)
         self._barriers = Barriers(self._state)
@@ -202,6 +207,10 @@ class Checker:
 
     def barrier_init_fence(self, warp: int) -> None:
         self._state.warp(warp).publish_inits()
+
+    def predecessor_wait(self, warp: int) -> None:
+        if self._accesses.predecessor is not None:
+            self._accesses.predecessor.waited(warp)
 
     def tcgen05_fence(self, warp: int, *, before: bool) -> None:
         self._state.warp(warp).tensor_fence(before=before)

@@ -46,6 +46,7 @@ class Flaw(StrEnum):
     UNPUBLISHED = "unpublished mbarrier"
     UNOBSERVED = "phase that nobody observed"
     IN_USE = "mbarrier changed while in use"
+    EARLY = "access to global memory while the kernel before this one may still run"
     OUTLIVES = "access to shared memory that may come after the exit of its CTA"
 
 

@@ -32,7 +32,7 @@ class Moment:
 
 def reads_of(operation: Operation) -> tuple[Read, ...]:
     """All that `execute` needs: what is read, and what an operation that may be skipped leaves."""
-    if operation.when is None or operation.kind is Kind.STORE:
+    if operation.when is None or operation.kind in (Kind.LOAD, Kind.STORE):
         return operation.reads
     known = {read.piece for read in operation.reads}
     kept = [Read(piece, CURRENT) for piece in operation.writes if piece not in known]
@@ -88,7 +88,8 @@ class _Execution:
                 return {"": self._operand("from")} if self._happens() else {}
             case Kind.LOAD:
                 at = self.moment
-                self.done["to"] = self.problem.load(operation, at.coordinates, at.iteration)
+                tile = self.problem.load(operation, at.coordinates, at.iteration)
+                self.done["to"] = tile if self._loads() else torch.zeros_like(tile)
             case Kind.COPY:
                 tile = self._operand("from")
                 self.done["to"] = tile.T.contiguous() if operation.transposed else tile
@@ -157,7 +158,7 @@ class _Execution:
     def _pieces(self) -> dict[str, torch.Tensor]:
         """The outputs by piece, with what was there before where the condition is false."""
         happens = None
-        if self.operation.when is not None:
+        if self.operation.when is not None and self.operation.kind is not Kind.LOAD:
             happens = self._formula(self.operation.when)
         found: dict[str, torch.Tensor] = {}
         for name, tile in self.done.items():
@@ -176,6 +177,11 @@ class _Execution:
         """Whether a store does; its condition is one of the output tile, not of elements."""
         when = self.operation.when
         return when is None or self.problem.holds(when, self.moment.coordinates)
+
+    def _loads(self) -> bool:
+        """Whether a load does; its condition is one of scalar arguments."""
+        when = self.operation.when
+        return when is None or bool(self._formula(when))
 
     def _formula(self, formula: Expression) -> torch.Tensor:
         return compute(formula, self._look)

@@ -91,25 +91,51 @@ def _rings(
             families.setdefault(key, []).append(signal)
     found: list[_Group] = []
     for family in families.values():
-        scale = family[0].number.scale
-        group = _Group(family[0].slots, alone=False)
-        for signal in family:
-            group.phases.setdefault(signal.number.offset % scale, []).append(signal)
-        alike = {
-            (
-                sum(layout.arrivals(s) for s in phase),
-                sum(layout.loaded_bytes(s.operation) for s in phase),
-            )
-            for phase in group.phases.values()
-        }
-        awaited_alike = all(
-            len({_waits(s, awaited[s]) for s in phase}) == 1
-            and len({s.number.offset for s in phase}) == 1
-            for phase in group.phases.values()
-        )
-        if len(group.phases) == scale and len(alike) == 1 and awaited_alike:
-            found.append(group)
+        found += _split(layout, family, awaited, 0)
     return found
+
+
+def _split(
+    layout: Layout, family: list[Signal], awaited: dict[Signal, list[Handoff]], times: int
+) -> list[_Group]:
+    """The family as one ring, or as several: a slot that is loaded and then written over has two,
+    and one whose parts are filled and read by different roles has one for each of them.
+    """
+    ring = _ring(layout, family, awaited)
+    if ring is not None or times == 2:
+        return [] if ring is None else [ring]
+    apart: dict[object, list[Signal]] = {}
+    for signal in family:
+        key: tuple[object, ...] = (layout.kernel.operation[signal.operation].base,)
+        if times:
+            targets = frozenset(layout.role_of[h.target] for h in awaited[signal])
+            key += (layout.role_of[signal.operation], targets)
+        apart.setdefault(key, []).append(signal)
+    return [ring for part in apart.values() for ring in _split(layout, part, awaited, times + 1)]
+
+
+def _ring(
+    layout: Layout, family: list[Signal], awaited: dict[Signal, list[Handoff]]
+) -> _Group | None:
+    """The signals as one array of barriers, if its phases are alike and none is missing."""
+    scale = family[0].number.scale
+    group = _Group(family[0].slots, alone=False)
+    for signal in family:
+        group.phases.setdefault(signal.number.offset % scale, []).append(signal)
+    phases = group.phases.values()
+    alike = {
+        (
+            sum(layout.arrivals(s) for s in phase),
+            sum(layout.loaded_bytes(s.operation) for s in phase),
+        )
+        for phase in phases
+    }
+    awaited_alike = all(
+        len({_waits(s, awaited[s]) for s in phase}) == 1
+        and len({s.number.offset for s in phase}) == 1
+        for phase in phases
+    )
+    return group if len(phases) == scale and len(alike) == 1 and awaited_alike else None
 
 
 def _name(

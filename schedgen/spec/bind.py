@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from schedgen.conditional import condition_mistakes
 from schedgen.errors import DiagnosticSink, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, parse
 from schedgen.kernel import DTYPE_BITS, Kernel
@@ -92,7 +93,7 @@ def _kernel(
         tile_extents=binder.placing.tile_extents,
         tiles=spec.loops.tiles,
     )
-    return _storable(elide_copies(kernel), scope)
+    return _storable(elide_copies(kernel), spec, scope)
 
 
 def _check_tile_trips(
@@ -135,11 +136,18 @@ def _unknown_extent(
     scope.error("unknown-extent", message, path, key=key, fix=fix)
 
 
-def _storable(kernel: Kernel, scope: Scope) -> Kernel:
+def _storable(kernel: Kernel, spec: SpecFile, scope: Scope) -> Kernel:
     """Return ``kernel`` if its storage is one whose hazards have a meaning."""
     for mistake in storage_mistakes(kernel):
         path = ("buffers", mistake.buffer, mistake.key)
         scope.error(mistake.rule, mistake.message, path, fix=mistake.fix)
+    for operation, reason in condition_mistakes(kernel):
+        message = f"{operation.name} needs what a load with 'when' may leave out: it {reason}"
+        fix = "use a map in the same iteration, or load always"
+        listed = getattr(spec.operations, operation.phase.value)
+        number = next(n for n, entry in enumerate(listed) if entry.id == operation.base)
+        at = ("operations", operation.phase.value, number, "id")
+        scope.error("bad-condition", message, at, fix=fix)
     for tensor, mistake in coverage_mistakes(kernel):
         fix = "change 'when' of its stores, or the sizes of tiles"
         scope.error("bad-coverage", f"{mistake} in '{tensor}'", ("arguments", tensor), fix=fix)

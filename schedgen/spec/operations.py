@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from schedgen.errors import suggest
-from schedgen.expressions import Expression, Number, fold
+from schedgen.expressions import Expression, Number, fold, references
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase, Read
 from schedgen.spec import entries, schema
 from schedgen.spec.dimensions import MAX_INSTANCES, Index, check_names, instance_name
@@ -114,6 +114,8 @@ class OperationBinder:
         when = None
         if entry.when is not None and isinstance(entry, entries.Store):
             when = self._tile_condition(entry.when, index, (*path, "when"))
+        elif entry.when is not None and isinstance(entry, entries.Load):
+            when = self._load_condition(entry.when, draft, (*path, "when"))
         elif entry.when is not None:
             when = draft.formula(entry.when, (*path, "when"), output=None, condition=True)
         operation = Operation(
@@ -156,6 +158,20 @@ class OperationBinder:
         known |= {**self.scope.values, **{name: Fraction(at) for name, at in index.items()}}
         Scope(self.scope.source, self.scope.sink, known).truth(text, path)
         return fold(expression, {name: Number(Fraction(at)) for name, at in index.items()})
+
+    def _load_condition(self, text: str | int, draft: Draft, path: Path) -> Expression | None:
+        """Whether a load happens at all: who reads its tile has to know, so it depends on scalar
+        arguments and parameters only.
+        """
+        expression = self.scope.expression(text, path)
+        scalars = {name for name, argument in self.spec.arguments.items() if not argument.shape}
+        for name in () if expression is None else references(expression):
+            if name.name not in {*scalars, *self.spec.parameters}:
+                message = f"'{name.name}' is neither a scalar argument nor a parameter"
+                fix = "whether a load happens can depend on those only"
+                draft.error("bad-condition", message, Place(path).of(name), fix=fix)
+                return None
+        return draft.formula(text, path, output=None, condition=True)
 
     def _complete(
         self, operation: Operation, entry: entries.Operation, draft: Draft, path: Path

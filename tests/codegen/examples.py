@@ -17,7 +17,7 @@ from schedgen.spec.reader import read_spec
 
 SPECS = Path(__file__).parent.parent / "data" / "specs"
 ARCHITECTURES = {"h200": "sm_90a", "b200": "sm_100a"}
-GEMM = {"tile_m": "128", "tile_n": "32", "slices": "2", "consumers": "1"}
+GEMM = {"tile_m": "128", "tile_n": "32", "slice_n": "16", "consumers": "1"}
 """Settings of a small product for Blackwell."""
 
 

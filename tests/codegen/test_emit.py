@@ -15,7 +15,7 @@ from schedgen.kernel import Kernel, Kind
 from schedgen.proof.prove import ProvenProgram
 from tests.codegen.examples import GEMM, solved, text_of
 
-HOPPER = {"tile_m": "64", "tile_n": "32", "slices": "1", "consumers": "1"}
+HOPPER = {"tile_m": "64", "tile_n": "32", "slice_n": "32", "consumers": "1"}
 
 
 def changed(proven: ProvenProgram, **fields: str) -> ProvenProgram:

@@ -18,7 +18,7 @@ from schedgen.program.sequence import sequence
 from tests.codegen.examples import ARCHITECTURES, GEMM, solved, text_of
 from tests.codegen.recorded import computed, recorded
 
-HOPPER = {"tile_m": "64", "tile_n": "32", "slices": "1", "consumers": "1"}
+HOPPER = {"tile_m": "64", "tile_n": "32", "slice_n": "32", "consumers": "1"}
 CASES = [("gemm", "h200", HOPPER), ("gemm", "b200", GEMM)]
 EXTENTS = {"m": 136, "n": 72, "k": 392}
 

@@ -77,7 +77,7 @@ def test_rings_of_registers() -> None:
 
 def test_blocks_of_rows() -> None:
     """A role that multiplies for both halves of a tile has an accumulator for each."""
-    plan = plan_of("gemm_epilogue", "h200", tile_n="128", slices="4")
+    plan = plan_of("gemm_epilogue", "h200", tile_n="128")
     roles = [name for name, runs in plan.runs.items() if any(o.base == "MMA" for o in runs)]
     assert len(roles) == 1
     registers = Registers(plan, FRAGMENT)

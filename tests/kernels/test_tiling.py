@@ -14,37 +14,41 @@ def width(spec: str, *shape: int, arch: str = "sm_90a") -> int:
     batch, m, n, k = shape
     triangle = "symmetric" in spec
     chosen = tiling.settings(spec, arch, "fp16", (batch, m, n, k), SMS, triangle)
-    return int(chosen.get("tile_n", tiling.WIDTHS[0]))
+    return int(chosen.get("tile_n", "256"))
 
 
-def test_few_tiles_are_narrow() -> None:
+def test_few_tiles_are_small() -> None:
+    few = tiling.best("gemm_symmetric", "sm_90a", "fp16", (1, 512, 512, 512), SMS, True)
+    assert few == tiling.Tile(64, 64, 128)
     assert width("gemm", 1, 512, 512, 512) == 64
     assert width("gemm_symmetric", 1, 1024, 1024, 4096) == 64
 
 
 def test_one_wave_is_better_than_two() -> None:
     """Of the triangle of 2048, 72 tiles are 256 wide, 96 are 192 wide and 136 are 128 wide."""
-    assert [tiling.tiles(2048, 2048, w, triangle=True) for w in (256, 192, 128)] == [72, 96, 136]
+    assert [
+        tiling.tiles(2048, 2048, tiling.Tile(columns=w), triangle=True) for w in (256, 192, 128)
+    ] == [72, 96, 136]
     assert width("gemm_symmetric_nn", 1, 2048, 2048, 2048) == 192
 
 
 def test_full_waves() -> None:
     """At 4096 there are exactly four waves of tiles that are 128 wide."""
-    assert tiling.tiles(4096, 4096, 128, triangle=True) == 4 * SMS
+    assert tiling.tiles(4096, 4096, tiling.Tile(columns=128), triangle=True) == 4 * SMS
     assert width("gemm_symmetric", 1, 4096, 4096, 4096) == 128
     assert width("gemm_symmetric", 1, 8192, 8192, 8192) == 256
 
 
 @pytest.mark.parametrize("m", [1, 127, 128, 129, 700, 1536])
-@pytest.mark.parametrize("columns", tiling.WIDTHS)
-def test_triangles(m: int, columns: int) -> None:
-    rows = range(-(-m // tiling.ROWS))
+@pytest.mark.parametrize("tile", tiling.TILES["sm_90a"], ids=str)
+def test_triangles(m: int, tile: tiling.Tile) -> None:
+    rows = range(-(-m // tile.rows))
     wanted = sum(
-        column * columns < (row + 1) * tiling.ROWS
+        column * tile.columns < (row + 1) * tile.rows
         for row in rows
-        for column in range(-(-m // columns))
+        for column in range(-(-m // tile.columns))
     )
-    assert tiling.tiles(m, m, columns, triangle=True) == wanted
+    assert tiling.tiles(m, m, tile, triangle=True) == wanted
 
 
 def test_only_kernels_that_there_are() -> None:

@@ -16,7 +16,7 @@ from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 
 SMALL = {"m": 64, "n": 40, "k": 72}
-SETTINGS = {"tile_m": "64", "tile_n": "32", "slices": "1", "consumers": "1"}
+SETTINGS = {"tile_m": "64", "tile_n": "32", "slice_n": "32", "consumers": "1"}
 
 
 @lru_cache

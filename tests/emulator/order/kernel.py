@@ -36,6 +36,7 @@ class Kernel:
     Args:
         warps: warps per CTA; warp 8 is the first of CTA 1.
         cluster: CTAs per cluster.
+        dependent: launched before the kernel in front of it has ended.
         settings: fields of `Switches`.
     """
 
@@ -47,11 +48,12 @@ class Kernel:
         warps: int = 8,
         cluster: int = 1,
         uninitialized: Verdict = Verdict.OFF,
+        dependent: bool = False,
         **settings: Any,
     ) -> None:
         self.checker = Checker(
             warps, lambda cta: cta // cluster, switches=Switches(**settings),
-            uninitialized=uninitialized,
+            uninitialized=uninitialized, dependent=dependent,
         )  # fmt: skip
         self.line = 0
         self._generations = 0

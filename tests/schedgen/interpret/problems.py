@@ -10,7 +10,7 @@ from schedgen.kernel import Kernel
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import parse_spec, read_spec
 
-SMALL = {"tile_m": "16", "tile_n": "32", "tile_k": "16", "slices": "2"}
+SMALL = {"tile_m": "16", "tile_n": "32", "tile_k": "16", "slice_n": "16"}
 
 
 def kernel(name: str, target: str, **settings: str) -> Kernel:

@@ -1,0 +1,53 @@
+"""Kernels that begin before the kernel in front of them has ended (programmatic dependent launch).
+
+What that kernel wrote is there after ``griddepcontrol.wait``, and what it still reads may be
+overwritten only then: until a warp has waited, or knows of one that has, it may not touch global
+memory.
+"""
+
+from __future__ import annotations
+
+from schedgen.emulator.order.agents import Agent
+from schedgen.emulator.order.findings import Access, Defect, Flaw
+from schedgen.emulator.order.knowledge import CAUSAL, Message
+from schedgen.emulator.order.state import State
+from schedgen.emulator.order.tracker import Cells
+
+
+class Predecessor:
+    """Who knows that the kernel before this one has ended; only made if it may not have."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._waits: dict[int, tuple[Agent, int]] = {}
+        self._known: set[int] = set()
+
+    def waited(self, number: int) -> None:
+        """A warp has executed ``griddepcontrol.wait``."""
+        warp = self._state.warp(number)
+        warp.touch()
+        self._waits.setdefault(number, (warp.agent, warp.clock))
+
+    def ended(self, warp: int, view: Message) -> bool:
+        """Whether a warp that accesses global memory, or issues that, heard of a wait.
+
+        ``view`` is what the warp knew; what it once knew it does not forget.
+        """
+        if warp not in self._known:
+            mine = [self._waits[warp]] if warp in self._waits else []
+            if not any(self._knows(view, *mark) for mark in (*mine, *self._waits.values())):
+                return False
+            self._known.add(warp)
+        return True
+
+    def early(self, access: Access, cells: Cells) -> None:
+        """Reports an access of one that did not."""
+        start = cells.index.start if isinstance(cells.index, slice) else int(cells.index.flat[0])
+        self._state.findings.add(Defect(
+            Flaw.EARLY, cells.space, cells.cta, access, start, start, 1,
+            needs="griddepcontrol.wait before, by this warp or by one that it hears of",
+            rule="L1",
+        ))  # fmt: skip
+
+    def _knows(self, view: Message, agent: Agent, clock: int) -> bool:
+        return view.knows(CAUSAL, agent.cluster, agent.column, clock)
