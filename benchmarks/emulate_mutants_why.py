@@ -11,6 +11,7 @@ from emulate_mutants_deaf import Deaf, superfluous_order
 from emulate_mutants_observe import BEHIND, Seen, both, observed
 from emulate_mutants_paths import last, superfluous
 from emulate_mutants_run import Campaign, End
+from emulate_mutants_strict import Strict
 
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.switches import (
@@ -61,6 +62,7 @@ class _Reasons:
         self._silent: dict[tuple[int, int, Switches], bool] = {}
         self._seen: dict[str, Seen] = {}
         self._ends: dict[tuple[int, Switches], End] = {}
+        self._strict = Strict(campaign)
 
     def reason(self, mutant: Mutant) -> str:
         """Empty if there is none: then it is a defect of the detector, or unknown."""
@@ -76,6 +78,7 @@ class _Reasons:
             or self._waits(mutant)
             or self._deaf(mutant)
             or self._twice(mutant)
+            or self._strict.reason(mutant)
         )
 
     # -- readings of the ISA --------------------------------------------------------------------
