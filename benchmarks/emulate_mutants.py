@@ -8,9 +8,11 @@
 Every synchronization instruction of the PTX is removed, weakened or changed, one at a time
 (`schedgen.emulator.mutate`), and the kernel runs with the race checker under adversarial schedules
 until one shows a fault: a race, an error (undefined behaviour, or no end), a deadlock or another
-result than that of the kernel itself. What no schedule shows in the first launch of the kernel is
-tried in the next ones. What is never shown is examined by `emulate_mutants_why`, and listed with
-the reason why it is equivalent, or without one.
+result than that of the kernel itself; waits that wait for something else also under schedules in
+which their warps come to them as late, and as early, as they can. What no schedule shows in the
+first launch of the kernel is tried in the next ones. What is never shown is examined by
+`emulate_mutants_why` as soon as all are judged, and listed with the reason why it is equivalent, or
+without one. Both stop after S seconds and go on where they stopped when they are called again.
 
 ROWS is a file of JSON lines, one per mutant, which grows while the command runs; mutants that are
 there, or in FILE, are not judged again unless their kernel has changed. This needs numpy, lark and
@@ -57,7 +59,8 @@ def judged(campaign: Campaign, number: int) -> Row:
 
 def known(files: Iterable[Path], found: Sequence[Entry]) -> dict[Key, Row]:
     """The rows about mutants of the captures as they are; reasons are in the row of the mutant.
-    Rows of mutants that would be tried in more ways now are left out."""
+    Rows of mutants that would be tried in more ways now are left out, and reasons that earlier
+    versions gave."""
     versions = {one.name: one.version for one in found}
     rows: dict[Key, Row] = {}
     reasons: dict[Key, str] = {}
@@ -70,7 +73,7 @@ def known(files: Iterable[Path], found: Sequence[Entry]) -> dict[Key, Row]:
             continue
         key = row["kernel"], row["version"], row["number"]
         if "reason" in row:
-            if row["reason"] or row.get("why") == VERSION:
+            if row.get("why") == VERSION:
                 reasons[key] = row["reason"]
         elif row["end"] not in _OPEN or row.get("tries") == TRIES:
             rows[key] = row

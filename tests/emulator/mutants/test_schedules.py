@@ -1,0 +1,118 @@
+"""Schedules for one instruction, and what the campaign makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from schedgen.emulator.emulation import Emulator
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.policies import Held, Policy, Rushed
+from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.mutate import paused
+from schedgen.emulator.ptx.tree import Kernel
+from tests.emulator.mutants.campaigns import benchmark, campaign
+
+LAST = """@!%p1 mbarrier.init.shared.b64 [bar], 32;
+bar.sync 0;
+@%p2 bra ARRIVES;
+W:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+@!%p3 bra W;
+bra END;
+ARRIVES:
+mbarrier.arrive.shared.b64 _, [bar];
+END:
+"""
+"""Warp 0 waits for warp 1 and does nothing after it."""
+SOONER = 2
+"""A seed with which warp 0 comes to the wait before warp 1 arrives."""
+
+
+def execute(kernel: Kernel, policy: Policy) -> None:
+    one = campaign(LAST)
+    emulator = Emulator(
+        policy, "first", Switches(),
+        rewrite=lambda module: replace(module, kernels={**module.kernels, "k": kernel}),
+    )  # fmt: skip
+    one.execute(0, emulator)
+
+
+def test_a_wait_for_the_wrong_phase_returns_early_but_not_late() -> None:
+    one = campaign(LAST)
+    mutant = next(m for m in one.mutants if m.operator == "M10 parity flipped")
+    at = mutant.place()
+    slow = paused(mutant.kernel, at)
+    assert [i.opcode for i in slow.body[at : at + 2]] == ["nanosleep", "mbarrier"]
+    execute(slow, Rushed(SOONER, [at + 1]))
+    with pytest.raises(EmulationError, match="deadlock"):
+        execute(slow, Held(0, [at + 1]))
+    original = paused(mutant.original, at)
+    execute(original, Held(0, [at + 1]))
+    execute(original, Rushed(SOONER, [at + 1]))
+
+
+def test_the_campaign_finds_it() -> None:
+    one = campaign(LAST)
+    ends = {m.operator: one.end(m).end for m in one.mutants}
+    assert ends["unchanged"] == "undetected"
+    assert ends["M10 parity flipped"] == "deadlock"
+    assert ends["M15 wait removed"] == "undetected"
+
+
+def test_place_of_what_is_left() -> None:
+    one = campaign(LAST)
+    places = {m.operator: m.place() for m in one.mutants}
+    assert places["M10 parity flipped"] is not None
+    assert places["arrive removed"] is None
+
+
+def test_one_that_spins_is_not_held_for_ever() -> None:
+    """Warp 1 spins without an event until warp 0, which is held, has written."""
+    text = """@%p2 bra SPINS;
+mov.b32 %r7, 1;
+st.volatile.shared.b32 [data], %r7;
+bra END;
+SPINS:
+ld.volatile.shared.b32 %r7, [data];
+setp.eq.s32 %p3, %r7, 0;
+@%p3 bra SPINS;
+END:
+"""
+    one = campaign(f"@!%p1 st.volatile.shared.b32 [data], %r8;\nbar.sync 0;\n{text}")
+    kernel = one.kernels[0]
+    at = next(n for n, i in enumerate(kernel.body) if i.name.startswith("mov.b32") and n > 12)
+    slow = paused(kernel, at)
+    emulator = Emulator(
+        Held(0, [at + 1]), "off", Switches(),
+        rewrite=lambda module: replace(module, kernels={**module.kernels, "k": slow}),
+    )  # fmt: skip
+    one.execute(0, emulator)
+    assert len(emulator.reports) == 1
+
+
+# -- readings --------------------------------------------------------------------------------------
+
+EXCHANGED = """tcgen05.wait::ld.sync.aligned;
+fence.proxy.async.shared::cta;
+st.shared.b32 [%r3], %r1;
+bar.sync 0;
+ld.shared.b32 %r7, [%r6];
+"""
+
+
+def reason(text: str, operator: str) -> str:
+    strict, one = benchmark("emulate_mutants_strict"), campaign(text)
+    mutant = next(m for m in one.mutants if m.operator == operator)
+    return strict.Strict(one).reason(mutant)
+
+
+def test_instructions_that_order_nothing() -> None:
+    found = reason(EXCHANGED, "M2/M4 proxy fence removed")
+    assert "all that conflicts is ordered" in found
+    assert "S10" in found, "the kernel is silent under stricter readings, which are tried"
+
+
+def test_barriers_do_more_than_order() -> None:
+    assert reason(EXCHANGED, "M7 barrier removed") == ""

@@ -1,0 +1,119 @@
+"""What waits and barriers tell, and whether anything needs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.emulator.mutants.campaigns import benchmark, campaign, line
+
+START = "@!%p1 mbarrier.init.shared.b64 [bar], 64;\nbar.sync 0;"
+WRITE, READ = "st.shared.b32 [%r3], %r1;", "ld.shared.b32 %r7, [%r6];"
+ARRIVE = "mbarrier.arrive.shared.b64 _, [bar];"
+WAIT = """W:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+@!%p3 bra W;"""
+EXCHANGE = f"{START}\n{WRITE}\n{ARRIVE}\n{WAIT}\n{READ}"
+
+
+def why(text: str, *lines: int, absent: bool = True) -> str:
+    deaf, one = benchmark("emulate_mutants_deaf"), campaign(text)
+    found = deaf.Deaf(frozenset(lines), absent)
+    return deaf.superfluous_order(one, one.kernels[0], found, [0], (0, 1, 2))
+
+
+def test_a_wait_that_is_needed() -> None:
+    assert why(EXCHANGE) != ""
+    assert why(EXCHANGE, line(EXCHANGE, "try_wait")) == ""
+
+
+def test_a_wait_whose_news_somebody_else_tells() -> None:
+    text = EXCHANGE.replace(READ, f"bar.sync 0;\n{READ}")
+    other = line(text, "bar.sync", 1)
+    assert f"line {other} tells it" in why(text, line(text, "try_wait"))
+    assert why(text, line(text, "try_wait"), other) == ""
+
+
+def test_a_wait_whose_news_nobody_uses() -> None:
+    text = EXCHANGE.replace(READ, "mov.b32 %r7, 0;")
+    assert "nobody uses it" in why(text, line(text, "try_wait"))
+
+
+def test_the_first_of_two_barriers() -> None:
+    text = f"{WRITE}\nbar.sync 0;\nmov.b32 %r7, 0;\nbar.sync 0;\n{READ}"
+    first, second = line(text, "bar.sync"), line(text, "bar.sync", 1)
+    assert f"line {second} tells it" in why(text, first)
+    assert why(text, first, second) == ""
+
+
+@pytest.mark.parametrize(
+    ("second", "found"), [("bar.sync 1, 64;", False), ("bar.sync 2, 64;", True)]
+)
+def test_arriving_twice_at_a_barrier(second: str, found: bool) -> None:
+    """Whoever does not wait at the first one could be counted twice at the same barrier."""
+    text = f"{WRITE}\nbar.sync 1, 64;\nmov.b32 %r7, 0;\n{second}\n{READ}"
+    assert bool(why(text, line(text, "bar.sync 1"), absent=False)) == found
+
+
+def test_barriers_at_which_others_meet() -> None:
+    """Without the first one, warps of the second might meet with those of the first."""
+    text = f"{WRITE}\nbar.sync 1, 64;\nbar.sync 0;\n{READ}\n@%p2 bra END;\nbar.sync 1, 32;\nEND:"
+    assert why(text, line(text, "bar.sync 1")) == ""
+    apart = text.replace("bar.sync 1, 32", "bar.sync 2, 32")
+    assert why(apart, line(apart, "bar.sync 1")) != ""
+
+
+# -- emulate_mutants_observe -----------------------------------------------------------------------
+
+
+def seen(*texts: str) -> Any:
+    observe, one = benchmark("emulate_mutants_observe"), campaign(*texts)
+    return observe.observed(one, one.kernels[0], range(len(texts)))
+
+
+def test_waits_that_tell_something() -> None:
+    waits = seen(EXCHANGE)
+    at = line(EXCHANGE, "try_wait")
+    assert waits.waits[at]
+    assert at in waits.used
+
+
+def test_waits_that_tell_what_is_known() -> None:
+    text = EXCHANGE.replace(ARRIVE, f"{ARRIVE}\nbar.sync 0;")
+    found = seen(text)
+    assert found.waits[line(text, "try_wait")] is False
+    assert found.waits[line(text, "bar.sync", 1)] is True
+
+
+def test_waits_behind_which_nothing_is_done() -> None:
+    text = f"{START}\n{ARRIVE}\n{WAIT}\nbar.sync 0;\n{READ}".replace(READ, "mov.b32 %r7, 0;")
+    found = seen(text)
+    assert line(text, "try_wait") not in found.used
+
+
+def test_phases_that_nobody_waits_for() -> None:
+    text = f"{EXCHANGE}\nbar.sync 0;\n{ARRIVE}"
+    found = seen(text)
+    first, last = (found.arrivals[line(text, "mbarrier.arrive", n)] for n in (0, 1))
+    assert not found.unobserved(first)
+    assert found.unobserved(last)
+
+
+def test_launches_are_told_apart() -> None:
+    """In each launch the second arrive is for a phase that nobody waits for, whatever phase the
+    object had in another launch."""
+    text = f"{EXCHANGE}\nbar.sync 0;\n{ARRIVE}"
+    found = seen(text, text)
+    assert found.unobserved(found.arrivals[line(text, "mbarrier.arrive", 1)])
+    assert not found.unobserved(found.arrivals[line(text, "mbarrier.arrive", 0)])
+
+
+def test_a_wait_behind_the_one_that_takes_its_place() -> None:
+    observe, one = benchmark("emulate_mutants_observe"), campaign(EXCHANGE)
+    mutant = next(m for m in one.mutants if m.operator == "M12 wait for the next barrier")
+    both = observe.both(mutant)
+    waits = [i for i in both.body if i.opcode == "mbarrier" and i.modifiers[0] == "try_wait"]
+    at = line(EXCHANGE, "try_wait")
+    assert [i.line for i in waits] == [at, at + observe.BEHIND]
+    assert [i.operands[1].offset for i in waits] == [8, 0]
