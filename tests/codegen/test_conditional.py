@@ -1,0 +1,104 @@
+"""Loads with a condition: what is announced, copied and read, as text and in the emulator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+import torch
+
+from schedgen import emulating
+from schedgen.errors import SchedgenError
+from schedgen.kernel import Kernel
+from tests.codegen.examples import ARCHITECTURES, GEMM, solved, text_of
+
+HOPPER = {"tile_m": "64", "tile_n": "32", "slice_n": "32", "consumers": "1"}
+SMALL = {"h200": HOPPER, "b200": GEMM}
+EXTENTS = {"m": 72, "n": 40, "k": 72}
+GUARD = "if (beta != 0.0):"
+
+
+def after(text: str, line: str) -> list[str]:
+    """The lines that follow ``line``, each time, without their indentation."""
+    lines = [each.strip() for each in text.splitlines()]
+    return [lines[n + 1] for n, each in enumerate(lines) if each == line]
+
+
+@pytest.mark.parametrize("spec", ["gemm", "gemm_symmetric_nn"])
+@pytest.mark.parametrize("target", SMALL)
+def test_text(spec: str, target: str) -> None:
+    text = text_of(spec, target, **SMALL[target])
+    size = int(SMALL[target]["tile_m"]) * int(SMALL[target]["slice_n"]) * 2
+    announced = re.findall(r"expect_tx\(bar_c_stages_full \+ .*, (.*)\)$", text, re.MULTILINE)
+    assert set(announced) == {f"{size} if (beta != 0.0) else 0"}
+    copies = [line.strip() for line in text.splitlines() if "cute.copy(tma_c," in line]
+    guarded = after(text, GUARD)
+    assert copies
+    assert copies == [line for line in guarded if line.startswith("cute.copy(tma_c,")]
+    reads = [line for line in guarded if "in_sC" in line]
+    assert reads
+    assert after(text, "else:").count("in_sC.fill(0.0)") == len(reads)
+    assert text.count("load_tile(sC, in_sC") == len(reads)
+
+
+@pytest.mark.parametrize("target", SMALL)
+def test_other_copies_are_as_they_were(target: str) -> None:
+    """A kernel without conditions announces numbers, and reads what it loads."""
+    text = text_of("gemm_chain", target)
+    assert all(size.isdigit() for size in re.findall(r"expect_tx\(.*, (.*)\)$", text, re.MULTILINE))
+    assert ".fill(0.0)" not in "".join(line for line in text.splitlines() if "in_" in line)
+
+
+def inputs_with_a_hole(
+    kernel: Kernel, extents: Mapping[str, int], seed: int
+) -> dict[str, torch.Tensor | float]:
+    """What `schedgen.emulating.random_inputs` makes, but for a C that is no number."""
+    found = random_inputs(kernel, extents, seed)
+    found["c"] = torch.full_like(torch.as_tensor(found["c"]), torch.nan)
+    return found
+
+
+random_inputs = emulating.random_inputs
+
+
+@pytest.mark.parametrize("target", SMALL)
+def test_in_the_emulator(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With beta = 0 nothing of C is loaded, whatever it is; with another beta it is."""
+    _, kernel = solved("gemm", target, **SMALL[target])
+    text = text_of("gemm", target, **SMALL[target])
+    with emulating.compiled(text, kernel, ARCHITECTURES[target]) as made:
+        there = made.run({**EXTENTS, "beta": 1})
+        monkeypatch.setattr(emulating, "random_inputs", inputs_with_a_hole)
+        left_out = made.run({**EXTENTS, "beta": 0}, seed=1)
+    for outcome in (there, left_out):
+        assert outcome.correct
+        assert outcome.clean
+    sizes = dict(kernel.parameters)
+    tiles = [-(-EXTENTS[e] // int(sizes[f"tile_{e}"])) for e in ("m", "n")]
+    before = there.report.statistics.operations
+    assert before - left_out.report.statistics.operations == tiles[0] * tiles[1] * int(
+        sizes["slices"]
+    )
+
+
+def changed(old: str, new: str) -> emulating.Outcome:
+    """The small product for Hopper with ``new`` in place of ``old``, executed with beta = 0."""
+    _, kernel = solved("gemm", "h200", **HOPPER)
+    text = text_of("gemm", "h200", **HOPPER)
+    assert old in text
+    return emulating.emulate(
+        text.replace(old, new), kernel, "sm_90a", extents={**EXTENTS, "beta": 0}
+    )
+
+
+def test_bytes_that_do_not_come_are_waited_for() -> None:
+    with pytest.raises(SchedgenError, match=r"(?s)deadlock.*4096|4096.*bytes"):
+        changed("4096 if (beta != 0.0) else 0", "4096")
+
+
+def test_what_was_not_loaded_is_not_there() -> None:
+    """Without its guard the read finds bytes that nobody wrote."""
+    outcome = changed(f"{GUARD}\n        load_tile(sC", "if True:\n        load_tile(sC")
+    assert not outcome.clean
+    assert {finding.rule for finding in outcome.report.errors} == {"K9"}

@@ -1,0 +1,65 @@
+"""Kernels begin while the one before them still runs, and wait for it before they touch memory."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from schedgen.kernels.regenerate import FOLDER, Shipped, shipped
+from tests.codegen.examples import text_of
+
+WAIT = "cute.arch.griddepcontrol_wait"
+LAUNCH = "cute.arch.griddepcontrol_launch_dependents"
+ALLOWED = {"cpasync.prefetch_descriptor"}
+"""What may stand before the wait although it is about global memory: a descriptor is a parameter
+of the kernel, which no kernel writes."""
+TOUCHES = ("cute.copy", "tma_", "cute.local_tile", "cpasync.")
+
+
+def calls(text: str) -> list[str]:
+    """Names of the functions that the kernel calls itself, in order of the text."""
+    tree = ast.parse(text)
+    body = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "kernel")
+    found = [n for n in ast.walk(body) if isinstance(n, ast.Call)]
+    found.sort(key=lambda n: (n.lineno, n.col_offset))
+    return [ast.unparse(n.func) for n in found]
+
+
+def check(text: str) -> None:
+    found = calls(text)
+    assert (found.count(WAIT), found.count(LAUNCH)) == (1, 1)
+    before = found[: found.index(WAIT)]
+    assert found[found.index(WAIT) + 1] == LAUNCH
+    assert "cute.arch.mbarrier_init_fence" in before
+    assert before[-1] == "cute.arch.sync_threads"
+    roles = {
+        n.name
+        for n in ast.parse(text).body
+        if isinstance(n, ast.FunctionDef) and n.name not in ("kernel", "launch")
+    }
+    assert not roles & {name for name in before if name != "slot"}
+    assert not [n for n in before if n.startswith(TOUCHES) and n not in ALLOWED]
+    launch = next(
+        n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute) and n.func.attr == "launch"
+    )  # fmt: skip
+    given = {k.arg: ast.unparse(k.value) for k in launch.keywords}
+    assert given["use_pdl"] == "True"
+
+
+@pytest.mark.parametrize("kernel", list(shipped()), ids=lambda kernel: kernel.name)
+def test_shipped(kernel: Shipped) -> None:
+    check((FOLDER / kernel.name).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("target", ["h200", "b200"])
+def test_emitted(target: str) -> None:
+    check(text_of("gemm_chain", target))
+
+
+@pytest.mark.parametrize("line", [WAIT, LAUNCH])
+def test_one_that_is_missing(line: str) -> None:
+    text = text_of("gemm_chain", "h200").replace(f"{line}()", "pass")
+    with pytest.raises(AssertionError):
+        check(text)

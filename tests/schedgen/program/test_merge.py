@@ -1,0 +1,83 @@
+"""Signals of one store become rings: one for each fill of its slots, and one for each band."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from schedgen.machine_file import read_machine
+from schedgen.program.model import Barrier, Program
+from schedgen.program.synthesize import synthesize
+from schedgen.solution import solve
+from schedgen.spec.reader import read_spec
+
+SLICES = 8
+
+
+@cache
+def program(spec: str, target: str, *settings: tuple[str, str]) -> Program:
+    solution = solve(read_spec(spec), read_machine(target), settings=dict(settings))
+    return synthesize(solution.problem.kernel, solution.schedule, solution.problem.machine)
+
+
+def rings(found: Program, store: str) -> dict[str, Barrier]:
+    return {barrier.name: barrier for barrier in found.barriers if barrier.name.startswith(store)}
+
+
+def fillers(barrier: Barrier) -> set[str]:
+    """Operations whose ends the barrier tells, without their indices."""
+    return {line.rpartition(" after ")[2].partition("[")[0] for line in barrier.protects}
+
+
+def depth(found: Program, store: str) -> int:
+    return next(s.slots for s in found.stores if s.name == store)
+
+
+@pytest.mark.parametrize("target", ["h200", "b200"])
+@pytest.mark.parametrize(("spec", "second"), [("gemm", "EPI"), ("gemm_symmetric", "PUT")])
+def test_a_slot_that_is_filled_twice(spec: str, second: str, target: str) -> None:
+    """C is loaded, D is written over it: a ring for each, and one that says that D is stored."""
+    made = program(spec, target)
+    found = rings(made, "c_stages")
+    assert {name: fillers(one) for name, one in found.items()} == {
+        "c_stages full": {"LC"},
+        "c_stages full'": {second},
+        "c_stages empty": {"STD"},
+    }
+    assert {one.slots for one in found.values()} == {depth(made, "c_stages")}
+    bands = 2 if target == "h200" else 1
+    assert [(one.arrivals, one.bytes) for one in found.values()] == [
+        (1, 128 * 32 * 2),
+        (128 * bands, 0),
+        (1, 0),
+    ]
+
+
+def test_bands_that_different_roles_fill_and_different_steps_store() -> None:
+    """Each of two warpgroups has its part of the transposed slices, and barriers of its own."""
+    made = program("gemm_symmetric", "h200")
+    found = rings(made, "t_stages")
+    assert [*found] == ["t_stages full", "t_stages full'", "t_stages empty", "t_stages empty'"]
+    for band, (full, empty) in enumerate(
+        [("t_stages full", "t_stages empty"), ("t_stages full'", "t_stages empty'")]
+    ):
+        assert set(found[full].protects) == {
+            f"STT[{n},{band}] uses t_stages after PUTT[{n},{band}]" for n in range(SLICES)
+        }
+        assert all(line.endswith(f",{band}]") for line in found[empty].protects)
+    assert {one.slots for one in found.values()} == {depth(made, "t_stages")}
+
+
+@pytest.mark.parametrize(("target", "words"), [("h200", 37), ("b200", 30)])
+def test_barriers_of_a_symmetric_product(target: str, words: int) -> None:
+    """Slices that fill a slot twice, or that roles share, do not need one barrier for each."""
+    made = program("gemm_symmetric", target)
+    assert len(made.barriers) <= 10
+    assert sum(barrier.slots for barrier in made.barriers) <= words
+
+
+def test_one_consumer_needs_one_ring() -> None:
+    """Where one role fills and one stores, nothing is kept apart."""
+    made = program("gemm_symmetric", "b200")
+    assert [*rings(made, "t_stages")] == ["t_stages full", "t_stages empty"]
