@@ -29,6 +29,7 @@ def parts() -> dict[str, Callable[[], str]]:
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")
         ),
         "emulator-kernels": kernels,
+        "emulator-newton-schulz": newton_schulz,
         "emulator-hardware": hardware,
         "emulator-mutants": mutants,
         "emulator-undetected": undetected,
@@ -70,6 +71,25 @@ def kernels() -> str:
             f"`{name}`", ", ".join(row["shape"] for row in own),
             *(sum(row[key] for row in own) for key in ("schedules", "correct", "clean")),
             max(row["error of allowed"] for row in own),
+        ))  # fmt: skip
+    return f"{shown(lines)}\n\n{where}"
+
+
+def newton_schulz() -> str:
+    """The Blackwell kernels of Newton-Schulz at square shapes: a line per kernel."""
+    rows, where = read("emulate_newton_schulz")
+    lines: list[Sequence[object]] = [
+        ("kernel", "m = n = k", "runs", "correct", "largest error of allowed", "findings",
+         "CPU seconds")
+    ]  # fmt: skip
+    for name in dict.fromkeys(row["kernel"] for row in rows):
+        own = [row for row in rows if row["kernel"] == name]
+        seconds = sum(row["CPU seconds"] for row in own)
+        lines.append((
+            f"`{name}`", ", ".join(str(row["n"]) for row in own),
+            *(sum(row[key] for row in own) for key in ("schedules", "correct")),
+            max(row["error of allowed"] for row in own),
+            sum(row["findings"] for row in own), round(seconds, 1),
         ))  # fmt: skip
     return f"{shown(lines)}\n\n{where}"
 

@@ -189,7 +189,7 @@ PARTS: dict[str, Callable[[], str]] = {
         ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
     ),
     "attention-h200": lambda: on_gpu("attention", ("batch", "seq", "heads", "head_dim", "causal")),
-    "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n", "k", "width")),
+    "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n", "k", "tile")),
     **emulator_tables.parts(),
     **trace_tables.parts(),
     "compiled": lambda: results_table(
@@ -206,14 +206,15 @@ PARTS: dict[str, Callable[[], str]] = {
     "polar": lambda: gpu_table(
         "polar",
         (
-            *("batch", "n", "m", "schedgen", "torch standard", "torch gram"),
-            *("torch.compile standard", "gram-quack", "floor", "of gram-quack", "defect"),
+            *("batch", "n", "m", "schedgen", "schedgen serial", "of serial", "torch standard"),
+            *("torch gram", "torch.compile standard", "gram-quack", "floor", "of gram-quack"),
+            *("error", "defect"),
         ),
     ),
     "tiling": lambda: gpu_table(
         "tiling",
         (
-            *("spec", "width", "waves", "ms", "MHz", "cycles/iteration", "model"),
+            *("spec", "tile", "waves", "ms", "MHz", "cycles/iteration", "model"),
             "measured/model",
         ),
     ),
