@@ -229,7 +229,7 @@ class _Emulator(Emulator):
     def _checker(self, launch: Launch) -> Checker:
         return _Observer(
             self.seen, warps_per_cta(launch.block), cluster_of(launch.grid, launch.cluster),
-            switches=self.switches, stop=True,
+            switches=self.switches, stop=True, dependent=launch.programmatic,
         )  # fmt: skip
 
 
