@@ -24,6 +24,9 @@ SEEDS = (0, 1, 2)
 """Asynchronous operations late, mixed and early."""
 TRIES = 2
 """Version of launches and schedules: what an earlier one did not find is judged again."""
+FULL = 2
+"""Launches under all schedules; further ones, which are for what these do not execute, take longer
+and run under the first schedule only."""
 HELD, RUSHED = 3, 4
 """In place of a seed: warps come to the changed instruction as late, or as early, as they can."""
 ENDS = ("race", "error", "deadlock", "wrong result", "undetected", "not executed")
@@ -88,10 +91,10 @@ class Campaign:
     def end(
         self, mutant: Mutant, switches: Switches | None = None, seeds: Sequence[int] = SEEDS
     ) -> End:
-        """How a mutant ends, over all launches."""
+        """How a mutant ends, over all launches (`FULL`)."""
         numbers = self.launches(mutant)
         for number in numbers:
-            end = self.judge(number, mutant, switches, seeds)
+            end = self.judge(number, mutant, switches, seeds if number < FULL else seeds[:1])
             if end.end != "undetected":
                 return end
         return End("undetected") if numbers else End("not executed")
