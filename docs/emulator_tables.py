@@ -161,21 +161,33 @@ def _rate(counts: dict[str, int]) -> str:
 
 
 def undetected() -> str:
-    """The undetected mutants, by what is known of them."""
+    """The undetected mutants: how many have which reason, then those without one, one by one."""
     rows, where = read("emulate_mutants")
     reasons: dict[str, list[str]] = {}
+    rest: list[Sequence[object]] = [("kernel", "operator", "where", "examined")]
     for row in rows:
         for one in row["missed"]:
-            open_ = "no reason found" if one.get("examined") else "not examined yet"
-            reason = one["reason"] or f"*{open_}*: {row['operator']}"
-            if "does the same" in reason:
-                reason = "another instruction of the kind does the same: each of the two may go, "
-                reason += "without both there is a fault"
-            place = f"`{row['kernel']}`: {row['operator']}, {one['where'].partition(' [')[0]}"
-            reasons.setdefault(reason, []).append(place)
+            place = one["where"].partition(" [")[0]
+            if one["reason"]:
+                text = f"`{row['kernel']}`: {row['operator']}, {place}"
+                reasons.setdefault(_kind(one["reason"]), []).append(text)
+            else:
+                examined = "yes" if one.get("examined") else "no"
+                rest.append((f"`{row['kernel']}`", row["operator"], place, examined))
     lines: list[Sequence[object]] = [("why", "mutants", "such as")]
-    for reason, places in sorted(
-        reasons.items(), key=lambda item: (item[0].startswith("*"), -len(item[1]))
-    ):
+    for reason, places in sorted(reasons.items(), key=lambda item: -len(item[1])):
         lines.append((reason, len(places), places[0]))
-    return f"{shown(lines)}\n\n{where}"
+    without = f"Without a reason: {len(rest) - 1}."
+    tables = [shown(lines), without, *([shown(rest)] if len(rest) > 1 else []), where]
+    return "\n\n".join(tables)
+
+
+def _kind(reason: str) -> str:
+    """A reason without what differs between mutants."""
+    if "does the same" in reason:
+        return (
+            "another instruction of the kind does the same: each of the two may go, without both "
+            "there is a fault"
+        )
+    reason = re.sub(r"line [\d, ]+ tells it", "another wait or barrier tells it", reason)
+    return re.sub(r" \(strict in [^)]*\)|; reported with S\d+(, S\d+)+", "", reason)
