@@ -118,7 +118,6 @@ def _prepared(compiled: Any, arguments: tuple[Any, ...], check: Callable[[], Non
 
 
 def _integers(shape: tuple[int, ...], dtype: Any) -> Any:
-
     return torch.randint(-2, 3, shape).to(dtype)
 
 
@@ -209,16 +208,14 @@ def _dense(name: str, module: Any, shape: tuple[int, ...], clusters: int) -> Pre
     else:
         cluster = (2, 2) if name.endswith("cluster") else (1, 1)
         gemm = module.HopperWgmmaGemmKernel(cutlass.Float32, (128, 128), cluster)
-    arguments = (a_cute, b_cute, c_cute, stream)
     if blackwell_persistent:
         # `bmm` wants b as (l, k, n) with k contiguous
-        b_cute = _from_dlpack(b.permute(0, 2, 1), assumed_align=16).mark_layout_dynamic(
-            leading_dim=1
-        )
-        arguments = (a_cute, b_cute, c_cute, stream)
+        b_cute = _from_dlpack(b.permute(0, 2, 1), assumed_align=16)
+        b_cute = b_cute.mark_layout_dynamic(leading_dim=1)
         compiled = _compile(module.bmm, gemm, a_cute, b_cute, c_cute, clusters, stream, _same)
     else:
         compiled = _compile(gemm, a_cute, b_cute, c_cute, *static, stream)
+    arguments = (a_cute, b_cute, c_cute, stream)
 
     def check() -> None:
         reference = torch.einsum("lmk,lnk->lmn", a.float(), b.float())

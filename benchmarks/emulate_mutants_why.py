@@ -11,6 +11,7 @@ from emulate_mutants_deaf import Deaf, superfluous_order
 from emulate_mutants_observe import BEHIND, Seen, both, observed
 from emulate_mutants_paths import last, superfluous
 from emulate_mutants_run import Campaign, End
+from emulate_mutants_settled import settled
 from emulate_mutants_strict import Strict
 
 from schedgen.emulator.machine.lanes import EmulationError
@@ -77,6 +78,7 @@ class _Reasons:
             or self._observed(mutant)
             or self._waits(mutant)
             or self._deaf(mutant)
+            or self._settled(mutant)
             or self._twice(mutant)
             or self._strict.reason(mutant)
         )
@@ -203,6 +205,12 @@ class _Reasons:
         return superfluous_order(
             self._campaign, mutant.original, deaf, self._campaign.launches(mutant)
         )
+
+    def _settled(self, mutant: Mutant) -> str:
+        """Tests whose outcome does not depend on when they are made."""
+        if not mutant.operator.startswith("M10"):
+            return ""
+        return settled(self._campaign, mutant, self._campaign.launches(mutant))
 
     def _instead(self, mutant: Mutant) -> str:
         """Whether a wait is for nothing behind the one for the next mbarrier."""

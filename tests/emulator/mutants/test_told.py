@@ -117,3 +117,31 @@ def test_a_wait_behind_the_one_that_takes_its_place() -> None:
     at = line(EXCHANGE, "try_wait")
     assert [i.line for i in waits] == [at, at + observe.BEHIND]
     assert [i.operands[1].offset for i in waits] == [8, 0]
+
+
+# -- emulate_mutants_settled -----------------------------------------------------------------------
+
+PEEK = """mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+@%p3 bra DONE;
+W:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+@!%p3 bra W;
+DONE:"""
+
+
+@pytest.mark.parametrize(("between", "found"), [("bar.sync 0;", True), ("mov.b32 %r7, 0;", False)])
+def test_a_test_that_always_finds_its_phase_complete(between: str, found: bool) -> None:
+    """Behind a barrier at which all warps meet after they arrived; or at any time."""
+    text = f"{START}\n{ARRIVE}\n{between}\n{PEEK}"
+    one = campaign(text)
+    flipped = next(m for m in one.mutants if m.operator == "M10 parity flipped")
+    assert flipped.instruction.line == line(text, "try_wait")
+    assert bool(benchmark("emulate_mutants_settled").settled(one, flipped, [0])) == found
+
+
+def test_a_test_of_a_phase_that_never_completes() -> None:
+    """Nobody arrives before it, so that the phase before the first one is what it finds."""
+    text = f"{START}\n{PEEK.replace('[bar], 0', '[bar], 1')}\n{ARRIVE}"
+    one = campaign(text)
+    flipped = next(m for m in one.mutants if m.operator == "M10 parity flipped")
+    assert benchmark("emulate_mutants_settled").settled(one, flipped, [0])

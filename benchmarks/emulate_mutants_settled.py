@@ -1,0 +1,104 @@
+"""Tests of phases that have the same outcome in whatever order things happen.
+
+Compilers and authors put a try_wait before the loop that waits. If it always finds its phase
+complete, or never, the one with the flipped parity always finds the contrary: a False that the loop
+behind it makes up for, or what the run of the mutant shows. Complete it is in every order if all
+arrivals of the phase happened before, as the warp knows by other means; and that no further phase
+completes is seen in a run in which the warp comes as late as it can.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from emulate_mutants_run import Campaign
+
+from schedgen.emulator.emulation import Emulator
+from schedgen.emulator.launch.capture import Launch
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.policies import Held
+from schedgen.emulator.mutate import Mutant, paused
+from schedgen.emulator.order.checker import Checker
+from schedgen.emulator.order.grid import cluster_of, warps_per_cta
+from schedgen.emulator.order.knowledge import CAUSAL
+
+Key = tuple[int, int]
+_UNKNOWN = 2**31 - 1
+"""A clock that nobody knows: of arrivals that no thread makes."""
+
+
+@dataclass
+class Settled:
+    """Whether the tests in a line are settled; ``line`` is that of the PTX."""
+
+    line: int
+    open: bool = False
+
+
+class SettledChecker(Checker):
+    """A race checker that looks at what warps know of the arrivals of a phase when they test it."""
+
+    def __init__(self, settled: Settled, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._settled = settled
+        self._arrivals: dict[tuple[Key, int], list[tuple[int, int]]] = defaultdict(list)
+        """By barrier and phase: column and clock of the warps that arrived."""
+
+    def arrive(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
+        super().arrive(warp, barrier, phase, **options)
+        executor = self._state.warp(warp)
+        self._arrivals[barrier, phase].append((executor.agent.column, executor.clock))
+
+    def commit(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
+        super().commit(warp, barrier, phase, **options)
+        self._arrivals[barrier, phase].append((0, _UNKNOWN))
+
+    def track(self, operation: int, barrier: Key, phase: int) -> None:
+        super().track(operation, barrier, phase)
+        self._arrivals[barrier, phase].append((0, _UNKNOWN))
+
+    def wait(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
+        if options["line"] == self._settled.line and phase >= 0:
+            known = self._state.warp(warp).rows[CAUSAL]
+            self._settled.open |= any(
+                column >= known.size or known[column] < clock
+                for column, clock in self._arrivals[barrier, phase]
+            )
+        super().wait(warp, barrier, phase, **options)
+
+
+class _Emulator(Emulator):
+    """Runs launches with such a checker."""
+
+    settled: Settled
+
+    def _checker(self, launch: Launch) -> Checker:
+        return SettledChecker(
+            self.settled, warps_per_cta(launch.block), cluster_of(launch.grid, launch.cluster),
+            switches=self.switches, stop=True, dependent=launch.programmatic,
+        )  # fmt: skip
+
+
+def settled(campaign: Campaign, mutant: Mutant, launches: Iterable[int]) -> str:
+    """Why a test with a flipped parity does no harm; empty if its outcome may differ."""
+    at = mutant.original.body.index(mutant.instruction)
+    kernel = paused(mutant.original, at)
+    seen = Settled(mutant.instruction.line)
+    for number in launches:
+        emulator = _Emulator(
+            Held(0, [at + 1]), "first", campaign.capture.switches,
+            rewrite=lambda module: replace(
+                module, kernels={**module.kernels, kernel.name: kernel}
+            ),
+        )  # fmt: skip
+        emulator.settled = seen
+        try:
+            campaign.execute(number, emulator)
+        except EmulationError:
+            return ""
+        if seen.open:
+            return ""
+    return "the test finds the same phase in every order, so that the flipped one is False, always"
