@@ -27,8 +27,9 @@ TRIES = 2
 FULL = 2
 """Launches under all schedules; further ones, which are for what these do not execute, take longer
 and run under the first schedule only."""
-HELD, RUSHED = 3, 4
-"""In place of a seed: warps come to the changed instruction as late, or as early, as they can."""
+TARGETED = 3
+"""From here on in place of a seed: warps come to the changed instruction as late, or as early, as
+they can."""
 ENDS = ("race", "error", "deadlock", "wrong result", "undetected", "not executed")
 UNCHANGED = "unchanged"
 PATIENCE = 10
@@ -116,7 +117,9 @@ class Campaign:
         ]
         if seeds == SEEDS and (at := mutant.place()) is not None:
             slow = replace(mutant, kernel=paused(mutant.kernel, at))
-            tries += [(HELD, slow, Held(0, [at + 1])), (RUSHED, slow, Rushed(0, [at + 1]))]
+            places = [at + 1]
+            policies = Held(0, places), Rushed(0, places), Rushed(0, places, always=True)
+            tries += [(TARGETED + n, slow, policy) for n, policy in enumerate(policies)]
         for seed, changed, policy in tries:
             replay.reset()
             emulator = Emulator(

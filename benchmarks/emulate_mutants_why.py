@@ -195,7 +195,7 @@ class _Reasons:
 
     def _deaf(self, mutant: Mutant) -> str:
         """Waits and barriers that nothing needs, however little is known besides. Those that wait
-        for something else instead were executed as late as can be (`emulate_mutants_run.HELD`), so
+        for something else instead were also executed as late as can be (`TARGETED` schedules), so
         that they end: what they wait for is so when nothing else can happen any more."""
         operator, one = mutant.operator, mutant.instruction
         if not operator.startswith(_TELLS):

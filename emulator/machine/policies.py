@@ -18,6 +18,7 @@ _UNFAIR = 64
 _LATEST = 4096
 """Turns after which an operation executes although warps could still run, for the same reason."""
 _GROUP = 4  # warps
+_SHORT = 16  # instructions
 _PATIENT = 1024
 """Turns without an event after which a warp is held no longer: the others may spin for it."""
 
@@ -138,67 +139,88 @@ class Adversarial:
             self._streak = 0
 
 
-class Held(Adversarial):
-    """Warps that are about to execute one of some instructions go last, when nothing else can.
-
-    What others do until then has happened in full: a wait for the wrong phase, which would have
-    returned earlier, finds the phases that it finds when its warp is slow. The warps have to end a
-    turn before these instructions (`schedgen.emulator.mutate.paused` sees to that).
+class _Targeted(Adversarial):
+    """About warps that come to certain instructions. They have to end a turn before these
+    (`schedgen.emulator.mutate.paused` sees to that).
 
     Args:
-        seed: of all other choices, as for `Adversarial`; operations execute at once.
+        seed: of all other choices, as for `Adversarial`.
         places: indices of the instructions in the body of the kernel.
     """
 
+    delay: str
+
     def __init__(self, seed: int, places: Collection[int]) -> None:
-        super().__init__(seed, "early")
+        super().__init__(seed, self.delay)
+        self.quantum = _SHORT
         self._places = frozenset(places)
         self._events = -1
         self._idle = 0
 
-    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
-        free = [index for index, warp in enumerate(ready) if not _at(warp, self._places)]
-        if len(free) == len(ready) or not (free or pending) or not self._patient(ready[0]):
-            return super().pick(ready, pending)
-        choice = super().pick([ready[index] for index in free], pending)
-        return free[choice] if choice < len(free) else choice - len(free) + len(ready)
+    def _at(self, warp: Warp) -> bool:
+        """Whether lanes of a warp that can go on are about to execute one of the instructions."""
+        return any(g.condition is None and g.pc in self._places for g in warp.groups)
 
     def _patient(self, warp: Warp) -> bool:
-        """Whether there was an arrival, an operation or an end in the last turns."""
+        """Whether there was an arrival, an operation or an end in the last turns: if not, those
+        that run may spin for those that do not."""
         events = warp.machine.events
         self._idle = self._idle + 1 if events == self._events else 0
         self._events = events
         return self._idle < _PATIENT
 
 
-class Rushed(Adversarial):
-    """The contrary of `Held`: such warps go first, and operations execute when no warp can run,
-    those of these warps' warpgroups before others, and else in the order in which they were issued.
-    So a wait finds as little done of what it waits for as there can be.
+class Held(_Targeted):
+    """Such warps go last, when nothing else can; operations execute at once.
+
+    What others do until then has happened in full: a wait for the wrong phase, which would have
+    returned earlier, finds the phases that it finds when its warp is slow.
     """
 
-    def __init__(self, seed: int, places: Collection[int]) -> None:
-        super().__init__(seed, "late")
-        self._places = frozenset(places)
-        self._rushed: set[tuple[int, int]] = set()
+    delay = "early"
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
-        at = next((i for i, warp in enumerate(ready) if _at(warp, self._places)), None)
+        free = [index for index, warp in enumerate(ready) if not self._at(warp)]
+        if len(free) == len(ready) or not (free or pending) or not self._patient(ready[0]):
+            return super().pick(ready, pending)
+        choice = super().pick([ready[index] for index in free], pending)
+        return free[choice] if choice < len(free) else choice - len(free) + len(ready)
+
+
+class Rushed(_Targeted):
+    """The contrary: such warps go first, and operations execute when no warp can run, those of
+    these warps' warpgroups before others, and else in the order in which they were issued. So a
+    wait finds as little done of what it waits for as there can be.
+
+    Args:
+        always: they go first wherever they are, once they were there.
+    """
+
+    delay = "late"
+
+    def __init__(self, seed: int, places: Collection[int], *, always: bool = False) -> None:
+        super().__init__(seed, places)
+        self._always = always
+        self._rushed: set[int] = set()
+        self._groups: set[tuple[int, int]] = set()
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        for warp in ready:
+            if self._at(warp):
+                self._rushed.add(warp.number)
+                self._groups.add(_group(warp))
+        at = next((i for i, warp in enumerate(ready) if self._at(warp)), None)
+        if at is None and self._always and ready and self._patient(ready[0]):
+            at = next((i for i, warp in enumerate(ready) if warp.number in self._rushed), None)
         if at is not None:
-            self._rushed.add(_group(ready[at]))
             return at
         choice = super().pick(ready, pending)
         if choice < len(ready):
             return choice
-        own = (i for i, one in enumerate(pending) if _group(one.warp) in self._rushed)
+        own = (i for i, one in enumerate(pending) if _group(one.warp) in self._groups)
         return len(ready) + next(own, 0)
 
 
 def _group(warp: Warp) -> tuple[int, int]:
     """The CTA and the number of a warpgroup."""
     return warp.block.number, warp.rank // _GROUP
-
-
-def _at(warp: Warp, places: frozenset[int]) -> bool:
-    """Whether lanes of a warp that can go on are about to execute one of some instructions."""
-    return any(group.condition is None and group.pc in places for group in warp.groups)
