@@ -34,7 +34,7 @@ from typing import Any
 from emulate_capture_file import Entry, entries, read
 from emulate_mutants_pool import Task, judge
 from emulate_mutants_run import ENDS, TRIES, UNCHANGED, Campaign
-from emulate_mutants_why import VERSION, explained
+from emulate_mutants_why import HOLDS, VERSION, explained
 from report import keep, table
 
 Row = dict[str, Any]
@@ -73,7 +73,8 @@ def known(files: Iterable[Path], found: Sequence[Entry]) -> dict[Key, Row]:
             continue
         key = row["kernel"], row["version"], row["number"]
         if "reason" in row:
-            if row.get("why") == VERSION:
+            why = row.get("why", 0)
+            if why == VERSION or (row["reason"] and why >= HOLDS):
                 reasons[key] = row["reason"]
         elif row["end"] not in _OPEN or row.get("tries") == TRIES:
             rows[key] = row

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulate_mutants_run import Campaign
@@ -19,11 +19,12 @@ from emulate_mutants_run import Campaign
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Held
+from schedgen.emulator.machine.policies import Held, Policy, Rushed
 from schedgen.emulator.mutate import Mutant, paused
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.order.knowledge import CAUSAL
+from schedgen.emulator.ptx.tree import Kernel
 
 Key = tuple[int, int]
 _UNKNOWN = 2**31 - 1
@@ -32,10 +33,14 @@ _UNKNOWN = 2**31 - 1
 
 @dataclass
 class Settled:
-    """Whether the tests in a line are settled; ``line`` is that of the PTX."""
+    """Whether the tests in a line of the PTX are settled, and which phases they found complete, by
+    warp."""
 
     line: int
     open: bool = False
+    found: dict[int, list[tuple[Key, int]]] = field(
+        default_factory=dict[int, list[tuple[Key, int]]]
+    )
 
 
 class SettledChecker(Checker):
@@ -62,6 +67,7 @@ class SettledChecker(Checker):
 
     def wait(self, warp: int, barrier: Key, phase: int, **options: Any) -> None:
         if options["line"] == self._settled.line and phase >= 0:
+            self._settled.found.setdefault(warp, []).append((barrier, phase))
             known = self._state.warp(warp).rows[CAUSAL]
             self._settled.open |= any(
                 column >= known.size or known[column] < clock
@@ -86,19 +92,40 @@ def settled(campaign: Campaign, mutant: Mutant, launches: Iterable[int]) -> str:
     """Why a test with a flipped parity does no harm; empty if its outcome may differ."""
     at = mutant.original.body.index(mutant.instruction)
     kernel = paused(mutant.original, at)
-    seen = Settled(mutant.instruction.line)
     for number in launches:
-        emulator = _Emulator(
-            Held(0, [at + 1]), "first", campaign.capture.switches,
-            rewrite=lambda module: replace(
-                module, kernels={**module.kernels, kernel.name: kernel}
-            ),
-        )  # fmt: skip
-        emulator.settled = seen
-        try:
-            campaign.execute(number, emulator)
-        except EmulationError:
-            return ""
-        if seen.open:
+        seen = _run(campaign, number, kernel, mutant, Held(0, [at + 1]))
+        if seen is None or seen.open:
             return ""
     return "the test finds the same phase in every order, so that the flipped one is False, always"
+
+
+def same_phases(campaign: Campaign, mutant: Mutant, launches: Iterable[int]) -> str:
+    """Why a wait for another mbarrier does as well: it waits for the same phases as late and as
+    early as can be, and what they tell is all that is needed; empty if it is not so."""
+    at = mutant.place()
+    if at is None:
+        return ""
+    kernel, places = paused(mutant.kernel, at), [at + 1]
+    for number in launches:
+        policies = Held(0, places), Rushed(0, places), Rushed(0, places, always=True)
+        runs = [_run(campaign, number, kernel, mutant, policy) for policy in policies]
+        first = runs[0]
+        if first is None or any(run is None or run.found != first.found for run in runs):
+            return ""
+    return "the wait for the next mbarrier ends with the same phase in every order; that is enough"
+
+
+def _run(
+    campaign: Campaign, number: int, kernel: Kernel, mutant: Mutant, policy: Policy
+) -> Settled | None:
+    """What is seen of the line of a mutant; None if there is a fault."""
+    emulator = _Emulator(
+        policy, "first", campaign.capture.switches,
+        rewrite=lambda module: replace(module, kernels={**module.kernels, kernel.name: kernel}),
+    )  # fmt: skip
+    emulator.settled = Settled(mutant.instruction.line)
+    try:
+        campaign.execute(number, emulator)
+    except EmulationError:
+        return None
+    return emulator.settled

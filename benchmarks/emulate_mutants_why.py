@@ -7,13 +7,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from emulate_capture_file import Run
 from emulate_mutants_deaf import Deaf, superfluous_order
 from emulate_mutants_observe import BEHIND, Seen, both, observed
 from emulate_mutants_paths import last, superfluous
 from emulate_mutants_run import Campaign, End
-from emulate_mutants_settled import settled
+from emulate_mutants_settled import same_phases, settled
 from emulate_mutants_strict import Strict
 
+from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.switches import (
     InitFence,
@@ -26,8 +28,9 @@ from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION = 6
-"""Of what is tried; mutants for which an earlier version found nothing are examined again."""
+VERSION, HOLDS = 7, 6
+"""Of what is tried; mutants for which an earlier version found nothing are examined again. Reasons
+hold that this version or a later one found."""
 _NEAR = 3
 """Other instructions that are tried."""
 _TELLS = ("M10", "M12 wait", "M15", "M7 ", "M19", "M7/M19 barrier.cluster.wait")
@@ -52,6 +55,10 @@ def explained(rows: Mapping[str, Sequence[Row]]) -> Callable[[Campaign, int], Ro
     return why
 
 
+def _programmatic(run: Run) -> bool:
+    return Replay(run.recording).launch.programmatic
+
+
 class _Reasons:
     """The undetected mutants of one capture, and what is known of the kernel itself."""
 
@@ -72,6 +79,8 @@ class _Reasons:
             return said
         if operator.startswith("M13") and "inc" in mutant.instruction.modifiers:
             return "setmaxnreg.inc asks for what ptxas assigned: no instruction of the PTX needs it"
+        if operator.startswith("L1") and not any(map(_programmatic, self._campaign.capture.runs)):
+            return "no launch may begin before the kernel before it has ended"
         return (
             self._read(mutant)
             or self._exit(mutant)
@@ -207,10 +216,13 @@ class _Reasons:
         )
 
     def _settled(self, mutant: Mutant) -> str:
-        """Tests whose outcome does not depend on when they are made."""
-        if not mutant.operator.startswith("M10"):
-            return ""
-        return settled(self._campaign, mutant, self._campaign.launches(mutant))
+        """Tests and waits whose outcome does not depend on when they are made."""
+        numbers = self._campaign.launches(mutant)
+        if mutant.operator.startswith("M10"):
+            return settled(self._campaign, mutant, numbers)
+        if mutant.operator.startswith("M12 wait"):
+            return same_phases(self._campaign, mutant, numbers)
+        return ""
 
     def _instead(self, mutant: Mutant) -> str:
         """Whether a wait is for nothing behind the one for the next mbarrier."""

@@ -116,8 +116,6 @@ def _changes(
             yield from _mbarrier(kernel, at, instruction)
         case "griddepcontrol", "wait":
             yield "L1 griddepcontrol.wait removed", _without(kernel, at)
-        case "griddepcontrol", "wait":
-            yield "griddepcontrol.wait removed", _without(kernel, at)
         case "setmaxnreg", _:
             yield "M13 setmaxnreg removed", _without(kernel, at)
         case _:

@@ -145,3 +145,46 @@ def test_a_test_of_a_phase_that_never_completes() -> None:
     one = campaign(text)
     flipped = next(m for m in one.mutants if m.operator == "M10 parity flipped")
     assert benchmark("emulate_mutants_settled").settled(one, flipped, [0])
+
+
+TWO = """@!%p1 mbarrier.init.shared.b64 [bar], 64;
+@!%p1 mbarrier.init.shared.b64 [bar+8], 64;
+bar.sync 0;"""
+
+
+@pytest.mark.parametrize(
+    ("first", "found"),
+    [
+        ("mbarrier.arrive.shared.b64 _, [bar+8];", True),  # completes together with the other one
+        ("mov.b32 %r7, 0;", False),  # never completes
+    ],
+)
+def test_a_wait_for_the_next_mbarrier(first: str, found: bool) -> None:
+    text = f"{TWO}\n{WRITE}\n{first}\n{ARRIVE}\n{WAIT}\n{READ}"
+    one = campaign(text)
+    other = next(m for m in one.mutants if m.operator == "M12 wait for the next barrier")
+    assert bool(benchmark("emulate_mutants_settled").same_phases(one, other, [0])) == found
+
+
+def test_a_wait_for_the_next_mbarrier_that_may_find_another_phase() -> None:
+    """The next one is used on and on by warp 1, and warp 0 finds what it has come to."""
+    again = "mbarrier.arrive.shared.b64 _, [bar+8];"
+    text = f"""{TWO.replace("[bar+8], 64", "[bar+8], 32")}
+@%p2 bra OTHER;
+{WAIT}
+bra END;
+OTHER:
+{again}
+V:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar+8], 0;
+@!%p3 bra V;
+{again}
+X:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar+8], 1;
+@!%p3 bra X;
+{again}
+END:
+{ARRIVE}"""
+    one = campaign(text)
+    other = next(m for m in one.mutants if m.operator == "M12 wait for the next barrier")
+    assert not benchmark("emulate_mutants_settled").same_phases(one, other, [0])
