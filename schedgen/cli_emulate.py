@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from schedgen.errors import SchedgenError
 if TYPE_CHECKING:
     from schedgen.emulating import Outcome
     from schedgen.emulator.machine.policies import Policy
+    from schedgen.kernel import Kernel
 
 CLEAN, WRONG, BAD_INPUT = 0, 1, 2
 
@@ -73,7 +75,8 @@ def run_emulate(
     limits: Limits,
     as_json: bool,
 ) -> int:
-    """Solves, proves, emits, compiles and executes; prints what was found.
+    """Solves, proves, emits, compiles and executes; prints what was found. ``spec`` may be a
+    generated file: then that is what is executed, and ``settings`` are those it was emitted with.
 
     ``switches`` are readings of the ISA, by number or name: see docs/emulator.md. ``limits`` hold
     for each execution.
@@ -81,15 +84,11 @@ def run_emulate(
     Returns the exit status: 0 clean and correct, 1 wrong or racy, or nothing that could be emitted,
     2 bad input.
     """
-    from schedgen.codegen.emit import emit
     from schedgen.emulating import compiled, default_extents, generated_switches
     from schedgen.emulator.machine.switches import chosen
-    from schedgen.machine_file import read_machine
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
-    from schedgen.proved import prove_solution
-    from schedgen.solution import Infeasible, solve
-    from schedgen.spec.reader import read_spec
+    from schedgen.solution import Infeasible
 
     if schedule not in SCHEDULES:
         typer.echo(f"--schedule {schedule}: use {', '.join(SCHEDULES)}", err=True)
@@ -97,11 +96,9 @@ def run_emulate(
     try:
         limits.check()
         readings = chosen(switches, generated_switches())
-        solution = solve(read_spec(spec), read_machine(target), settings=settings)
-        proven = prove_solution(solution).proven
-        kernel = solution.problem.kernel
+        made_of = from_file if is_generated(spec) else from_spec
+        text, kernel, arch = made_of(spec, target, settings)
         default_extents(kernel, extents)
-        text = emit(proven, kernel)
     except (Infeasible, ProgramError, Refuted) as error:
         typer.echo(str(error), err=True)
         return WRONG
@@ -110,7 +107,6 @@ def run_emulate(
         return BAD_INPUT
     rows: list[dict[str, Any]] = []
     status = CLEAN
-    arch = proven.program.arch
     with compiled(text, kernel, arch, races=races, switches=readings, **asdict(limits)) as made:
         for name, policy in policies(schedule, seeds):
             begin = perf_counter()
@@ -130,6 +126,53 @@ def run_emulate(
         data = {"kernel": kernel.name, "target": target, "arch": arch, "limits": asdict(limits)}
         typer.echo(json.dumps(data | {"runs": rows}, indent=1))
     return status
+
+
+def is_generated(spec: str) -> bool:
+    """Whether it is a file that `schedgen emit` wrote, and no spec."""
+    return spec.endswith(".py")
+
+
+def from_spec(spec: str, target: str, settings: dict[str, str]) -> tuple[str, Kernel, str]:
+    """A generated file with its kernel and architecture, from the best schedule of a spec."""
+    from schedgen.codegen.emit import emit
+    from schedgen.machine_file import read_machine
+    from schedgen.proved import prove_solution
+    from schedgen.solution import solve
+    from schedgen.spec.reader import read_spec
+
+    solution = solve(read_spec(spec), read_machine(target), settings=settings)
+    proven = prove_solution(solution).proven
+    return emit(proven, solution.problem.kernel), solution.problem.kernel, proven.program.arch
+
+
+def from_file(path: str, target: str, settings: dict[str, str]) -> tuple[str, Kernel, str]:
+    """A generated file as it is, with what it should compute: the shipped spec of its name, with
+    the settings of the shipped kernel if it has the name of one.
+
+    Raises SchedgenError if the file is none, or if the spec takes other arguments.
+    """
+    from schedgen.codegen.binding import bound
+    from schedgen.codegen.facts import read_facts
+    from schedgen.kernels.regenerate import TARGETS, shipped
+    from schedgen.spec.bind import bind
+    from schedgen.spec.reader import read_spec
+
+    facts = read_facts(Path(path))
+    same = next((one for one in shipped() if one.name == Path(path).name), None)
+    chosen = {**(dict(same.settings) if same else {}), **settings}
+    spec = read_spec(facts.kernel)
+    machine = target or next(name for name, arch in TARGETS.items() if arch == facts.target)
+    kernel = bind(spec.source, spec.file, machine, chosen)[0]
+    wanted = {a.name: (a.shape, a.dtype) for a in bound(kernel).arguments}
+    found = {p.name: (p.extents, p.dtype) for p in facts.parameters}
+    if wanted != found:
+        differs = next(name for name in {**wanted, **found} if wanted.get(name) != found.get(name))
+        raise SchedgenError(
+            f"{path}: argument '{differs}' is {found.get(differs)}, but {wanted.get(differs)} in "
+            f"{facts.kernel} with {chosen or 'its defaults'}; fix: --set what it was emitted with"
+        )
+    return Path(path).read_text("utf-8"), kernel, facts.target
 
 
 def _row(name: str, outcome: Outcome, seconds: float) -> dict[str, Any]:

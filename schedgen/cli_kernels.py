@@ -51,14 +51,16 @@ def emulate(
 ) -> None:
     """Execute the kernel of SPEC on the CPU: compare its results, and look for races.
 
+    SPEC may be a generated file, such as kernels/gemm_sm_100a_bf16.py: it is executed as it is.
+
     An execution that takes more than --limit, --stall or --seconds is taken to loop forever, and
     ends. Exit status: 0 correct and clean, 1 wrong, racy or endless, 2 bad input.
     """
-    from schedgen.cli_emulate import Limits, run_emulate
+    from schedgen.cli_emulate import Limits, is_generated, run_emulate
     from schedgen.spec.reader import read_spec
 
     try:
-        name = target or read_spec(spec).file.targets[0]
+        name = target or ("" if is_generated(spec) else read_spec(spec).file.targets[0])
         extents = settings_of(extent or [], "--extent")
         sizes = {key: whole(value) for key, value in extents.items()}
         settings, switches = settings_of(set_ or []), settings_of(switch or [], "--switch")

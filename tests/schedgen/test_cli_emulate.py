@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from schedgen.cli import app
 from schedgen.codegen import emit
 from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.kernel import Kernel
+from schedgen.kernels.library import FOLDER
 from schedgen.proof.prove import ProvenProgram
 from tests.schedgen.test_emulating import SETTINGS, SMALL
 
@@ -125,3 +127,38 @@ def test_options_complete() -> None:
         app, env={**os.environ, **words, "COMP_CWORD": "3"}, prog_name="schedgen"
     )
     assert {"--stall", "--seconds"} <= set(result.output.split())
+
+
+# -- generated files ------------------------------------------------------------------------------
+
+SHIPPED = "gemm_sm_90a_bf16_tile_m64_consumers1_tile_n64_tile_k128.py"
+
+
+def of_file(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["emulate", str(path), "--extent=k=136", *options])
+
+
+def test_a_generated_file_as_it_is(tmp_path: Path) -> None:
+    result = of_file(FOLDER / SHIPPED, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["runs"][0]["extents"]["k"] == 136
+    fence = '        cute.arch.fence_proxy("async.shared", space="cta")\n'
+    text = (FOLDER / SHIPPED).read_text("utf-8")
+    assert fence in text
+    changed = tmp_path / SHIPPED
+    changed.write_text(text.replace(fence, "", 1), encoding="utf-8")
+    result = of_file(changed)
+    assert result.exit_code == 1
+    assert "RACES" in result.output
+    assert "needs  fence.proxy.async" in result.output
+
+
+def test_files_that_do_not_fit(tmp_path: Path) -> None:
+    result = of_file(FOLDER / SHIPPED, "--set=dtype=fp16")
+    assert result.exit_code == 2
+    assert "argument 'a' is" in result.output
+    assert "fix: --set what it was emitted with" in result.output
+    other = tmp_path / "other.py"
+    other.write_text("print(1)\n", encoding="utf-8")
+    assert "there is no KERNEL; give a file written by" in of_file(other).output
+    assert of_file(tmp_path / "none.py").exit_code == 2
