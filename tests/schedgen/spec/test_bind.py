@@ -54,7 +54,7 @@ def test_over_order_gives_the_index() -> None:
     assert after[:4] == ["LC[0]", "EPI[0,0]", "EPI[0,1]", "STD[0]"]
     operation = kernel.operation["EPI[3,1]"]
     assert operation.reads == (Read("acc[1,3]"), Read("sC[3,1]"))
-    assert (operation.writes, operation.index) == (("sD[3,1]",), (3, 1))
+    assert (operation.writes, operation.index) == (("sC[3,1]",), (3, 1))
 
 
 def test_boundary_operations_are_no_part_of_the_body() -> None:
@@ -169,7 +169,7 @@ def test_ring_lags(lag: str, lags: tuple[tuple[int, ...], ...]) -> None:
 def test_ring_depth() -> None:
     assert attention("b200", kv_depth="3").rings[0].depth == Depth(3, 3)
     ring = kernels("gemm", "b200")[0].ring["c_stages"]
-    assert (ring.depth, len(ring.regions), ring.lags) == (Depth(2, 4), 8, ((0,) * 8,))
+    assert (ring.depth, len(ring.regions), ring.lags) == (Depth(4, 8), 8, ((0,) * 8,))
     assert kernels("gemm", "b200")[0].region["sC[3]"].ring == "c_stages"
 
 
