@@ -164,8 +164,8 @@ def test_command(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     lines = run(app, ["bench", "gemm"]).stdout.splitlines()
     assert lines[0].startswith("gpu a GPU")
-    assert lines[1].split()[:5] == ["spec", "m=n", "k", "width", "provider"]
-    assert lines[2].split()[:5] == ["gemm", "64", "64", "64", "schedgen"]
+    assert lines[1].split()[:5] == ["spec", "m=n", "k", "tile", "provider"]
+    assert lines[2].split()[:5] == ["gemm", "64", "64", "64x64x128", "schedgen"]
     assert lines[2].index("schedgen") == lines[1].index("provider")
     found = json.loads(run(app, ["bench", "gemm", "--json"]).stdout)
     assert found["gpu"] == "a GPU"
