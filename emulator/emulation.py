@@ -15,7 +15,7 @@ from schedgen.emulator.machine.launch import LIMIT, STALL, Statistics, execute
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded
-from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.machine.switches import EarlyStart, Switches
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Finding, Severity
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
@@ -87,6 +87,8 @@ class Emulator:
     stall: float = STALL
     seconds: float | None = None
     reports: list[Report] = field(default_factory=list[Report])
+    _triggered: bool = False
+    """Whether the last launch let the next one begin before its own end."""
 
     def run(self, launch: Launch) -> None:
         """Executes a launch.
@@ -126,6 +128,7 @@ class Emulator:
             )
             if checker is not None:
                 checker.close()
+            self._triggered = _triggers(kernel, statistics)
         except EmulationError as error:
             if checker is not None and checker.errors:
                 raise EmulationError(f"{error}\n{checker.report()}") from error
@@ -140,7 +143,8 @@ class Emulator:
             switches=self.switches,
             describe=quote.describe,
             stop=self.races == "first",
-            dependent=launch.programmatic,
+            dependent=launch.programmatic
+            and (self._triggered or self.switches.early_start is EarlyStart.ANY),
         )
 
     def _report(
@@ -192,6 +196,16 @@ def _kernel(module: Module, launch: Launch) -> Kernel:
         names = ", ".join(module.kernels) or "none"
         raise EmulationError(f"the PTX has no kernel '{launch.kernel}'; it has {names}")
     return kernel
+
+
+def _triggers(kernel: Kernel, statistics: Statistics) -> bool:
+    """Whether a launch executed ``griddepcontrol.launch_dependents``."""
+    return any(
+        one.opcode == "griddepcontrol"
+        and one.modifiers == ("launch_dependents",)
+        and one.line in statistics.lines
+        for one in kernel.body
+    )
 
 
 def _parameters(kernel: Kernel, launch: Launch) -> bytes:

@@ -106,6 +106,11 @@ class Accumulation(StrEnum):
     H200 = "h200"
 
 
+class EarlyStart(StrEnum):
+    SEEN = "seen"
+    ANY = "any"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
     """One reading of the ISA."""
@@ -161,6 +166,10 @@ class Switches:
     accumulation: Accumulation = Accumulation.FLOAT32
     """S24: how wgmma adds products of floating-point numbers: in float32, or to the bits of an H200
     (slower). The ISA leaves it open."""
+    early_start: EarlyStart = EarlyStart.SEEN
+    """S25: which launches with the attribute for it may begin before the one in front of them has
+    ended (L1): those behind a launch that this emulator saw execute griddepcontrol.
+    launch_dependents, or all, because nobody knows what they will be launched behind."""
 
 
 IDS = {
@@ -169,7 +178,7 @@ IDS = {
     "unwaited_load": "S10", "init_fence": "S11", "copy_proxy": "S12", "store_proxy": "S13",
     "consumption": "S15", "dealloc_blocks": "S16", "read_read": "S17", "spurious": "S19",
     "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
-    "accumulation": "S24",
+    "accumulation": "S24", "early_start": "S25",
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
@@ -178,6 +187,7 @@ STRICT = Switches(
     remote_scope=RemoteScope.AS_WRITTEN,
     product_order=ProductOrder.ACCUMULATOR,
     store_at_exit=Verdict.ERROR,
+    early_start=EarlyStart.ANY,
 )
 """The letter of the PTX ISA, where its text is clear and NVIDIA's kernels rely on less."""
 

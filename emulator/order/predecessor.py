@@ -7,6 +7,7 @@ memory.
 
 from __future__ import annotations
 
+from schedgen.emulator.machine.switches import label
 from schedgen.emulator.order.agents import Agent
 from schedgen.emulator.order.findings import Access, Defect, Flaw
 from schedgen.emulator.order.knowledge import CAUSAL, Message
@@ -46,7 +47,7 @@ class Predecessor:
         self._state.findings.add(Defect(
             Flaw.EARLY, cells.space, cells.cta, access, start, start, 1,
             needs="griddepcontrol.wait before, by this warp or by one that it hears of",
-            rule="L1",
+            rule="L1", switch=label("early_start"),
         ))  # fmt: skip
 
     def _knows(self, view: Message, agent: Agent, clock: int) -> bool:

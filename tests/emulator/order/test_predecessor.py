@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import ctypes
 
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from schedgen.emulator.emulation import Emulator
+from schedgen.emulator.launch.capture import Allocation, Launch, Parameters
+from schedgen.emulator.launch.targets import target
+from schedgen.emulator.machine.switches import EarlyStart, Switches
 from schedgen.emulator.order.findings import Defect, Flaw
 from schedgen.emulator.order.tracker import Queue
 from tests.emulator.order.kernel import Kernel, memory, shared
@@ -76,3 +84,57 @@ def test_other_launches_are_not_asked() -> None:
     touch(k, 3)
     k.checker.predecessor_wait(3)
     assert k.clean()
+
+
+# -- launches one after the other -----------------------------------------------------------------
+
+
+KEPT: list[object] = []
+"""What launches point to."""
+
+
+def launch(ptx: str, out: NDArray[np.int32], *, early: bool) -> Launch:
+    address = ctypes.c_uint64(out.ctypes.data)
+    pointers = (ctypes.c_void_p * 1)(ctypes.addressof(address))
+    KEPT.append((address, pointers))
+    return Launch(
+        "k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0, ptx, target("sm_90a", 1),
+        (Allocation(out.ctypes.data, out.nbytes, "out"),), {6: b"\1"} if early else {},
+        Parameters(ctypes.addressof(pointers)),
+    )  # fmt: skip
+
+
+def kernel(*, before: str = "", after: str = "") -> str:
+    return f""".version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{{
+.reg .b64 %rd<2>;
+ld.param.b64 %rd1, [out];
+{before}
+st.global.b32 [%rd1], 7;
+{after}
+ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "waits", "reading", "clean"),
+    [
+        ("griddepcontrol.launch_dependents;", "", EarlyStart.SEEN, False),
+        ("griddepcontrol.launch_dependents;", "griddepcontrol.wait;", EarlyStart.SEEN, True),
+        ("", "", EarlyStart.SEEN, True),
+        ("", "", EarlyStart.ANY, False),
+        ("", "griddepcontrol.wait;", EarlyStart.ANY, True),
+    ],
+)
+def test_s25_behind_which_kernels(first: str, waits: str, reading: EarlyStart, clean: bool) -> None:
+    """The first launch has no attribute, so nobody asks it to wait."""
+    emulator = Emulator(races="report", switches=Switches(early_start=reading))
+    out = np.zeros(1, np.int32)
+    emulator.run(launch(kernel(before=first), out, early=False))
+    emulator.run(launch(kernel(before=waits), out, early=True))
+    assert [report.clean for report in emulator.reports] == [True, clean]
+    assert clean or "S25 early_start" in emulator.reports[-1].text
