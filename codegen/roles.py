@@ -127,7 +127,7 @@ class Role:
                 source.comment(step.why)
             self.barriers.wait(source, action, c)
         elif isinstance(action, Arrive):
-            self.barriers.arrive(source, self.role, action, c, self._announced(step))
+            self.barriers.arrive(source, self.role, action, c, self._announced(step, action))
         elif isinstance(action, Drain):
             source.comment(f"{action.operation} is complete")
             self._drain(source, step, action)
@@ -186,21 +186,17 @@ class Role:
             return self.tiles.condition_of(operation.when)
         return code(operation.when, lambda name: name.name)
 
-    def _announced(self, step: Step) -> str:
+    def _announced(self, step: Step, action: Arrive) -> str:
         """Bytes that an arrival announces, if that depends: none for a load that is left out."""
+        if not action.bytes:
+            return ""
         section = next(s for s in (self.role.before, self.role.loop, self.role.after) if step in s)
-        action = step.action
-        for later in section[section.index(step) + 1 :] if isinstance(action, Arrive) else ():
+        mine = action.barrier, action.number, action.bytes
+        for later in section[section.index(step) + 1 :]:
             run = later.action
-            if not isinstance(run, Run) or run.barrier is None or not action.bytes:
-                continue
-            if (run.barrier, run.number, run.bytes) == (
-                action.barrier,
-                action.number,
-                action.bytes,
-            ):
+            if isinstance(run, Run) and (run.barrier, run.number, run.bytes) == mine:
                 operation = self.plan.operation(run.operation)
-                if operation.when is not None:
-                    return f"{action.bytes} if {self._condition(operation)} else 0"
-                break
+                if operation.when is None:
+                    return ""
+                return f"{action.bytes} if {self._condition(operation)} else 0"
         return ""
