@@ -74,6 +74,8 @@ class Emulator:
         rewrite: applied to every module before it runs; for mutants.
         decoded: shared by emulators of one launch and of mutants of its kernel.
         module: the PTX of all launches, parsed; by default it is parsed when it is met.
+        registers: per thread at launch, as ``ptxas -v`` says, for setmaxnreg; None: ``.maxnreg``,
+            or what fits.
         reports: one for each launch that came to its end.
     """
 
@@ -86,6 +88,7 @@ class Emulator:
     module: Module | None = None
     stall: float = STALL
     seconds: float | None = None
+    registers: int | None = None
     reports: list[Report] = field(default_factory=list[Report])
     _triggered: bool = False
     """Whether the last launch let the next one begin before its own end."""
@@ -124,6 +127,7 @@ class Emulator:
                 limit=self.limit,
                 stall=self.stall,
                 seconds=self.seconds,
+                registers=self.registers,
                 decoded=self.decoded,
             )
             if checker is not None:
@@ -245,6 +249,7 @@ def device(
     limit: int = LIMIT,
     stall: float = STALL,
     seconds: float | None = None,
+    registers: int | None = None,
     sms: int = 4,
 ) -> Generator[EmulatedDevice]:
     """Execute what compiled CuTe DSL functions launch on CPU tensors, in this context.
@@ -263,6 +268,7 @@ def device(
         stall: seconds of processor time without an arrival, an asynchronous operation or the end of
             a warp after which it is, too.
         seconds: by the clock, for a whole launch; None: any.
+        registers: per thread at launch, for setmaxnreg; None: ``.maxnreg``, or what fits.
         sms: streaming multiprocessors that host code is told of.
 
     Raises:
@@ -271,6 +277,6 @@ def device(
     from schedgen.emulator.launch.device import device as capture  # imports torch and the DSL
 
     emulator = Emulator(policy or RoundRobin(), races, switches or Switches(), limit)
-    emulator.stall, emulator.seconds = stall, seconds
+    emulator.stall, emulator.seconds, emulator.registers = stall, seconds, registers
     with capture(name, run=emulator.run, sms=sms) as opened:
         yield EmulatedDevice(opened, emulator)

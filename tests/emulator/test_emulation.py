@@ -250,3 +250,22 @@ def test_endless_loop_with_barriers() -> None:
     with pytest.raises(EmulationError, match=r"not come to its end in 1 s(.|\n)*`seconds`"):
         run()
     assert perf_counter() - begin < 20
+
+
+def test_registers_at_launch() -> None:
+    """PTX does not say them: what fits is taken, until somebody says what ptxas assigned."""
+    ptx = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+setmaxnreg.inc.sync.aligned.u32 232;
+ret;
+}
+"""
+    run = Run(ptx)
+    run.launch = replace(run.launch, block=(128, 1, 1))
+    assert run().emulator.reports[-1].clean
+    run.emulator.registers = 168
+    with pytest.raises(EmulationError, match=r"deadlock(.|\n)*64 more registers"):
+        run()
