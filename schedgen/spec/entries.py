@@ -25,7 +25,8 @@ class OperationBase(Model):
     only: Arithmetic = Field(True, description="false leaves the operation out of the kernel")
     when: Formula | None = Field(
         None,
-        description="condition at run time; a warp may skip the work where it is false",
+        description="condition at run time; a warp may skip the work where it is false. Of a "
+        "load over scalar arguments: nothing is copied then, and readers take zeros",
         examples=["sAlpha < 1", "tile_row != tile_column"],
     )
     boundary: bool = Field(False, description="only in peeled iterations, not in the steady state")
