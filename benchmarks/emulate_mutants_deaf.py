@@ -18,11 +18,9 @@ import numpy as np
 from emulate_mutants_run import SEEDS, Campaign
 
 from schedgen.emulator.emulation import Emulator
-from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Adversarial
 from schedgen.emulator.order.checker import Checker
-from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.order.knowledge import (
     CAUSAL,
     TENSOR,
@@ -172,11 +170,8 @@ class _Emulator(Emulator):
 
     deaf: Deaf
 
-    def _checker(self, launch: Launch) -> Checker:
-        return DeafChecker(
-            self.deaf, warps_per_cta(launch.block), cluster_of(launch.grid, launch.cluster),
-            switches=self.switches, stop=True, dependent=launch.programmatic,
-        )  # fmt: skip
+    def _new_checker(self, *arguments: Any, **options: Any) -> Checker:
+        return DeafChecker(self.deaf, *arguments, **options)
 
 
 def superfluous_order(

@@ -16,11 +16,9 @@ import numpy as np
 from emulate_mutants_run import SEEDS, Campaign
 
 from schedgen.emulator.emulation import Emulator
-from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.machine.policies import Adversarial
 from schedgen.emulator.mutate import Mutant
 from schedgen.emulator.order.checker import Checker
-from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.order.knowledge import TENSOR, Message, Rows, learn, widen
 from schedgen.emulator.order.mbarriers import Barrier
 from schedgen.emulator.order.tracker import Cells, Space
@@ -226,11 +224,8 @@ class _Emulator(Emulator):
 
     seen: Seen
 
-    def _checker(self, launch: Launch) -> Checker:
-        return _Observer(
-            self.seen, warps_per_cta(launch.block), cluster_of(launch.grid, launch.cluster),
-            switches=self.switches, stop=True, dependent=launch.programmatic,
-        )  # fmt: skip
+    def _new_checker(self, *arguments: Any, **options: Any) -> Checker:
+        return _Observer(self.seen, *arguments, **options)
 
 
 def observed(

@@ -17,12 +17,10 @@ from typing import Any
 from emulate_mutants_run import Campaign
 
 from schedgen.emulator.emulation import Emulator
-from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Held, Policy, Rushed
 from schedgen.emulator.mutate import Mutant, paused
 from schedgen.emulator.order.checker import Checker
-from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.order.knowledge import CAUSAL
 from schedgen.emulator.ptx.tree import Kernel
 
@@ -81,11 +79,8 @@ class _Emulator(Emulator):
 
     settled: Settled
 
-    def _checker(self, launch: Launch) -> Checker:
-        return SettledChecker(
-            self.settled, warps_per_cta(launch.block), cluster_of(launch.grid, launch.cluster),
-            switches=self.switches, stop=True, dependent=launch.programmatic,
-        )  # fmt: skip
+    def _new_checker(self, *arguments: Any, **options: Any) -> Checker:
+        return SettledChecker(self.settled, *arguments, **options)
 
 
 def settled(campaign: Campaign, mutant: Mutant, launches: Iterable[int]) -> str:

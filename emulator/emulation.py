@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.machine.lanes import EmulationError
@@ -141,7 +141,7 @@ class Emulator:
 
     def _checker(self, launch: Launch) -> Checker:
         quote = _Lines(self.module or _module(launch.ptx))
-        return Checker(
+        return self._new_checker(
             warps_per_cta(launch.block),
             cluster_of(launch.grid, launch.cluster),
             switches=self.switches,
@@ -150,6 +150,10 @@ class Emulator:
             dependent=launch.programmatic
             and (self._triggered or self.switches.early_start is EarlyStart.ANY),
         )
+
+    def _new_checker(self, *arguments: Any, **options: Any) -> Checker:
+        """A race checker; subclasses make one that sees more, or less."""
+        return Checker(*arguments, **options)
 
     def _report(
         self, launch: Launch, checker: Checker | None, statistics: Statistics, seconds: float
