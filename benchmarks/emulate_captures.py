@@ -43,8 +43,6 @@ from schedgen.kernel import Kernel
 SIZES = ((256, 1024), (512, 256))
 """m = n and k of the examples: more iterations than their rings have slots, which are at most 12 of
 64; then more output tiles than fit at a time. Of attention, the first one is how many keys."""
-PROGRAMMATIC = 6
-"""cudaLaunchAttributeProgrammaticStreamSerialization."""
 LARGE = 8
 """Value of scalar arguments."""
 TOGETHER = 8
@@ -81,18 +79,10 @@ def extents_of(kernel: Kernel) -> list[dict[str, int]]:
 
 @contextmanager
 def recording(found: list[Run], *, executed: bool = True) -> Generator[None]:
-    """Inside, every launch is kept; those that are not executed do nothing.
-
-    Those that are executed, of NVIDIA's examples, are kept as launches that begin when the kernel
-    before them has ended: the first kernel of fp16_gemm_6 may begin before, and writes without
-    griddepcontrol.wait (rule L1), which would be the first fault of all its mutants.
-    """
+    """Inside, every launch is kept; those that are not executed do nothing."""
     original = Emulator.run
 
     def run(self: Emulator, launch: Launch) -> None:
-        if executed:
-            others = {n: one for n, one in launch.attributes.items() if n != PROGRAMMATIC}
-            launch = replace(launch, attributes=others)
         kernel = parse(launch.ptx).kernels[launch.kernel]
         kept = record(launch, [one.size for one in kernel.parameters])
         if not executed:

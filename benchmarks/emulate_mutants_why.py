@@ -18,6 +18,7 @@ from emulate_mutants_strict import Strict
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.switches import (
+    EarlyStart,
     InitFence,
     Switches,
     TensorFences,
@@ -79,7 +80,7 @@ class _Reasons:
             return said
         if operator.startswith("M13") and "inc" in mutant.instruction.modifiers:
             return "setmaxnreg.inc asks for what ptxas assigned: no instruction of the PTX needs it"
-        if operator.startswith("L1") and not any(map(_programmatic, self._campaign.capture.runs)):
+        if operator.startswith("L1") and not self._begins_early():
             return "no launch may begin before the kernel before it has ended"
         return (
             self._read(mutant)
@@ -201,6 +202,12 @@ class _Reasons:
             if one and other and one.groups == other.groups:
                 return "the same warps meet there, under another number of the barrier"
         return ""
+
+    def _begins_early(self) -> bool:
+        """Whether a launch may begin while the one before it, which is not there, still runs."""
+        capture = self._campaign.capture
+        asked = capture.switches.early_start is EarlyStart.ANY
+        return asked and any(map(_programmatic, capture.runs))
 
     def _deaf(self, mutant: Mutant) -> str:
         """Waits and barriers that nothing needs, however little is known besides. Those that wait
