@@ -16,7 +16,7 @@ from schedgen.kernels.errors import DeviceError
 from schedgen.kernels.library import FOLDER
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Tile:
     """``rows`` x ``columns`` of an output, to which an iteration adds products ``depth`` long."""
 
@@ -50,8 +50,8 @@ TILES = {
 """Sizes of output tiles that there are kernels for; the first is the specs' own."""
 FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much
-larger: 51 to 154 in the schedules of all tiles (`schedgen solve`, line `tile`), and the first load
-comes from far."""
+larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the first load comes
+from far."""
 MEASURED = {
     "sm_90a": {
         Tile(): 1.45,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from schedgen.conditional import conditions
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
 from schedgen.interpret.pieces import TORCH
@@ -127,9 +128,8 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
         "ragged": ragged,
         "long loop": {**ragged, **dict.fromkeys(tiles, 8), **loops},
     }
-    conditions = [o.when for o in kernel.operations if o.kind is Kind.LOAD and o.when is not None]
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
-    names = {name.name for condition in conditions for name in references(condition)}
+    names = {name.name for one in conditions(kernel).values() for name in references(one)}
     decide = sorted(names & scalars)
     if decide:
         found["zero " + " ".join(decide)] = {**ragged, **dict.fromkeys(decide, 0)}
