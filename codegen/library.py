@@ -68,50 +68,41 @@ def in_bands(index, rows, by_band):
     return 8 * band + rest % height, rest // height
 
 
-def tiles_in_row(row, columns, row_block, column_block):
+def tiles_in_row(row, row_block, column_block):
     """Tiles of a row of tiles that reach to the diagonal or below it."""
-    return cutlass.min(((row + 1) * row_block - 1) // column_block + 1, columns)
+    return ((row + 1) * row_block - 1) // column_block + 1
 
 
-@cute.jit
-def count_triangle(rows: Int32, columns: Int32, row_block, column_block):
-    """Tiles that are not above the diagonal."""
-    count = Int32(0)
-    for row in cutlass.range(rows, unroll=1):
-        count += tiles_in_row(row, columns, row_block, column_block)
+def tiles_in_rows(rows, row_block, column_block):
+    """Tiles of the first ``rows`` rows; a row a period later has ``more`` tiles more."""
+    period = next(n for n in range(1, 1 + column_block) if n * row_block % column_block == 0)
+    more = period * row_block // column_block
+    first = [tiles_in_row(row, row_block, column_block) for row in range(period)]
+    periods = rows // period
+    count = periods * sum(first) + more * period * (periods * (periods - 1) // 2)
+    for row in range(period - 1):
+        count += cutlass.max(cutlass.min(rows % period - row, 1), 0) * (first[row] + more * periods)
     return count
 
 
 @cute.jit
-def count_band(first: Int32, rows: Int32, columns: Int32, row_block, column_block):
-    """Tiles of 8 rows of tiles that are not above the diagonal."""
-    count = Int32(0)
-    for row in cutlass.range(first, cutlass.min(rows, first + 8), unroll=1):
-        count += tiles_in_row(row, columns, row_block, column_block)
-    return count
-
-
-@cute.jit
-def in_triangle(index: Int32, rows: Int32, columns: Int32, row_block, column_block):
+def in_triangle(index: Int32, rows: Int32, row_block, column_block):
     """Row and column of a tile that is not above the diagonal: bands of 8 rows, column by column,
     so that tiles that are computed at one time share operands in the L2 cache.
     """
-    first, rest = Int32(0), index
-    size = count_band(first, rows, columns, row_block, column_block)
-    while rest >= size:
-        rest -= size
+    first = Int32(0)
+    while index >= tiles_in_rows(first + 8, row_block, column_block):
         first += 8
-        size = count_band(first, rows, columns, row_block, column_block)
+    rest = index - tiles_in_rows(first, row_block, column_block)
     height = cutlass.min(rows - first, 8)
-    column = cutlass.min(
-        rest // height, tiles_in_row(first, columns, row_block, column_block)
-    )
+    # whole columns come first, in a lower band fewer than that
+    column = cutlass.min(rest // 8, tiles_in_row(first, row_block, column_block))
     rest -= column * height
     top = cutlass.max(first, column * column_block // row_block)
     while rest >= first + height - top:
         rest -= first + height - top
         column += 1
-        top = column * column_block // row_block
+        top = cutlass.max(first, column * column_block // row_block)
     return top + rest, column
 
 

@@ -65,9 +65,9 @@ class Tiles:
         source.add(f"{self._all_trips} = {text(integer(self.plan.kernel.trip_count))}")
         axes = self.axes
         if self.triangle:
-            rows, columns = self.plan.kernel.tile_extents
-            sizes = f"{self._count(rows)}, {self._count(columns)}, {self._blocks}"
-            source.add(f"triangle = count_triangle({text(sizes)})")
+            rows, _ = self.plan.kernel.tile_extents
+            count = f"tiles_in_rows({text(self._count(rows))}, {self._blocks})"
+            source.add(f"triangle = {count}")
             axes = [*self._outer(), "triangle"]
         total = " * ".join(map(self._count, axes)) or "Int32(1)"
         source.add(f"tiles = {text(total)}")
@@ -116,7 +116,7 @@ class Tiles:
                 source.add(f"at_{axis.extent} = 0")
         rest, axes = "tile", self.axes
         if self.triangle:
-            inside = f"inside, {self._count(rows)}, {self._count(columns)}, {self._blocks}"
+            inside = f"inside, {self._count(rows)}, {self._blocks}"
             source.add(
                 "rest, inside = divmod(tile, by_triangle)",
                 f"at_{rows}, at_{columns} = in_triangle({inside})",
