@@ -4,16 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
 
 from schedgen.dependence import EdgeClass
+from schedgen.kernel import Kind
 
 if TYPE_CHECKING:
     from schedgen.solver.model import ModuloModel
 
 Linear = cp_model.LinearExpr | int
+
+
+def uneven_stages(model: ModuloModel) -> Linear:
+    """Pairs of buffers that the same operations wait for, but with different numbers of slots.
+
+    With as many slots they share their barriers, so that one wait is enough for both, and the one
+    with fewer decides how far loads run ahead anyhow. Products that are not limited by memory are
+    faster for it (`benchmarks/stages.py`).
+    """
+    kernel, readers = model.problem.kernel, dict[frozenset[str], list[str]]()
+    for load in (o for o in kernel.body if o.kind is Kind.LOAD):
+        for region in dict.fromkeys(kernel.piece[piece].region for piece in load.writes):
+            pieces = {p.name for p in kernel.pieces if p.region == region}
+            users = {o.name for o in kernel.body if pieces & {read.piece for read in o.reads}}
+            if kernel.region[region].ring is None:
+                readers.setdefault(frozenset(users), []).append(region)
+    total: Linear = 0
+    for one, other in (pair for regions in readers.values() for pair in combinations(regions, 2)):
+        uneven = model.cp.new_bool_var(f"{one} and {other} differ in slots")
+        even = model.cp.add(model.depth[one] == model.depth[other])
+        even.only_enforce_if(uneven.negated())
+        total = total + uneven
+    return total
 
 
 def load_slack(model: ModuloModel) -> cp_model.IntVar:
@@ -101,6 +126,7 @@ class Level:
 
 # After the II itself. Each level is optimized under the values of those before it.
 LEVELS = (
+    Level("uneven stages", uneven_stages),
     Level("load slack", load_slack, largest=True),
     Level("roles", role_count),
     Level("synchronizations", synchronizations),
