@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -78,11 +80,7 @@ class Launcher:
         with torch.cuda.device(device):
             self._function = runtime.function(code, symbol(self.facts))
         self._frame = _Frame(self.facts)
-        # Copied from the host, which waits for it: whatever stream uses them, they are there.
-        self.zeros = {
-            dtype: torch.zeros(8, dtype=dtype).to(device)
-            for dtype in (torch.bfloat16, torch.float16)
-        }
+        self.zeros = apart(partial(_zeros, device))
 
     def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
         """Starts the kernel on the current stream of its GPU.
@@ -103,6 +101,25 @@ class Launcher:
             raise LaunchError(
                 f"{self.facts.kernel} was not launched: CUDA error {frame.result.value}"
             )
+
+
+_T = TypeVar("_T")
+
+
+def apart(make: Callable[[], _T]) -> _T:
+    """What ``make`` returns or raises, in a thread of its own.
+
+    For tensors that stay. ``torch.compile(mode="reduce-overhead")`` runs a function once to warm up
+    and gives it memory that its CUDA graph will use again; it objects to tensors there that outlive
+    the run. That memory is for allocations of the running thread.
+    """
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(make).result()
+
+
+def _zeros(device: torch.device) -> dict[torch.dtype, Tensor]:
+    """Copied from the host, which waits for it: whatever stream uses them, they are there."""
+    return {t: torch.zeros(8, dtype=t).to(device) for t in (torch.bfloat16, torch.float16)}
 
 
 class _Frame(threading.local):

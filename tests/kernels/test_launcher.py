@@ -8,6 +8,7 @@ import multiprocessing
 import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from schedgen.codegen.facts import Facts, Parameter, read_facts
 from schedgen.errors import SchedgenError
 from schedgen.kernels import cache, layouts, library, load
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
-from schedgen.kernels.launcher import _Frame
+from schedgen.kernels.launcher import _Frame, apart
 from schedgen.kernels.library import FOLDER
 
 KERNEL = FOLDER / "gemm_epilogue_sm_90a_bf16.py"
@@ -238,3 +239,15 @@ def test_import_is_light() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+# -- what stays -----------------------------------------------------------------------------------
+
+
+def test_what_stays_is_made_by_another_thread() -> None:
+    assert apart(threading.get_ident) != threading.get_ident()
+
+
+def test_what_goes_wrong_in_the_other_thread_is_heard_of() -> None:
+    with pytest.raises(ZeroDivisionError):
+        apart(lambda: 1 / 0)

@@ -263,6 +263,29 @@ def test_compiled_block(mode: str) -> None:
         assert torch.equal(compiled(x).clone(), block(x))
 
 
+_FIRST_COMPILED = """
+import torch
+from schedgen.kernels import gemm
+a, b = (torch.randn(96, 96, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+compiled = torch.compile(lambda a: gemm(a, b), fullgraph=True, mode="reduce-overhead")
+for _ in range(4):
+    assert torch.equal(compiled(a).clone(), gemm(a, b))
+"""
+
+
+def test_first_call_is_compiled() -> None:
+    """A kernel that is loaded while ``reduce-overhead`` warms up leaves nothing in its memory."""
+    setting = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    run = subprocess.run(
+        [sys.executable, "-c", _FIRST_COMPILED],
+        env=setting,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
 _FIRST_CALL = """
 import time, torch
 x = torch.randn(1, 256, 2, 128, device="cuda", dtype=torch.bfloat16)
