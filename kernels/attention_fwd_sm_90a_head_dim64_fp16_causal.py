@@ -31,6 +31,7 @@ import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
+from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
 
 def slot(number, slots):
@@ -91,18 +92,44 @@ def tile_layout(rows, columns, slots, dtype):
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
 
 
-def fragment_of(tile, thread):
-    """The elements of a tile in shared memory that a thread has of a product's result."""
+def product_of(tile):
+    """A product of one warpgroup whose result has the size of a tile."""
     major = OperandMajorMode.K
-    mma = sm90_utils.make_trivial_tiled_mma(
+    return sm90_utils.make_trivial_tiled_mma(
         BFloat16, BFloat16, major, major, Float32, (1, 1, 1), (64, cute.size(tile, mode=[1]))
     )
-    return mma.get_slice(thread).partition_C(tile)
 
 
-def store_tile(registers, tile, thread):
-    part, registers = fragment_of(tile, thread), as_dtype(registers, tile.element_type)
-    cute.autovec_copy(cute.make_tensor(registers.iterator, cute.make_layout(part.shape)), part)
+def fragment_of(tile, thread):
+    """The elements of a tile in shared memory that a thread has of a product's result."""
+    return product_of(tile).get_slice(thread).partition_C(tile)
+
+
+def by_matrices(tile):
+    """Whether ldmatrix and stmatrix can move a tile, four matrices of 8 x 8 at a time."""
+    return tile.element_type.width == 16 and cute.size(tile, mode=[1]) % 16 == 0
+
+
+def matrices_of(operation, tile, registers, thread):
+    """The copy of a tile by ``operation``, and its view of a thread's registers."""
+    copy = cute.make_tiled_copy_C(
+        cute.make_copy_atom(operation, tile.element_type), product_of(tile)
+    )
+    layout = cute.make_layout(fragment_of(tile, thread).shape)
+    mine = copy.get_slice(thread)
+    return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
+
+
+def store_tile(registers, tile, thread, transpose=False):
+    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    registers = as_dtype(registers, tile.element_type)
+    if by_matrices(tile):
+        operation = StMatrix8x8x16bOp(transpose, 4)
+        copy, mine, values = matrices_of(operation, tile, registers, thread)
+        cute.copy(copy, values, mine.partition_D(tile))
+    else:
+        part = fragment_of(tile, thread)
+        cute.autovec_copy(cute.make_tensor(registers.iterator, cute.make_layout(part.shape)), part)
 
 
 @cute.jit

@@ -32,6 +32,8 @@ class Tile:
             found |= {"tile_m": str(self.rows), "consumers": str(self.rows // 64)}
         if self.columns != 256:
             found["tile_n"] = str(self.columns)
+        if self.columns < 64:  # a slice of Hopper's epilogue has 64
+            found["slice_n"] = str(self.columns)
         if self.depth != 64:
             found["tile_k"] = str(self.depth)
         return found
@@ -44,6 +46,7 @@ TILES = {
     "sm_90a": (
         *(Tile(), Tile(columns=192), Tile(columns=128)),
         *(Tile(columns=64, depth=128), Tile(rows=64, columns=64, depth=128)),
+        Tile(rows=64, columns=32, depth=256),
     ),
     "sm_100a": (Tile(), Tile(columns=128)),
 }
@@ -54,16 +57,27 @@ larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the
 from far."""
 MEASURED = {
     "sm_90a": {
-        Tile(): 1.45,
-        Tile(columns=192): 1.39,
-        Tile(columns=128): 1.3,
-        Tile(columns=64, depth=128): 1.34,
-        Tile(rows=64, columns=64, depth=128): 1.51,
+        False: {
+            Tile(): 1.32,
+            Tile(columns=192): 1.23,
+            Tile(columns=128): 1.28,
+            Tile(columns=64, depth=128): 1.4,
+            Tile(rows=64, columns=64, depth=128): 1.56,
+            Tile(rows=64, columns=32, depth=256): 1.67,
+        },
+        True: {
+            Tile(): 1.45,
+            Tile(columns=192): 1.34,
+            Tile(columns=128): 1.22,
+            Tile(columns=64, depth=128): 1.27,
+            Tile(rows=64, columns=64, depth=128): 1.36,
+            Tile(rows=64, columns=32, depth=256): 1.54,
+        },
     }
 }
 """Cycles of an iteration over those of the model, with all that is around the main loop, where all
-SMs work at once (`benchmarks/tiling.py`, H200: means of its two products). Nobody has measured
-Blackwell: there the model's are taken."""
+SMs work at once: of all output tiles, and of those of a triangle, which are stored twice
+(`benchmarks/tiling.py`, H200). Nobody has measured Blackwell: there the model's are taken."""
 
 
 @cache
@@ -92,7 +106,7 @@ def best(
     found: tuple[float, Tile] = (math.inf, Tile())
     for tile in TILES.get(arch, ()):
         cycles = _cycles(spec, arch, (("dtype", dtype), *tile.settings.items()))
-        cycles *= MEASURED.get(arch, {}).get(tile, 1.0)
+        cycles *= MEASURED.get(arch, {}).get(triangle, {}).get(tile, 1.0)
         waves = -(-batch * tiles(m, n, tile, triangle) // sms)
         needed = waves * (-(-k // tile.depth) + FILL / tile.depth) * cycles
         found = min(found, (needed, tile), key=lambda f: f[0])

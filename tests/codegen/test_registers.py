@@ -84,6 +84,6 @@ def test_blocks_of_rows() -> None:
     assert declared(registers, roles[0]) == {"r_acc_0": "(64, Float32)", "r_acc_1": "(64, Float32)"}
     parts = [plan.part(plan.operation(f"EPI[1,{band}]"), "acc") for band in range(2)]
     assert [registers.tensor(part) for part in parts] == [
-        "part_of(r_acc_0, 16, 16)",
-        "part_of(r_acc_1, 16, 16)",
+        "part_of(r_acc_0, 32, 32)",
+        "part_of(r_acc_1, 32, 32)",
     ]

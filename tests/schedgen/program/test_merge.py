@@ -12,7 +12,10 @@ from schedgen.program.synthesize import synthesize
 from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 
-SLICES = 8
+WIDE: dict[str, tuple[tuple[str, str], ...]] = {"h200": (("tile_n", "192"),), "b200": ()}
+"""Settings with more slices than slots that do not go round in step, so that nothing is shared."""
+SLICES = 3
+"""Of Hopper's."""
 
 
 @cache
@@ -38,7 +41,7 @@ def depth(found: Program, store: str) -> int:
 @pytest.mark.parametrize(("spec", "second"), [("gemm", "EPI"), ("gemm_symmetric", "PUT")])
 def test_a_slot_that_is_filled_twice(spec: str, second: str, target: str) -> None:
     """C is loaded, D is written over it: a ring for each, and one that says that D is stored."""
-    made = program(spec, target)
+    made = program(spec, target, *WIDE[target])
     found = rings(made, "c_stages")
     assert {name: fillers(one) for name, one in found.items()} == {
         "c_stages full": {"LC"},
@@ -46,9 +49,9 @@ def test_a_slot_that_is_filled_twice(spec: str, second: str, target: str) -> Non
         "c_stages empty": {"STD"},
     }
     assert {one.slots for one in found.values()} == {depth(made, "c_stages")}
-    bands = 2 if target == "h200" else 1
+    bands, columns = (2, 64) if target == "h200" else (1, 32)
     assert [(one.arrivals, one.bytes) for one in found.values()] == [
-        (1, 128 * 32 * 2),
+        (1, 128 * columns * 2),
         (128 * bands, 0),
         (1, 0),
     ]
@@ -56,7 +59,7 @@ def test_a_slot_that_is_filled_twice(spec: str, second: str, target: str) -> Non
 
 def test_bands_that_different_roles_fill_and_different_steps_store() -> None:
     """Each of two warpgroups has its part of the transposed slices, and barriers of its own."""
-    made = program("gemm_symmetric", "h200")
+    made = program("gemm_symmetric", "h200", *WIDE["h200"])
     found = rings(made, "t_stages")
     assert [*found] == ["t_stages full", "t_stages full'", "t_stages empty", "t_stages empty'"]
     for band, (full, empty) in enumerate(
@@ -69,11 +72,11 @@ def test_bands_that_different_roles_fill_and_different_steps_store() -> None:
     assert {one.slots for one in found.values()} == {depth(made, "t_stages")}
 
 
-@pytest.mark.parametrize(("target", "words"), [("h200", 37), ("b200", 30)])
+@pytest.mark.parametrize(("target", "words"), [("h200", 16), ("b200", 26)])
 def test_barriers_of_a_symmetric_product(target: str, words: int) -> None:
     """Slices that fill a slot twice, or that roles share, do not need one barrier for each."""
     made = program("gemm_symmetric", target)
-    assert len(made.barriers) <= 10
+    assert len(made.barriers) <= 9
     assert sum(barrier.slots for barrier in made.barriers) <= words
 
 
