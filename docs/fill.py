@@ -218,6 +218,7 @@ PARTS: dict[str, Callable[[], str]] = {
             "measured/model",
         ),
     ),
+    "stages": lambda: gpu_table("stages", ("m=n", "k", "slots", "ms", "of even", "error")),
     "muon-sharded": lambda: gpu_table(
         "muon_sharded",
         (

@@ -32,8 +32,6 @@ class Tile:
             found |= {"tile_m": str(self.rows), "consumers": str(self.rows // 64)}
         if self.columns != 256:
             found["tile_n"] = str(self.columns)
-        if self.columns < 64:  # a slice of Hopper's epilogue has 64
-            found["slice_n"] = str(self.columns)
         if self.depth != 64:
             found["tile_k"] = str(self.depth)
         return found

@@ -108,7 +108,7 @@ def test_one_slow_operation() -> None:
 
 
 def test_between_two_loops() -> None:
-    """By hand: 8 slices of the epilogue with a wait each; the last products' drain before them,
+    """By hand: 4 slices of the epilogue with a wait each; the last products' drain before them,
     and the wait for the next tile's operands. All of these read a clock at their end; slices and
     that last wait read one at their begin, too, as does the next product.
     """
@@ -117,12 +117,12 @@ def test_between_two_loops() -> None:
     schedule = comparison.schedule
     product = next(op for op in schedule.ops if op.id == "MMA[0]")
     slices = [op for op in schedule.ops if op.id.startswith("EPI") and op.role == "epilogue0"]
-    assert len(slices) == 8
+    assert len(slices) == 4
     assert share.operations == sum(op.hold + LATE for op in slices)
-    assert share.waits == DRAIN + 8 * WAIT + WAIT
-    assert share.longest_cycles == 8 * WAIT
+    assert share.waits == DRAIN + 4 * WAIT + WAIT
+    assert share.longest_cycles == 4 * WAIT
     assert share.longest == "c_stages full"
-    assert share.clocks == CLOCK * (1 + 3 * 8 + 2 + 1)
+    assert share.clocks == CLOCK * (1 + 3 * 4 + 2 + 1)
     assert share.rest == 0
     trips = schedule.tile.trips
     assert trips > 1

@@ -102,7 +102,7 @@ def test_parts_of_size_zero_do_not_exist() -> None:
 def test_equal_parts() -> None:
     piece = kernels("gemm", "h200")[0].piece
     assert (piece["sA[1]"].row0, piece["sA[1]"].row1) == (64, 128)
-    assert (piece["acc[1,7]"].byte0, piece["acc[1,7]"].byte1) == (224 * 4, 256 * 4)
+    assert (piece["acc[1,3]"].byte0, piece["acc[1,3]"].byte1) == (192 * 4, 256 * 4)
 
 
 def test_regions() -> None:
@@ -169,7 +169,7 @@ def test_ring_lags(lag: str, lags: tuple[tuple[int, ...], ...]) -> None:
 def test_ring_depth() -> None:
     assert attention("b200", kv_depth="3").rings[0].depth == Depth(3, 3)
     ring = kernels("gemm", "b200")[0].ring["c_stages"]
-    assert (ring.depth, len(ring.regions), ring.lags) == (Depth(4, 8), 8, ((0,) * 8,))
+    assert (ring.depth, len(ring.regions), ring.lags) == (Depth(4, 4), 8, ((0,) * 8,))
     assert kernels("gemm", "b200")[0].region["sC[3]"].ring == "c_stages"
 
 
