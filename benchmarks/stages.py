@@ -10,6 +10,7 @@ Kernels are generated into FOLDER unless they are there; --only-write does no mo
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from report import keep, table
 from schedgen.kernels import launcher
 from schedgen.kernels.bench_common import error, medians
 
+SPEC = Path(__file__).parent.parent / "specs" / "gemm_symmetric.yaml"
 SHAPES = [(4096, 4096), (8192, 8192)]
 """m = n, and k."""
 STAGES = [(5, 5), (5, 6), (6, 5)]
@@ -34,9 +36,10 @@ def write(folder: Path, left: int, right: int) -> Path:
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
-    text = Path("specs/gemm_symmetric.yaml").read_text(encoding="utf-8")
-    for slots in (left, right):
-        text = text.replace("depth: auto", f"depth: {slots}", 1)
+    text = SPEC.read_text(encoding="utf-8")
+    for name, slots in (("sA", left), ("sB", right)):
+        text, found = re.subn(rf"( {name}: .*depth: )auto", rf"\g<1>{slots}", text)
+        assert found == 1, f"{SPEC} leaves the slots of {name} open no more"
     spec = folder / f"stages_{left}_{right}.yaml"
     spec.write_text(text, encoding="utf-8")
     path = spec.with_suffix(".py")

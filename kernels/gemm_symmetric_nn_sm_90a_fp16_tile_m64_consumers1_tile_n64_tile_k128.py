@@ -91,7 +91,7 @@ def in_triangle(index: Int32, rows: Int32, row_block, column_block):
         first += 8
     rest = index - tiles_in_rows(first, row_block, column_block)
     height = cutlass.min(rows - first, 8)
-    # whole columns come first, in a lower band fewer than that
+    # columns of a whole band come first; a band of fewer rows has more of them than this
     column = cutlass.min(rest // 8, tiles_in_row(first, row_block, column_block))
     rest -= column * height
     top = cutlass.max(first, column * column_block // row_block)

@@ -22,8 +22,8 @@ def uneven_stages(model: ModuloModel) -> Linear:
     """Pairs of buffers that the same operations wait for, but with different numbers of slots.
 
     With as many slots they share their barriers, so that one wait is enough for both, and the one
-    with fewer decides how far loads run ahead anyhow. Products that are not limited by memory are
-    faster for it (`benchmarks/stages.py`).
+    with fewer decides how far loads run ahead anyhow. Products on an H200 were faster for it, or as
+    fast (`benchmarks/stages.py`).
     """
     kernel, readers = model.problem.kernel, dict[frozenset[str], list[str]]()
     for load in (o for o in kernel.body if o.kind is Kind.LOAD):

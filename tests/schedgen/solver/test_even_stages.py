@@ -64,6 +64,7 @@ def test_products(spec: str, tile_n: str) -> None:
     program = synthesize(problem.kernel, found.schedule, problem.machine)
     barrier = program.barrier["sA full sB full"]
     assert (barrier.slots, barrier.arrivals) == (left, 2)
+    assert barrier.bytes == (128 + int(tile_n)) * 64 * 2
 
 
 @pytest.mark.parametrize(
