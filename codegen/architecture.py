@@ -64,6 +64,9 @@ class Architecture:
         del source
         return {}
 
+    def shared_memory(self, source: Source) -> None:
+        """After the pointer ``shared`` to its start."""
+
     def begin(self, source: Source) -> None:
         """By all threads, before they meet for the first time."""
 

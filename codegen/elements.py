@@ -26,6 +26,7 @@ class Elements:
         uses: its parameters beside operands: ``thread``, ``row_0``, scalars, extents.
         initial: parameters that have their initial values as long as ``fresh`` is true there.
         fresh: whether the lines are for that time.
+        absent: parameters that were not loaded where the lines are for.
         made: parameter -> the variable with what it has become; with ``@``, with what it was.
     """
 
@@ -41,6 +42,7 @@ class Elements:
         self.initial, self.source = initial, source
         self.uses: set[str] = set()
         self.fresh = False
+        self.absent: set[str] = set()
         self.made: dict[str, str] = {}
 
     @property
@@ -159,6 +161,8 @@ class Elements:
             return made
         if self.fresh and parameter in self.initial:
             return initial_value(operand.part.region.initial or "0")
+        if parameter in self.absent:
+            return "Float32(0.0)"
         if operand.shape is Shape.ROWS:
             index = v if rows else self.share.row
         else:

@@ -63,8 +63,9 @@ class Harness:
         source.add(
             "warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())",
             "shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)",
-            "barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)",
         )
+        self.architecture.shared_memory(source)
+        source.add("barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)")
         found = self.barriers.declare(source)
         found |= self.architecture.declare_words(source)
         with source.block("if warp == 0:"):
@@ -73,6 +74,7 @@ class Harness:
             with source.block("with cute.arch.elect_one():"):
                 self.barriers.initialize(source)
                 self.architecture.initialize(source)
+        found |= self.tiles.first(source)
         self.architecture.begin(source)
         source.add("cute.arch.mbarrier_init_fence()", "cute.arch.sync_threads()")
         source.comment("all above may run while the kernel before this one still does")

@@ -7,12 +7,19 @@ import re
 COMMON = '''
 def slot(number, slots):
     """The slot of a ring that a running number uses."""
-    return number % slots
+    return Int32(cutlass.Uint32(number) % slots)
 
 
 def phase(number, slots):
     """The parity of the phase in which the barrier of that slot is."""
-    return number // slots % 2
+    return Int32(cutlass.Uint32(number) // slots % 2)
+
+
+def advance(slot, phase, slots, by=1):
+    """Slot and parity of the number that comes ``by`` numbers later."""
+    later = slot + by
+    again = later >= slots
+    return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
 
 
 def part_of(tensor, first, count):
@@ -85,25 +92,50 @@ def tiles_in_rows(rows, row_block, column_block):
     return count
 
 
+def band_of_triangle(row_block, column_block):
+    """Tiles of each row of the first band of rows; about 8 rows, and as many more columns in each
+    band than in the band before.
+    """
+    period = next(n for n in range(1, 1 + column_block) if n * row_block % column_block == 0)
+    rows = period * max(1, round(8 / period))
+    return [tiles_in_row(row, row_block, column_block) for row in range(rows)]
+
+
+def in_corner(index, widths):
+    """Row and column of a tile in rows that have ``widths`` tiles, row by row."""
+    row, column = Int32(0), index
+    for n in range(1, len(widths)):
+        below = Int32(index >= sum(widths[:n]))
+        row += below
+        column -= below * widths[n - 1]
+    return row, column
+
+
 @cute.jit
 def in_triangle(index: Int32, rows: Int32, row_block, column_block):
-    """Row and column of a tile that is not above the diagonal: bands of 8 rows, column by column,
-    so that tiles that are computed at one time share operands in the L2 cache.
+    """Row and column of a tile that is not above the diagonal: bands of rows, column by column, so
+    that tiles that are computed at one time share operands in the L2 cache. Columns that do not
+    reach to a band's last row come last, row by row.
     """
-    first = Int32(0)
-    while index >= tiles_in_rows(first + 8, row_block, column_block):
-        first += 8
-    rest = index - tiles_in_rows(first, row_block, column_block)
-    height = cutlass.min(rows - first, 8)
-    # columns of a whole band come first; a band of fewer rows has more of them than this
-    column = cutlass.min(rest // 8, tiles_in_row(first, row_block, column_block))
-    rest -= column * height
-    top = cutlass.max(first, column * column_block // row_block)
-    while rest >= first + height - top:
-        rest -= first + height - top
-        column += 1
-        top = cutlass.max(first, column * column_block // row_block)
-    return top + rest, column
+    widths = band_of_triangle(row_block, column_block)
+    band = len(widths)
+    more = band * row_block // column_block
+    first, whole = Int32(0), Int32(0)
+    count = Int32(sum(widths))
+    while index >= count:
+        index -= count
+        first += band
+        whole += more
+        count += band * more
+    height = cutlass.min(rows - first, band)
+    column = Int32(cutlass.Uint32(index) // band)
+    if height < band:
+        column = index // height
+    row = index - column * height
+    if column >= whole:
+        row, column = in_corner(index - whole * height, widths)
+        column += whole
+    return first + row, column
 
 
 def exp2_on_fma(x):

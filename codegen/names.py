@@ -14,7 +14,7 @@ from schedgen.codegen.library import COMMON
 from schedgen.codegen.library_sm90 import LIBRARY as HOPPER
 from schedgen.codegen.library_sm100 import LIBRARY as BLACKWELL
 
-_MADE = "a at b bar by d event g in mma n new old out r s t tma x"
+_MADE = "a at b bar by d event g in mma n new old out phase r s slot t tma x"
 """What variables begin with that are made of names of the spec, and ``_``."""
 _FIXED = """
     ARGUMENTS BFloat16 CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32 KERNEL OUTPUTS
@@ -22,8 +22,8 @@ _FIXED = """
     cuda cute cutlass kernel launch sm90_utils sms stream tcgen05 tiles triangle trips warpgroup
 """
 _ON_DEVICE = """
-    barriers column column_0 end first fresh i inside k_step piece rest row row_0 shared t thread
-    tile tmem tmem_address turn v warp
+    barriers column column_0 end first fresh i inside k_step piece rest row row_0 shared start t
+    thread tile tmem tmem_address turn v warp
 """
 """Names in functions that no tensor is known in."""
 

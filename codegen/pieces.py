@@ -99,18 +99,46 @@ class Pieces:
 
     def _piece(self, formulas: Formulas, span: int, piece: str) -> list[Operand]:
         """Computes a piece; returns outputs that are in ``out_X``."""
-        self._bring(formulas, span, piece)
+        brought = self._brought(formulas)
+        self._bring([operand for operand in brought if operand.given is None], span, piece)
+        outside = self.elements.outputs_outside(formulas, self.elements.share.elements(span))
+        self._where_given([o for o in brought if o.given is not None], formulas, span, piece)
+        return outside
+
+    def _where_given(
+        self, operands: list[Operand], formulas: Formulas, span: int, piece: str
+    ) -> None:
+        """Brings what was loaded, and computes; what was not loaded is zero, and nobody wrote it.
+
+        Each condition is asked once for all elements: without the operand there is less to do.
+        """
+        if not operands:
+            self._compute(formulas, span, piece)
+            return
+        given = operands[0].given
+        assert given is not None
+        same = [operand for operand in operands if operand.given == given]
+        rest = [operand for operand in operands if operand.given != given]
+        self.elements.use_names([("", given)])
+        with self.source.block(f"if {code(given, lambda name: name.name)}:"):
+            self._bring(same, span, piece)
+            self._where_given(rest, formulas, span, piece)
+        with self.source.block("else:"):
+            self.elements.absent |= {operand.parameter for operand in same}
+            self._where_given(rest, formulas, span, piece)
+            self.elements.absent -= {operand.parameter for operand in same}
+
+    def _compute(self, formulas: Formulas, span: int, piece: str) -> None:
+        """Formulas over one piece, whose operands are in registers."""
         count = self.elements.share.elements(span)
-        outside = self.elements.outputs_outside(formulas, count)
         at = f"{count} * piece + v" if piece else "v"
         if self.pairs.fit(formulas, count):
             with self.source.block(f"for v in cutlass.range_constexpr(0, {count}, 2):"):
                 self.pairs.write(formulas, at)
-            return outside
+            return
         with self.source.block(f"for v in cutlass.range_constexpr({count}):"):
             self.elements.coordinates(formulas, f"{span} * piece" if piece else "")
             self.elements.write(formulas, rows=False, at=at)
-        return outside
 
     def _put(self, made: list[Operand], span: int, piece: str) -> None:
         """Copies outputs of one piece to where they belong."""
@@ -124,14 +152,20 @@ class Pieces:
             else:
                 self.store(name, operand, span, piece)
 
-    def _bring(self, formulas: Formulas, span: int, piece: str) -> None:
-        """Copies operands of one piece to registers."""
+    def _brought(self, formulas: Formulas) -> list[Operand]:
+        """Operands that are copied to registers first."""
+        return [
+            operand
+            for operand in self.elements.read(formulas)
+            if not operand.in_registers
+            and operand.shape is not Shape.ROWS
+            and not (self.elements.fresh and operand.parameter in self.elements.initial)
+        ]
+
+    def _bring(self, operands: list[Operand], span: int, piece: str) -> None:
+        """Copies one piece of operands to registers."""
         wait = False
-        for operand in self.elements.read(formulas):
-            if operand.in_registers or operand.shape is Shape.ROWS:
-                continue
-            if self.elements.fresh and operand.parameter in self.elements.initial:
-                continue
+        for operand in operands:
             name, to = operand.parameter, f"in_{operand.parameter}"
             if operand.shape is Shape.COLUMNS:
                 part = f"part_of({name}, {span} * piece, {span})" if piece else name
@@ -139,24 +173,12 @@ class Pieces:
                 continue
             count = self.elements.share.elements(span)
             self.source.add(f"{to} = cute.make_rmem_tensor({count}, {DTYPES[operand.dtype]})")
-            self._load_given(operand, to, span, piece)
+            self.load(operand, to, span, piece)
             again = operand.space is Space.TMEM and operand.name in written(self.operation)
             wait |= again or (operand.space is Space.TMEM and bool(piece))
         if wait:
             self.source.comment("before the columns are written, and registers are used again")
             self.source.add("cute.arch.fence_view_async_tmem_load()")
-
-    def _load_given(self, operand: Operand, registers: str, span: int, piece: str) -> None:
-        """Zeros for what was not loaded, which nobody has written."""
-        given = operand.given
-        if given is None:
-            self.load(operand, registers, span, piece)
-            return
-        self.elements.use_names([("", given)])
-        with self.source.block(f"if {code(given, lambda name: name.name)}:"):
-            self.load(operand, registers, span, piece)
-        with self.source.block("else:"):
-            self.source.add(f"{registers}.fill(0.0)")
 
     def load(self, operand: Operand, registers: str, span: int, piece: str) -> None:
         if operand.space is Space.TMEM:

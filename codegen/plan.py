@@ -11,7 +11,7 @@ from schedgen.codegen.names import Names
 from schedgen.conditional import conditions
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
-from schedgen.program.model import Access, Number, Program, RoleProgram, Run
+from schedgen.program.model import Access, Program, RoleProgram, Run
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
@@ -269,17 +269,3 @@ class Plan:
 
     def block(self, extent: str) -> int:
         return prod(axis.block for axis in self.kernel.grid if axis.extent == extent)
-
-
-def number(value: Number, slots: int, iteration: str) -> str:
-    """A running number as an expression that is never negative: a multiple of two turns of the
-    ring is added, which changes neither slot nor parity.
-    """
-    offset = value.offset
-    while offset < 0:
-        offset += 2 * slots
-    counter = "t" if value.per_tile else iteration
-    if value.scale != 1 and " " in counter:
-        counter = f"({counter})"
-    text = counter if value.scale == 1 else f"{value.scale} * {counter}"
-    return f"{text} + {offset}" if offset else text

@@ -62,6 +62,8 @@ class Role:
         body = Source(1)
         self._body(body)
         used = body.words()
+        if self.threads:
+            used -= set(self.tiles.handed_over)  # it finds them itself
         arguments = [name for name in scope if name in used]
         warps = f"{self.role.warps} warp{'s' if self.role.warps > 1 else ''}"
         operations = " ".join(o.name for o in self.plan.runs[self.role.name])
@@ -81,10 +83,9 @@ class Role:
                 self.transfers.partition(source, operation)
         self.events.begin(source, self.role)
         self.tiles.begin(source)
-        with source.block(f"while {self.tiles.condition}:"):
-            self.tiles.coordinates(source)
-            self._tile(source)
-            self.tiles.advance(source)
+        body = Source(2)
+        self._tile(body)
+        source.lines += self.tiles.loop(body, ahead=not self.threads).lines
         if any(self._engine(o) is Engine.COPY_OUT for o in self.plan.runs[self.role.name]):
             source.comment("shared memory has to live until everything is read")
             source.add("cute.arch.cp_async_bulk_wait_group(0, read=True)")

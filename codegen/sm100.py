@@ -5,7 +5,8 @@ from __future__ import annotations
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.library_sm100 import LIBRARY
-from schedgen.codegen.plan import DTYPES, Plan, number
+from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.running import slot_of
 from schedgen.codegen.share import ROW
 from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import LANES, MOST_COLUMNS, TensorMemory
@@ -116,7 +117,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
     def _slot(self, operation: Operation, operand: str, c: str) -> str:
         access = self.plan.access(operation, operand, write=False)
         slots = self.plan.slots(access)
-        return f"slot({number(access.version, slots, c)}, {slots})" if slots > 1 else "0"
+        return slot_of(access.version, slots, c) if slots > 1 else "0"
 
     def _accumulate(self, operation: Operation, i: str) -> str:
         """Whether the result is added to what is there, and not to an initial value of 0."""

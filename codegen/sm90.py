@@ -6,7 +6,8 @@ from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
-from schedgen.codegen.plan import DTYPES, Plan, number
+from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.running import slot_of
 from schedgen.codegen.share import FRAGMENT
 from schedgen.codegen.source import Source
 from schedgen.codegen.threads import Threads
@@ -102,6 +103,17 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
             # Initial values are no steps of the program, nor are undefined registers.
             source.add(self.fences[FenceKind.REGISTERS])
 
+    def shared_memory(self, source: Source) -> None:
+        """An address that does not come from a special register.
+
+        That one ptxas reads again in turns of loops, and computes descriptors from it while
+        products wait. On Blackwell the register that this takes made roles spill.
+        """
+        source.comment("passed through a shuffle, so that loops do not compute it anew")
+        source.add("start = cute.arch.make_warp_uniform(shared.toint())")
+        arguments = ["cutlass.Uint8", "start", "cute.AddressSpace.smem", "assumed_align=1024"]
+        source.call("shared = cute.make_ptr", arguments)
+
     def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
         """All steps along k, as one group; an empty group if it does not run."""
         if runs:
@@ -120,7 +132,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         if self.plan.program.store[access.store].space is not Space.SMEM:
             return ""
         slots = self.plan.slots(access)
-        return f", slot({number(access.version, slots, c)}, {slots})" if slots > 1 else ", 0"
+        return f", {slot_of(access.version, slots, c)}" if slots > 1 else ", 0"
 
     def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
         source.add(f"warpgroup.wait_group({pending(self.plan, role, step)})")

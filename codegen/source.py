@@ -21,6 +21,10 @@ class Source:
         """Appends lines at the current depth; an empty one stays empty."""
         self.lines += ["    " * self._depth + line if line else "" for line in lines]
 
+    def insert(self, at: int, *lines: str) -> None:
+        """Puts lines of the current depth before line ``at``."""
+        self.lines[at:at] = ["    " * self._depth + line for line in lines]
+
     def call(self, function: str, arguments: Sequence[str], end: str = "") -> None:
         """A call, on one line if it fits, else with its arguments below it."""
         room = WIDTH - 4 * self._depth

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.plan import Plan, number
+from schedgen.codegen.plan import Plan
+from schedgen.codegen.running import phase_of, slot_of
 from schedgen.codegen.source import Source
 from schedgen.program.model import Arrive, Barrier, Number, RoleProgram, Wait
 
@@ -23,11 +24,11 @@ class Barriers:
         slots = self.plan.program.barrier[barrier].slots
         if slots == 1:
             return self.name(barrier)
-        return f"{self.name(barrier)} + slot({number(value, slots, iteration)}, {slots})"
+        return f"{self.name(barrier)} + {slot_of(value, slots, iteration)}"
 
     def phase(self, barrier: str, value: Number, iteration: str) -> str:
         slots = self.plan.program.barrier[barrier].slots
-        return f"phase({number(value, slots, iteration)}, {slots})"
+        return phase_of(value, slots, iteration)
 
     def declare(self, source: Source) -> dict[str, str]:
         """Writes pointers to the arrays; returns their names and types."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.plan import DTYPES, Plan, number
+from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.running import slot_of
 from schedgen.kernel import DTYPE_BITS, Operation, Space
 from schedgen.program.model import Access
 
@@ -50,7 +51,7 @@ class TensorMemory:
         if store.slots == 1:
             return f"tmem + {column}"
         stride = store.size // store.slots
-        slot = f"slot({number(access.version, store.slots, c)}, {store.slots})"
+        slot = slot_of(access.version, store.slots, c)
         return f"tmem + {stride} * {slot}" + (f" + {column}" if column else "")
 
     def tile(self, operation: Operation, operand: str, c: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from schedgen.codegen.bodies import Body
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.operands import Operand, Shape
-from schedgen.codegen.plan import Plan, number
+from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
+from schedgen.codegen.running import slot_of
 from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import TensorMemory
@@ -107,7 +108,7 @@ class Threads:
             raise EmitError(
                 f"{operation.name}: '{operand.name}' is read in one slot, written in another"
             )
-        at = f"slot({number(accesses[0].version, slots, c)}, {slots})" if slots > 1 else "0"
+        at = slot_of(accesses[0].version, slots, c) if slots > 1 else "0"
         if operand.shape is not Shape.TILE:
             text = f"{view.name}[(None, {at})]"
             if part.columns < view.columns:

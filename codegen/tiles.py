@@ -103,17 +103,62 @@ class Tiles:
         axes = tuple(axis.extent for axis in kernel.grid[-2:])
         return kernel.tile_trips is None and axes == kernel.tile_extents and not fixed & {*axes}
 
+    def first(self, source: Source) -> dict[str, str]:
+        """Writes where a block's first tile lies; returns variables that roles may take over.
+
+        That depends on no data, so it is done before the kernel waits for the one before it. Where
+        the iterations of a tile are a formula, roles find out for themselves: registers are few.
+        """
+        source.add("tile = cute.arch.block_idx()[0]")
+        if self.plan.kernel.tile_trips is None:
+            self.coordinates(source)
+        return dict.fromkeys(["tile", *self.handed_over], "Int32")
+
+    @property
+    def handed_over(self) -> list[str]:
+        """Variables that say where a block's first tile lies, if the kernel computes them."""
+        differ = self.plan.kernel.tile_trips is not None
+        return [] if differ else [f"at_{axis}" for axis in self.axes]
+
     def begin(self, source: Source) -> None:
+        """Before a role's loop over tiles."""
         if self.plan.kernel.tile_trips is not None:
             source.add("first = Int32(0)")
-        source.add("tile = cute.arch.block_idx()[0]", "t = Int32(0)")
+        source.add("t = Int32(0)")
+
+    def loop(self, body: Source, *, ahead: bool) -> Source:
+        """A role's loop over tiles; ``body`` is what it does in one, as lines of depth 2.
+
+        ``ahead``: coordinates of the first tile are handed over, those of the next one are computed
+        at the end of each. That takes registers.
+        """
+        source = Source(1)
+        used, trips = body.words(), self.plan.kernel.tile_trips
+        placed = trips is not None or used & {f"at_{axis}" for axis in self.axes}
+        ahead = ahead and trips is None
+        source.add(*self._constants(used))
+        with source.block("while tile < tiles:"):
+            if placed and not ahead:
+                self.coordinates(source)
+            if trips is None:
+                source.add("first = t * trips")
+            source.lines += body.lines
+            if trips is not None:
+                source.add("first += trips")
+            source.add("tile += cute.arch.grid_dim()[0]", "t += 1")
+            if placed and ahead:
+                with source.block("if tile < tiles:"):
+                    self.coordinates(source)
+        return source
+
+    def _constants(self, used: set[str]) -> list[str]:
+        """Lines for coordinates that are the same for all tiles, as far as a role uses them."""
+        names = [f"at_{a.extent}" for a in self.plan.kernel.grid if a.extent in self.single]
+        return [f"{name} = 0" for name in names if name in used]
 
     def coordinates(self, source: Source) -> None:
-        """``at_X`` for each extent that tiles lie along, ``trips``, and ``first`` of them."""
+        """``at_X`` for each extent that has several tiles; ``trips``, if that depends on them."""
         rows, columns = self.plan.kernel.tile_extents
-        for axis in self.plan.kernel.grid:
-            if axis.extent in self.single:
-                source.add(f"at_{axis.extent} = 0")
         rest, axes = "tile", self.axes
         if self.triangle:
             inside = f"inside, {self._count(rows)}, {self._blocks}"
@@ -138,7 +183,6 @@ class Tiles:
     def _trips(self, source: Source) -> None:
         needed = self.plan.kernel.tile_trips
         if needed is None:
-            source.add("first = t * trips")
             return
         rows, columns = self.plan.kernel.tile_extents
         if rows in self.axes[1:]:
@@ -146,15 +190,6 @@ class Tiles:
             source.add(f"at_{rows} = by_{rows}.divisor - 1 - at_{rows}")
         count = integer(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})
         source.add(f"trips = cutlass.min(all_trips, cutlass.max(Int32({count}), Int32(1)))")
-
-    @property
-    def condition(self) -> str:
-        return "tile < tiles"
-
-    def advance(self, source: Source) -> None:
-        if self.plan.kernel.tile_trips is not None:
-            source.add("first += trips")
-        source.add("tile += cute.arch.grid_dim()[0]", "t += 1")
 
     def condition_of(self, when: Expression) -> str:
         """A condition of a store, over the coordinates of the tile."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.plan import DTYPES, Plan, number
+from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.running import slot_of
 from schedgen.codegen.source import Source
 from schedgen.kernel import Kind, Operation
 from schedgen.program.model import Access
@@ -136,7 +137,7 @@ class Transfers:
         """The copy itself; ``barrier`` is "" for a store."""
         map_, name = self.maps[operation.name], self._name(operation)
         slots = self.plan.slots(access)
-        slot = f"slot({number(access.version, slots, c)}, {slots})" if slots > 1 else "0"
+        slot = slot_of(access.version, slots, c) if slots > 1 else "0"
         at = ", ".join(self._index(operation.places[axis], i) for axis in map_.order)
         tile, stage = f"t_{name}[(None, {at})]", f"s_{name}[(None, {slot})]"
         if map_.store:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 
+from schedgen.codegen.running import carried_in
 from schedgen.codegen.source import Source
 from schedgen.program.model import Guard, RoleProgram, Step
 
@@ -57,9 +58,13 @@ def emit_loop(
         _turn(source, role, Turn("", number, None), emit)
         end_turn()
     begin = f"{shifts}, " if shifts else ""
+    start = len(source.lines)
     with source.block(f"for turn in cutlass.range({begin}trips, unroll=1):"):
         _turn(source, role, Turn("turn", None, None), emit)
+        rings = carried_in(source.lines[start:])
+        source.add(*(ring.advance for ring in rings))
         end_turn()
+    source.insert(start, *(ring.begin(shifts) for ring in rings))
     for number in range(shifts):
         source.comment(
             f"turn trips + {number}: the pipeline drains"

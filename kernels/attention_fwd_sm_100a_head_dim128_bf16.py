@@ -54,12 +54,19 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 
 def slot(number, slots):
     """The slot of a ring that a running number uses."""
-    return number % slots
+    return Int32(cutlass.Uint32(number) % slots)
 
 
 def phase(number, slots):
     """The parity of the phase in which the barrier of that slot is."""
-    return number // slots % 2
+    return Int32(cutlass.Uint32(number) // slots % 2)
+
+
+def advance(slot, phase, slots, by=1):
+    """Slot and parity of the number that comes ``by`` numbers later."""
+    later = slot + by
+    again = later >= slots
+    return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
 
 
 def part_of(tensor, first, count):
@@ -478,6 +485,7 @@ def load(
     bar_sQ_0_full_sQ_0_empty: cute.Pointer,
     bar_sQ_1_full_sQ_1_empty: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
+    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
@@ -565,10 +573,9 @@ def load(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -611,37 +618,33 @@ def load(
             s_LK[(None, slot(2 * first, 3))],
             tma_bar_ptr=bar_kv_full + slot(2 * first, 3),
         )
+        slot_3_by_2, phase_3_by_2 = slot(2 * first + 2, 3), phase(2 * first + 2, 3)
+        slot_3_1_by_2, phase_3_1_by_2 = slot(2 * first + 3, 3), phase(2 * first + 3, 3)
         for turn in cutlass.range(1, trips, unroll=1):
             # LK writes over kv
-            cute.arch.mbarrier_wait(
-                bar_kv_empty + slot(2 * (first + turn) + 3, 3), phase(2 * (first + turn) + 3, 3)
-            )
+            cute.arch.mbarrier_wait(bar_kv_empty + slot_3_by_2, 1 - phase_3_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_kv_full + slot(2 * (first + turn), 3), 32768
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_3_by_2, 32768)
             # LK
             cute.copy(
                 tma_k,
                 t_LK[(None, turn, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LK[(None, slot(2 * (first + turn), 3))],
-                tma_bar_ptr=bar_kv_full + slot(2 * (first + turn), 3),
+                s_LK[(None, slot_3_by_2)],
+                tma_bar_ptr=bar_kv_full + slot_3_by_2,
             )
             # LV writes over kv
-            cute.arch.mbarrier_wait(
-                bar_kv_empty + slot(2 * (first + turn - 1), 3), phase(2 * (first + turn - 1), 3)
-            )
+            cute.arch.mbarrier_wait(bar_kv_empty + slot_3_1_by_2, 1 - phase_3_1_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_kv_full + slot(2 * (first + turn - 1) + 3, 3), 32768
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_3_1_by_2, 32768)
             # LV
             cute.copy(
                 tma_v,
                 t_LV[(None, turn - 1, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LV[(None, slot(2 * (first + turn - 1) + 3, 3))],
-                tma_bar_ptr=bar_kv_full + slot(2 * (first + turn - 1) + 3, 3),
+                s_LV[(None, slot_3_1_by_2)],
+                tma_bar_ptr=bar_kv_full + slot_3_1_by_2,
             )
+            slot_3_by_2, phase_3_by_2 = advance(slot_3_by_2, phase_3_by_2, 3, 2)
+            slot_3_1_by_2, phase_3_1_by_2 = advance(slot_3_1_by_2, phase_3_1_by_2, 3, 2)
         # turn trips: the pipeline drains
         # LV writes over kv
         cute.arch.mbarrier_wait(
@@ -691,6 +694,7 @@ def tensor(
     bar_O_1_empty: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_products: cute.Pointer,
+    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
@@ -713,10 +717,8 @@ def tensor(
     mma_PV_0_1 = product(BFloat16, 128, "TMEM", "MN")
     b_PV_0_1 = right_operand(mma_PV_0_1, transposed(cute.local_tile(sV, (32, 128, 3), (3, 0, 0))))
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -758,31 +760,27 @@ def tensor(
         if trips == 1:
             with cute.arch.elect_one():
                 tcgen05.commit(bar_sQ_0_empty)
+        slot_2_1, phase_2_1 = slot(first + 2, 2), phase(first + 2, 2)
+        slot_3_by_2, phase_3_by_2 = slot(2 * first + 2, 3), phase(2 * first + 2, 3)
+        slot_3_1_by_2, phase_3_1_by_2 = slot(2 * first + 3, 3), phase(2 * first + 3, 3)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[1] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn), 3), phase(2 * (first + turn), 3)
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_3_by_2, phase_3_by_2)
             # QK[1] writes over S[1]
-            cute.arch.mbarrier_wait(
-                bar_S_1_empty + slot(first + turn + 3, 2), phase(first + turn + 3, 2)
-            )
+            cute.arch.mbarrier_wait(bar_S_1_empty + slot_2_1, 1 - phase_2_1)
             tmem_after_sync()
             # QK[1]
             multiply(
                 mma_QK_1,
                 result_at(tmem + 128, 128),
                 a_QK_1[(None, None, None, 0)],
-                b_QK_1[(None, None, None, slot(2 * (first + turn), 3))],
+                b_QK_1[(None, None, None, slot_3_by_2)],
                 False,
             )
             with cute.arch.elect_one():
                 tcgen05.commit(bar_S_1_full_prime_prime)
             # PV[1,0] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn - 1) + 3, 3),
-                phase(2 * (first + turn - 1) + 3, 3),
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_3_1_by_2, phase_3_1_by_2)
             # PV[1,0] uses S[0]
             cute.arch.mbarrier_wait(bar_S_0_full_prime, phase(first + turn - 1, 1))
             # PV[1,0] uses O[1]
@@ -793,7 +791,7 @@ def tensor(
                 mma_PV_1_0,
                 result_at(tmem + 384, 128),
                 operand_at(tmem + 64, 96, BFloat16),
-                b_PV_1_0[(None, None, None, slot(2 * (first + turn - 1) + 3, 3))],
+                b_PV_1_0[(None, None, None, slot_3_1_by_2)],
                 True,
             )
             # PV[1,1] uses S[0]
@@ -804,7 +802,7 @@ def tensor(
                 mma_PV_1_1,
                 result_at(tmem + 384, 128),
                 operand_at(tmem + 112, 32, BFloat16),
-                b_PV_1_1[(None, None, None, slot(2 * (first + turn - 1) + 3, 3))],
+                b_PV_1_1[(None, None, None, slot_3_1_by_2)],
                 True,
             )
             with cute.arch.elect_one():
@@ -814,13 +812,13 @@ def tensor(
                 mma_QK_0,
                 result_at(tmem + 0, 128),
                 a_QK_0[(None, None, None, 0)],
-                b_QK_0[(None, None, None, slot(2 * (first + turn), 3))],
+                b_QK_0[(None, None, None, slot_3_by_2)],
                 False,
             )
             with cute.arch.elect_one():
                 tcgen05.commit(bar_S_0_full)
             with cute.arch.elect_one():
-                tcgen05.commit(bar_kv_empty + slot(2 * (first + turn), 3))
+                tcgen05.commit(bar_kv_empty + slot_3_by_2)
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_sQ_0_empty)
@@ -834,7 +832,7 @@ def tensor(
                 mma_PV_0_0,
                 result_at(tmem + 256, 128),
                 operand_at(tmem + 192, 96, BFloat16),
-                b_PV_0_0[(None, None, None, slot(2 * (first + turn - 1) + 3, 3))],
+                b_PV_0_0[(None, None, None, slot_3_1_by_2)],
                 True,
             )
             with cute.arch.elect_one():
@@ -850,7 +848,7 @@ def tensor(
                 mma_PV_0_1,
                 result_at(tmem + 256, 128),
                 operand_at(tmem + 240, 32, BFloat16),
-                b_PV_0_1[(None, None, None, slot(2 * (first + turn - 1) + 3, 3))],
+                b_PV_0_1[(None, None, None, slot_3_1_by_2)],
                 True,
             )
             with cute.arch.elect_one():
@@ -858,7 +856,10 @@ def tensor(
             with cute.arch.elect_one():
                 tcgen05.commit(bar_O_0_empty)
             with cute.arch.elect_one():
-                tcgen05.commit(bar_kv_empty + slot(2 * (first + turn - 1) + 3, 3))
+                tcgen05.commit(bar_kv_empty + slot_3_1_by_2)
+            slot_2_1, phase_2_1 = advance(slot_2_1, phase_2_1, 2)
+            slot_3_by_2, phase_3_by_2 = advance(slot_3_by_2, phase_3_by_2, 3, 2)
+            slot_3_1_by_2, phase_3_1_by_2 = advance(slot_3_1_by_2, phase_3_1_by_2, 3, 2)
         # turn trips: the pipeline drains
         # PV[1,0] uses kv
         cute.arch.mbarrier_wait(
@@ -960,6 +961,7 @@ def softmax0(
     bar_sAlpha_0_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
     sAlpha_0: cute.Tensor,
     sLse_0: cute.Tensor,
 ):
@@ -973,10 +975,8 @@ def softmax0(
     r_l_0 = cute.make_rmem_tensor(1, Float32)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -985,6 +985,8 @@ def softmax0(
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         r_m_0.fill(-Float32.inf)
         r_l_0.fill(0.0)
+        slot_2, phase_2 = slot(first, 2), phase(first, 2)
+        slot_2_1, phase_2_1 = slot(first + 1, 2), phase(first + 1, 2)
         for turn in cutlass.range(trips, unroll=1):
             # LDS[0] uses S[0]
             cute.arch.mbarrier_wait(bar_S_0_full, phase(first + turn, 1))
@@ -1016,14 +1018,10 @@ def softmax0(
             EXP_2(part_of(r_rS_0, 0, 96), part_of(r_rP_0, 0, 96))
             if turn == 0:
                 # STP[0,0] writes over S[1]
-                cute.arch.mbarrier_wait(
-                    bar_S_1_empty + slot(first + turn, 2), phase(first + turn, 2)
-                )
+                cute.arch.mbarrier_wait(bar_S_1_empty + slot_2, phase_2)
             if turn < trips - 1:
                 # STP[0,0] writes over S[1]
-                cute.arch.mbarrier_wait(
-                    bar_S_1_empty + slot(first + turn + 1, 2), phase(first + turn + 1, 2)
-                )
+                cute.arch.mbarrier_wait(bar_S_1_empty + slot_2_1, phase_2_1)
             # STP[0,0] writes over S[1]
             cute.arch.mbarrier_wait(bar_S_1_empty_prime, phase(first + turn + 1, 1))
             tmem_after_sync()
@@ -1042,6 +1040,8 @@ def softmax0(
             cute.arch.mbarrier_arrive(bar_S_1_full_prime)
             # SUM[0]: softmax
             SUM(r_rS_0, r_l_0, r_alpha_0)
+            slot_2, phase_2 = advance(slot_2, phase_2, 2)
+            slot_2_1, phase_2_1 = advance(slot_2_1, phase_2_1, 2)
         # INV[0] writes over sAlpha[0]
         cute.arch.mbarrier_wait(bar_sAlpha_0_empty, phase(t, 1))
         # INV[0] writes over sLse[0]
@@ -1079,6 +1079,7 @@ def correction(
     bar_sAlpha_0_empty: cute.Pointer,
     bar_sAlpha_1_empty: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
     sAlpha_0: cute.Tensor,
     sAlpha_1: cute.Tensor,
     sO_0: cute.Tensor,
@@ -1088,10 +1089,8 @@ def correction(
     thread = cute.arch.thread_idx()[0] % 128
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1173,6 +1172,7 @@ def softmax1(
     bar_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
     sAlpha_1: cute.Tensor,
     sLse_1: cute.Tensor,
 ):
@@ -1186,10 +1186,8 @@ def softmax1(
     r_l_1 = cute.make_rmem_tensor(1, Float32)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1198,6 +1196,7 @@ def softmax1(
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         r_m_1.fill(-Float32.inf)
         r_l_1.fill(0.0)
+        slot_2, phase_2 = slot(first, 2), phase(first, 2)
         for turn in cutlass.range(trips, unroll=1):
             # LDS[1] uses S[1]
             cute.arch.mbarrier_wait(bar_S_1_full_prime_prime, phase(first + turn, 1))
@@ -1206,7 +1205,7 @@ def softmax1(
             LDS(columns_at(tmem + 128, 128, Float32), r_rS_1, thread)
             cute.arch.fence_view_async_tmem_load()
             tmem_before_sync()
-            cute.arch.mbarrier_arrive(bar_S_1_empty + slot(first + turn, 2))
+            cute.arch.mbarrier_arrive(bar_S_1_empty + slot_2)
             # MASK[1]
             MASK(r_rS_1, seq_k, 256 * at_seq_q + 128, 128 * turn, thread)
             # MAX[1]: softmax
@@ -1242,6 +1241,7 @@ def softmax1(
             cute.arch.mbarrier_arrive(bar_S_0_full_prime_prime)
             # SUM[1]: softmax
             SUM(r_rS_1, r_l_1, r_alpha_1)
+            slot_2, phase_2 = advance(slot_2, phase_2, 2)
         # INV[1] writes over sAlpha[1]
         cute.arch.mbarrier_wait(bar_sAlpha_1_empty, phase(t, 1))
         # INV[1] writes over sLse[1]
@@ -1273,6 +1273,7 @@ def store(
     bar_sO_0_full_sAlpha_0_empty_O_0_empty: cute.Pointer,
     bar_sO_1_full_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
+    tile: Int32,
     sO_0: cute.Tensor,
     sO_1: cute.Tensor,
     sLse_0: cute.Tensor,
@@ -1358,10 +1359,9 @@ def store(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1573,6 +1573,7 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sQ_0_empty + i, 1)
             # the tensor queue is empty
             cute.arch.mbarrier_init(bar_products, 1)
+    tile = cute.arch.block_idx()[0]
     if warp == 0:
         cute.arch.alloc_tmem(512, tmem_address)
         cute.arch.relinquish_tmem_alloc_permit()
@@ -1614,6 +1615,7 @@ def kernel(
             bar_sAlpha_0_empty,
             bar_sLse_1_empty_sLse_0_empty,
             tmem_address,
+            tile,
             sAlpha_0,
             sLse_0,
         )
@@ -1638,6 +1640,7 @@ def kernel(
             bar_sAlpha_0_empty,
             bar_sAlpha_1_empty,
             tmem_address,
+            tile,
             sAlpha_0,
             sAlpha_1,
             sO_0,
@@ -1664,6 +1667,7 @@ def kernel(
             bar_sAlpha_1_empty,
             bar_sLse_1_empty_sLse_0_empty,
             tmem_address,
+            tile,
             sAlpha_1,
             sLse_1,
         )
@@ -1689,6 +1693,7 @@ def kernel(
                 bar_sQ_0_full_sQ_0_empty,
                 bar_sQ_1_full_sQ_1_empty,
                 bar_sQ_0_empty,
+                tile,
                 sQ_0,
                 sQ_1,
                 sK,
@@ -1722,6 +1727,7 @@ def kernel(
                 bar_O_1_empty,
                 bar_sQ_0_empty,
                 bar_products,
+                tile,
                 sQ_0,
                 sQ_1,
                 sK,
@@ -1741,6 +1747,7 @@ def kernel(
                 bar_sO_0_full_sAlpha_0_empty_O_0_empty,
                 bar_sO_1_full_sAlpha_1_empty,
                 bar_sLse_1_empty_sLse_0_empty,
+                tile,
                 sO_0,
                 sO_1,
                 sLse_0,

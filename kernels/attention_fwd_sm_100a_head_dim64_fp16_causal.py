@@ -55,12 +55,19 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 
 def slot(number, slots):
     """The slot of a ring that a running number uses."""
-    return number % slots
+    return Int32(cutlass.Uint32(number) % slots)
 
 
 def phase(number, slots):
     """The parity of the phase in which the barrier of that slot is."""
-    return number // slots % 2
+    return Int32(cutlass.Uint32(number) // slots % 2)
+
+
+def advance(slot, phase, slots, by=1):
+    """Slot and parity of the number that comes ``by`` numbers later."""
+    later = slot + by
+    again = later >= slots
+    return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
 
 
 def part_of(tensor, first, count):
@@ -476,6 +483,7 @@ def load(
     by_heads: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
+    tile: Int32,
     sK: cute.Tensor,
     sV: cute.Tensor,
 ):
@@ -521,10 +529,9 @@ def load(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -549,38 +556,33 @@ def load(
             s_LK[(None, slot(2 * first, 7))],
             tma_bar_ptr=bar_kv_full + slot(2 * first, 7),
         )
+        slot_7_by_2, phase_7_by_2 = slot(2 * first + 2, 7), phase(2 * first + 2, 7)
+        slot_7_1_by_2, phase_7_1_by_2 = slot(2 * first + 3, 7), phase(2 * first + 3, 7)
         for turn in cutlass.range(1, trips, unroll=1):
             # LK writes over kv
-            cute.arch.mbarrier_wait(
-                bar_kv_empty + slot(2 * (first + turn) + 7, 7), phase(2 * (first + turn) + 7, 7)
-            )
+            cute.arch.mbarrier_wait(bar_kv_empty + slot_7_by_2, 1 - phase_7_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_kv_full + slot(2 * (first + turn), 7), 16384
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_7_by_2, 16384)
             # LK
             cute.copy(
                 tma_k,
                 t_LK[(None, turn, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LK[(None, slot(2 * (first + turn), 7))],
-                tma_bar_ptr=bar_kv_full + slot(2 * (first + turn), 7),
+                s_LK[(None, slot_7_by_2)],
+                tma_bar_ptr=bar_kv_full + slot_7_by_2,
             )
             # LV writes over kv
-            cute.arch.mbarrier_wait(
-                bar_kv_empty + slot(2 * (first + turn - 1) + 10, 7),
-                phase(2 * (first + turn - 1) + 10, 7),
-            )
+            cute.arch.mbarrier_wait(bar_kv_empty + slot_7_1_by_2, 1 - phase_7_1_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_kv_full + slot(2 * (first + turn - 1) + 3, 7), 16384
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_7_1_by_2, 16384)
             # LV
             cute.copy(
                 tma_v,
                 t_LV[(None, turn - 1, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LV[(None, slot(2 * (first + turn - 1) + 3, 7))],
-                tma_bar_ptr=bar_kv_full + slot(2 * (first + turn - 1) + 3, 7),
+                s_LV[(None, slot_7_1_by_2)],
+                tma_bar_ptr=bar_kv_full + slot_7_1_by_2,
             )
+            slot_7_by_2, phase_7_by_2 = advance(slot_7_by_2, phase_7_by_2, 7, 2)
+            slot_7_1_by_2, phase_7_1_by_2 = advance(slot_7_1_by_2, phase_7_1_by_2, 7, 2)
         # turn trips: the pipeline drains
         # LV writes over kv
         cute.arch.mbarrier_wait(
@@ -632,6 +634,7 @@ def tensor(
     bar_O_1_empty: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_products: cute.Pointer,
+    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
@@ -654,10 +657,8 @@ def tensor(
     mma_PV_0_1 = product(Float16, 64, "TMEM", "MN")
     b_PV_0_1 = right_operand(mma_PV_0_1, transposed(cute.local_tile(sV, (32, 64, 7), (3, 0, 0))))
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -705,31 +706,27 @@ def tensor(
         if trips == 1:
             with cute.arch.elect_one():
                 tcgen05.commit(bar_sQ_0_empty)
+        slot_2_1, phase_2_1 = slot(first + 2, 2), phase(first + 2, 2)
+        slot_7_by_2, phase_7_by_2 = slot(2 * first + 2, 7), phase(2 * first + 2, 7)
+        slot_7_1_by_2, phase_7_1_by_2 = slot(2 * first + 3, 7), phase(2 * first + 3, 7)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[1] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn), 7), phase(2 * (first + turn), 7)
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_7_by_2, phase_7_by_2)
             # QK[1] writes over S[1]
-            cute.arch.mbarrier_wait(
-                bar_S_1_empty + slot(first + turn + 3, 2), phase(first + turn + 3, 2)
-            )
+            cute.arch.mbarrier_wait(bar_S_1_empty + slot_2_1, 1 - phase_2_1)
             tmem_after_sync()
             # QK[1]
             multiply(
                 mma_QK_1,
                 result_at(tmem + 128, 128),
                 a_QK_1[(None, None, None, 0)],
-                b_QK_1[(None, None, None, slot(2 * (first + turn), 7))],
+                b_QK_1[(None, None, None, slot_7_by_2)],
                 False,
             )
             with cute.arch.elect_one():
                 tcgen05.commit(bar_S_1_full_prime_prime)
             # PV[1,0] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn - 1) + 3, 7),
-                phase(2 * (first + turn - 1) + 3, 7),
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_7_1_by_2, phase_7_1_by_2)
             # PV[1,0] uses S[0]
             cute.arch.mbarrier_wait(bar_S_0_full_prime, phase(first + turn - 1, 1))
             # PV[1,0] uses O[1]
@@ -740,7 +737,7 @@ def tensor(
                 mma_PV_1_0,
                 result_at(tmem + 320, 64),
                 operand_at(tmem + 64, 96, Float16),
-                b_PV_1_0[(None, None, None, slot(2 * (first + turn - 1) + 3, 7))],
+                b_PV_1_0[(None, None, None, slot_7_1_by_2)],
                 True,
             )
             # PV[1,1] uses S[0]
@@ -751,7 +748,7 @@ def tensor(
                 mma_PV_1_1,
                 result_at(tmem + 320, 64),
                 operand_at(tmem + 112, 32, Float16),
-                b_PV_1_1[(None, None, None, slot(2 * (first + turn - 1) + 3, 7))],
+                b_PV_1_1[(None, None, None, slot_7_1_by_2)],
                 True,
             )
             with cute.arch.elect_one():
@@ -761,13 +758,13 @@ def tensor(
                 mma_QK_0,
                 result_at(tmem + 0, 128),
                 a_QK_0[(None, None, None, 0)],
-                b_QK_0[(None, None, None, slot(2 * (first + turn), 7))],
+                b_QK_0[(None, None, None, slot_7_by_2)],
                 False,
             )
             with cute.arch.elect_one():
                 tcgen05.commit(bar_S_0_full)
             with cute.arch.elect_one():
-                tcgen05.commit(bar_kv_empty + slot(2 * (first + turn), 7))
+                tcgen05.commit(bar_kv_empty + slot_7_by_2)
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_sQ_0_empty)
@@ -781,7 +778,7 @@ def tensor(
                 mma_PV_0_0,
                 result_at(tmem + 256, 64),
                 operand_at(tmem + 192, 96, Float16),
-                b_PV_0_0[(None, None, None, slot(2 * (first + turn - 1) + 3, 7))],
+                b_PV_0_0[(None, None, None, slot_7_1_by_2)],
                 True,
             )
             with cute.arch.elect_one():
@@ -797,7 +794,7 @@ def tensor(
                 mma_PV_0_1,
                 result_at(tmem + 256, 64),
                 operand_at(tmem + 240, 32, Float16),
-                b_PV_0_1[(None, None, None, slot(2 * (first + turn - 1) + 3, 7))],
+                b_PV_0_1[(None, None, None, slot_7_1_by_2)],
                 True,
             )
             with cute.arch.elect_one():
@@ -805,7 +802,10 @@ def tensor(
             with cute.arch.elect_one():
                 tcgen05.commit(bar_O_0_empty)
             with cute.arch.elect_one():
-                tcgen05.commit(bar_kv_empty + slot(2 * (first + turn - 1) + 3, 7))
+                tcgen05.commit(bar_kv_empty + slot_7_1_by_2)
+            slot_2_1, phase_2_1 = advance(slot_2_1, phase_2_1, 2)
+            slot_7_by_2, phase_7_by_2 = advance(slot_7_by_2, phase_7_by_2, 7, 2)
+            slot_7_1_by_2, phase_7_1_by_2 = advance(slot_7_1_by_2, phase_7_1_by_2, 7, 2)
         # turn trips: the pipeline drains
         # PV[1,0] uses kv
         cute.arch.mbarrier_wait(
@@ -908,6 +908,7 @@ def softmax0(
     bar_sAlpha_0_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
     sAlpha_0: cute.Tensor,
     sLse_0: cute.Tensor,
 ):
@@ -921,10 +922,8 @@ def softmax0(
     r_l_0 = cute.make_rmem_tensor(1, Float32)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -939,6 +938,8 @@ def softmax0(
         )
         r_m_0.fill(-Float32.inf)
         r_l_0.fill(0.0)
+        slot_2, phase_2 = slot(first, 2), phase(first, 2)
+        slot_2_1, phase_2_1 = slot(first + 1, 2), phase(first + 1, 2)
         for turn in cutlass.range(trips, unroll=1):
             # LDS[0] uses S[0]
             cute.arch.mbarrier_wait(bar_S_0_full, phase(first + turn, 1))
@@ -970,14 +971,10 @@ def softmax0(
             EXP_2(part_of(r_rS_0, 0, 96), part_of(r_rP_0, 0, 96))
             if turn == 0:
                 # STP[0,0] writes over S[1]
-                cute.arch.mbarrier_wait(
-                    bar_S_1_empty + slot(first + turn, 2), phase(first + turn, 2)
-                )
+                cute.arch.mbarrier_wait(bar_S_1_empty + slot_2, phase_2)
             if turn < trips - 1:
                 # STP[0,0] writes over S[1]
-                cute.arch.mbarrier_wait(
-                    bar_S_1_empty + slot(first + turn + 1, 2), phase(first + turn + 1, 2)
-                )
+                cute.arch.mbarrier_wait(bar_S_1_empty + slot_2_1, phase_2_1)
             # STP[0,0] writes over S[1]
             cute.arch.mbarrier_wait(bar_S_1_empty_prime, phase(first + turn + 1, 1))
             tmem_after_sync()
@@ -996,6 +993,8 @@ def softmax0(
             cute.arch.mbarrier_arrive(bar_S_1_full_prime)
             # SUM[0]: softmax
             SUM(r_rS_0, r_l_0, r_alpha_0)
+            slot_2, phase_2 = advance(slot_2, phase_2, 2)
+            slot_2_1, phase_2_1 = advance(slot_2_1, phase_2_1, 2)
         # INV[0] writes over sAlpha[0]
         cute.arch.mbarrier_wait(bar_sAlpha_0_empty, phase(t, 1))
         # INV[0] writes over sLse[0]
@@ -1034,6 +1033,7 @@ def correction(
     bar_sAlpha_0_empty: cute.Pointer,
     bar_sAlpha_1_empty: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
     sAlpha_0: cute.Tensor,
     sAlpha_1: cute.Tensor,
     sO_0: cute.Tensor,
@@ -1043,10 +1043,8 @@ def correction(
     thread = cute.arch.thread_idx()[0] % 128
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1131,6 +1129,7 @@ def softmax1(
     bar_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
     sAlpha_1: cute.Tensor,
     sLse_1: cute.Tensor,
 ):
@@ -1144,10 +1143,8 @@ def softmax1(
     r_l_1 = cute.make_rmem_tensor(1, Float32)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1162,6 +1159,7 @@ def softmax1(
         )
         r_m_1.fill(-Float32.inf)
         r_l_1.fill(0.0)
+        slot_2, phase_2 = slot(first, 2), phase(first, 2)
         for turn in cutlass.range(trips, unroll=1):
             # LDS[1] uses S[1]
             cute.arch.mbarrier_wait(bar_S_1_full_prime_prime, phase(first + turn, 1))
@@ -1170,7 +1168,7 @@ def softmax1(
             LDS(columns_at(tmem + 128, 128, Float32), r_rS_1, thread)
             cute.arch.fence_view_async_tmem_load()
             tmem_before_sync()
-            cute.arch.mbarrier_arrive(bar_S_1_empty + slot(first + turn, 2))
+            cute.arch.mbarrier_arrive(bar_S_1_empty + slot_2)
             # MASK[1]
             MASK(r_rS_1, seq_q, seq_k, 256 * at_seq_q + 128, 128 * turn, thread)
             # MAX[1]: softmax
@@ -1206,6 +1204,7 @@ def softmax1(
             cute.arch.mbarrier_arrive(bar_S_0_full_prime_prime)
             # SUM[1]: softmax
             SUM(r_rS_1, r_l_1, r_alpha_1)
+            slot_2, phase_2 = advance(slot_2, phase_2, 2)
         # INV[1] writes over sAlpha[1]
         cute.arch.mbarrier_wait(bar_sAlpha_1_empty, phase(t, 1))
         # INV[1] writes over sLse[1]
@@ -1238,6 +1237,7 @@ def store(
     bar_sO_0_full_sAlpha_0_empty_O_0_empty: cute.Pointer,
     bar_sO_1_full_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
+    tile: Int32,
     sO_0: cute.Tensor,
     sO_1: cute.Tensor,
     sLse_0: cute.Tensor,
@@ -1323,10 +1323,9 @@ def store(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1389,6 +1388,7 @@ def tile_load(
     bar_sQ_0_full: cute.Pointer,
     bar_sQ_1_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
+    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
 ):
@@ -1434,10 +1434,9 @@ def tile_load(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1641,6 +1640,7 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sLse_1_empty_sLse_0_empty + i, 1)
             # the tensor queue is empty
             cute.arch.mbarrier_init(bar_products, 1)
+    tile = cute.arch.block_idx()[0]
     if warp == 0:
         cute.arch.alloc_tmem(512, tmem_address)
         cute.arch.relinquish_tmem_alloc_permit()
@@ -1683,6 +1683,7 @@ def kernel(
             bar_sAlpha_0_empty,
             bar_sLse_1_empty_sLse_0_empty,
             tmem_address,
+            tile,
             sAlpha_0,
             sLse_0,
         )
@@ -1708,6 +1709,7 @@ def kernel(
             bar_sAlpha_0_empty,
             bar_sAlpha_1_empty,
             tmem_address,
+            tile,
             sAlpha_0,
             sAlpha_1,
             sO_0,
@@ -1735,6 +1737,7 @@ def kernel(
             bar_sAlpha_1_empty,
             bar_sLse_1_empty_sLse_0_empty,
             tmem_address,
+            tile,
             sAlpha_1,
             sLse_1,
         )
@@ -1756,6 +1759,7 @@ def kernel(
                 by_heads,
                 bar_kv_full,
                 bar_kv_empty,
+                tile,
                 sK,
                 sV,
             )
@@ -1788,6 +1792,7 @@ def kernel(
                 bar_O_1_empty,
                 bar_sQ_0_empty,
                 bar_products,
+                tile,
                 sQ_0,
                 sQ_1,
                 sK,
@@ -1808,6 +1813,7 @@ def kernel(
                 bar_sO_0_full_sAlpha_0_empty_O_0_empty,
                 bar_sO_1_full_sAlpha_1_empty,
                 bar_sLse_1_empty_sLse_0_empty,
+                tile,
                 sO_0,
                 sO_1,
                 sLse_0,
@@ -1826,6 +1832,7 @@ def kernel(
                 bar_sQ_0_full,
                 bar_sQ_1_full,
                 bar_sQ_0_empty,
+                tile,
                 sQ_0,
                 sQ_1,
             )

@@ -36,12 +36,19 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
 def slot(number, slots):
     """The slot of a ring that a running number uses."""
-    return number % slots
+    return Int32(cutlass.Uint32(number) % slots)
 
 
 def phase(number, slots):
     """The parity of the phase in which the barrier of that slot is."""
-    return number // slots % 2
+    return Int32(cutlass.Uint32(number) // slots % 2)
+
+
+def advance(slot, phase, slots, by=1):
+    """Slot and parity of the number that comes ``by`` numbers later."""
+    later = slot + by
+    again = later >= slots
+    return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
 
 
 def as_dtype(registers, dtype):
@@ -264,6 +271,7 @@ def load(
     by_heads: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
+    tile: Int32,
     sK: cute.Tensor,
     sV: cute.Tensor,
 ):
@@ -309,10 +317,9 @@ def load(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -331,38 +338,33 @@ def load(
             s_LK[(None, slot(2 * first, 5))],
             tma_bar_ptr=bar_kv_full + slot(2 * first, 5),
         )
+        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # LK writes over kv
-            cute.arch.mbarrier_wait(
-                bar_kv_empty + slot(2 * (first + turn) + 5, 5), phase(2 * (first + turn) + 5, 5)
-            )
+            cute.arch.mbarrier_wait(bar_kv_empty + slot_5_by_2, 1 - phase_5_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_kv_full + slot(2 * (first + turn), 5), 32768
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_5_by_2, 32768)
             # LK
             cute.copy(
                 tma_k,
                 t_LK[(None, turn, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LK[(None, slot(2 * (first + turn), 5))],
-                tma_bar_ptr=bar_kv_full + slot(2 * (first + turn), 5),
+                s_LK[(None, slot_5_by_2)],
+                tma_bar_ptr=bar_kv_full + slot_5_by_2,
             )
             # LV writes over kv
-            cute.arch.mbarrier_wait(
-                bar_kv_empty + slot(2 * (first + turn - 1) + 8, 5),
-                phase(2 * (first + turn - 1) + 8, 5),
-            )
+            cute.arch.mbarrier_wait(bar_kv_empty + slot_5_1_by_2, 1 - phase_5_1_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_kv_full + slot(2 * (first + turn - 1) + 3, 5), 32768
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_5_1_by_2, 32768)
             # LV
             cute.copy(
                 tma_v,
                 t_LV[(None, turn - 1, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LV[(None, slot(2 * (first + turn - 1) + 3, 5))],
-                tma_bar_ptr=bar_kv_full + slot(2 * (first + turn - 1) + 3, 5),
+                s_LV[(None, slot_5_1_by_2)],
+                tma_bar_ptr=bar_kv_full + slot_5_1_by_2,
             )
+            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
+            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
         # turn trips: the pipeline drains
         # LV writes over kv
         cute.arch.mbarrier_wait(
@@ -399,6 +401,7 @@ def softmax0(
     bar_sO_0_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
+    tile: Int32,
     sQ_0: cute.Tensor,
     sK: cute.Tensor,
     sV: cute.Tensor,
@@ -443,10 +446,8 @@ def softmax0(
     b_PV_0_0 = mma_PV_0_0.make_fragment_B(mma_PV_0_0.get_slice(0).partition_B(transposed(sV)))
     d_PV_0_0 = cute.make_tensor(r_O_0.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -494,11 +495,11 @@ def softmax0(
         EXP(r_S_0, r_rP_0)
         # SUM[0]: softmax
         SUM(r_S_0, r_l_0, r_alpha_0)
+        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[0] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn), 5), phase(2 * (first + turn), 5)
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_5_by_2, phase_5_by_2)
             warpgroup.fence()
             # QK[0]
             for k_step in cutlass.range_constexpr(8):
@@ -507,15 +508,12 @@ def softmax0(
                     mma_QK_0,
                     d_QK_0,
                     a_QK_0[(None, None, k_step, 0)],
-                    b_QK_0[(None, None, k_step, slot(2 * (first + turn), 5))],
+                    b_QK_0[(None, None, k_step, slot_5_by_2)],
                     d_QK_0,
                 )
             warpgroup.commit_group()
             # PV[0,0] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn - 1) + 3, 5),
-                phase(2 * (first + turn - 1) + 3, 5),
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_5_1_by_2, phase_5_1_by_2)
             warpgroup.fence()
             # PV[0,0]
             for k_step in cutlass.range_constexpr(8):
@@ -524,13 +522,13 @@ def softmax0(
                     mma_PV_0_0,
                     d_PV_0_0,
                     a_PV_0_0[(None, None, k_step)],
-                    b_PV_0_0[(None, None, k_step, slot(2 * (first + turn - 1) + 3, 5))],
+                    b_PV_0_0[(None, None, k_step, slot_5_1_by_2)],
                     d_PV_0_0,
                 )
             warpgroup.commit_group()
             # QK[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + turn), 5))
+            cute.arch.mbarrier_arrive(bar_kv_empty + slot_5_by_2)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sQ_0_empty)
             # MASK[0]
@@ -543,13 +541,15 @@ def softmax0(
             SUB(r_S_0, r_m_0, scale)
             # PV[0,0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + turn - 1) + 3, 5))
+            cute.arch.mbarrier_arrive(bar_kv_empty + slot_5_1_by_2)
             # CR[0]: correction
             CR(r_O_0, r_alpha_0)
             # EXP[0,0]: softmax
             EXP(r_S_0, r_rP_0)
             # SUM[0]: softmax
             SUM(r_S_0, r_l_0, r_alpha_0)
+            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
+            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # PV[0,0] uses kv
@@ -599,6 +599,7 @@ def softmax1(
     bar_sO_1_full: cute.Pointer,
     bar_sQ_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
+    tile: Int32,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
     sV: cute.Tensor,
@@ -643,10 +644,8 @@ def softmax1(
     b_PV_1_0 = mma_PV_1_0.make_fragment_B(mma_PV_1_0.get_slice(0).partition_B(transposed(sV)))
     d_PV_1_0 = cute.make_tensor(r_O_1.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -694,11 +693,11 @@ def softmax1(
         EXP(r_S_1, r_rP_1)
         # SUM[1]: softmax
         SUM(r_S_1, r_l_1, r_alpha_1)
+        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[1] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn), 5), phase(2 * (first + turn), 5)
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_5_by_2, phase_5_by_2)
             warpgroup.fence()
             # QK[1]
             for k_step in cutlass.range_constexpr(8):
@@ -707,15 +706,12 @@ def softmax1(
                     mma_QK_1,
                     d_QK_1,
                     a_QK_1[(None, None, k_step, 0)],
-                    b_QK_1[(None, None, k_step, slot(2 * (first + turn), 5))],
+                    b_QK_1[(None, None, k_step, slot_5_by_2)],
                     d_QK_1,
                 )
             warpgroup.commit_group()
             # PV[1,0] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn - 1) + 3, 5),
-                phase(2 * (first + turn - 1) + 3, 5),
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_5_1_by_2, phase_5_1_by_2)
             warpgroup.fence()
             # PV[1,0]
             for k_step in cutlass.range_constexpr(8):
@@ -724,13 +720,13 @@ def softmax1(
                     mma_PV_1_0,
                     d_PV_1_0,
                     a_PV_1_0[(None, None, k_step)],
-                    b_PV_1_0[(None, None, k_step, slot(2 * (first + turn - 1) + 3, 5))],
+                    b_PV_1_0[(None, None, k_step, slot_5_1_by_2)],
                     d_PV_1_0,
                 )
             warpgroup.commit_group()
             # QK[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + turn), 5))
+            cute.arch.mbarrier_arrive(bar_kv_empty + slot_5_by_2)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sQ_1_empty)
             # MASK[1]
@@ -743,13 +739,15 @@ def softmax1(
             SUB(r_S_1, r_m_1, scale)
             # PV[1,0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + turn - 1) + 3, 5))
+            cute.arch.mbarrier_arrive(bar_kv_empty + slot_5_1_by_2)
             # CR[1]: correction
             CR(r_O_1, r_alpha_1)
             # EXP[1,0]: softmax
             EXP(r_S_1, r_rP_1)
             # SUM[1]: softmax
             SUM(r_S_1, r_l_1, r_alpha_1)
+            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
+            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # PV[1,0] uses kv
@@ -799,6 +797,7 @@ def store(
     bar_sO_0_full: cute.Pointer,
     bar_sO_1_full: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
+    tile: Int32,
     sO_0: cute.Tensor,
     sO_1: cute.Tensor,
     sLse_0: cute.Tensor,
@@ -884,10 +883,9 @@ def store(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -944,6 +942,7 @@ def tile_load(
     bar_sQ_1_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_sQ_1_empty: cute.Pointer,
+    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
 ):
@@ -989,10 +988,9 @@ def tile_load(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1052,6 +1050,9 @@ def kernel(
 ):
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
+    # passed through a shuffle, so that loops do not compute it anew
+    start = cute.arch.make_warp_uniform(shared.toint())
+    shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
     bar_kv_full = barriers + 0
     bar_kv_empty = barriers + 5
@@ -1109,6 +1110,7 @@ def kernel(
             # INV[0] writes over sLse[0] after STL[1]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_sLse_1_empty_sLse_0_empty + i, 1)
+    tile = cute.arch.block_idx()[0]
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
     # all above may run while the kernel before this one still does
@@ -1137,6 +1139,7 @@ def kernel(
             bar_sO_0_full,
             bar_sQ_0_empty,
             bar_sLse_1_empty_sLse_0_empty,
+            tile,
             sQ_0,
             sK,
             sV,
@@ -1158,6 +1161,7 @@ def kernel(
             bar_sO_1_full,
             bar_sQ_1_empty,
             bar_sLse_1_empty_sLse_0_empty,
+            tile,
             sQ_1,
             sK,
             sV,
@@ -1181,6 +1185,7 @@ def kernel(
                 by_heads,
                 bar_kv_full,
                 bar_kv_empty,
+                tile,
                 sK,
                 sV,
             )
@@ -1198,6 +1203,7 @@ def kernel(
                 bar_sO_0_full,
                 bar_sO_1_full,
                 bar_sLse_1_empty_sLse_0_empty,
+                tile,
                 sO_0,
                 sO_1,
                 sLse_0,
@@ -1216,6 +1222,7 @@ def kernel(
                 bar_sQ_1_full,
                 bar_sQ_0_empty,
                 bar_sQ_1_empty,
+                tile,
                 sQ_0,
                 sQ_1,
             )

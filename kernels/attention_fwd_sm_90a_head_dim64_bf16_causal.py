@@ -36,12 +36,19 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
 def slot(number, slots):
     """The slot of a ring that a running number uses."""
-    return number % slots
+    return Int32(cutlass.Uint32(number) % slots)
 
 
 def phase(number, slots):
     """The parity of the phase in which the barrier of that slot is."""
-    return number // slots % 2
+    return Int32(cutlass.Uint32(number) // slots % 2)
+
+
+def advance(slot, phase, slots, by=1):
+    """Slot and parity of the number that comes ``by`` numbers later."""
+    later = slot + by
+    again = later >= slots
+    return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
 
 
 def as_dtype(registers, dtype):
@@ -268,6 +275,7 @@ def load(
     by_heads: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
+    tile: Int32,
     sK: cute.Tensor,
     sV: cute.Tensor,
 ):
@@ -313,10 +321,9 @@ def load(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -328,37 +335,33 @@ def load(
                 Int32(cute.ceil_div((((((at_seq_q + 1) * 2) * 64) + seq_k) - seq_q), 128)), Int32(1)
             ),
         )
+        slot_6_by_2, phase_6_by_2 = slot(2 * first, 6), phase(2 * first, 6)
+        slot_6_1_by_2, phase_6_1_by_2 = slot(2 * first + 1, 6), phase(2 * first + 1, 6)
         for turn in cutlass.range(trips, unroll=1):
             # LK writes over kv
-            cute.arch.mbarrier_wait(
-                bar_kv_empty + slot(2 * (first + turn) + 6, 6), phase(2 * (first + turn) + 6, 6)
-            )
+            cute.arch.mbarrier_wait(bar_kv_empty + slot_6_by_2, 1 - phase_6_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_kv_full + slot(2 * (first + turn), 6), 16384
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_6_by_2, 16384)
             # LK
             cute.copy(
                 tma_k,
                 t_LK[(None, turn, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LK[(None, slot(2 * (first + turn), 6))],
-                tma_bar_ptr=bar_kv_full + slot(2 * (first + turn), 6),
+                s_LK[(None, slot_6_by_2)],
+                tma_bar_ptr=bar_kv_full + slot_6_by_2,
             )
             # LV writes over kv
-            cute.arch.mbarrier_wait(
-                bar_kv_empty + slot(2 * (first + turn) + 7, 6), phase(2 * (first + turn) + 7, 6)
-            )
+            cute.arch.mbarrier_wait(bar_kv_empty + slot_6_1_by_2, 1 - phase_6_1_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_kv_full + slot(2 * (first + turn) + 1, 6), 16384
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_6_1_by_2, 16384)
             # LV
             cute.copy(
                 tma_v,
                 t_LV[(None, turn, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LV[(None, slot(2 * (first + turn) + 1, 6))],
-                tma_bar_ptr=bar_kv_full + slot(2 * (first + turn) + 1, 6),
+                s_LV[(None, slot_6_1_by_2)],
+                tma_bar_ptr=bar_kv_full + slot_6_1_by_2,
             )
+            slot_6_by_2, phase_6_by_2 = advance(slot_6_by_2, phase_6_by_2, 6, 2)
+            slot_6_1_by_2, phase_6_1_by_2 = advance(slot_6_1_by_2, phase_6_1_by_2, 6, 2)
         first += trips
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -379,6 +382,7 @@ def softmax0(
     bar_sO_0_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
+    tile: Int32,
     sQ_0: cute.Tensor,
     sK: cute.Tensor,
     sV: cute.Tensor,
@@ -423,10 +427,8 @@ def softmax0(
     b_PV_0_0 = mma_PV_0_0.make_fragment_B(mma_PV_0_0.get_slice(0).partition_B(transposed(sV)))
     d_PV_0_0 = cute.make_tensor(r_O_0.iterator + 0, cute.make_layout(((2, 2, 8), 1, 1)))
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -477,11 +479,11 @@ def softmax0(
         EXP(r_S_0, r_rP_0)
         # SUM[0]: softmax
         SUM(r_S_0, r_l_0, r_alpha_0)
+        slot_6_by_2, phase_6_by_2 = slot(2 * first + 2, 6), phase(2 * first + 2, 6)
+        slot_6_5_by_2, phase_6_5_by_2 = slot(2 * first + 7, 6), phase(2 * first + 7, 6)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[0] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn), 6), phase(2 * (first + turn), 6)
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_6_by_2, phase_6_by_2)
             warpgroup.fence()
             # QK[0]
             for k_step in cutlass.range_constexpr(4):
@@ -490,17 +492,14 @@ def softmax0(
                     mma_QK_0,
                     d_QK_0,
                     a_QK_0[(None, None, k_step, 0)],
-                    b_QK_0[(None, None, k_step, slot(2 * (first + turn), 6))],
+                    b_QK_0[(None, None, k_step, slot_6_by_2)],
                     d_QK_0,
                 )
             warpgroup.commit_group()
             # CR[0]: correction
             CR(r_O_0, r_alpha_0)
             # PV[0,0] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn - 1) + 1, 6),
-                phase(2 * (first + turn - 1) + 1, 6),
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_6_5_by_2, 1 - phase_6_5_by_2)
             warpgroup.fence()
             # PV[0,0]
             for k_step in cutlass.range_constexpr(8):
@@ -509,13 +508,13 @@ def softmax0(
                     mma_PV_0_0,
                     d_PV_0_0,
                     a_PV_0_0[(None, None, k_step)],
-                    b_PV_0_0[(None, None, k_step, slot(2 * (first + turn - 1) + 1, 6))],
+                    b_PV_0_0[(None, None, k_step, slot_6_5_by_2)],
                     d_PV_0_0,
                 )
             warpgroup.commit_group()
             # QK[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + turn), 6))
+            cute.arch.mbarrier_arrive(bar_kv_empty + slot_6_by_2)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sQ_0_empty)
             # MASK[0]
@@ -526,13 +525,15 @@ def softmax0(
             STAT(r_m_0, r_mx_0, r_alpha_0, scale)
             # PV[0,0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + turn - 1) + 1, 6))
+            cute.arch.mbarrier_arrive(bar_kv_empty + slot_6_5_by_2)
             # SUB[0]: softmax
             SUB(r_S_0, r_m_0, scale)
             # EXP[0,0]: softmax
             EXP(r_S_0, r_rP_0)
             # SUM[0]: softmax
             SUM(r_S_0, r_l_0, r_alpha_0)
+            slot_6_by_2, phase_6_by_2 = advance(slot_6_by_2, phase_6_by_2, 6, 2)
+            slot_6_5_by_2, phase_6_5_by_2 = advance(slot_6_5_by_2, phase_6_5_by_2, 6, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # CR[0]: correction
@@ -585,6 +586,7 @@ def softmax1(
     bar_sO_1_full: cute.Pointer,
     bar_sQ_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
+    tile: Int32,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
     sV: cute.Tensor,
@@ -629,10 +631,8 @@ def softmax1(
     b_PV_1_0 = mma_PV_1_0.make_fragment_B(mma_PV_1_0.get_slice(0).partition_B(transposed(sV)))
     d_PV_1_0 = cute.make_tensor(r_O_1.iterator + 0, cute.make_layout(((2, 2, 8), 1, 1)))
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -683,11 +683,11 @@ def softmax1(
         EXP(r_S_1, r_rP_1)
         # SUM[1]: softmax
         SUM(r_S_1, r_l_1, r_alpha_1)
+        slot_6_by_2, phase_6_by_2 = slot(2 * first + 2, 6), phase(2 * first + 2, 6)
+        slot_6_5_by_2, phase_6_5_by_2 = slot(2 * first + 7, 6), phase(2 * first + 7, 6)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[1] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn), 6), phase(2 * (first + turn), 6)
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_6_by_2, phase_6_by_2)
             warpgroup.fence()
             # QK[1]
             for k_step in cutlass.range_constexpr(4):
@@ -696,17 +696,14 @@ def softmax1(
                     mma_QK_1,
                     d_QK_1,
                     a_QK_1[(None, None, k_step, 0)],
-                    b_QK_1[(None, None, k_step, slot(2 * (first + turn), 6))],
+                    b_QK_1[(None, None, k_step, slot_6_by_2)],
                     d_QK_1,
                 )
             warpgroup.commit_group()
             # CR[1]: correction
             CR(r_O_1, r_alpha_1)
             # PV[1,0] uses kv
-            cute.arch.mbarrier_wait(
-                bar_kv_full + slot(2 * (first + turn - 1) + 1, 6),
-                phase(2 * (first + turn - 1) + 1, 6),
-            )
+            cute.arch.mbarrier_wait(bar_kv_full + slot_6_5_by_2, 1 - phase_6_5_by_2)
             warpgroup.fence()
             # PV[1,0]
             for k_step in cutlass.range_constexpr(8):
@@ -715,13 +712,13 @@ def softmax1(
                     mma_PV_1_0,
                     d_PV_1_0,
                     a_PV_1_0[(None, None, k_step)],
-                    b_PV_1_0[(None, None, k_step, slot(2 * (first + turn - 1) + 1, 6))],
+                    b_PV_1_0[(None, None, k_step, slot_6_5_by_2)],
                     d_PV_1_0,
                 )
             warpgroup.commit_group()
             # QK[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + turn), 6))
+            cute.arch.mbarrier_arrive(bar_kv_empty + slot_6_by_2)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sQ_1_empty)
             # MASK[1]
@@ -732,13 +729,15 @@ def softmax1(
             STAT(r_m_1, r_mx_1, r_alpha_1, scale)
             # PV[1,0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + turn - 1) + 1, 6))
+            cute.arch.mbarrier_arrive(bar_kv_empty + slot_6_5_by_2)
             # SUB[1]: softmax
             SUB(r_S_1, r_m_1, scale)
             # EXP[1,0]: softmax
             EXP(r_S_1, r_rP_1)
             # SUM[1]: softmax
             SUM(r_S_1, r_l_1, r_alpha_1)
+            slot_6_by_2, phase_6_by_2 = advance(slot_6_by_2, phase_6_by_2, 6, 2)
+            slot_6_5_by_2, phase_6_5_by_2 = advance(slot_6_5_by_2, phase_6_5_by_2, 6, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # CR[1]: correction
@@ -791,6 +790,7 @@ def store(
     bar_sO_0_full: cute.Pointer,
     bar_sO_1_full: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
+    tile: Int32,
     sO_0: cute.Tensor,
     sO_1: cute.Tensor,
     sLse_0: cute.Tensor,
@@ -876,10 +876,9 @@ def store(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -942,6 +941,7 @@ def tile_load(
     bar_sQ_1_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_sQ_1_empty: cute.Pointer,
+    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
 ):
@@ -987,10 +987,9 @@ def tile_load(
         ),
     )
     first = Int32(0)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
+    at_head_dim = 0
     while tile < tiles:
-        at_head_dim = 0
         rest, at_heads = divmod(tile, by_heads)
         rest, at_seq_q = divmod(rest, by_seq_q)
         at_batch = rest
@@ -1055,6 +1054,9 @@ def kernel(
 ):
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
+    # passed through a shuffle, so that loops do not compute it anew
+    start = cute.arch.make_warp_uniform(shared.toint())
+    shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
     bar_kv_full = barriers + 0
     bar_kv_empty = barriers + 6
@@ -1106,6 +1108,7 @@ def kernel(
             # INV[0] writes over sLse[0] after STL[1]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_sLse_1_empty_sLse_0_empty + i, 1)
+    tile = cute.arch.block_idx()[0]
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
     # all above may run while the kernel before this one still does
@@ -1134,6 +1137,7 @@ def kernel(
             bar_sO_0_full,
             bar_sQ_0_empty,
             bar_sLse_1_empty_sLse_0_empty,
+            tile,
             sQ_0,
             sK,
             sV,
@@ -1155,6 +1159,7 @@ def kernel(
             bar_sO_1_full,
             bar_sQ_1_empty,
             bar_sLse_1_empty_sLse_0_empty,
+            tile,
             sQ_1,
             sK,
             sV,
@@ -1178,6 +1183,7 @@ def kernel(
                 by_heads,
                 bar_kv_full,
                 bar_kv_empty,
+                tile,
                 sK,
                 sV,
             )
@@ -1196,6 +1202,7 @@ def kernel(
                 bar_sO_0_full,
                 bar_sO_1_full,
                 bar_sLse_1_empty_sLse_0_empty,
+                tile,
                 sO_0,
                 sO_1,
                 sLse_0,
@@ -1215,6 +1222,7 @@ def kernel(
                 bar_sQ_1_full,
                 bar_sQ_0_empty,
                 bar_sQ_1_empty,
+                tile,
                 sQ_0,
                 sQ_1,
             )

@@ -42,12 +42,19 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 
 def slot(number, slots):
     """The slot of a ring that a running number uses."""
-    return number % slots
+    return Int32(cutlass.Uint32(number) % slots)
 
 
 def phase(number, slots):
     """The parity of the phase in which the barrier of that slot is."""
-    return number // slots % 2
+    return Int32(cutlass.Uint32(number) // slots % 2)
+
+
+def advance(slot, phase, slots, by=1):
+    """Slot and parity of the number that comes ``by`` numbers later."""
+    later = slot + by
+    again = later >= slots
+    return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
 
 
 def part_of(tensor, first, count):
@@ -262,6 +269,10 @@ def load(
     by_width: cute.FastDivmodDivisorV2,
     bar_bc_full: cute.Pointer,
     bar_bc_empty: cute.Pointer,
+    tile: Int32,
+    at_batch: Int32,
+    at_m: Int32,
+    at_width: Int32,
     sB: cute.Tensor,
     sC: cute.Tensor,
 ):
@@ -304,54 +315,48 @@ def load(
             3,
         ),
     )
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
+        slot_3_by_2, phase_3_by_2 = slot(2 * first, 3), phase(2 * first, 3)
+        slot_3_1_by_2, phase_3_1_by_2 = slot(2 * first + 1, 3), phase(2 * first + 1, 3)
         for turn in cutlass.range(trips, unroll=1):
             # LB writes over bc
-            cute.arch.mbarrier_wait(
-                bar_bc_empty + slot(2 * (first + turn) + 3, 3), phase(2 * (first + turn) + 3, 3)
-            )
+            cute.arch.mbarrier_wait(bar_bc_empty + slot_3_by_2, 1 - phase_3_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_bc_full + slot(2 * (first + turn), 3), 32768
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_bc_full + slot_3_by_2, 32768)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, turn, 0, at_batch)],
-                s_LB[(None, slot(2 * (first + turn), 3))],
-                tma_bar_ptr=bar_bc_full + slot(2 * (first + turn), 3),
+                s_LB[(None, slot_3_by_2)],
+                tma_bar_ptr=bar_bc_full + slot_3_by_2,
             )
             # LC writes over bc
-            cute.arch.mbarrier_wait(
-                bar_bc_empty + slot(2 * (first + turn) + 4, 3), phase(2 * (first + turn) + 4, 3)
-            )
+            cute.arch.mbarrier_wait(bar_bc_empty + slot_3_1_by_2, 1 - phase_3_1_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_bc_full + slot(2 * (first + turn) + 1, 3), 32768
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_bc_full + slot_3_1_by_2, 32768)
             # LC
             cute.copy(
                 tma_c,
                 t_LC[(None, turn, at_width, at_batch)],
-                s_LC[(None, slot(2 * (first + turn) + 1, 3))],
-                tma_bar_ptr=bar_bc_full + slot(2 * (first + turn) + 1, 3),
+                s_LC[(None, slot_3_1_by_2)],
+                tma_bar_ptr=bar_bc_full + slot_3_1_by_2,
             )
+            slot_3_by_2, phase_3_by_2 = advance(slot_3_by_2, phase_3_by_2, 3, 2)
+            slot_3_1_by_2, phase_3_1_by_2 = advance(slot_3_1_by_2, phase_3_1_by_2, 3, 2)
         tile += cute.arch.grid_dim()[0]
         t += 1
+        if tile < tiles:
+            rest, at_width = divmod(tile, by_width)
+            rest, at_m = divmod(rest, by_m)
+            at_batch = rest
 
 
 @cute.jit
 def tensor(
     trips: Int32,
     tiles: Int32,
-    by_m: cute.FastDivmodDivisorV2,
-    by_width: cute.FastDivmodDivisorV2,
     bar_bc_full: cute.Pointer,
     bar_bc_empty: cute.Pointer,
     bar_S_0_full: cute.Pointer,
@@ -367,6 +372,7 @@ def tensor(
     bar_sA_0_empty: cute.Pointer,
     bar_sA_1_empty: cute.Pointer,
     bar_products: cute.Pointer,
+    tile: Int32,
     sA_0: cute.Tensor,
     sA_1: cute.Tensor,
     sB: cute.Tensor,
@@ -384,12 +390,8 @@ def tensor(
     b_AB_1 = right_operand(mma_AB_1, sB)
     mma_PC_0 = product(BFloat16, 128, "TMEM", "MN")
     b_PC_0 = right_operand(mma_PC_0, transposed(sC))
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         # turn 0: the pipeline fills
         # AB[0] uses bc
@@ -444,17 +446,18 @@ def tensor(
         if trips == 1:
             with cute.arch.elect_one():
                 tcgen05.commit(bar_O_0_full)
+        slot_3_by_2, phase_3_by_2 = slot(2 * first + 2, 3), phase(2 * first + 2, 3)
+        slot_3_1_by_2, phase_3_1_by_2 = slot(2 * first + 3, 3), phase(2 * first + 3, 3)
+        slot_3_2_by_2, phase_3_2_by_2 = slot(2 * first + 4, 3), phase(2 * first + 4, 3)
         for turn in cutlass.range(1, trips, unroll=1):
             # AB[0] uses bc
-            cute.arch.mbarrier_wait(
-                bar_bc_full + slot(2 * (first + turn), 3), phase(2 * (first + turn), 3)
-            )
+            cute.arch.mbarrier_wait(bar_bc_full + slot_3_by_2, phase_3_by_2)
             # AB[0]
             multiply(
                 mma_AB_0,
                 result_at(tmem + 0, 128),
                 a_AB_0[(None, None, None, 0)],
-                b_AB_0[(None, None, None, slot(2 * (first + turn), 3))],
+                b_AB_0[(None, None, None, slot_3_by_2)],
                 False,
             )
             with cute.arch.elect_one():
@@ -473,30 +476,28 @@ def tensor(
                 mma_PC_1,
                 result_at(tmem + 384, 128),
                 operand_at(tmem + 192, 128, BFloat16),
-                b_PC_1[(None, None, None, slot(2 * (first + turn - 1) + 1, 3))],
+                b_PC_1[(None, None, None, slot_3_2_by_2)],
                 turn - 1 != 0,
             )
             with cute.arch.elect_one():
-                tcgen05.commit(bar_bc_empty + slot(2 * (first + turn - 1) + 1, 3))
+                tcgen05.commit(bar_bc_empty + slot_3_2_by_2)
             # AB[1]
             multiply(
                 mma_AB_1,
                 result_at(tmem + 128, 128),
                 a_AB_1[(None, None, None, 0)],
-                b_AB_1[(None, None, None, slot(2 * (first + turn), 3))],
+                b_AB_1[(None, None, None, slot_3_by_2)],
                 False,
             )
             with cute.arch.elect_one():
                 tcgen05.commit(bar_S_1_full)
             with cute.arch.elect_one():
-                tcgen05.commit(bar_bc_empty + slot(2 * (first + turn), 3))
+                tcgen05.commit(bar_bc_empty + slot_3_by_2)
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_sA_1_empty)
             # PC[0] uses bc
-            cute.arch.mbarrier_wait(
-                bar_bc_full + slot(2 * (first + turn) + 1, 3), phase(2 * (first + turn) + 1, 3)
-            )
+            cute.arch.mbarrier_wait(bar_bc_full + slot_3_1_by_2, phase_3_1_by_2)
             # PC[0] uses S[0]
             cute.arch.mbarrier_wait(bar_S_0_full_prime, phase(first + turn, 1))
             tmem_after_sync()
@@ -505,12 +506,15 @@ def tensor(
                 mma_PC_0,
                 result_at(tmem + 256, 128),
                 operand_at(tmem + 64, 128, BFloat16),
-                b_PC_0[(None, None, None, slot(2 * (first + turn) + 1, 3))],
+                b_PC_0[(None, None, None, slot_3_1_by_2)],
                 turn != 0,
             )
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_O_0_full)
+            slot_3_by_2, phase_3_by_2 = advance(slot_3_by_2, phase_3_by_2, 3, 2)
+            slot_3_1_by_2, phase_3_1_by_2 = advance(slot_3_1_by_2, phase_3_1_by_2, 3, 2)
+            slot_3_2_by_2, phase_3_2_by_2 = advance(slot_3_2_by_2, phase_3_2_by_2, 3, 2)
         # turn trips: the pipeline drains
         # PC[1] uses S[1]
         cute.arch.mbarrier_wait(bar_S_1_full_prime, phase(first + trips - 1, 1))
@@ -543,23 +547,18 @@ def tensor(
 def cast0(
     trips: Int32,
     tiles: Int32,
-    by_m: cute.FastDivmodDivisorV2,
-    by_width: cute.FastDivmodDivisorV2,
     bar_S_0_full: cute.Pointer,
     bar_S_0_full_prime: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
 ):
     """4 warps: LDS[0] CAST[0] STP[0]."""
     thread = cute.arch.thread_idx()[0] % 128
     r_rS_0 = cute.make_rmem_tensor(128, Float32)
     r_rP_0 = cute.make_rmem_tensor(128, BFloat16)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         for turn in cutlass.range(trips, unroll=1):
             # LDS[0] uses S[0]
@@ -587,23 +586,18 @@ def cast0(
 def cast1(
     trips: Int32,
     tiles: Int32,
-    by_m: cute.FastDivmodDivisorV2,
-    by_width: cute.FastDivmodDivisorV2,
     bar_S_1_full: cute.Pointer,
     bar_S_1_full_prime: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
 ):
     """4 warps: LDS[1] CAST[1] STP[1]."""
     thread = cute.arch.thread_idx()[0] % 128
     r_rS_1 = cute.make_rmem_tensor(128, Float32)
     r_rP_1 = cute.make_rmem_tensor(128, BFloat16)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         for turn in cutlass.range(trips, unroll=1):
             # LDS[1] uses S[1]
@@ -638,6 +632,10 @@ def store(
     bar_sD_0_full_O_0_empty: cute.Pointer,
     bar_sD_1_full_O_1_empty: cute.Pointer,
     bar_sD_0_empty: cute.Pointer,
+    tile: Int32,
+    at_batch: Int32,
+    at_m: Int32,
+    at_width: Int32,
     sD_0: cute.Tensor,
     sD_1: cute.Tensor,
 ):
@@ -680,12 +678,8 @@ def store(
             3,
         ),
     )
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         # STD[0] uses sD[0]
         cute.arch.mbarrier_wait(bar_sD_0_full_O_0_empty, phase(t, 1))
@@ -703,6 +697,10 @@ def store(
             cute.arch.mbarrier_arrive(bar_sD_0_empty)
         tile += cute.arch.grid_dim()[0]
         t += 1
+        if tile < tiles:
+            rest, at_width = divmod(tile, by_width)
+            rest, at_m = divmod(rest, by_m)
+            at_batch = rest
     # shared memory has to live until everything is read
     cute.arch.cp_async_bulk_wait_group(0, read=True)
 
@@ -719,6 +717,10 @@ def tile_load(
     bar_sA_1_full: cute.Pointer,
     bar_sA_0_empty: cute.Pointer,
     bar_sA_1_empty: cute.Pointer,
+    tile: Int32,
+    at_batch: Int32,
+    at_m: Int32,
+    at_width: Int32,
     sA_0: cute.Tensor,
     sA_1: cute.Tensor,
 ):
@@ -761,12 +763,8 @@ def tile_load(
             3,
         ),
     )
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         # LA[0] writes over sA[0]
         cute.arch.mbarrier_wait(bar_sA_0_empty, phase(t + 1, 1))
@@ -792,32 +790,31 @@ def tile_load(
         )
         tile += cute.arch.grid_dim()[0]
         t += 1
+        if tile < tiles:
+            rest, at_width = divmod(tile, by_width)
+            rest, at_m = divmod(rest, by_m)
+            at_batch = rest
 
 
 @cute.jit
 def epilogue(
     trips: Int32,
     tiles: Int32,
-    by_m: cute.FastDivmodDivisorV2,
-    by_width: cute.FastDivmodDivisorV2,
     bar_O_0_full: cute.Pointer,
     bar_O_1_full: cute.Pointer,
     bar_sD_0_full_O_0_empty: cute.Pointer,
     bar_sD_1_full_O_1_empty: cute.Pointer,
     bar_sD_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
+    tile: Int32,
     sD_0: cute.Tensor,
     sD_1: cute.Tensor,
 ):
     """4 warps: EPI[0] EPI[1]."""
     thread = cute.arch.thread_idx()[0] % 128
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         # EPI[0] uses O[0]
         cute.arch.mbarrier_wait(bar_O_0_full, phase(t, 1))
@@ -944,6 +941,10 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sD_0_empty + i, 1)
             # the tensor queue is empty
             cute.arch.mbarrier_init(bar_products, 1)
+    tile = cute.arch.block_idx()[0]
+    rest, at_width = divmod(tile, by_width)
+    rest, at_m = divmod(rest, by_m)
+    at_batch = rest
     if warp == 0:
         cute.arch.alloc_tmem(512, tmem_address)
         cute.arch.relinquish_tmem_alloc_permit()
@@ -960,23 +961,22 @@ def kernel(
     sD_1 = tiles_at(shared + 197632, 128, 128, 1, BFloat16)
     if warp < 4:
         cute.arch.setmaxregister_increase(208)
-        cast0(trips, tiles, by_m, by_width, bar_S_0_full, bar_S_0_full_prime, tmem_address)
+        cast0(trips, tiles, bar_S_0_full, bar_S_0_full_prime, tmem_address, tile)
     elif warp < 8:
         cute.arch.setmaxregister_increase(208)
-        cast1(trips, tiles, by_m, by_width, bar_S_1_full, bar_S_1_full_prime, tmem_address)
+        cast1(trips, tiles, bar_S_1_full, bar_S_1_full_prime, tmem_address, tile)
     elif warp < 12:
         cute.arch.setmaxregister_decrease(48)
         epilogue(
             trips,
             tiles,
-            by_m,
-            by_width,
             bar_O_0_full,
             bar_O_1_full,
             bar_sD_0_full_O_0_empty,
             bar_sD_1_full_O_1_empty,
             bar_sD_0_empty,
             tmem_address,
+            tile,
             sD_0,
             sD_1,
         )
@@ -994,6 +994,10 @@ def kernel(
                 by_width,
                 bar_bc_full,
                 bar_bc_empty,
+                tile,
+                at_batch,
+                at_m,
+                at_width,
                 sB,
                 sC,
             )
@@ -1001,8 +1005,6 @@ def kernel(
             tensor(
                 trips,
                 tiles,
-                by_m,
-                by_width,
                 bar_bc_full,
                 bar_bc_empty,
                 bar_S_0_full,
@@ -1018,6 +1020,7 @@ def kernel(
                 bar_sA_0_empty,
                 bar_sA_1_empty,
                 bar_products,
+                tile,
                 sA_0,
                 sA_1,
                 sB,
@@ -1034,6 +1037,10 @@ def kernel(
                 bar_sD_0_full_O_0_empty,
                 bar_sD_1_full_O_1_empty,
                 bar_sD_0_empty,
+                tile,
+                at_batch,
+                at_m,
+                at_width,
                 sD_0,
                 sD_1,
             )
@@ -1049,6 +1056,10 @@ def kernel(
                 bar_sA_1_full,
                 bar_sA_0_empty,
                 bar_sA_1_empty,
+                tile,
+                at_batch,
+                at_m,
+                at_width,
                 sA_0,
                 sA_1,
             )

@@ -36,12 +36,19 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
 def slot(number, slots):
     """The slot of a ring that a running number uses."""
-    return number % slots
+    return Int32(cutlass.Uint32(number) % slots)
 
 
 def phase(number, slots):
     """The parity of the phase in which the barrier of that slot is."""
-    return number // slots % 2
+    return Int32(cutlass.Uint32(number) // slots % 2)
+
+
+def advance(slot, phase, slots, by=1):
+    """Slot and parity of the number that comes ``by`` numbers later."""
+    later = slot + by
+    again = later >= slots
+    return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
 
 
 def as_dtype(registers, dtype):
@@ -148,6 +155,10 @@ def load(
     by_width: cute.FastDivmodDivisorV2,
     bar_bc_full: cute.Pointer,
     bar_bc_empty: cute.Pointer,
+    tile: Int32,
+    at_batch: Int32,
+    at_m: Int32,
+    at_width: Int32,
     sB: cute.Tensor,
     sC: cute.Tensor,
 ):
@@ -190,60 +201,55 @@ def load(
             3,
         ),
     )
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
+        slot_5_by_2, phase_5_by_2 = slot(2 * first, 5), phase(2 * first, 5)
+        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 1, 5), phase(2 * first + 1, 5)
         for turn in cutlass.range(trips, unroll=1):
             # LB writes over bc
-            cute.arch.mbarrier_wait(
-                bar_bc_empty + slot(2 * (first + turn) + 5, 5), phase(2 * (first + turn) + 5, 5)
-            )
+            cute.arch.mbarrier_wait(bar_bc_empty + slot_5_by_2, 1 - phase_5_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_bc_full + slot(2 * (first + turn), 5), 32768
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_bc_full + slot_5_by_2, 32768)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, turn, 0, at_batch)],
-                s_LB[(None, slot(2 * (first + turn), 5))],
-                tma_bar_ptr=bar_bc_full + slot(2 * (first + turn), 5),
+                s_LB[(None, slot_5_by_2)],
+                tma_bar_ptr=bar_bc_full + slot_5_by_2,
             )
             # LC writes over bc
-            cute.arch.mbarrier_wait(
-                bar_bc_empty + slot(2 * (first + turn) + 6, 5), phase(2 * (first + turn) + 6, 5)
-            )
+            cute.arch.mbarrier_wait(bar_bc_empty + slot_5_1_by_2, 1 - phase_5_1_by_2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_bc_full + slot(2 * (first + turn) + 1, 5), 32768
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_bc_full + slot_5_1_by_2, 32768)
             # LC
             cute.copy(
                 tma_c,
                 t_LC[(None, turn, at_width, at_batch)],
-                s_LC[(None, slot(2 * (first + turn) + 1, 5))],
-                tma_bar_ptr=bar_bc_full + slot(2 * (first + turn) + 1, 5),
+                s_LC[(None, slot_5_1_by_2)],
+                tma_bar_ptr=bar_bc_full + slot_5_1_by_2,
             )
+            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
+            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
         tile += cute.arch.grid_dim()[0]
         t += 1
+        if tile < tiles:
+            rest, at_width = divmod(tile, by_width)
+            rest, at_m = divmod(rest, by_m)
+            at_batch = rest
 
 
 @cute.jit
 def epilogue0(
     trips: Int32,
     tiles: Int32,
-    by_m: cute.FastDivmodDivisorV2,
-    by_width: cute.FastDivmodDivisorV2,
     bar_bc_full: cute.Pointer,
     bar_bc_empty: cute.Pointer,
     bar_sA_0_full: cute.Pointer,
     bar_sD_0_full: cute.Pointer,
     bar_sA_0_empty: cute.Pointer,
     bar_sD_1_empty_sD_0_empty: cute.Pointer,
+    tile: Int32,
     sA_0: cute.Tensor,
     sB: cute.Tensor,
     sC: cute.Tensor,
@@ -282,20 +288,16 @@ def epilogue0(
     )
     b_PC_0 = mma_PC_0.make_fragment_B(mma_PC_0.get_slice(0).partition_B(transposed(sC)))
     d_PC_0 = cute.make_tensor(r_O_0.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         r_O_0.fill(0.0)
         warpgroup.fence()
+        slot_5_by_2, phase_5_by_2 = slot(2 * first, 5), phase(2 * first, 5)
+        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 1, 5), phase(2 * first + 1, 5)
         for turn in cutlass.range(trips, unroll=1):
             # AB[0] uses bc
-            cute.arch.mbarrier_wait(
-                bar_bc_full + slot(2 * (first + turn), 5), phase(2 * (first + turn), 5)
-            )
+            cute.arch.mbarrier_wait(bar_bc_full + slot_5_by_2, phase_5_by_2)
             if turn == 0:
                 # AB[0] uses sA[0]
                 cute.arch.mbarrier_wait(bar_sA_0_full, phase(t, 1))
@@ -306,21 +308,19 @@ def epilogue0(
                     mma_AB_0,
                     d_AB_0,
                     a_AB_0[(None, None, k_step, 0)],
-                    b_AB_0[(None, None, k_step, slot(2 * (first + turn), 5))],
+                    b_AB_0[(None, None, k_step, slot_5_by_2)],
                     d_AB_0,
                 )
             warpgroup.commit_group()
             # AB[0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * (first + turn), 5))
+            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_by_2)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sA_0_empty)
             # CAST[0]: cast
             CAST(r_S_0, r_rP_0)
             # PC[0] uses bc
-            cute.arch.mbarrier_wait(
-                bar_bc_full + slot(2 * (first + turn) + 1, 5), phase(2 * (first + turn) + 1, 5)
-            )
+            cute.arch.mbarrier_wait(bar_bc_full + slot_5_1_by_2, phase_5_1_by_2)
             warpgroup.fence()
             # PC[0]
             for k_step in cutlass.range_constexpr(8):
@@ -329,13 +329,15 @@ def epilogue0(
                     mma_PC_0,
                     d_PC_0,
                     a_PC_0[(None, None, k_step)],
-                    b_PC_0[(None, None, k_step, slot(2 * (first + turn) + 1, 5))],
+                    b_PC_0[(None, None, k_step, slot_5_1_by_2)],
                     d_PC_0,
                 )
             warpgroup.commit_group()
             # PC[0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * (first + turn) + 1, 5))
+            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_1_by_2)
+            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
+            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
         # EPI[0] writes over sD[0]
         cute.arch.mbarrier_wait(bar_sD_1_empty_sD_0_empty, phase(t + 1, 1))
         # EPI[0]: epilogue
@@ -350,14 +352,13 @@ def epilogue0(
 def epilogue1(
     trips: Int32,
     tiles: Int32,
-    by_m: cute.FastDivmodDivisorV2,
-    by_width: cute.FastDivmodDivisorV2,
     bar_bc_full: cute.Pointer,
     bar_bc_empty: cute.Pointer,
     bar_sA_1_full: cute.Pointer,
     bar_sD_1_full: cute.Pointer,
     bar_sA_1_empty: cute.Pointer,
     bar_sD_1_empty_sD_0_empty: cute.Pointer,
+    tile: Int32,
     sA_1: cute.Tensor,
     sB: cute.Tensor,
     sC: cute.Tensor,
@@ -396,20 +397,16 @@ def epilogue1(
     )
     b_PC_1 = mma_PC_1.make_fragment_B(mma_PC_1.get_slice(0).partition_B(transposed(sC)))
     d_PC_1 = cute.make_tensor(r_O_1.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         r_O_1.fill(0.0)
         warpgroup.fence()
+        slot_5_by_2, phase_5_by_2 = slot(2 * first, 5), phase(2 * first, 5)
+        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 1, 5), phase(2 * first + 1, 5)
         for turn in cutlass.range(trips, unroll=1):
             # AB[1] uses bc
-            cute.arch.mbarrier_wait(
-                bar_bc_full + slot(2 * (first + turn), 5), phase(2 * (first + turn), 5)
-            )
+            cute.arch.mbarrier_wait(bar_bc_full + slot_5_by_2, phase_5_by_2)
             if turn == 0:
                 # AB[1] uses sA[1]
                 cute.arch.mbarrier_wait(bar_sA_1_full, phase(t, 1))
@@ -420,21 +417,19 @@ def epilogue1(
                     mma_AB_1,
                     d_AB_1,
                     a_AB_1[(None, None, k_step, 0)],
-                    b_AB_1[(None, None, k_step, slot(2 * (first + turn), 5))],
+                    b_AB_1[(None, None, k_step, slot_5_by_2)],
                     d_AB_1,
                 )
             warpgroup.commit_group()
             # AB[1] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * (first + turn), 5))
+            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_by_2)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sA_1_empty)
             # CAST[1]: cast
             CAST(r_S_1, r_rP_1)
             # PC[1] uses bc
-            cute.arch.mbarrier_wait(
-                bar_bc_full + slot(2 * (first + turn) + 1, 5), phase(2 * (first + turn) + 1, 5)
-            )
+            cute.arch.mbarrier_wait(bar_bc_full + slot_5_1_by_2, phase_5_1_by_2)
             warpgroup.fence()
             # PC[1]
             for k_step in cutlass.range_constexpr(8):
@@ -443,13 +438,15 @@ def epilogue1(
                     mma_PC_1,
                     d_PC_1,
                     a_PC_1[(None, None, k_step)],
-                    b_PC_1[(None, None, k_step, slot(2 * (first + turn) + 1, 5))],
+                    b_PC_1[(None, None, k_step, slot_5_1_by_2)],
                     d_PC_1,
                 )
             warpgroup.commit_group()
             # PC[1] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * (first + turn) + 1, 5))
+            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_1_by_2)
+            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
+            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
         # EPI[1] writes over sD[1]
         cute.arch.mbarrier_wait(bar_sD_1_empty_sD_0_empty, phase(t + 1, 1))
         # EPI[1]: epilogue
@@ -471,6 +468,10 @@ def store(
     bar_sD_0_full: cute.Pointer,
     bar_sD_1_full: cute.Pointer,
     bar_sD_1_empty_sD_0_empty: cute.Pointer,
+    tile: Int32,
+    at_batch: Int32,
+    at_m: Int32,
+    at_width: Int32,
     sD_0: cute.Tensor,
     sD_1: cute.Tensor,
 ):
@@ -513,12 +514,8 @@ def store(
             3,
         ),
     )
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         # STD[0] uses sD[0]
         cute.arch.mbarrier_wait(bar_sD_0_full, phase(t, 1))
@@ -536,6 +533,10 @@ def store(
             cute.arch.mbarrier_arrive(bar_sD_1_empty_sD_0_empty)
         tile += cute.arch.grid_dim()[0]
         t += 1
+        if tile < tiles:
+            rest, at_width = divmod(tile, by_width)
+            rest, at_m = divmod(rest, by_m)
+            at_batch = rest
     # shared memory has to live until everything is read
     cute.arch.cp_async_bulk_wait_group(0, read=True)
 
@@ -552,6 +553,10 @@ def tile_load(
     bar_sA_1_full: cute.Pointer,
     bar_sA_0_empty: cute.Pointer,
     bar_sA_1_empty: cute.Pointer,
+    tile: Int32,
+    at_batch: Int32,
+    at_m: Int32,
+    at_width: Int32,
     sA_0: cute.Tensor,
     sA_1: cute.Tensor,
 ):
@@ -594,12 +599,8 @@ def tile_load(
             3,
         ),
     )
-    tile = cute.arch.block_idx()[0]
     t = Int32(0)
     while tile < tiles:
-        rest, at_width = divmod(tile, by_width)
-        rest, at_m = divmod(rest, by_m)
-        at_batch = rest
         first = t * trips
         # LA[0] writes over sA[0]
         cute.arch.mbarrier_wait(bar_sA_0_empty, phase(t + 1, 1))
@@ -625,6 +626,10 @@ def tile_load(
         )
         tile += cute.arch.grid_dim()[0]
         t += 1
+        if tile < tiles:
+            rest, at_width = divmod(tile, by_width)
+            rest, at_m = divmod(rest, by_m)
+            at_batch = rest
 
 
 @cute.kernel
@@ -649,6 +654,9 @@ def kernel(
 ):
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
+    # passed through a shuffle, so that loops do not compute it anew
+    start = cute.arch.make_warp_uniform(shared.toint())
+    shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
     bar_bc_full = barriers + 0
     bar_bc_empty = barriers + 5
@@ -699,6 +707,10 @@ def kernel(
             # EPI[0] writes over sD[0] after STD[1]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_sD_1_empty_sD_0_empty + i, 1)
+    tile = cute.arch.block_idx()[0]
+    rest, at_width = divmod(tile, by_width)
+    rest, at_m = divmod(rest, by_m)
+    at_batch = rest
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
     # all above may run while the kernel before this one still does
@@ -715,14 +727,13 @@ def kernel(
         epilogue0(
             trips,
             tiles,
-            by_m,
-            by_width,
             bar_bc_full,
             bar_bc_empty,
             bar_sA_0_full,
             bar_sD_0_full,
             bar_sA_0_empty,
             bar_sD_1_empty_sD_0_empty,
+            tile,
             sA_0,
             sB,
             sC,
@@ -733,14 +744,13 @@ def kernel(
         epilogue1(
             trips,
             tiles,
-            by_m,
-            by_width,
             bar_bc_full,
             bar_bc_empty,
             bar_sA_1_full,
             bar_sD_1_full,
             bar_sA_1_empty,
             bar_sD_1_empty_sD_0_empty,
+            tile,
             sA_1,
             sB,
             sC,
@@ -760,6 +770,10 @@ def kernel(
                 by_width,
                 bar_bc_full,
                 bar_bc_empty,
+                tile,
+                at_batch,
+                at_m,
+                at_width,
                 sB,
                 sC,
             )
@@ -774,6 +788,10 @@ def kernel(
                 bar_sD_0_full,
                 bar_sD_1_full,
                 bar_sD_1_empty_sD_0_empty,
+                tile,
+                at_batch,
+                at_m,
+                at_width,
                 sD_0,
                 sD_1,
             )
@@ -789,6 +807,10 @@ def kernel(
                 bar_sA_1_full,
                 bar_sA_0_empty,
                 bar_sA_1_empty,
+                tile,
+                at_batch,
+                at_m,
+                at_width,
                 sA_0,
                 sA_1,
             )

@@ -113,6 +113,13 @@ def solve(
     refine(candidate.problem, result, time_limit=left)
     _check(candidate.problem, result)
     tiles = schedule_tiles(candidate.problem, result.decisions)
+    if tiles is None:
+        raise Infeasible(
+            f"{candidate.problem.kernel.name} has no schedule on {machine.name} "
+            "[registers-capacity]: its best main loop leaves no registers for what warpgroups "
+            "compute outside of it\n  fix: make tiles smaller, or give that work to a role of the "
+            "loop with 'role:'"
+        )
     schedule = assemble(candidate.problem, result, tiles, _notes(candidates, candidate, skipped))
     if confirm:
         schedule = confirmed(candidate.problem, schedule)

@@ -180,9 +180,9 @@ class _Tile:
         return [o for o in self.kernel.operations if not o.boundary]
 
 
-def schedule_tiles(problem: Problem, decisions: Decisions) -> TileSchedule:
+def schedule_tiles(problem: Problem, decisions: Decisions) -> TileSchedule | None:
     """The tile loop around the main loop ``decisions``: roles, depths and start times of everything
-    outside.
+    outside; None if no role has the registers for that.
     """
     best: TileSchedule | None = None
     for role in _role_candidates(problem, decisions):
@@ -190,7 +190,6 @@ def schedule_tiles(problem: Problem, decisions: Decisions) -> TileSchedule:
         key = (candidate.period, len(set(role.values())))
         if best is None or key < (best.period, len(set(best.role.values()))):
             best = candidate
-    assert best is not None
     return best
 
 

@@ -111,6 +111,14 @@ def _ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def _unsigned(number: int) -> Integer:
+    return Integer(int(number) & 0xFFFFFFFF)
+
+
+def _select(condition: bool, then: Any, other: Any) -> Any:
+    return then if condition else other
+
+
 def _range(*bounds: int, unroll: int = 0) -> range:
     return range(*bounds)
 
@@ -124,7 +132,9 @@ CUTE = SimpleNamespace(
     make_rmem_tensor=_registers,
     ceil_div=_ceil_div,
 )
-CUTLASS = SimpleNamespace(min=min, max=max, range=_range, range_constexpr=range)
+CUTLASS = SimpleNamespace(
+    min=min, max=max, range=_range, range_constexpr=range, select_=_select, Uint32=_unsigned
+)
 
 
 def run(text: str, names: Mapping[str, Any] | None = None) -> Scope:

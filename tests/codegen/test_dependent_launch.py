@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
@@ -33,12 +34,11 @@ def check(text: str) -> None:
     assert found[found.index(WAIT) + 1] == LAUNCH
     assert "cute.arch.mbarrier_init_fence" in before
     assert before[-1] == "cute.arch.sync_threads"
-    roles = {
-        n.name
-        for n in ast.parse(text).body
-        if isinstance(n, ast.FunctionDef) and n.name not in ("kernel", "launch")
-    }
-    assert not roles & {name for name in before if name != "slot"}
+    tables = {n.targets[0].id: n.value for n in ast.parse(text).body
+              if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)}  # fmt: skip
+    roles = {name for name, *_ in ast.literal_eval(tables["ROLES"])}
+    assert roles <= set(found)
+    assert not roles & set(before)
     assert not [n for n in before if n.startswith(TOUCHES) and n not in ALLOWED]
     launch = next(
         n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)
@@ -51,6 +51,20 @@ def check(text: str) -> None:
 @pytest.mark.parametrize("kernel", list(shipped()), ids=lambda kernel: kernel.name)
 def test_shipped(kernel: Shipped) -> None:
     check((FOLDER / kernel.name).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("target", ["h200", "b200"])
+def test_products_know_their_first_tile(target: str) -> None:
+    """Before the wait the kernel finds it, for roles of one warp; warpgroups do not take it."""
+    text = text_of("gemm_symmetric", target)
+    before, after = text[text.index("def kernel(") :].split(f"    {WAIT}()")
+    assert re.search(r"^    at_m, at_n = in_triangle\(", before, re.MULTILINE)
+    for role, warps in (("load", 1), ("store", 1), ("epilogue0", 4)):
+        taken = re.search(rf"^def {role}\((.*?)\):$", text, re.MULTILINE | re.DOTALL)
+        assert taken
+        assert ("at_m: Int32" in taken[1]) == (warps == 1)
+        assert "tile: Int32" in taken[1]
+    assert "in_triangle" not in after.split("def launch(")[0]
 
 
 @pytest.mark.parametrize("target", ["h200", "b200"])

@@ -1,4 +1,4 @@
-"""What an emitter looks up: running numbers, parts of regions, warps, registers, words."""
+"""What an emitter looks up: parts of regions, warps, registers, words."""
 
 from __future__ import annotations
 
@@ -8,29 +8,10 @@ from itertools import pairwise
 import pytest
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.plan import number
 from schedgen.kernel import Space
-from schedgen.program.model import Number
 from tests.codegen.examples import GEMM, plan_of
 
 PLAN = plan_of("gemm", "b200", **GEMM)
-
-
-@pytest.mark.parametrize("offset", [-5, -1, 0, 3])
-@pytest.mark.parametrize("slots", [1, 2, 3])
-@pytest.mark.parametrize("scale", [1, 2])
-def test_number(offset: int, slots: int, scale: int) -> None:
-    """Never negative, in the same slot, in a phase of the same parity."""
-    text = number(Number(scale, offset), slots, "first + turn")
-    for first in range(6):
-        value = eval(text, {"first": first, "turn": 1})
-        wanted = scale * (first + 1) + offset
-        assert value >= 0
-        assert (value - wanted) % (2 * slots) == 0
-
-
-def test_number_of_a_tile() -> None:
-    assert number(Number(1, 2, per_tile=True), 3, "first") == "t + 2"
 
 
 def test_warps() -> None:

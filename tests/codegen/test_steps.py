@@ -22,9 +22,9 @@ WARP, GROUP = RoleProgram("one", 1, 24), RoleProgram("four", 4, 64)
 def line(barriers: Barriers, action: Wait | Arrive, role: RoleProgram = GROUP) -> list[str]:
     source = Source()
     if isinstance(action, Wait):
-        barriers.wait(source, action, "first + turn")
+        barriers.wait(source, action, "first + 1")
     else:
-        barriers.arrive(source, role, action, "first + turn")
+        barriers.arrive(source, role, action, "first + 1")
     return source.lines
 
 
@@ -36,7 +36,7 @@ def test_wait(offset: int) -> None:
     found = re.fullmatch(r"cute\.arch\.mbarrier_wait\((.*), (phase\(.*\))\)", text)
     assert found is not None
     for first in range(2 * RING.slots):
-        names = library(COMMON) | {barriers.name(RING.name): 0, "first": first, "turn": 1}
+        names = library(COMMON) | {barriers.name(RING.name): 0, "first": first}
         number = first + 1 + offset
         assert value(found[1], names) == number % RING.slots
         assert value(found[2], names) == number // RING.slots % 2

@@ -58,6 +58,38 @@ def visited(tiles: Tiles, extents: dict[str, int], *wanted: str) -> list[tuple[i
     return found
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("spec", ["gemm", "gemm_symmetric"])
+def test_blocks_take_turns(spec: str, ahead: bool) -> None:
+    """Each tile is one block's, whether coordinates are computed for it or for the next one."""
+    tiles = tiles_of(spec)
+    extents = {"batch": 2, "m": 700, "n": 700, "k": 100}
+    wanted = sorted(visited(tiles, extents, "at_batch", "at_m", "at_n"))
+    host, first, body = Source(), Source(), Source(2)
+    tiles.host(host, {})
+    taken_over = tiles.first(first)
+    body.add("seen.append((int(at_batch), int(at_m), int(at_n)))")
+    found: list[tuple[int, ...]] = []
+    for block in range(5):
+        here = SimpleNamespace(block_idx=lambda block=block: (block,), grid_dim=lambda: (5,))
+        names: dict[str, Any] = {**library(COMMON), **extents, "cute": DSL, "t": 0}
+        known = run(host.text, names) | {"seen": found, "trips": 1}
+        known["cute"] = SimpleNamespace(**{**vars(DSL), "arch": here})
+        kernel_has = run(first.text, known)
+        role = {name: kernel_has[name] for name in taken_over} if ahead else {"tile": block}
+        run("if True:\n" + tiles.loop(body, ahead=ahead).text, known | role)
+    assert sorted(found) == wanted
+
+
+def test_coordinates_only_where_they_are_used() -> None:
+    """A role that multiplies what others load does not ask where its tile lies."""
+    tiles, body = tiles_of("gemm"), Source(2)
+    body.add("multiply(first)")
+    text = tiles.loop(body, ahead=False).text
+    assert "at_" not in text
+    assert "first = t * trips" in text
+
+
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1000, 300), (128 * 17, 256 * 3), (700, 5000)])
 def test_all_tiles_once(m: int, n: int) -> None:
     """Bands do not lose a tile, whatever their height."""

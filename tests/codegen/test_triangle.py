@@ -18,14 +18,18 @@ def _same(function: Found) -> Found:
     return function
 
 
-def functions(name: str) -> dict[str, Found]:
-    """The library's function ``name`` and what it calls."""
+def _unsigned(number: int) -> int:
+    return number & 0xFFFFFFFF
+
+
+def functions(*names: str) -> dict[str, Found]:
+    """Functions of the library and what they call."""
     scope: dict[str, Any] = {
         "cute": SimpleNamespace(jit=_same),
-        "cutlass": SimpleNamespace(min=min, max=max),
+        "cutlass": SimpleNamespace(min=min, max=max, Uint32=_unsigned),
         "Int32": int,
     }
-    exec(used(f"{name}(", LIBRARY), scope)
+    exec(used("".join(f"{name}(" for name in names), LIBRARY), scope)
     return scope
 
 
@@ -35,7 +39,7 @@ BLOCKS = [(128, 256), (128, 192), (128, 128), (128, 64), (64, 64), (64, 32), (25
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 9, 16, 17, 63, 64])
 def test_every_tile_on_or_below_the_diagonal_once(blocks: tuple[int, int], rows: int) -> None:
-    scope, (row, column) = functions("in_triangle"), blocks
+    scope, (row, column) = functions("in_triangle", "tiles_in_rows"), blocks
     wanted = {(r, c) for r in range(rows) for c in range(rows * row) if c * column < (r + 1) * row}
     count = scope["tiles_in_rows"](rows, row, column)
     found = [scope["in_triangle"](index, rows, row, column) for index in range(count)]

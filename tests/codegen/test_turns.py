@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from schedgen.codegen.library import COMMON
+from schedgen.codegen.running import phase_of, slot_of
 from schedgen.codegen.source import Source
 from schedgen.codegen.turns import emit_loop
-from schedgen.program.model import EVERY, FIRST, LAST, Guard, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, FIRST, LAST, Guard, Number, RoleProgram, Run, Step
 from schedgen.program.sequence import sequence
-from tests.codegen.dsl import run
+from tests.codegen.dsl import library, run
 
 GUARDS = [
     *(EVERY, FIRST, LAST),
@@ -74,3 +76,23 @@ def test_nothing_is_asked_that_is_known(shifts: int) -> None:
         run(text, {"trips": trips, "first": 0, "log": str, "asked": asked})
     assert seen
     assert all(results == {True, False} for results in seen.values())
+
+
+@pytest.mark.parametrize("shifts", [0, 1, 2, 3])
+@pytest.mark.parametrize("trips", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_slots_of_a_ring(shifts: int, trips: int, slots: int) -> None:
+    """Carried through the loop, whatever is guarded in it, and found anew at its ends."""
+    loop, first, log = role(shifts), 100, list[Any]()
+    ring, source = Number(1, 2), Source()
+
+    def emit(out: Source, step: Step, i: str, c: str, runs: bool) -> None:
+        if runs:
+            out.add(f"log(({c}, {slot_of(ring, slots, c)}, {phase_of(ring, slots, c)}))")
+
+    emit_loop(source, loop, emit, lambda: source.add("ended()"))
+    names = {"trips": trips, "first": first, "log": log.append, "ended": lambda: None}
+    run(source.text, library(COMMON) | names)
+    numbers = [(n, n + 2) for n in (first + i.iteration for i in sequence(loop, [trips]))]
+    assert log == [(n, number % slots, number // slots % 2) for n, number in numbers]
+    assert source.text.count("advance(slot") == (min(shifts + 1, slots) if slots > 1 else 0)

@@ -4,6 +4,7 @@ promises.
 
 import pytest
 
+from schedgen.emitting import with_registers
 from schedgen.machine_file import read_machine
 from schedgen.schedule import Schedule, read_schedule
 from schedgen.solution import Infeasible, Solution, solve
@@ -105,3 +106,10 @@ def test_choices_are_pruned_by_their_bounds() -> None:
 def test_infeasible(name: str, target: str, settings: dict[str, str], words: str) -> None:
     with pytest.raises(Infeasible, match=words):
         solved(name, target, **settings)
+
+
+def test_no_registers_outside_of_the_loop() -> None:
+    """A product between two products takes a warpgroup, and there are no registers for one."""
+    machine = with_registers(read_machine("b200"), 16)
+    with pytest.raises(Infeasible, match=r"registers-capacity\].* outside of it"):
+        solve(read_spec("gemm_chain"), machine)

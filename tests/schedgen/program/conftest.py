@@ -106,7 +106,9 @@ def _programs(draw: st.DrawFn, machine: Machine) -> Program:
     assert result is not None
     assert problem is not None
     refine(problem, result)
-    schedule = assemble(problem, result, schedule_tiles(problem, result.decisions))
+    tiles = schedule_tiles(problem, result.decisions)
+    assert tiles is not None
+    schedule = assemble(problem, result, tiles)
     return synthesize(kernel, schedule, machine)
 
 
