@@ -22,7 +22,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import bench_polar, launcher, library, tiling
 from schedgen.kernels.attention_op import attention
-from schedgen.kernels.bench_common import Row, Run, error, imported, medians
+from schedgen.kernels.bench_common import (
+    Row,
+    Run,
+    best_peer,
+    error,
+    imported,
+    in_graph,
+    in_graphs,
+    medians,
+)
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 
 _PEERS = ("flash-attn-4", "quack-kernels", "gram-newton-schulz")
@@ -47,8 +56,10 @@ def _rows(
     flops: float,
     reference: Callable[[Any], float],
     work: tuple[Path, float],
+    *,
+    graphed: bool = False,
 ) -> Iterator[Row]:
-    """One row for each candidate; ``work``: the generated file and iterations of all SMs."""
+    """A row for each candidate; ``work``: file and iterations of all SMs."""
     path, iterations = work
     errors: dict[str, float] = {}
     for name, run in list(candidates.items()):
@@ -60,7 +71,8 @@ def _rows(
             yield {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
             del candidates[name]
     timed = medians(candidates)
-    best = min((t.milliseconds for n, t in timed.items() if n != "schedgen"), default=math.nan)
+    graphs = in_graphs(candidates, timed) if graphed else {}
+    best = best_peer({name: time.milliseconds for name, time in timed.items()})
     sms = launcher.multiprocessors(_gpu())
     for name, time in timed.items():
         row: Row = {
@@ -80,7 +92,7 @@ def _rows(
                 "MHz": round(time.clock) or "",
                 "note": "",
             }
-        yield row
+        yield row | in_graph(name, graphs)
 
 
 def _random(*shape: int) -> Tensor:
@@ -170,6 +182,7 @@ def _square_rows(
             2.0 * n * n * k,
             partial(_product_error, reference),
             (_file(spec, {"dtype": "bf16"} | tile.settings), iterations),
+            graphed=True,
         )
 
 

@@ -1,11 +1,14 @@
 """What benchmarks of kernels share: how candidates are timed and compared.
 
-All candidates run in one process and take turns, so that a change of the clock hits all of them;
-the L2 cache is overwritten before each run; times are medians.
+All candidates run in one process and take turns, so that a change of the clock hits all of them,
+and each round begins with another one: what runs first after the host has waited is faster. The L2
+cache is overwritten before each run; times are medians.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,6 +26,8 @@ _AHEAD = 400_000
 """Cycles for which the GPU waits, so that the host has launched a candidate before it begins."""
 _ROUNDS = 40
 _WARM_UP = 5
+_GRAPH = 2.0
+"""About how many milliseconds of runs are in a graph."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,10 @@ def medians(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Time
     flush = torch.empty(_L2_BYTES, dtype=torch.uint8, device="cuda")
     times: dict[str, list[tuple[Any, Any]]] = {name: [] for name in candidates}
     clocks: list[float] = []
+    order = deque(candidates.items())
     for number in range(rounds + _WARM_UP):
-        for name, run in candidates.items():
+        order.rotate(-1)
+        for name, run in order:
             flush.zero_()
             torch.cuda._sleep(_AHEAD)  # pyright: ignore[reportPrivateUsage]
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -55,6 +62,42 @@ def medians(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Time
         name: Timed(median(begin.elapsed_time(end) for begin, end in pairs), clock)
         for name, pairs in times.items()
     }
+
+
+def captured(run: Run, count: int = 1) -> tuple[Run, Any]:
+    """``count`` runs one after the other as a CUDA graph, and the result of the last one."""
+    for _ in range(2):
+        run()
+    torch.cuda.synchronize()
+    graph, result = torch.cuda.CUDAGraph(), None
+    with torch.cuda.graph(graph):
+        for _ in range(count):
+            result = run()
+    return graph.replay, result
+
+
+def in_graphs(candidates: dict[str, Run], times: dict[str, Timed]) -> dict[str, float]:
+    """Median milliseconds of a run that follows its like in a CUDA graph; ``times`` are `medians`.
+
+    Nothing is overwritten between them, and a kernel may begin to set up while the one before it
+    still runs: that is what a run takes in a longer computation. The same candidates take turns.
+    """
+    counts = {n: max(2, min(20, round(_GRAPH / times[n].milliseconds))) for n in candidates}
+    graphs = {name: captured(run, counts[name])[0] for name, run in candidates.items()}
+    return {n: t.milliseconds / counts[n] for n, t in medians(graphs, _ROUNDS).items()}
+
+
+def in_graph(name: str, graphs: dict[str, float]) -> Row:
+    """Columns of candidate ``name`` for the times of `in_graphs`; none if there are none."""
+    if name not in graphs:
+        return {}
+    share = round(best_peer(graphs) / graphs[name], 3) if name == "schedgen" else ""
+    return {"graph ms": round(graphs[name], 4), "of best peer in a graph": share}
+
+
+def best_peer(milliseconds: dict[str, float]) -> float:
+    """The time of the fastest candidate but ours; not a number if there is no other."""
+    return min((t for name, t in milliseconds.items() if name != "schedgen"), default=math.nan)
 
 
 def _clock() -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels.bench_common import Row, Run, error
+from schedgen.kernels.bench_common import Row, Run, captured, error
 from schedgen.kernels.newton_schulz import streams
 from schedgen.kernels.newton_schulz.coefficients import resolve
 from schedgen.kernels.newton_schulz.polar_op import polar
@@ -54,7 +54,7 @@ def polar_rows(times: Times, serial: bool = False) -> Iterator[Row]:
         reference, runs, notes = _reference(x[:1]), dict[str, Run](), dict[str, Row]()
         for name, run in _candidates(x, serial).items():
             try:
-                runs[name], found = _graph(run)
+                runs[name], found = captured(run)
                 runs[name]()
                 apart = f"{error(found[:1], reference):.2e}"
                 notes[name] = {"error": apart, "defect": f"{_defect(found[0]):.4f}"}
@@ -161,19 +161,8 @@ def _device() -> str:
     return "cuda"
 
 
-def _graph(run: Run) -> tuple[Run, Tensor]:
-    """``run`` as a CUDA graph, and where its result lies."""
-    for _ in range(2):
-        run()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = run()
-    return graph.replay, result
-
-
 def _rate(times: Times) -> float:
     """FLOP/s of torch.mm."""
     a, b = (torch.randn(_DENSE, _DENSE, device=_device()).half() for _ in range(2))
-    replay, _ = _graph(lambda: a @ b)
+    replay, _ = captured(lambda: a @ b)
     return 2 * _DENSE**3 / times({"mm": replay})["mm"] * 1e3

@@ -53,23 +53,26 @@ FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much
 larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the first load comes
 from far."""
+FEWEST = 1500
+"""Cycles for the same at least, an estimate: however small a tile is, its first load comes from far
+and its results have to go through an epilogue."""
 MEASURED = {
     "sm_90a": {
         False: {
             Tile(): 1.32,
             Tile(columns=192): 1.23,
-            Tile(columns=128): 1.28,
-            Tile(columns=64, depth=128): 1.4,
-            Tile(rows=64, columns=64, depth=128): 1.56,
-            Tile(rows=64, columns=32, depth=256): 1.67,
+            Tile(columns=128): 1.12,
+            Tile(columns=64, depth=128): 1.42,
+            Tile(rows=64, columns=64, depth=128): 1.19,
+            Tile(rows=64, columns=32, depth=256): 1.65,
         },
         True: {
-            Tile(): 1.45,
-            Tile(columns=192): 1.34,
-            Tile(columns=128): 1.22,
-            Tile(columns=64, depth=128): 1.27,
-            Tile(rows=64, columns=64, depth=128): 1.36,
-            Tile(rows=64, columns=32, depth=256): 1.54,
+            Tile(): 1.43,
+            Tile(columns=192): 1.33,
+            Tile(columns=128): 1.2,
+            Tile(columns=64, depth=128): 1.19,
+            Tile(rows=64, columns=64, depth=128): 1.13,
+            Tile(rows=64, columns=32, depth=256): 1.46,
         },
     }
 }
@@ -105,8 +108,9 @@ def best(
     for tile in TILES.get(arch, ()):
         cycles = _cycles(spec, arch, (("dtype", dtype), *tile.settings.items()))
         cycles *= MEASURED.get(arch, {}).get(triangle, {}).get(tile, 1.0)
+        fill = max(FILL / tile.depth * cycles, FEWEST)
         waves = -(-batch * tiles(m, n, tile, triangle) // sms)
-        needed = waves * (-(-k // tile.depth) + FILL / tile.depth) * cycles
+        needed = waves * (-(-k // tile.depth) * cycles + fill)
         found = min(found, (needed, tile), key=lambda f: f[0])
     if math.isinf(found[0]):
         raise DeviceError(f"there is no kernel of {spec} for {arch} and {dtype}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from schedgen.cli import app
-from schedgen.kernels import bench
+from schedgen.kernels import bench, bench_common
 from schedgen.kernels.bench_common import Run, Timed
 from schedgen.kernels.newton_schulz import streams
 from tests.kernels.standin import StandIn
@@ -32,6 +33,11 @@ def medians(candidates: dict[str, Run]) -> dict[str, Timed]:
     return {name: Timed(2.0 + n, 1000.0) for n, name in enumerate(candidates)}
 
 
+def in_graphs(candidates: dict[str, Run], times: dict[str, Timed]) -> dict[str, float]:
+    """A millisecond less than without a graph."""
+    return {name: times[name].milliseconds - 1 for name in candidates}
+
+
 @pytest.fixture
 def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Small problems on the CPU; the names of launched files."""
@@ -46,6 +52,7 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(bench, "_random", random)
     monkeypatch.setattr(bench, "medians", medians)
+    monkeypatch.setattr(bench, "in_graphs", in_graphs)
     monkeypatch.setattr(bench, "ATTENTION", [(1, 64, 2, 64, False), (1, 64, 2, 128, True)])
     monkeypatch.setattr(bench, "SQUARES", [(64, 64)])
     monkeypatch.setattr(bench, "SYMMETRIC", [(64, 128)])
@@ -70,6 +77,47 @@ def test_rows(small: list[str], spec: str) -> None:
     assert all(name.startswith(spec) for name in small)
 
 
+@pytest.mark.usefixtures("small")
+def test_rows_have_times_in_graphs() -> None:
+    """Of products, which longer computations consist of."""
+    rows = [row for spec in ("gemm", "gemm_symmetric") for row in bench.SPECS[spec]()]
+    assert [row["graph ms"] for row in rows] == [1.0, 2.0] * 2
+    assert [row["of best peer in a graph"] for row in rows] == [2.0, ""] * 2
+
+
+def test_a_run_in_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph has about two milliseconds of runs, and from 2 to 20 of them."""
+    counts: list[int] = []
+
+    def captured(run: Run, count: int) -> tuple[Run, None]:
+        counts.append(count)
+        return run, None
+
+    monkeypatch.setattr(bench_common, "captured", captured)
+    monkeypatch.setattr(bench_common, "medians", lambda runs, rounds: medians(runs))  # pyright: ignore
+    times = {name: Timed(t, 1000.0) for name, t in (("a", 0.01), ("b", 0.5), ("c", 7.0))}
+    found = bench_common.in_graphs(dict.fromkeys(times, lambda: None), times)
+    assert counts == [20, 4, 2]
+    assert found == {"a": 2 / 20, "b": 3 / 4, "c": 4 / 2}
+
+
+def test_rounds_begin_with_each_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Event:
+        def __init__(self, **options: bool) -> None: ...
+        def record(self) -> None: ...
+        def elapsed_time(self, other: object) -> float:
+            return 1.0
+
+    order: list[str] = []
+    monkeypatch.setattr(torch, "empty", lambda *shape, **options: torch.zeros(1))  # pyright: ignore
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)  # pyright: ignore
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    bench_common.medians({name: partial(order.append, name) for name in "abc"}, rounds=1)
+    rounds = [tuple(order[n : n + 3]) for n in range(0, len(order), 3)]
+    assert set(rounds) == {("a", "b", "c"), ("b", "c", "a"), ("c", "a", "b")}
+
+
 def test_a_peer_that_refuses_is_noted(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **named: object) -> None:
         raise NotImplementedError("not on this GPU")
@@ -90,7 +138,7 @@ def small_polar(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert not dynamic
         return function
 
-    monkeypatch.setattr(bench.bench_polar, "_graph", graph)
+    monkeypatch.setattr(bench.bench_polar, "captured", graph)
     monkeypatch.setattr(bench.bench_polar, "_device", lambda: "cpu")  # pyright: ignore
     monkeypatch.setattr(bench.bench_polar, "_DENSE", 64)
     monkeypatch.setattr(bench.bench_polar, "SHAPES", [(1, 16, 16), (3, 16, 40)])
