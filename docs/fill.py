@@ -121,7 +121,8 @@ def on_gpu(name: str, problem: Sequence[str]) -> str:
     found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
     rows = [row for row in found["rows"] if all(key in row for key in problem)]
     providers = list(dict.fromkeys(row["provider"] for row in rows))
-    lines = [[*problem, *(f"{p} TFLOP/s" for p in providers), "of best peer", "error", "torch's"]]
+    shares = ["of best peer"] + ["of best peer in a graph"] * any("graph ms" in r for r in rows)
+    lines = [[*problem, *(f"{p} TFLOP/s" for p in providers), *shares, "error", "torch's"]]
     lines.append(["---"] * len(lines[0]))
     groups: dict[tuple[object, ...], dict[str, Mapping[str, object]]] = {}
     for row in rows:
@@ -129,7 +130,8 @@ def on_gpu(name: str, problem: Sequence[str]) -> str:
     for key, group in groups.items():
         speeds = [group[p]["TFLOP/s"] if p in group else "" for p in providers]
         mine, other = group["schedgen"], next(r for p, r in group.items() if p != "schedgen")
-        cells = [*key, *speeds, mine["of best peer"], mine["error"], other["error"]]
+        compared = [mine.get(share, "") for share in shares]
+        cells = [*key, *speeds, *compared, mine["error"], other["error"]]
         lines.append([_cell(cell) for cell in cells])
     where = found["environment"]
     source = (
@@ -218,6 +220,7 @@ PARTS: dict[str, Callable[[], str]] = {
             "measured/model",
         ),
     ),
+    "split-k": lambda: gpu_table("split_k", ("m=n", "k", "parts", "tile", "ms", "of whole")),
     "stages": lambda: gpu_table("stages", ("m=n", "k", "slots", "ms", "of even", "error")),
     "muon-sharded": lambda: gpu_table(
         "muon_sharded",
