@@ -191,9 +191,11 @@ class Role:
         """Bytes that an arrival announces, if that depends: none for a load that is left out."""
         if not action.bytes:
             return ""
-        section = next(s for s in (self.role.before, self.role.loop, self.role.after) if step in s)
+        sections = (self.role.before, self.role.loop, self.role.after)
+        # arrivals for two loads may be equal, if these share a barrier and are as large
+        section, at = next((s, n) for s in sections for n, one in enumerate(s) if one is step)
         mine = action.barrier, action.number, action.bytes
-        for later in section[section.index(step) + 1 :]:
+        for later in section[at + 1 :]:
             run = later.action
             if isinstance(run, Run) and (run.barrier, run.number, run.bytes) == mine:
                 operation = self.plan.operation(run.operation)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from tests.codegen.examples import ARCHITECTURES, GEMM, solved, text_of
 HOPPER = {"tile_m": "64", "tile_n": "32", "slice_n": "32", "consumers": "1"}
 SMALL = {"h200": HOPPER, "b200": GEMM}
 EXTENTS = {"m": 72, "n": 40, "k": 72}
+SPECS = Path(__file__).parents[2] / "specs"
 GUARD = "if (beta != 0.0):"
 
 
@@ -58,6 +61,42 @@ def test_other_copies_are_as_they_were(target: str) -> None:
     text = text_of("gemm_chain", target)
     assert all(size.isdigit() for size in re.findall(r"expect_tx\(.*, (.*)\)$", text, re.MULTILINE))
     assert ".fill(0.0)" not in "".join(line for line in text.splitlines() if "in_" in line)
+
+
+def two_addends(folder: Path) -> Path:
+    """The product with a second addend, under a condition of its own."""
+    text = (SPECS / "gemm.yaml").read_text(encoding="utf-8")
+    for old, new in (
+        ("  d: {shape", "  e: {shape: [batch, m, n], dtype: dtype}\n  d: {shape"),
+        ("  beta: {shape", "  gamma: {shape: [], dtype: f32}\n  beta: {shape"),
+        (
+            "\nrings:\n",
+            "  sE: {space: smem, shape: [tile_m, slice_n], dtype: dtype, per: [slice], "
+            "split: {rows: band}, lives: tile}\n\nrings:\n  e_stages: {buffers: [sE], depth: 1}\n",
+        ),
+        ("    - {id: EPI", "    - {id: LE, kind: load, over: [slice], from: e, to: sE, "
+         "when: gamma != 0}\n    - {id: EPI"),
+        ("+ beta * sC", "+ beta * sC + gamma * sE"),
+    ):  # fmt: skip
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    path = folder / "two_addends.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("target", SMALL)
+def test_two_conditions(target: str, tmp_path: Path) -> None:
+    """Each combination has lines of its own, and reads what was loaded."""
+    spec = two_addends(tmp_path)
+    _, kernel = solved(spec, target, **SMALL[target])
+    text = text_of(spec, target, **SMALL[target])
+    assert (text.count("load_tile(sC, in_sC"), text.count("load_tile(sE, in_sE")) == (1, 2)
+    with emulating.compiled(text, kernel, ARCHITECTURES[target]) as made:
+        for beta, gamma in product((0, 1), (0, 1)):
+            outcome = made.run({**EXTENTS, "beta": beta, "gamma": gamma})
+            assert outcome.correct
+            assert outcome.clean
 
 
 def inputs_with_a_hole(
