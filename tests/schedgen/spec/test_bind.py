@@ -169,7 +169,7 @@ def test_ring_lags(lag: str, lags: tuple[tuple[int, ...], ...]) -> None:
 def test_ring_depth() -> None:
     assert attention("b200", kv_depth="3").rings[0].depth == Depth(3, 3)
     ring = kernels("gemm", "b200")[0].ring["c_stages"]
-    assert (ring.depth, len(ring.regions), ring.lags) == (Depth(4, 4), 8, ((0,) * 8,))
+    assert (ring.depth, len(ring.regions), ring.lags) == (Depth(4, 8), 8, ((0,) * 8,))
     assert kernels("gemm", "b200")[0].region["sC[3]"].ring == "c_stages"
 
 
