@@ -16,8 +16,8 @@ from statistics import geometric_mean
 from report import keep, table
 
 from schedgen.kernels.bench import polar_rows, where
-from schedgen.kernels.bench_common import Row
-from schedgen.kernels.bench_polar import OURS, SERIAL
+from schedgen.kernels.bench_common import OURS, Row
+from schedgen.kernels.bench_polar import SERIAL
 
 PEERS = ("torch standard", "torch gram", "torch.compile standard", "gram-quack")
 

@@ -1,8 +1,8 @@
 """What benchmarks of kernels share: how candidates are timed and compared.
 
 All candidates run in one process and take turns, so that a change of the clock hits all of them,
-and each round begins with another one: what runs first after the host has waited is faster. The L2
-cache is overwritten before each run; times are medians.
+and each round begins with another one: who was first in all of them seemed faster. The L2 cache is
+overwritten before each run; times are medians.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _AHEAD = 400_000
 """Cycles for which the GPU waits, so that the host has launched a candidate before it begins."""
 _ROUNDS = 40
 _WARM_UP = 5
+OURS = "schedgen"
+"""The candidate that is compared with the others."""
 _GRAPH = 2.0
 """About how many milliseconds of runs are in a graph."""
 
@@ -80,10 +82,17 @@ def in_graphs(candidates: dict[str, Run], times: dict[str, Timed]) -> dict[str, 
     """Median milliseconds of a run that follows its like in a CUDA graph; ``times`` are `medians`.
 
     Nothing is overwritten between them, and a kernel may begin to set up while the one before it
-    still runs: that is what a run takes in a longer computation. The same candidates take turns.
+    still runs: that is what a run takes in a longer computation. A peer that cannot be captured is
+    left out.
     """
     counts = {n: max(2, min(20, round(_GRAPH / times[n].milliseconds))) for n in candidates}
-    graphs = {name: captured(run, counts[name])[0] for name, run in candidates.items()}
+    graphs: dict[str, Run] = {}
+    for name, run in candidates.items():
+        try:
+            graphs[name] = captured(run, counts[name])[0]
+        except Exception:
+            if name == OURS:
+                raise
     return {n: t.milliseconds / counts[n] for n, t in medians(graphs, _ROUNDS).items()}
 
 
@@ -91,13 +100,14 @@ def in_graph(name: str, graphs: dict[str, float]) -> Row:
     """Columns of candidate ``name`` for the times of `in_graphs`; none if there are none."""
     if name not in graphs:
         return {}
-    share = round(best_peer(graphs) / graphs[name], 3) if name == "schedgen" else ""
+    peer = best_peer(graphs)
+    share = "" if name != OURS or math.isnan(peer) else round(peer / graphs[name], 3)
     return {"graph ms": round(graphs[name], 4), "of best peer in a graph": share}
 
 
 def best_peer(milliseconds: dict[str, float]) -> float:
     """The time of the fastest candidate but ours; not a number if there is no other."""
-    return min((t for name, t in milliseconds.items() if name != "schedgen"), default=math.nan)
+    return min((t for name, t in milliseconds.items() if name != OURS), default=math.nan)
 
 
 def _clock() -> float:

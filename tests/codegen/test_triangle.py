@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from schedgen.codegen.library import used
-from schedgen.codegen.library_sm90 import LIBRARY
-
-Found = Callable[..., Any]
-
-
-def _same(function: Found) -> Found:
-    return function
-
-
-def _unsigned(number: int) -> int:
-    return number & 0xFFFFFFFF
-
-
-def functions(*names: str) -> dict[str, Found]:
-    """Functions of the library and what they call."""
-    scope: dict[str, Any] = {
-        "cute": SimpleNamespace(jit=_same),
-        "cutlass": SimpleNamespace(min=min, max=max, Uint32=_unsigned),
-        "Int32": int,
-    }
-    exec(used("".join(f"{name}(" for name in names), LIBRARY), scope)
-    return scope
-
+from schedgen.codegen.library import COMMON
+from tests.codegen.dsl import library
 
 BLOCKS = [(128, 256), (128, 192), (128, 128), (128, 64), (64, 64), (64, 32), (256, 96), (96, 256)]
 
@@ -39,7 +13,7 @@ BLOCKS = [(128, 256), (128, 192), (128, 128), (128, 64), (64, 64), (64, 32), (25
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 9, 16, 17, 63, 64])
 def test_every_tile_on_or_below_the_diagonal_once(blocks: tuple[int, int], rows: int) -> None:
-    scope, (row, column) = functions("in_triangle", "tiles_in_rows"), blocks
+    scope, (row, column) = library(COMMON), blocks
     wanted = {(r, c) for r in range(rows) for c in range(rows * row) if c * column < (r + 1) * row}
     count = scope["tiles_in_rows"](rows, row, column)
     found = [scope["in_triangle"](index, rows, row, column) for index in range(count)]
@@ -49,7 +23,7 @@ def test_every_tile_on_or_below_the_diagonal_once(blocks: tuple[int, int], rows:
 
 def test_tiles_at_one_time_share_operands() -> None:
     """132 neighbours in the middle of a large triangle lie in 8 rows and 17 or 18 columns."""
-    scope = functions("in_triangle")
+    scope = library(COMMON)
     found = [scope["in_triangle"](index, 64, 128, 128) for index in range(1200, 1332)]
     assert len({row for row, _ in found}) == 8
     assert len({column for _, column in found}) <= 18

@@ -101,6 +101,25 @@ def test_a_run_in_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {"a": 2 / 20, "b": 3 / 4, "c": 4 / 2}
 
 
+def test_a_peer_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def captured(run: Run, count: int) -> tuple[Run, None]:
+        run()
+        return run, None
+
+    def refuse() -> None:
+        raise RuntimeError("not while a graph is captured")
+
+    monkeypatch.setattr(bench_common, "captured", captured)
+    monkeypatch.setattr(bench_common, "medians", lambda runs, rounds: medians(runs))  # pyright: ignore
+    times = {name: Timed(1.0, 1000.0) for name in ("schedgen", "quack")}
+    found = bench_common.in_graphs({"schedgen": lambda: None, "quack": refuse}, times)
+    assert bench_common.in_graph("quack", found) == {}
+    ours = bench_common.in_graph("schedgen", found)
+    assert ours == {"graph ms": 1.0, "of best peer in a graph": ""}
+    with pytest.raises(RuntimeError):
+        bench_common.in_graphs({"schedgen": refuse}, times)
+
+
 def test_rounds_begin_with_each_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     class Event:
         def __init__(self, **options: bool) -> None: ...
