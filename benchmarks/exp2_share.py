@@ -18,7 +18,7 @@ import torch
 from report import keep, table
 
 from schedgen.kernels import load
-from schedgen.kernels.bench_common import medians
+from schedgen.kernels.bench_common import in_turns
 from schedgen.kernels.library import FOLDER
 
 _OTHER = re.compile(r"(.*_head_dim(\d+)_.*?)_exp2_polynomial(\w+)$")
@@ -40,7 +40,7 @@ def row(path: Path) -> dict[str, object]:
     for run in runs.values():
         run()
     flops = 4 * BATCH * HEADS * SEQ**2 * head_dim * (0.5 if causal else 1)
-    speeds = {name: flops / t.milliseconds / 1e9 for name, t in medians(runs).items()}
+    speeds = {name: flops / t.milliseconds / 1e9 for name, t in in_turns(runs).items()}
     return {
         "kernel": match[1],
         "share": match[3],

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from schedgen.codegen.facts import file_name
 from schedgen.kernels import launcher, tiling
-from schedgen.kernels.bench_common import medians
+from schedgen.kernels.bench_common import in_graphs, in_turns
 from schedgen.kernels.library import FOLDER
 
 SHAPES = [(n, k) for n in (512, 1024, 2048) for k in (n, 4 * n)]
@@ -38,13 +38,15 @@ def rows(n: int, k: int) -> list[dict[str, object]]:
     for parts in PARTS:
         a = torch.randn(parts, n, -(-k // parts // 64) * 64, device=device).bfloat16()
         found = {str(tile): _product(a, tile, device) for tile in choice}
-        times = medians(found, _FEW)
+        times = in_turns(found, _FEW)
         tile = min(found, key=lambda name, times=times: times[name].milliseconds)
         tiles[str(parts)], runs[str(parts)] = tile, found[tile]
-    best = {name: time.milliseconds for name, time in medians(runs, _MANY).items()}
+    times = in_turns(runs, _MANY)
+    best, graphs = {name: time.milliseconds for name, time in times.items()}, in_graphs(runs, times)
     return [
         {"m=n": n, "k": k, "parts": name, "tile": tiles[name], "ms": round(time, 5)}
-        | {"of whole": round(best["1"] / time, 3)}
+        | {"of whole": round(best["1"] / time, 3), "graph ms": round(graphs[name], 5)}
+        | {"of whole in a graph": round(graphs["1"] / graphs[name], 3)}
         for name, time in best.items()
     ]
 

@@ -20,7 +20,7 @@ import torch
 from report import keep, table
 
 from schedgen.kernels import launcher
-from schedgen.kernels.bench_common import error, medians
+from schedgen.kernels.bench_common import error, in_turns
 
 SPEC = Path(__file__).parent.parent / "specs" / "gemm_symmetric.yaml"
 SHAPES = [(4096, 4096), (8192, 8192)]
@@ -63,7 +63,7 @@ def rows(folder: Path, n: int, k: int) -> list[dict[str, object]]:
         runs[name] = partial(run.launch, (a, a, zero, out), (1.0, 0.0))
         runs[name]()
         errors[name] = error(out[0], reference)
-    times = {name: time.milliseconds for name, time in medians(runs).items()}
+    times = {name: time.milliseconds for name, time in in_turns(runs).items()}
     return [
         {"m=n": n, "k": k, "slots": name, "ms": round(time, 4)}
         | {"of even": round(time / next(iter(times.values())), 3), "error": f"{errors[name]:.1e}"}

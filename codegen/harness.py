@@ -68,12 +68,10 @@ class Harness:
         source.add("barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)")
         found = self.barriers.declare(source)
         found |= self.architecture.declare_words(source)
-        with source.block("if warp == 0:"):
-            for map_ in self.transfers.distinct:
-                source.add(f"cpasync.prefetch_descriptor(tma_{map_.name})")
-            with source.block("with cute.arch.elect_one():"):
-                self.barriers.initialize(source)
-                self.architecture.initialize(source)
+        with source.block("if warp == 0:"), source.block("with cute.arch.elect_one():"):
+            self.barriers.initialize(source)
+            self.architecture.initialize(source)
+        self._prefetch(source)
         found |= self.tiles.first(source)
         self.architecture.begin(source)
         source.add("cute.arch.mbarrier_init_fence()", "cute.arch.sync_threads()")
@@ -84,6 +82,17 @@ class Harness:
             source.add(f"{view.name} = {_made(view)}")
             found[view.name] = "cute.Tensor"
         return found
+
+    def _prefetch(self, source: Source) -> None:
+        """Warps fetch the descriptors of their copies while another one makes the barriers."""
+        fetched: set[str] = set()
+        for role in self.roles:
+            maps = self.transfers.of_role(role.role.name)
+            names = [map_.name for map_ in maps if map_.name not in fetched]
+            if names:
+                with source.block(f"if warp == {self.plan.first_warp[role.role.name]}:"):
+                    source.add(*(f"cpasync.prefetch_descriptor(tma_{name})" for name in names))
+            fetched.update(names)
 
     def _dispatch(self, source: Source, calls: dict[str, list[str]]) -> None:
         """One branch for each warpgroup, because its warps change their registers together."""

@@ -15,6 +15,9 @@ BAND = 8
 """Rows of tiles in a band, see `in_bands` of the library."""
 
 
+_FIRST = "tile = cute.arch.block_idx()[0]"
+
+
 class Tiles:
     """A static persistent schedule: block b computes tiles b, b + blocks, b + 2 blocks, ..."""
 
@@ -108,10 +111,12 @@ class Tiles:
 
         That depends on no data, so it is done before the kernel waits for the one before it. Where
         the iterations of a tile are a formula, roles find out for themselves: registers are few.
+        Nor do they take over the number of the tile then: attention took 3 % longer on an H200.
         """
-        source.add("tile = cute.arch.block_idx()[0]")
-        if self.plan.kernel.tile_trips is None:
-            self.coordinates(source)
+        if self.plan.kernel.tile_trips is not None:
+            return {}
+        source.add(_FIRST)
+        self.coordinates(source)
         return dict.fromkeys(["tile", *self.handed_over], "Int32")
 
     @property
@@ -123,7 +128,7 @@ class Tiles:
     def begin(self, source: Source) -> None:
         """Before a role's loop over tiles."""
         if self.plan.kernel.tile_trips is not None:
-            source.add("first = Int32(0)")
+            source.add(_FIRST, "first = Int32(0)")
         source.add("t = Int32(0)")
 
     def loop(self, body: Source, *, ahead: bool) -> Source:

@@ -220,7 +220,17 @@ PARTS: dict[str, Callable[[], str]] = {
             "measured/model",
         ),
     ),
-    "split-k": lambda: gpu_table("split_k", ("m=n", "k", "parts", "tile", "ms", "of whole")),
+    "split-k": lambda: gpu_table(
+        "split_k",
+        ("m=n", "k", "parts", "tile", "ms", "of whole", "graph ms", "of whole in a graph"),
+    ),
+    "iterations": lambda: gpu_table(
+        "iterations",
+        (
+            *("spec", "tile", "MHz", "cycles/iteration", "model", "measured/model"),
+            "with copies",
+        ),
+    ),
     "stages": lambda: gpu_table("stages", ("m=n", "k", "slots", "ms", "of even", "error")),
     "muon-sharded": lambda: gpu_table(
         "muon_sharded",

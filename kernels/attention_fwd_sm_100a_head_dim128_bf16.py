@@ -485,7 +485,6 @@ def load(
     bar_sQ_0_full_sQ_0_empty: cute.Pointer,
     bar_sQ_1_full_sQ_1_empty: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
-    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
@@ -572,6 +571,7 @@ def load(
             4,
         ),
     )
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     at_head_dim = 0
@@ -694,7 +694,6 @@ def tensor(
     bar_O_1_empty: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_products: cute.Pointer,
-    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
@@ -716,6 +715,7 @@ def tensor(
     b_PV_0_0 = right_operand(mma_PV_0_0, transposed(cute.local_tile(sV, (96, 128, 3), (0, 0, 0))))
     mma_PV_0_1 = product(BFloat16, 128, "TMEM", "MN")
     b_PV_0_1 = right_operand(mma_PV_0_1, transposed(cute.local_tile(sV, (32, 128, 3), (3, 0, 0))))
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -961,7 +961,6 @@ def softmax0(
     bar_sAlpha_0_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
-    tile: Int32,
     sAlpha_0: cute.Tensor,
     sLse_0: cute.Tensor,
 ):
@@ -974,6 +973,7 @@ def softmax0(
     r_rP_0 = cute.make_rmem_tensor(128, BFloat16)
     r_l_0 = cute.make_rmem_tensor(1, Float32)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -1079,7 +1079,6 @@ def correction(
     bar_sAlpha_0_empty: cute.Pointer,
     bar_sAlpha_1_empty: cute.Pointer,
     tmem_address: cute.Pointer,
-    tile: Int32,
     sAlpha_0: cute.Tensor,
     sAlpha_1: cute.Tensor,
     sO_0: cute.Tensor,
@@ -1088,6 +1087,7 @@ def correction(
     """4 warps: CR[1] CR[0] EPI[0] EPI[1]."""
     thread = cute.arch.thread_idx()[0] % 128
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -1172,7 +1172,6 @@ def softmax1(
     bar_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
-    tile: Int32,
     sAlpha_1: cute.Tensor,
     sLse_1: cute.Tensor,
 ):
@@ -1185,6 +1184,7 @@ def softmax1(
     r_rP_1 = cute.make_rmem_tensor(128, BFloat16)
     r_l_1 = cute.make_rmem_tensor(1, Float32)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -1273,7 +1273,6 @@ def store(
     bar_sO_0_full_sAlpha_0_empty_O_0_empty: cute.Pointer,
     bar_sO_1_full_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
-    tile: Int32,
     sO_0: cute.Tensor,
     sO_1: cute.Tensor,
     sLse_0: cute.Tensor,
@@ -1358,6 +1357,7 @@ def store(
             3,
         ),
     )
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     at_head_dim = 0
@@ -1463,11 +1463,6 @@ def kernel(
     bar_products = barriers + 33
     tmem_address = cute.recast_ptr(barriers + 34, dtype=Int32)
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_q)
-        cpasync.prefetch_descriptor(tma_k)
-        cpasync.prefetch_descriptor(tma_v)
-        cpasync.prefetch_descriptor(tma_o)
-        cpasync.prefetch_descriptor(tma_lse)
         with cute.arch.elect_one():
             # QK[1] uses kv after LK
             # PV[1,0] uses kv after LV
@@ -1573,7 +1568,13 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sQ_0_empty + i, 1)
             # the tensor queue is empty
             cute.arch.mbarrier_init(bar_products, 1)
-    tile = cute.arch.block_idx()[0]
+    if warp == 12:
+        cpasync.prefetch_descriptor(tma_q)
+        cpasync.prefetch_descriptor(tma_k)
+        cpasync.prefetch_descriptor(tma_v)
+    if warp == 14:
+        cpasync.prefetch_descriptor(tma_o)
+        cpasync.prefetch_descriptor(tma_lse)
     if warp == 0:
         cute.arch.alloc_tmem(512, tmem_address)
         cute.arch.relinquish_tmem_alloc_permit()
@@ -1615,7 +1616,6 @@ def kernel(
             bar_sAlpha_0_empty,
             bar_sLse_1_empty_sLse_0_empty,
             tmem_address,
-            tile,
             sAlpha_0,
             sLse_0,
         )
@@ -1640,7 +1640,6 @@ def kernel(
             bar_sAlpha_0_empty,
             bar_sAlpha_1_empty,
             tmem_address,
-            tile,
             sAlpha_0,
             sAlpha_1,
             sO_0,
@@ -1667,7 +1666,6 @@ def kernel(
             bar_sAlpha_1_empty,
             bar_sLse_1_empty_sLse_0_empty,
             tmem_address,
-            tile,
             sAlpha_1,
             sLse_1,
         )
@@ -1693,7 +1691,6 @@ def kernel(
                 bar_sQ_0_full_sQ_0_empty,
                 bar_sQ_1_full_sQ_1_empty,
                 bar_sQ_0_empty,
-                tile,
                 sQ_0,
                 sQ_1,
                 sK,
@@ -1727,7 +1724,6 @@ def kernel(
                 bar_O_1_empty,
                 bar_sQ_0_empty,
                 bar_products,
-                tile,
                 sQ_0,
                 sQ_1,
                 sK,
@@ -1747,7 +1743,6 @@ def kernel(
                 bar_sO_0_full_sAlpha_0_empty_O_0_empty,
                 bar_sO_1_full_sAlpha_1_empty,
                 bar_sLse_1_empty_sLse_0_empty,
-                tile,
                 sO_0,
                 sO_1,
                 sLse_0,

@@ -481,7 +481,6 @@ def load(
     by_heads: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
-    tile: Int32,
     sK: cute.Tensor,
     sV: cute.Tensor,
 ):
@@ -526,6 +525,7 @@ def load(
             4,
         ),
     )
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     at_head_dim = 0
@@ -625,7 +625,6 @@ def tensor(
     bar_O_1_empty: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_products: cute.Pointer,
-    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
@@ -647,6 +646,7 @@ def tensor(
     b_PV_0_0 = right_operand(mma_PV_0_0, transposed(cute.local_tile(sV, (96, 64, 7), (0, 0, 0))))
     mma_PV_0_1 = product(BFloat16, 64, "TMEM", "MN")
     b_PV_0_1 = right_operand(mma_PV_0_1, transposed(cute.local_tile(sV, (32, 64, 7), (3, 0, 0))))
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -892,7 +892,6 @@ def softmax0(
     bar_sAlpha_0_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
-    tile: Int32,
     sAlpha_0: cute.Tensor,
     sLse_0: cute.Tensor,
 ):
@@ -905,6 +904,7 @@ def softmax0(
     r_rP_0 = cute.make_rmem_tensor(128, BFloat16)
     r_l_0 = cute.make_rmem_tensor(1, Float32)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -1010,7 +1010,6 @@ def correction(
     bar_sAlpha_0_empty: cute.Pointer,
     bar_sAlpha_1_empty: cute.Pointer,
     tmem_address: cute.Pointer,
-    tile: Int32,
     sAlpha_0: cute.Tensor,
     sAlpha_1: cute.Tensor,
     sO_0: cute.Tensor,
@@ -1019,6 +1018,7 @@ def correction(
     """4 warps: CR[1] CR[0] EPI[0] EPI[1]."""
     thread = cute.arch.thread_idx()[0] % 128
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -1099,7 +1099,6 @@ def softmax1(
     bar_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
     tmem_address: cute.Pointer,
-    tile: Int32,
     sAlpha_1: cute.Tensor,
     sLse_1: cute.Tensor,
 ):
@@ -1112,6 +1111,7 @@ def softmax1(
     r_rP_1 = cute.make_rmem_tensor(128, BFloat16)
     r_l_1 = cute.make_rmem_tensor(1, Float32)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -1200,7 +1200,6 @@ def store(
     bar_sO_0_full_sAlpha_0_empty_O_0_empty: cute.Pointer,
     bar_sO_1_full_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
-    tile: Int32,
     sO_0: cute.Tensor,
     sO_1: cute.Tensor,
     sLse_0: cute.Tensor,
@@ -1285,6 +1284,7 @@ def store(
             3,
         ),
     )
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     at_head_dim = 0
@@ -1344,7 +1344,6 @@ def tile_load(
     bar_sQ_0_full: cute.Pointer,
     bar_sQ_1_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
-    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
 ):
@@ -1389,6 +1388,7 @@ def tile_load(
             4,
         ),
     )
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     at_head_dim = 0
@@ -1482,11 +1482,6 @@ def kernel(
     bar_products = barriers + 41
     tmem_address = cute.recast_ptr(barriers + 42, dtype=Int32)
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_q)
-        cpasync.prefetch_descriptor(tma_k)
-        cpasync.prefetch_descriptor(tma_v)
-        cpasync.prefetch_descriptor(tma_o)
-        cpasync.prefetch_descriptor(tma_lse)
         with cute.arch.elect_one():
             # QK[1] uses kv after LK
             # PV[1,0] uses kv after LV
@@ -1590,7 +1585,14 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sLse_1_empty_sLse_0_empty + i, 1)
             # the tensor queue is empty
             cute.arch.mbarrier_init(bar_products, 1)
-    tile = cute.arch.block_idx()[0]
+    if warp == 12:
+        cpasync.prefetch_descriptor(tma_k)
+        cpasync.prefetch_descriptor(tma_v)
+    if warp == 14:
+        cpasync.prefetch_descriptor(tma_o)
+        cpasync.prefetch_descriptor(tma_lse)
+    if warp == 15:
+        cpasync.prefetch_descriptor(tma_q)
     if warp == 0:
         cute.arch.alloc_tmem(512, tmem_address)
         cute.arch.relinquish_tmem_alloc_permit()
@@ -1632,7 +1634,6 @@ def kernel(
             bar_sAlpha_0_empty,
             bar_sLse_1_empty_sLse_0_empty,
             tmem_address,
-            tile,
             sAlpha_0,
             sLse_0,
         )
@@ -1657,7 +1658,6 @@ def kernel(
             bar_sAlpha_0_empty,
             bar_sAlpha_1_empty,
             tmem_address,
-            tile,
             sAlpha_0,
             sAlpha_1,
             sO_0,
@@ -1684,7 +1684,6 @@ def kernel(
             bar_sAlpha_1_empty,
             bar_sLse_1_empty_sLse_0_empty,
             tmem_address,
-            tile,
             sAlpha_1,
             sLse_1,
         )
@@ -1705,7 +1704,6 @@ def kernel(
                 by_heads,
                 bar_kv_full,
                 bar_kv_empty,
-                tile,
                 sK,
                 sV,
             )
@@ -1737,7 +1735,6 @@ def kernel(
                 bar_O_1_empty,
                 bar_sQ_0_empty,
                 bar_products,
-                tile,
                 sQ_0,
                 sQ_1,
                 sK,
@@ -1757,7 +1754,6 @@ def kernel(
                 bar_sO_0_full_sAlpha_0_empty_O_0_empty,
                 bar_sO_1_full_sAlpha_1_empty,
                 bar_sLse_1_empty_sLse_0_empty,
-                tile,
                 sO_0,
                 sO_1,
                 sLse_0,
@@ -1775,7 +1771,6 @@ def kernel(
                 bar_sQ_0_full,
                 bar_sQ_1_full,
                 bar_sQ_0_empty,
-                tile,
                 sQ_0,
                 sQ_1,
             )

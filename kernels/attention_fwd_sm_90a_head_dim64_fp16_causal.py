@@ -275,7 +275,6 @@ def load(
     by_heads: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
-    tile: Int32,
     sK: cute.Tensor,
     sV: cute.Tensor,
 ):
@@ -320,6 +319,7 @@ def load(
             4,
         ),
     )
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     at_head_dim = 0
@@ -382,7 +382,6 @@ def softmax0(
     bar_sO_0_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
-    tile: Int32,
     sQ_0: cute.Tensor,
     sK: cute.Tensor,
     sV: cute.Tensor,
@@ -426,6 +425,7 @@ def softmax0(
     )
     b_PV_0_0 = mma_PV_0_0.make_fragment_B(mma_PV_0_0.get_slice(0).partition_B(transposed(sV)))
     d_PV_0_0 = cute.make_tensor(r_O_0.iterator + 0, cute.make_layout(((2, 2, 8), 1, 1)))
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -586,7 +586,6 @@ def softmax1(
     bar_sO_1_full: cute.Pointer,
     bar_sQ_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
-    tile: Int32,
     sQ_1: cute.Tensor,
     sK: cute.Tensor,
     sV: cute.Tensor,
@@ -630,6 +629,7 @@ def softmax1(
     )
     b_PV_1_0 = mma_PV_1_0.make_fragment_B(mma_PV_1_0.get_slice(0).partition_B(transposed(sV)))
     d_PV_1_0 = cute.make_tensor(r_O_1.iterator + 0, cute.make_layout(((2, 2, 8), 1, 1)))
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
@@ -790,7 +790,6 @@ def store(
     bar_sO_0_full: cute.Pointer,
     bar_sO_1_full: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
-    tile: Int32,
     sO_0: cute.Tensor,
     sO_1: cute.Tensor,
     sLse_0: cute.Tensor,
@@ -875,6 +874,7 @@ def store(
             3,
         ),
     )
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     at_head_dim = 0
@@ -941,7 +941,6 @@ def tile_load(
     bar_sQ_1_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
     bar_sQ_1_empty: cute.Pointer,
-    tile: Int32,
     sQ_0: cute.Tensor,
     sQ_1: cute.Tensor,
 ):
@@ -986,6 +985,7 @@ def tile_load(
             4,
         ),
     )
+    tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
     at_head_dim = 0
@@ -1068,11 +1068,6 @@ def kernel(
     bar_sQ_1_empty = barriers + 17
     bar_sLse_1_empty_sLse_0_empty = barriers + 18
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_q)
-        cpasync.prefetch_descriptor(tma_k)
-        cpasync.prefetch_descriptor(tma_v)
-        cpasync.prefetch_descriptor(tma_o)
-        cpasync.prefetch_descriptor(tma_lse)
         with cute.arch.elect_one():
             # QK[0] uses kv after LK
             # QK[1] uses kv after LK
@@ -1108,7 +1103,14 @@ def kernel(
             # INV[0] writes over sLse[0] after STL[1]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_sLse_1_empty_sLse_0_empty + i, 1)
-    tile = cute.arch.block_idx()[0]
+    if warp == 8:
+        cpasync.prefetch_descriptor(tma_k)
+        cpasync.prefetch_descriptor(tma_v)
+    if warp == 9:
+        cpasync.prefetch_descriptor(tma_o)
+        cpasync.prefetch_descriptor(tma_lse)
+    if warp == 10:
+        cpasync.prefetch_descriptor(tma_q)
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
     # all above may run while the kernel before this one still does
@@ -1137,7 +1139,6 @@ def kernel(
             bar_sO_0_full,
             bar_sQ_0_empty,
             bar_sLse_1_empty_sLse_0_empty,
-            tile,
             sQ_0,
             sK,
             sV,
@@ -1159,7 +1160,6 @@ def kernel(
             bar_sO_1_full,
             bar_sQ_1_empty,
             bar_sLse_1_empty_sLse_0_empty,
-            tile,
             sQ_1,
             sK,
             sV,
@@ -1183,7 +1183,6 @@ def kernel(
                 by_heads,
                 bar_kv_full,
                 bar_kv_empty,
-                tile,
                 sK,
                 sV,
             )
@@ -1202,7 +1201,6 @@ def kernel(
                 bar_sO_0_full,
                 bar_sO_1_full,
                 bar_sLse_1_empty_sLse_0_empty,
-                tile,
                 sO_0,
                 sO_1,
                 sLse_0,
@@ -1222,7 +1220,6 @@ def kernel(
                 bar_sQ_1_full,
                 bar_sQ_0_empty,
                 bar_sQ_1_empty,
-                tile,
                 sQ_0,
                 sQ_1,
             )

@@ -30,7 +30,7 @@ from schedgen.kernels.bench_common import (
     imported,
     in_graph,
     in_graphs,
-    medians,
+    in_turns,
 )
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 
@@ -70,7 +70,7 @@ def _rows(
                 raise
             yield {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
             del candidates[name]
-    timed = medians(candidates)
+    timed = in_turns(candidates)
     graphs = in_graphs(candidates, timed) if graphed else {}
     best = best_peer({name: time.milliseconds for name, time in timed.items()})
     sms = launcher.multiprocessors(_gpu())
@@ -276,7 +276,7 @@ def polar_rows(serial: bool = False) -> Iterator[Row]:
     """
 
     def times(runs: dict[str, Run]) -> dict[str, float]:
-        return {name: time.milliseconds for name, time in medians(runs).items()}
+        return {name: time.milliseconds for name, time in in_turns(runs).items()}
 
     with torch.no_grad():
         yield from bench_polar.polar_rows(times, serial)

@@ -1,18 +1,19 @@
 """What benchmarks of kernels share: how candidates are timed and compared.
 
-All candidates run in one process and take turns, so that a change of the clock hits all of them,
-and each round begins with another one: who was first in all of them seemed faster. The L2 cache is
-overwritten before each run; times are medians.
+All candidates run in one process and take turns, so that a change of the clock hits all of them, in
+a random order: on an H200 what runs as every second or every fourth launch can take 0.7 us more,
+and a median then is one value or the other. So times are means of the middle half of all runs. The
+L2 cache is overwritten before each run.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from statistics import median
+from random import Random
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ _L2_BYTES = 1 << 28
 _AHEAD = 400_000
 """Cycles for which the GPU waits, so that the host has launched a candidate before it begins."""
 _ROUNDS = 40
+_SHORT = 0.05
+"""Milliseconds below which candidates run in `_MORE` times as many rounds."""
+_MORE = 5
 _WARM_UP = 5
 OURS = "schedgen"
 """The candidate that is compared with the others."""
@@ -34,36 +38,54 @@ _GRAPH = 2.0
 
 @dataclass(frozen=True)
 class Timed:
-    """Median milliseconds and SM clock in MHz (0 if unknown) while a candidate ran."""
+    """Milliseconds, and the median SM clock in MHz (0 if unknown) while candidates ran."""
 
     milliseconds: float
     clock: float
 
 
-def medians(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Timed]:
-    """Times of all candidates, which take turns."""
-    flush = torch.empty(_L2_BYTES, dtype=torch.uint8, device="cuda")
-    times: dict[str, list[tuple[Any, Any]]] = {name: [] for name in candidates}
-    clocks: list[float] = []
-    order = deque(candidates.items())
-    for number in range(rounds + _WARM_UP):
-        order.rotate(-1)
-        for name, run in order:
-            flush.zero_()
-            torch.cuda._sleep(_AHEAD)  # pyright: ignore[reportPrivateUsage]
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            run()
-            end.record()
-            if number >= _WARM_UP:
-                times[name].append((begin, end))
-        clocks.append(_clock())
-    torch.cuda.synchronize()
+def in_turns(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Timed]:
+    """Times of all candidates; short ones run in more than ``rounds`` rounds."""
+    turns = _Turns(candidates)
+    turns.run(_WARM_UP)
+    times, clocks = turns.run(rounds)
+    if min(_middle(found) for found in times.values()) < _SHORT:
+        times, clocks = turns.run(_MORE * rounds)
     clock = median(clocks)
-    return {
-        name: Timed(median(begin.elapsed_time(end) for begin, end in pairs), clock)
-        for name, pairs in times.items()
-    }
+    return {name: Timed(_middle(found), clock) for name, found in times.items()}
+
+
+class _Turns:
+    """Candidates that take turns in a random order."""
+
+    def __init__(self, candidates: dict[str, Run]) -> None:
+        self._names, self._order = list(candidates), list(candidates.items())
+        self._random = Random(0)
+        self._flush = torch.empty(_L2_BYTES, dtype=torch.uint8, device="cuda")
+
+    def run(self, rounds: int) -> tuple[dict[str, list[float]], list[float]]:
+        """Milliseconds of each candidate in each round, and the clock in each."""
+        events: dict[str, list[tuple[Any, Any]]] = {name: [] for name in self._names}
+        clocks: list[float] = []
+        for _ in range(rounds):
+            self._random.shuffle(self._order)
+            for name, run in self._order:
+                self._flush.zero_()
+                torch.cuda._sleep(_AHEAD)  # pyright: ignore[reportPrivateUsage]
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                run()
+                end.record()
+                events[name].append((begin, end))
+            clocks.append(_clock())
+        torch.cuda.synchronize()
+        return {n: [b.elapsed_time(e) for b, e in pairs] for n, pairs in events.items()}, clocks
+
+
+def _middle(values: list[float]) -> float:
+    """The mean of the middle half."""
+    cut = len(values) // 4
+    return fmean(sorted(values)[cut : len(values) - cut])
 
 
 def captured(run: Run, count: int = 1) -> tuple[Run, Any]:
@@ -79,7 +101,7 @@ def captured(run: Run, count: int = 1) -> tuple[Run, Any]:
 
 
 def in_graphs(candidates: dict[str, Run], times: dict[str, Timed]) -> dict[str, float]:
-    """Median milliseconds of a run that follows its like in a CUDA graph; ``times`` are `medians`.
+    """Milliseconds of a run that follows its like in a CUDA graph; ``times`` are of `in_turns`.
 
     Nothing is overwritten between them, and a kernel may begin to set up while the one before it
     still runs: that is what a run takes in a longer computation. A peer that cannot be captured is
@@ -93,7 +115,7 @@ def in_graphs(candidates: dict[str, Run], times: dict[str, Timed]) -> dict[str, 
         except Exception:
             if name == OURS:
                 raise
-    return {n: t.milliseconds / counts[n] for n, t in medians(graphs, _ROUNDS).items()}
+    return {n: t.milliseconds / counts[n] for n, t in in_turns(graphs).items()}
 
 
 def in_graph(name: str, graphs: dict[str, float]) -> Row:

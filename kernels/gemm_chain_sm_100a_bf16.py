@@ -885,10 +885,6 @@ def kernel(
     bar_products = barriers + 19
     tmem_address = cute.recast_ptr(barriers + 20, dtype=Int32)
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
         with cute.arch.elect_one():
             # AB[0] uses bc after LB
             # PC[0] uses bc after LC
@@ -941,6 +937,13 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sD_0_empty + i, 1)
             # the tensor queue is empty
             cute.arch.mbarrier_init(bar_products, 1)
+    if warp == 12:
+        cpasync.prefetch_descriptor(tma_b)
+        cpasync.prefetch_descriptor(tma_c)
+    if warp == 14:
+        cpasync.prefetch_descriptor(tma_d)
+    if warp == 15:
+        cpasync.prefetch_descriptor(tma_a)
     tile = cute.arch.block_idx()[0]
     rest, at_width = divmod(tile, by_width)
     rest, at_m = divmod(rest, by_m)

@@ -293,14 +293,49 @@ def epilogue0(
         first = t * trips
         r_O_0.fill(0.0)
         warpgroup.fence()
-        slot_5_by_2, phase_5_by_2 = slot(2 * first, 5), phase(2 * first, 5)
-        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 1, 5), phase(2 * first + 1, 5)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # AB[0] uses bc
+        cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first, 5), phase(2 * first, 5))
+        # AB[0] uses sA[0]
+        cute.arch.mbarrier_wait(bar_sA_0_full, phase(t, 1))
+        # AB[0]
+        for k_step in cutlass.range_constexpr(8):
+            mma_AB_0.set(warpgroup.Field.ACCUMULATE, k_step != 0)
+            cute.gemm(
+                mma_AB_0,
+                d_AB_0,
+                a_AB_0[(None, None, k_step, 0)],
+                b_AB_0[(None, None, k_step, slot(2 * first, 5))],
+                d_AB_0,
+            )
+        warpgroup.commit_group()
+        # AB[0] is complete
+        warpgroup.wait_group(0)
+        cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * first, 5))
+        if trips == 1:
+            cute.arch.mbarrier_arrive(bar_sA_0_empty)
+        # CAST[0]: cast
+        CAST(r_S_0, r_rP_0)
+        # PC[0] uses bc
+        cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first + 1, 5), phase(2 * first + 1, 5))
+        warpgroup.fence()
+        # PC[0]
+        for k_step in cutlass.range_constexpr(8):
+            mma_PC_0.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_PC_0,
+                d_PC_0,
+                a_PC_0[(None, None, k_step)],
+                b_PC_0[(None, None, k_step, slot(2 * first + 1, 5))],
+                d_PC_0,
+            )
+        warpgroup.commit_group()
+        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
+        slot_5_4_by_2, phase_5_4_by_2 = slot(2 * first + 6, 5), phase(2 * first + 6, 5)
+        for turn in cutlass.range(1, trips, unroll=1):
             # AB[0] uses bc
             cute.arch.mbarrier_wait(bar_bc_full + slot_5_by_2, phase_5_by_2)
-            if turn == 0:
-                # AB[0] uses sA[0]
-                cute.arch.mbarrier_wait(bar_sA_0_full, phase(t, 1))
             # AB[0]
             for k_step in cutlass.range_constexpr(8):
                 mma_AB_0.set(warpgroup.Field.ACCUMULATE, k_step != 0)
@@ -312,6 +347,9 @@ def epilogue0(
                     d_AB_0,
                 )
             warpgroup.commit_group()
+            # PC[0] is complete
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_4_by_2)
             # AB[0] is complete
             warpgroup.wait_group(0)
             cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_by_2)
@@ -333,11 +371,15 @@ def epilogue0(
                     d_PC_0,
                 )
             warpgroup.commit_group()
-            # PC[0] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_1_by_2)
             slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
             slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
+            slot_5_4_by_2, phase_5_4_by_2 = advance(slot_5_4_by_2, phase_5_4_by_2, 5, 2)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # PC[0] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * (first + trips - 1) + 1, 5))
+        warpgroup.commit_group()
         # EPI[0] writes over sD[0]
         cute.arch.mbarrier_wait(bar_sD_1_empty_sD_0_empty, phase(t + 1, 1))
         # EPI[0]: epilogue
@@ -402,14 +444,49 @@ def epilogue1(
         first = t * trips
         r_O_1.fill(0.0)
         warpgroup.fence()
-        slot_5_by_2, phase_5_by_2 = slot(2 * first, 5), phase(2 * first, 5)
-        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 1, 5), phase(2 * first + 1, 5)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # AB[1] uses bc
+        cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first, 5), phase(2 * first, 5))
+        # AB[1] uses sA[1]
+        cute.arch.mbarrier_wait(bar_sA_1_full, phase(t, 1))
+        # AB[1]
+        for k_step in cutlass.range_constexpr(8):
+            mma_AB_1.set(warpgroup.Field.ACCUMULATE, k_step != 0)
+            cute.gemm(
+                mma_AB_1,
+                d_AB_1,
+                a_AB_1[(None, None, k_step, 0)],
+                b_AB_1[(None, None, k_step, slot(2 * first, 5))],
+                d_AB_1,
+            )
+        warpgroup.commit_group()
+        # AB[1] is complete
+        warpgroup.wait_group(0)
+        cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * first, 5))
+        if trips == 1:
+            cute.arch.mbarrier_arrive(bar_sA_1_empty)
+        # CAST[1]: cast
+        CAST(r_S_1, r_rP_1)
+        # PC[1] uses bc
+        cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first + 1, 5), phase(2 * first + 1, 5))
+        warpgroup.fence()
+        # PC[1]
+        for k_step in cutlass.range_constexpr(8):
+            mma_PC_1.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_PC_1,
+                d_PC_1,
+                a_PC_1[(None, None, k_step)],
+                b_PC_1[(None, None, k_step, slot(2 * first + 1, 5))],
+                d_PC_1,
+            )
+        warpgroup.commit_group()
+        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
+        slot_5_4_by_2, phase_5_4_by_2 = slot(2 * first + 6, 5), phase(2 * first + 6, 5)
+        for turn in cutlass.range(1, trips, unroll=1):
             # AB[1] uses bc
             cute.arch.mbarrier_wait(bar_bc_full + slot_5_by_2, phase_5_by_2)
-            if turn == 0:
-                # AB[1] uses sA[1]
-                cute.arch.mbarrier_wait(bar_sA_1_full, phase(t, 1))
             # AB[1]
             for k_step in cutlass.range_constexpr(8):
                 mma_AB_1.set(warpgroup.Field.ACCUMULATE, k_step != 0)
@@ -421,6 +498,9 @@ def epilogue1(
                     d_AB_1,
                 )
             warpgroup.commit_group()
+            # PC[1] is complete
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_4_by_2)
             # AB[1] is complete
             warpgroup.wait_group(0)
             cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_by_2)
@@ -442,11 +522,15 @@ def epilogue1(
                     d_PC_1,
                 )
             warpgroup.commit_group()
-            # PC[1] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_1_by_2)
             slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
             slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
+            slot_5_4_by_2, phase_5_4_by_2 = advance(slot_5_4_by_2, phase_5_4_by_2, 5, 2)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # PC[1] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * (first + trips - 1) + 1, 5))
+        warpgroup.commit_group()
         # EPI[1] writes over sD[1]
         cute.arch.mbarrier_wait(bar_sD_1_empty_sD_0_empty, phase(t + 1, 1))
         # EPI[1]: epilogue
@@ -668,10 +752,6 @@ def kernel(
     bar_sA_1_empty = barriers + 15
     bar_sD_1_empty_sD_0_empty = barriers + 16
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
         with cute.arch.elect_one():
             # AB[0] uses bc after LB
             # AB[1] uses bc after LB
@@ -707,6 +787,13 @@ def kernel(
             # EPI[0] writes over sD[0] after STD[1]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_sD_1_empty_sD_0_empty + i, 1)
+    if warp == 8:
+        cpasync.prefetch_descriptor(tma_b)
+        cpasync.prefetch_descriptor(tma_c)
+    if warp == 9:
+        cpasync.prefetch_descriptor(tma_d)
+    if warp == 10:
+        cpasync.prefetch_descriptor(tma_a)
     tile = cute.arch.block_idx()[0]
     rest, at_width = divmod(tile, by_width)
     rest, at_m = divmod(rest, by_m)

@@ -1070,10 +1070,6 @@ def kernel(
     bar_products = barriers + 44
     tmem_address = cute.recast_ptr(barriers + 45, dtype=Int32)
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_bias)
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_d)
         with cute.arch.elect_one():
             # STD[0] uses d_stages after EPI[0,0]
             # STD[1] uses d_stages after EPI[1,0]
@@ -1148,6 +1144,12 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sBias_7_empty_acc_empty + i, 128)
             # the tensor queue is empty
             cute.arch.mbarrier_init(bar_products, 1)
+    if warp == 4:
+        cpasync.prefetch_descriptor(tma_bias)
+        cpasync.prefetch_descriptor(tma_a)
+        cpasync.prefetch_descriptor(tma_b)
+    if warp == 6:
+        cpasync.prefetch_descriptor(tma_d)
     tile = cute.arch.block_idx()[0]
     rest, inside = divmod(tile, by_slice)
     at_m, at_n = in_bands(inside, cute.ceil_div(m, 128), by_band)

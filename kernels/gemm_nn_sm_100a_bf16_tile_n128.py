@@ -824,10 +824,6 @@ def kernel(
     bar_products = barriers + 28
     tmem_address = cute.recast_ptr(barriers + 29, dtype=Int32)
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
         with cute.arch.elect_one():
             # EPI[0,0] uses c_stages after LC[0]
             # EPI[1,0] uses c_stages after LC[1]
@@ -862,6 +858,13 @@ def kernel(
                 cute.arch.mbarrier_init(bar_acc_empty + i, 128)
             # the tensor queue is empty
             cute.arch.mbarrier_init(bar_products, 1)
+    if warp == 4:
+        cpasync.prefetch_descriptor(tma_b)
+        cpasync.prefetch_descriptor(tma_a)
+    if warp == 6:
+        cpasync.prefetch_descriptor(tma_d)
+    if warp == 7:
+        cpasync.prefetch_descriptor(tma_c)
     tile = cute.arch.block_idx()[0]
     rest, inside = divmod(tile, by_slice)
     at_m, at_n = in_bands(inside, cute.ceil_div(m, 128), by_band)

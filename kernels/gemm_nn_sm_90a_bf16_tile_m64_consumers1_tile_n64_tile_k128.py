@@ -4,7 +4,7 @@
 
 spec      53388da322f6852f88d7f0e6490fd04fe3c75dd0e90f766f92399de0707872ae
 settings  dtype=bf16, k=4096, tile_m=64, tile_n=64, tile_k=128, widest_slice=64, slice_n=64, slic...
-schedule  512 cycles per iteration in the machine model
+schedule  256 cycles per iteration in the machine model
 
 role            warps  registers  operations
 load                1         24  LB LA LC[0]
@@ -320,12 +320,26 @@ def epilogue0(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_6, phase_6 = slot(first, 6), phase(first, 6)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[0] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 6), phase(first, 6))
+        warpgroup.fence()
+        # MMA[0]
+        for k_step in cutlass.range_constexpr(8):
+            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_0,
+                d_MMA_0,
+                a_MMA_0[(None, None, k_step, slot(first, 6))],
+                b_MMA_0[(None, None, k_step, slot(first, 6))],
+                d_MMA_0,
+            )
+        warpgroup.commit_group()
+        slot_6, phase_6 = slot(first + 1, 6), phase(first + 1, 6)
+        slot_6_5, phase_6_5 = slot(first + 6, 6), phase(first + 6, 6)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_6, phase_6)
-            if turn == 0:
-                warpgroup.fence()
             # MMA[0]
             for k_step in cutlass.range_constexpr(8):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
@@ -338,9 +352,15 @@ def epilogue0(
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_6)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sB_empty + slot_6_5)
             slot_6, phase_6 = advance(slot_6, phase_6, 6)
+            slot_6_5, phase_6_5 = advance(slot_6_5, phase_6_5, 6)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[0] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 6))
         # EPI[0,0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full, phase(t, 1))
         # EPI[0,0]
@@ -443,10 +463,6 @@ def kernel(
     bar_sB_empty = barriers + 8
     bar_c_stages_empty = barriers + 14
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
         with cute.arch.elect_one():
             # MMA[0] uses sA after LA
             # MMA[0] uses sB after LB
@@ -464,6 +480,12 @@ def kernel(
             # LC[0] writes over c_stages after STD[0]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_c_stages_empty + i, 1)
+    if warp == 4:
+        cpasync.prefetch_descriptor(tma_b)
+        cpasync.prefetch_descriptor(tma_a)
+        cpasync.prefetch_descriptor(tma_c)
+    if warp == 5:
+        cpasync.prefetch_descriptor(tma_d)
     tile = cute.arch.block_idx()[0]
     rest, inside = divmod(tile, by_slice)
     at_m, at_n = in_bands(inside, cute.ceil_div(m, 64), by_band)
@@ -637,6 +659,6 @@ ROLES = (
     ("epilogue0", 4, 56),
     ("store", 1, 24),
 )
-CYCLES_PER_ITERATION = 512
+CYCLES_PER_ITERATION = 256
 SHARED_BYTES = 205824
 TENSOR_COLUMNS = 0

@@ -4,7 +4,7 @@
 
 spec      53388da322f6852f88d7f0e6490fd04fe3c75dd0e90f766f92399de0707872ae
 settings  dtype=fp16, k=4096, tile_m=128, tile_n=128, tile_k=64, widest_slice=64, slice_n=64, sli...
-schedule  640 cycles per iteration in the machine model
+schedule  512 cycles per iteration in the machine model
 
 role            warps  registers  operations
 load                1         24  LB LA LC[0] LC[1]
@@ -363,12 +363,26 @@ def epilogue0(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_6, phase_6 = slot(first, 6), phase(first, 6)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[0] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 6), phase(first, 6))
+        warpgroup.fence()
+        # MMA[0]
+        for k_step in cutlass.range_constexpr(4):
+            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_0,
+                d_MMA_0,
+                a_MMA_0[(None, None, k_step, slot(first, 6))],
+                b_MMA_0[(None, None, k_step, slot(first, 6))],
+                d_MMA_0,
+            )
+        warpgroup.commit_group()
+        slot_6, phase_6 = slot(first + 1, 6), phase(first + 1, 6)
+        slot_6_5, phase_6_5 = slot(first + 6, 6), phase(first + 6, 6)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_6, phase_6)
-            if turn == 0:
-                warpgroup.fence()
             # MMA[0]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
@@ -381,9 +395,15 @@ def epilogue0(
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_6)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sB_empty + slot_6_5)
             slot_6, phase_6 = advance(slot_6, phase_6, 6)
+            slot_6_5, phase_6_5 = advance(slot_6_5, phase_6_5, 6)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[0] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 6))
         # EPI[0,0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t, 2), phase(2 * t, 2))
         # EPI[0,0]
@@ -450,12 +470,26 @@ def epilogue1(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_6, phase_6 = slot(first, 6), phase(first, 6)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[1] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 6), phase(first, 6))
+        warpgroup.fence()
+        # MMA[1]
+        for k_step in cutlass.range_constexpr(4):
+            mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_1,
+                d_MMA_1,
+                a_MMA_1[(None, None, k_step, slot(first, 6))],
+                b_MMA_1[(None, None, k_step, slot(first, 6))],
+                d_MMA_1,
+            )
+        warpgroup.commit_group()
+        slot_6, phase_6 = slot(first + 1, 6), phase(first + 1, 6)
+        slot_6_5, phase_6_5 = slot(first + 6, 6), phase(first + 6, 6)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[1] uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_6, phase_6)
-            if turn == 0:
-                warpgroup.fence()
             # MMA[1]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
@@ -468,9 +502,15 @@ def epilogue1(
                 )
             warpgroup.commit_group()
             # MMA[1] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_6)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sB_empty + slot_6_5)
             slot_6, phase_6 = advance(slot_6, phase_6, 6)
+            slot_6_5, phase_6_5 = advance(slot_6_5, phase_6_5, 6)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[1] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 6))
         # EPI[0,1] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t, 2), phase(2 * t, 2))
         # EPI[0,1]
@@ -623,10 +663,6 @@ def kernel(
     bar_sA_full_sB_full = barriers + 6
     bar_sB_empty = barriers + 12
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
         with cute.arch.elect_one():
             # EPI[0,0] uses c_stages after LC[0]
             # EPI[0,1] uses c_stages after LC[0]
@@ -654,6 +690,12 @@ def kernel(
             # LB writes over sB after MMA[1]
             for i in cutlass.range_constexpr(6):
                 cute.arch.mbarrier_init(bar_sB_empty + i, 256)
+    if warp == 8:
+        cpasync.prefetch_descriptor(tma_b)
+        cpasync.prefetch_descriptor(tma_a)
+        cpasync.prefetch_descriptor(tma_c)
+    if warp == 9:
+        cpasync.prefetch_descriptor(tma_d)
     tile = cute.arch.block_idx()[0]
     rest, inside = divmod(tile, by_slice)
     at_m, at_n = in_bands(inside, cute.ceil_div(m, 128), by_band)
@@ -843,6 +885,6 @@ ROLES = (
     ("epilogue1", 4, 88),
     ("store", 1, 24),
 )
-CYCLES_PER_ITERATION = 640
+CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 0

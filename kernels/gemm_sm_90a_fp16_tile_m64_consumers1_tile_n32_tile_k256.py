@@ -4,7 +4,7 @@
 
 spec      18dc6f17979c8d4f95b1f4336a9049f7b21960f84eefdea1f33e175cfa587e85
 settings  dtype=fp16, k=4096, tile_m=64, tile_n=32, tile_k=256, widest_slice=64, slice_n=32, slic...
-schedule  768 cycles per iteration in the machine model
+schedule  412 cycles per iteration in the machine model
 
 role            warps  registers  operations
 load                1         24  LB LA LC[0]
@@ -12,10 +12,11 @@ epilogue0           4         40  MMA[0] EPI[0,0]
 store               1         24  STD[0]
 
 barrier                              slots  arrivals   bytes
-sA full sB full                          4         2   49152
+sA full                                  4         1   32768
+sB full                                  5         1   16384
 c_stages full                            1         1    4096
 c_stages full'                           1       128       0
-sB empty                                 4       128       0
+sA empty                                 4       128       0
 c_stages empty                           1         1       0
 """
 
@@ -162,9 +163,10 @@ def load(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_sA_full_sB_full: cute.Pointer,
+    bar_sA_full: cute.Pointer,
+    bar_sB_full: cute.Pointer,
     bar_c_stages_full: cute.Pointer,
-    bar_sB_empty: cute.Pointer,
+    bar_sA_empty: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -236,28 +238,30 @@ def load(
     while tile < tiles:
         first = t * trips
         slot_4, phase_4 = slot(first, 4), phase(first, 4)
+        slot_5, phase_5 = slot(first, 5), phase(first, 5)
         for turn in cutlass.range(trips, unroll=1):
-            # LB writes over sB
-            cute.arch.mbarrier_wait(bar_sB_empty + slot_4, 1 - phase_4)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sB_full + slot_5, 16384)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, at_n, turn, at_batch)],
-                s_LB[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                s_LB[(None, slot_5)],
+                tma_bar_ptr=bar_sB_full + slot_5,
             )
+            # LA writes over sA
+            cute.arch.mbarrier_wait(bar_sA_empty + slot_4, 1 - phase_4)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full + slot_4, 32768)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
                 s_LA[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                tma_bar_ptr=bar_sA_full + slot_4,
             )
             slot_4, phase_4 = advance(slot_4, phase_4, 4)
+            slot_5, phase_5 = advance(slot_5, phase_5, 5)
         # LC[0] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty, phase(t + 1, 1))
         with cute.arch.elect_one():
@@ -284,10 +288,11 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_sA_full_sB_full: cute.Pointer,
+    bar_sA_full: cute.Pointer,
+    bar_sB_full: cute.Pointer,
     bar_c_stages_full: cute.Pointer,
     bar_c_stages_full_prime: cute.Pointer,
-    bar_sB_empty: cute.Pointer,
+    bar_sA_empty: cute.Pointer,
     tile: Int32,
     sA: cute.Tensor,
     sB: cute.Tensor,
@@ -314,12 +319,31 @@ def epilogue0(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[0] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full + slot(first, 4), phase(first, 4))
+        # MMA[0] uses sB
+        cute.arch.mbarrier_wait(bar_sB_full + slot(first, 5), phase(first, 5))
+        warpgroup.fence()
+        # MMA[0]
+        for k_step in cutlass.range_constexpr(16):
+            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_0,
+                d_MMA_0,
+                a_MMA_0[(None, None, k_step, slot(first, 4))],
+                b_MMA_0[(None, None, k_step, slot(first, 5))],
+                d_MMA_0,
+            )
+        warpgroup.commit_group()
+        slot_4, phase_4 = slot(first + 1, 4), phase(first + 1, 4)
+        slot_4_3, phase_4_3 = slot(first + 4, 4), phase(first + 4, 4)
+        slot_5, phase_5 = slot(first + 1, 5), phase(first + 1, 5)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_4, phase_4)
-            if turn == 0:
-                warpgroup.fence()
+            cute.arch.mbarrier_wait(bar_sA_full + slot_4, phase_4)
+            # MMA[0] uses sB
+            cute.arch.mbarrier_wait(bar_sB_full + slot_5, phase_5)
             # MMA[0]
             for k_step in cutlass.range_constexpr(16):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
@@ -327,14 +351,21 @@ def epilogue0(
                     mma_MMA_0,
                     d_MMA_0,
                     a_MMA_0[(None, None, k_step, slot_4)],
-                    b_MMA_0[(None, None, k_step, slot_4)],
+                    b_MMA_0[(None, None, k_step, slot_5)],
                     d_MMA_0,
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_4)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sA_empty + slot_4_3)
             slot_4, phase_4 = advance(slot_4, phase_4, 4)
+            slot_4_3, phase_4_3 = advance(slot_4_3, phase_4_3, 4)
+            slot_5, phase_5 = advance(slot_5, phase_5, 5)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[0] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 4))
         # EPI[0,0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full, phase(t, 1))
         # EPI[0,0]
@@ -431,33 +462,38 @@ def kernel(
     start = cute.arch.make_warp_uniform(shared.toint())
     shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_sA_full_sB_full = barriers + 0
-    bar_c_stages_full = barriers + 4
-    bar_c_stages_full_prime = barriers + 5
-    bar_sB_empty = barriers + 6
-    bar_c_stages_empty = barriers + 10
+    bar_sA_full = barriers + 0
+    bar_sB_full = barriers + 4
+    bar_c_stages_full = barriers + 9
+    bar_c_stages_full_prime = barriers + 10
+    bar_sA_empty = barriers + 11
+    bar_c_stages_empty = barriers + 15
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
         with cute.arch.elect_one():
             # MMA[0] uses sA after LA
-            # MMA[0] uses sB after LB
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_sA_full_sB_full + i, 2)
+                cute.arch.mbarrier_init(bar_sA_full + i, 1)
+            # MMA[0] uses sB after LB
+            for i in cutlass.range_constexpr(5):
+                cute.arch.mbarrier_init(bar_sB_full + i, 1)
             # EPI[0,0] uses c_stages after LC[0]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
             # STD[0] uses c_stages after EPI[0,0]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 128)
-            # LB writes over sB after MMA[0]
+            # LA writes over sA after MMA[0]
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_sB_empty + i, 128)
+                cute.arch.mbarrier_init(bar_sA_empty + i, 128)
             # LC[0] writes over c_stages after STD[0]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_c_stages_empty + i, 1)
+    if warp == 4:
+        cpasync.prefetch_descriptor(tma_b)
+        cpasync.prefetch_descriptor(tma_a)
+        cpasync.prefetch_descriptor(tma_c)
+    if warp == 5:
+        cpasync.prefetch_descriptor(tma_d)
     tile = cute.arch.block_idx()[0]
     rest, inside = divmod(tile, by_slice)
     at_m, at_n = in_bands(inside, cute.ceil_div(m, 64), by_band)
@@ -468,7 +504,7 @@ def kernel(
     cute.arch.griddepcontrol_wait()
     cute.arch.griddepcontrol_launch_dependents()
     sA = tiles_at(shared + 5120, 64, 256, 4, Float16)
-    sB = tiles_at(shared + 136192, 32, 256, 4, Float16)
+    sB = tiles_at(shared + 136192, 32, 256, 5, Float16)
     sC = tiles_at(shared + 1024, 64, 32, 1, Float16)
     if warp < 4:
         epilogue0(
@@ -476,10 +512,11 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_sA_full_sB_full,
+            bar_sA_full,
+            bar_sB_full,
             bar_c_stages_full,
             bar_c_stages_full_prime,
-            bar_sB_empty,
+            bar_sA_empty,
             tile,
             sA,
             sB,
@@ -500,9 +537,10 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_sA_full_sB_full,
+                bar_sA_full,
+                bar_sB_full,
                 bar_c_stages_full,
-                bar_sB_empty,
+                bar_sA_empty,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -608,7 +646,7 @@ def launch(
     ).launch(
         grid=[cutlass.min(tiles, sms), 1, 1],
         block=[256, 1, 1],
-        smem=201728,
+        smem=218112,
         min_blocks_per_mp=1,
         use_pdl=True,
         stream=stream,
@@ -631,6 +669,6 @@ ROLES = (
     ("epilogue0", 4, 40),
     ("store", 1, 24),
 )
-CYCLES_PER_ITERATION = 768
-SHARED_BYTES = 201728
+CYCLES_PER_ITERATION = 412
+SHARED_BYTES = 218112
 TENSOR_COLUMNS = 0

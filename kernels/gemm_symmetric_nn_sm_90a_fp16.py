@@ -382,12 +382,26 @@ def epilogue0(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_3, phase_3 = slot(first, 3), phase(first, 3)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[0] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 3), phase(first, 3))
+        warpgroup.fence()
+        # MMA[0]
+        for k_step in cutlass.range_constexpr(4):
+            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_0,
+                d_MMA_0,
+                a_MMA_0[(None, None, k_step, slot(first, 3))],
+                b_MMA_0[(None, None, k_step, slot(first, 3))],
+                d_MMA_0,
+            )
+        warpgroup.commit_group()
+        slot_3, phase_3 = slot(first + 1, 3), phase(first + 1, 3)
+        slot_3_2, phase_3_2 = slot(first + 3, 3), phase(first + 3, 3)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_3, phase_3)
-            if turn == 0:
-                warpgroup.fence()
             # MMA[0]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
@@ -400,9 +414,15 @@ def epilogue0(
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sA_empty + slot_3)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sA_empty + slot_3_2)
             slot_3, phase_3 = advance(slot_3, phase_3, 3)
+            slot_3_2, phase_3_2 = advance(slot_3_2, phase_3_2, 3)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[0] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 3))
         # EPI[0,0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t, 3), phase(4 * t, 3))
         # EPI[0,0]
@@ -568,12 +588,26 @@ def epilogue1(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_3, phase_3 = slot(first, 3), phase(first, 3)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[1] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 3), phase(first, 3))
+        warpgroup.fence()
+        # MMA[1]
+        for k_step in cutlass.range_constexpr(4):
+            mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_1,
+                d_MMA_1,
+                a_MMA_1[(None, None, k_step, slot(first, 3))],
+                b_MMA_1[(None, None, k_step, slot(first, 3))],
+                d_MMA_1,
+            )
+        warpgroup.commit_group()
+        slot_3, phase_3 = slot(first + 1, 3), phase(first + 1, 3)
+        slot_3_2, phase_3_2 = slot(first + 3, 3), phase(first + 3, 3)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[1] uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_3, phase_3)
-            if turn == 0:
-                warpgroup.fence()
             # MMA[1]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
@@ -586,9 +620,15 @@ def epilogue1(
                 )
             warpgroup.commit_group()
             # MMA[1] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sA_empty + slot_3)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sA_empty + slot_3_2)
             slot_3, phase_3 = advance(slot_3, phase_3, 3)
+            slot_3_2, phase_3_2 = advance(slot_3_2, phase_3_2, 3)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[1] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 3))
         # EPI[0,1] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t, 3), phase(4 * t, 3))
         # EPI[0,1]
@@ -1343,11 +1383,6 @@ def kernel(
     bar_t_stages_empty_prime_prime_prime_prime = barriers + 23
     bar_t_stages_empty_prime_prime_prime_prime_prime = barriers + 24
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
-        cpasync.prefetch_descriptor(tma_d_2)
         with cute.arch.elect_one():
             # EPI[0,0] uses c_stages after LC[0]
             # EPI[0,1] uses c_stages after LC[0]
@@ -1412,6 +1447,14 @@ def kernel(
             # PUTT[1,1] writes over t_stages after STT[3,1]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_t_stages_empty_prime_prime_prime_prime_prime + i, 1)
+    if warp == 8:
+        cpasync.prefetch_descriptor(tma_a)
+        cpasync.prefetch_descriptor(tma_b)
+    if warp == 9:
+        cpasync.prefetch_descriptor(tma_d)
+        cpasync.prefetch_descriptor(tma_d_2)
+    if warp == 10:
+        cpasync.prefetch_descriptor(tma_c)
     tile = cute.arch.block_idx()[0]
     rest, inside = divmod(tile, by_triangle)
     at_m, at_n = in_triangle(inside, cute.ceil_div(m, 128), 128, 256)

@@ -4,19 +4,20 @@
 
 spec      2475cfcbabf7c1653acd35df8215e3f575d5fa0c6d6dc10bb3aac11487539003
 settings  dtype=fp16, k=4096, tile_m=64, tile_n=32, tile_k=256, widest_slice=64, slice_n=32, slic...
-schedule  768 cycles per iteration in the machine model
+schedule  384 cycles per iteration in the machine model
 
 role            warps  registers  operations
-load                1         24  LB LA LC[0]
+load                1         24  LA LB LC[0]
 epilogue0           4         48  MMA[0] EPI[0,0] PUT[0,0] PUTT[0,0]
 store               1         24  STD[0] STT[0,0]
 
 barrier                              slots  arrivals   bytes
-sA full sB full                          4         2   49152
+sA full                                  5         1   32768
+sB full                                  3         1   16384
 c_stages full                            1         1    4096
 c_stages full'                           1       128       0
 t_stages full                            1       128       0
-sB empty                                 4       128       0
+sB empty                                 3       128       0
 c_stages empty                           1         1       0
 """
 
@@ -240,7 +241,8 @@ def load(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_sA_full_sB_full: cute.Pointer,
+    bar_sA_full: cute.Pointer,
+    bar_sB_full: cute.Pointer,
     bar_c_stages_full: cute.Pointer,
     bar_sB_empty: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
@@ -252,16 +254,16 @@ def load(
     sB: cute.Tensor,
     sC: cute.Tensor,
 ):
-    """1 warp: LB LA LC[0]."""
-    s_LB, t_LB = cpasync.tma_partition(
-        tma_b,
+    """1 warp: LA LB LC[0]."""
+    s_LA, t_LA = cpasync.tma_partition(
+        tma_a,
         0,
         cute.make_layout(1),
-        cute.group_modes(sB, 0, 2),
+        cute.group_modes(sA, 0, 2),
         cute.group_modes(
             cute.local_tile(
-                g_b,
-                (256, 32, 1),
+                g_a,
+                (64, 256, 1),
                 (
                     None,
                     None,
@@ -272,15 +274,15 @@ def load(
             3,
         ),
     )
-    s_LA, t_LA = cpasync.tma_partition(
-        tma_a,
+    s_LB, t_LB = cpasync.tma_partition(
+        tma_b,
         0,
         cute.make_layout(1),
-        cute.group_modes(sA, 0, 2),
+        cute.group_modes(sB, 0, 2),
         cute.group_modes(
             cute.local_tile(
-                g_a,
-                (64, 256, 1),
+                g_b,
+                (256, 32, 1),
                 (
                     None,
                     None,
@@ -313,29 +315,55 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
-        for turn in cutlass.range(trips, unroll=1):
-            # LB writes over sB
-            cute.arch.mbarrier_wait(bar_sB_empty + slot_4, 1 - phase_4)
+        # turn 0: the pipeline fills
+        with cute.arch.elect_one():
+            cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full + slot(first, 5), 32768)
+        # LA
+        cute.copy(
+            tma_a,
+            t_LA[(None, at_m, 0, at_batch)],
+            s_LA[(None, slot(first, 5))],
+            tma_bar_ptr=bar_sA_full + slot(first, 5),
+        )
+        slot_3_2, phase_3_2 = slot(first + 3, 3), phase(first + 3, 3)
+        slot_5, phase_5 = slot(first + 1, 5), phase(first + 1, 5)
+        for turn in cutlass.range(1, trips, unroll=1):
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 16384)
-            # LB
-            cute.copy(
-                tma_b,
-                t_LB[(None, turn, at_n, at_batch)],
-                s_LB[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
-            )
-            with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full + slot_5, 32768)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                s_LA[(None, slot_5)],
+                tma_bar_ptr=bar_sA_full + slot_5,
             )
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+            # LB writes over sB
+            cute.arch.mbarrier_wait(bar_sB_empty + slot_3_2, phase_3_2)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sB_full + slot_3_2, 16384)
+            # LB
+            cute.copy(
+                tma_b,
+                t_LB[(None, turn - 1, at_n, at_batch)],
+                s_LB[(None, slot_3_2)],
+                tma_bar_ptr=bar_sB_full + slot_3_2,
+            )
+            slot_3_2, phase_3_2 = advance(slot_3_2, phase_3_2, 3)
+            slot_5, phase_5 = advance(slot_5, phase_5, 5)
+        # turn trips: the pipeline drains
+        # LB writes over sB
+        cute.arch.mbarrier_wait(
+            bar_sB_empty + slot(first + trips - 1 + 3, 3), phase(first + trips - 1 + 3, 3)
+        )
+        with cute.arch.elect_one():
+            cute.arch.mbarrier_arrive_and_expect_tx(bar_sB_full + slot(first + trips - 1, 3), 16384)
+        # LB
+        cute.copy(
+            tma_b,
+            t_LB[(None, trips - 1, at_n, at_batch)],
+            s_LB[(None, slot(first + trips - 1, 3))],
+            tma_bar_ptr=bar_sB_full + slot(first + trips - 1, 3),
+        )
         # LC[0] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty, phase(t + 1, 1))
         with cute.arch.elect_one():
@@ -362,7 +390,8 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_sA_full_sB_full: cute.Pointer,
+    bar_sA_full: cute.Pointer,
+    bar_sB_full: cute.Pointer,
     bar_c_stages_full: cute.Pointer,
     bar_c_stages_full_prime: cute.Pointer,
     bar_t_stages_full: cute.Pointer,
@@ -395,27 +424,53 @@ def epilogue0(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[0] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full + slot(first, 5), phase(first, 5))
+        # MMA[0] uses sB
+        cute.arch.mbarrier_wait(bar_sB_full + slot(first, 3), phase(first, 3))
+        warpgroup.fence()
+        # MMA[0]
+        for k_step in cutlass.range_constexpr(16):
+            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_0,
+                d_MMA_0,
+                a_MMA_0[(None, None, k_step, slot(first, 5))],
+                b_MMA_0[(None, None, k_step, slot(first, 3))],
+                d_MMA_0,
+            )
+        warpgroup.commit_group()
+        slot_3, phase_3 = slot(first + 1, 3), phase(first + 1, 3)
+        slot_3_2, phase_3_2 = slot(first + 3, 3), phase(first + 3, 3)
+        slot_5, phase_5 = slot(first + 1, 5), phase(first + 1, 5)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_4, phase_4)
-            if turn == 0:
-                warpgroup.fence()
+            cute.arch.mbarrier_wait(bar_sA_full + slot_5, phase_5)
+            # MMA[0] uses sB
+            cute.arch.mbarrier_wait(bar_sB_full + slot_3, phase_3)
             # MMA[0]
             for k_step in cutlass.range_constexpr(16):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_0,
                     d_MMA_0,
-                    a_MMA_0[(None, None, k_step, slot_4)],
-                    b_MMA_0[(None, None, k_step, slot_4)],
+                    a_MMA_0[(None, None, k_step, slot_5)],
+                    b_MMA_0[(None, None, k_step, slot_3)],
                     d_MMA_0,
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_4)
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sB_empty + slot_3_2)
+            slot_3, phase_3 = advance(slot_3, phase_3, 3)
+            slot_3_2, phase_3_2 = advance(slot_3_2, phase_3_2, 3)
+            slot_5, phase_5 = advance(slot_5, phase_5, 5)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[0] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 3))
         # EPI[0,0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full, phase(t, 1))
         # EPI[0,0]
@@ -549,23 +604,21 @@ def kernel(
     start = cute.arch.make_warp_uniform(shared.toint())
     shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_sA_full_sB_full = barriers + 0
-    bar_c_stages_full = barriers + 4
-    bar_c_stages_full_prime = barriers + 5
-    bar_t_stages_full = barriers + 6
-    bar_sB_empty = barriers + 7
-    bar_c_stages_empty = barriers + 11
+    bar_sA_full = barriers + 0
+    bar_sB_full = barriers + 5
+    bar_c_stages_full = barriers + 8
+    bar_c_stages_full_prime = barriers + 9
+    bar_t_stages_full = barriers + 10
+    bar_sB_empty = barriers + 11
+    bar_c_stages_empty = barriers + 14
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
-        cpasync.prefetch_descriptor(tma_d_2)
         with cute.arch.elect_one():
             # MMA[0] uses sA after LA
+            for i in cutlass.range_constexpr(5):
+                cute.arch.mbarrier_init(bar_sA_full + i, 1)
             # MMA[0] uses sB after LB
-            for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_sA_full_sB_full + i, 2)
+            for i in cutlass.range_constexpr(3):
+                cute.arch.mbarrier_init(bar_sB_full + i, 1)
             # EPI[0,0] uses c_stages after LC[0]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
@@ -576,11 +629,18 @@ def kernel(
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_t_stages_full + i, 128)
             # LB writes over sB after MMA[0]
-            for i in cutlass.range_constexpr(4):
+            for i in cutlass.range_constexpr(3):
                 cute.arch.mbarrier_init(bar_sB_empty + i, 128)
             # LC[0] writes over c_stages after STT[0,0]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_c_stages_empty + i, 1)
+    if warp == 4:
+        cpasync.prefetch_descriptor(tma_a)
+        cpasync.prefetch_descriptor(tma_b)
+        cpasync.prefetch_descriptor(tma_c)
+    if warp == 5:
+        cpasync.prefetch_descriptor(tma_d)
+        cpasync.prefetch_descriptor(tma_d_2)
     tile = cute.arch.block_idx()[0]
     rest, inside = divmod(tile, by_triangle)
     at_m, at_n = in_triangle(inside, cute.ceil_div(m, 64), 64, 32)
@@ -590,8 +650,8 @@ def kernel(
     # all above may run while the kernel before this one still does
     cute.arch.griddepcontrol_wait()
     cute.arch.griddepcontrol_launch_dependents()
-    sA = tiles_at(shared + 9216, 64, 256, 4, Float16)
-    sB = tiles_at(shared + 140288, 256, 32, 4, Float16)
+    sA = tiles_at(shared + 9216, 64, 256, 5, Float16)
+    sB = tiles_at(shared + 173056, 256, 32, 3, Float16)
     sC = tiles_at(shared + 1024, 64, 32, 1, Float16)
     sT = tiles_at(shared + 5120, 32, 64, 1, Float16)
     if warp < 4:
@@ -600,7 +660,8 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_sA_full_sB_full,
+            bar_sA_full,
+            bar_sB_full,
             bar_c_stages_full,
             bar_c_stages_full_prime,
             bar_t_stages_full,
@@ -625,7 +686,8 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_sA_full_sB_full,
+                bar_sA_full,
+                bar_sB_full,
                 bar_c_stages_full,
                 bar_sB_empty,
                 bar_c_stages_empty,
@@ -746,7 +808,7 @@ def launch(
     ).launch(
         grid=[cutlass.min(tiles, sms), 1, 1],
         block=[256, 1, 1],
-        smem=205824,
+        smem=222208,
         min_blocks_per_mp=1,
         use_pdl=True,
         stream=stream,
@@ -769,6 +831,6 @@ ROLES = (
     ("epilogue0", 4, 48),
     ("store", 1, 24),
 )
-CYCLES_PER_ITERATION = 768
-SHARED_BYTES = 205824
+CYCLES_PER_ITERATION = 384
+SHARED_BYTES = 222208
 TENSOR_COLUMNS = 0

@@ -4,7 +4,7 @@
 
 spec      02504529db790cfc2cebe28c3e0b07239ccc8f6194b6031ad4d6b15f0da84d08
 settings  dtype=bf16, k=4096, tile_m=128, tile_n=128, tile_k=64, widest_slice=64, slice_n=64, sli...
-schedule  640 cycles per iteration in the machine model
+schedule  512 cycles per iteration in the machine model
 
 role            warps  registers  operations
 load                1         24  LB LA LC[0] LC[1]
@@ -438,12 +438,26 @@ def epilogue0(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_5, phase_5 = slot(first, 5), phase(first, 5)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[0] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 5), phase(first, 5))
+        warpgroup.fence()
+        # MMA[0]
+        for k_step in cutlass.range_constexpr(4):
+            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_0,
+                d_MMA_0,
+                a_MMA_0[(None, None, k_step, slot(first, 5))],
+                b_MMA_0[(None, None, k_step, slot(first, 5))],
+                d_MMA_0,
+            )
+        warpgroup.commit_group()
+        slot_5, phase_5 = slot(first + 1, 5), phase(first + 1, 5)
+        slot_5_4, phase_5_4 = slot(first + 5, 5), phase(first + 5, 5)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_5, phase_5)
-            if turn == 0:
-                warpgroup.fence()
             # MMA[0]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
@@ -456,9 +470,15 @@ def epilogue0(
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_5)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sB_empty + slot_5_4)
             slot_5, phase_5 = advance(slot_5, phase_5, 5)
+            slot_5_4, phase_5_4 = advance(slot_5_4, phase_5_4, 5)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[0] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 5))
         # EPI[0,0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t, 2), phase(2 * t, 2))
         # EPI[0,0]
@@ -559,12 +579,26 @@ def epilogue1(
         first = t * trips
         r_acc.fill(0.0)
         warpgroup.fence()
-        slot_5, phase_5 = slot(first, 5), phase(first, 5)
-        for turn in cutlass.range(trips, unroll=1):
+        # turn 0: the pipeline fills
+        # MMA[1] uses sA
+        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 5), phase(first, 5))
+        warpgroup.fence()
+        # MMA[1]
+        for k_step in cutlass.range_constexpr(4):
+            mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
+            cute.gemm(
+                mma_MMA_1,
+                d_MMA_1,
+                a_MMA_1[(None, None, k_step, slot(first, 5))],
+                b_MMA_1[(None, None, k_step, slot(first, 5))],
+                d_MMA_1,
+            )
+        warpgroup.commit_group()
+        slot_5, phase_5 = slot(first + 1, 5), phase(first + 1, 5)
+        slot_5_4, phase_5_4 = slot(first + 5, 5), phase(first + 5, 5)
+        for turn in cutlass.range(1, trips, unroll=1):
             # MMA[1] uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_5, phase_5)
-            if turn == 0:
-                warpgroup.fence()
             # MMA[1]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
@@ -577,9 +611,15 @@ def epilogue1(
                 )
             warpgroup.commit_group()
             # MMA[1] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_5)
+            warpgroup.wait_group(1)
+            cute.arch.mbarrier_arrive(bar_sB_empty + slot_5_4)
             slot_5, phase_5 = advance(slot_5, phase_5, 5)
+            slot_5_4, phase_5_4 = advance(slot_5_4, phase_5_4, 5)
+        # turn trips: the pipeline drains
+        warpgroup.commit_group()
+        # MMA[1] is complete
+        warpgroup.wait_group(1)
+        cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 5))
         # EPI[0,1] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t, 2), phase(2 * t, 2))
         # EPI[0,1]
@@ -889,11 +929,6 @@ def kernel(
     bar_sB_empty = barriers + 13
     bar_c_stages_empty = barriers + 18
     if warp == 0:
-        cpasync.prefetch_descriptor(tma_a)
-        cpasync.prefetch_descriptor(tma_b)
-        cpasync.prefetch_descriptor(tma_c)
-        cpasync.prefetch_descriptor(tma_d)
-        cpasync.prefetch_descriptor(tma_d_2)
         with cute.arch.elect_one():
             # EPI[0,0] uses c_stages after LC[0]
             # EPI[0,1] uses c_stages after LC[0]
@@ -928,6 +963,13 @@ def kernel(
             # LC[0] writes over c_stages after STD[0]
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_c_stages_empty + i, 1)
+    if warp == 8:
+        cpasync.prefetch_descriptor(tma_b)
+        cpasync.prefetch_descriptor(tma_a)
+        cpasync.prefetch_descriptor(tma_c)
+    if warp == 9:
+        cpasync.prefetch_descriptor(tma_d)
+        cpasync.prefetch_descriptor(tma_d_2)
     tile = cute.arch.block_idx()[0]
     rest, inside = divmod(tile, by_triangle)
     at_m, at_n = in_triangle(inside, cute.ceil_div(m, 128), 128, 128)
@@ -1135,6 +1177,6 @@ ROLES = (
     ("epilogue1", 4, 104),
     ("store", 1, 24),
 )
-CYCLES_PER_ITERATION = 640
+CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 0

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from typing import Literal
 
 from schedgen.expressions import Expression, evaluate
 from schedgen.kernel import Kind, Operation
@@ -51,13 +52,13 @@ class Unit:
     """A hardware unit. ``exclusive`` units serve one operation at a time; ``rate`` units only add
     up.
 
-    A unit with ``queue`` True executes in issue order and has one issuing role, so its order
-    discharges hazards.
+    A unit whose ``order`` is ``queue`` executes in issue order and has one issuing role, so its
+    order discharges hazards. One with ``role`` does so for what one role issues, ``any`` never.
     """
 
     name: str
     exclusive: bool
-    queue: bool
+    order: Literal["any", "role", "queue"]
     about: str
 
 
@@ -188,7 +189,13 @@ class Machine:
 
     def queue(self, unit: str) -> bool:
         """Whether ``unit`` executes in issue order."""
-        return unit in self.unit and self.unit[unit].queue
+        return unit in self.unit and self.unit[unit].order == "queue"
+
+    def in_order(self, unit: str, *, one_role: bool) -> bool:
+        """Whether ``unit`` executes two operations in issue order, of ``one_role`` or of two."""
+        return self.queue(unit) or (
+            one_role and unit in self.unit and self.unit[unit].order == "role"
+        )
 
 
 def price(operation: Operation, machine: Machine) -> Cost:

@@ -45,10 +45,11 @@ class Capacities(_Model):
 
 
 class UnitEntry(_Model):
-    """A unit: exclusive or a rate; a queue executes in issue order."""
+    """A unit: exclusive or a rate; what it executes in issue order: nothing, what one role issues,
+    or everything (a queue)."""
 
     kind: Literal["exclusive", "rate"]
-    order: Literal["any", "queue"] = "any"
+    order: Literal["any", "role", "queue"] = "any"
     about: str = ""
 
 
@@ -142,8 +143,7 @@ def machine_from(source: Source) -> Machine:
         summary=entry.summary,
         sha256=source.sha256,
         units=tuple(
-            Unit(n, u.kind == "exclusive", u.order == "queue", u.about)
-            for n, u in entry.units.items()
+            Unit(n, u.kind == "exclusive", u.order, u.about) for n, u in entry.units.items()
         ),
         roles=tuple(
             RoleClass(n, r.warps, r.registers, not entry.units, r.about)

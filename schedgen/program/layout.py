@@ -3,6 +3,10 @@
 Every step has a time, that of the schedule: waits and their fences come right before an operation,
 arrivals right after it, a drain when what it waits for is ready. Sorting by time keeps all roles in
 an order in which the schedule itself is an execution.
+
+A drain may also come later, behind the next product of its warpgroup, so that the tensor cores have
+the next product when they are done with one (`late`). Between the products of a warpgroup they
+would have nothing to do otherwise, unless another warpgroup happens to be half an iteration away.
 """
 
 from __future__ import annotations
@@ -122,8 +126,8 @@ class Assignment:
 Key = tuple[int, int, int, int, int]
 """Shift, time in the turn, operation (drains come first), what it does for it, a counter."""
 
-_ACTIONS = 6
-_WAIT, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL = range(_ACTIONS)
+_ACTIONS = 7
+_WAIT, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL, _READY = range(_ACTIONS)
 
 
 @dataclass
@@ -153,7 +157,9 @@ class _Lists:
 class Layout:
     """Where the operations of a schedule stand, and how synchronization is put around them."""
 
-    def __init__(self, kernel: Kernel, schedule: Schedule, skeleton: Program) -> None:
+    def __init__(
+        self, kernel: Kernel, schedule: Schedule, skeleton: Program, late: bool = False
+    ) -> None:
         self.kernel = kernel
         self.schedule = schedule
         self.skeleton = skeleton
@@ -169,6 +175,24 @@ class Layout:
             role.name: min((self.start[n] for n in role.operations if self.in_loop(n)), default=0)
             for role in schedule.roles
         }
+        self.late = dict(self._next_products()) if late else {}
+        """Product -> the one behind whose start its drain comes, and how much later that starts."""
+
+    def _next_products(self) -> Iterator[tuple[str, tuple[str, int]]]:
+        """Products of the loop whose results only products of their role touch there."""
+        ii = self.schedule.ii_cycles
+        for role in self.schedule.roles:
+            names = [name for name in role.operations if self.in_loop(name)]
+            products = [n for n in names if self.skeleton.operation[n].engine is Engine.WGMMA]
+            others = [n for n in names if n not in products]
+            for name in products:
+                made = set(self.kernel.operation[name].writes)
+                if any(made & _pieces(self.kernel.operation[other]) for other in others):
+                    continue
+                gaps = {n: (self.start[n] - self.start[name]) % ii or ii for n in products}
+                following = min(gaps, key=lambda n, gaps=gaps: gaps[n])
+                if self.done(name) - self.start[name] <= gaps[following]:
+                    yield name, (following, gaps[following])
 
     def _boundary(self) -> Iterator[tuple[str, str]]:
         """Operations of peeled iterations only, with the one that they come right before."""
@@ -200,6 +224,10 @@ class Layout:
 
     def ready_key(self, operation: str, count: int = 0) -> Key:
         """Where ``operation`` is known to be complete."""
+        if operation in self.late:
+            following, gap = self.late[operation]
+            shift, time = self._turn(operation, self.start[operation] + gap)
+            return shift, time, self._place[following], _READY, count
         shift, time = self._turn(operation, self.done(operation))
         return shift, time, -1, self._place[operation], count
 
@@ -348,6 +376,10 @@ _FENCE_ORDER = list(FenceKind)
 
 def _why(handoff: Handoff) -> str:
     return f"{handoff.target} {'uses' if handoff.fills else 'writes over'} {handoff.store}"
+
+
+def _pieces(operation: Operation) -> set[str]:
+    return {*(read.piece for read in operation.reads), *operation.writes}
 
 
 def _regions(kernel: Kernel, operation: Operation) -> set[str]:

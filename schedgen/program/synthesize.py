@@ -33,9 +33,11 @@ from schedgen.program.model import (
     Program,
     Removal,
 )
+from schedgen.program.pace import pace
 from schedgen.program.reduce import leave_out
 from schedgen.program.share import sharings
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
+from schedgen.proof.events import EventGraph
 from schedgen.proof.graph import deadlock_findings
 from schedgen.proof.orders import Orders
 from schedgen.proof.phases import phase_findings
@@ -64,7 +66,26 @@ def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
         roles=(),
         handoff=(ceil(machine.value("handoff", "low")), machine.cycles("handoff")),
     )
-    return _Synthesis(Layout(kernel, schedule, skeleton)).run()
+    program = _Synthesis(Layout(kernel, schedule, skeleton)).run()
+    late = Layout(kernel, schedule, skeleton, late=True)
+    other = _as_fast(program, late) if late.late else None
+    return other or program
+
+
+def _as_fast(program: Program, layout: Layout) -> Program | None:
+    """The program of ``layout``, if it is no slower than ``program`` in the machine model.
+
+    There it is no faster either: cycles that a warpgroup needs to see one product complete and to
+    start the next are not in the model. Measured on an H200, 64 x 128 tiles take 30 % less time.
+    """
+    try:
+        other = _Synthesis(layout).run()
+    except ProgramError:
+        return None
+    if any(deadlock_findings(EventGraph(other))):
+        return None
+    slower = any(pace(other, end).cycles > pace(program, end).cycles for end in ("low", "high"))
+    return None if slower else other
 
 
 # Slots that a barrier gets at most where its storage needs fewer.

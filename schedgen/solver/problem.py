@@ -215,20 +215,29 @@ def build_problem(
     }
     groups = _groups(kernel, machine, costs)
     group_of = {name: group.name for group in groups for name in group.operations}
-    dependences = tuple(_dependence(edge, costs, machine, end) for edge in graph.edges)
+    dependences = tuple(
+        _dependence(edge, costs, machine, end, group_of[edge.src] == group_of[edge.dst])
+        for edge in graph.edges
+    )
     synchronization = _synchronization(kernel, graph, costs, machine, group_of)
     return Problem(kernel, machine, end, graph, costs, groups, dependences, synchronization)
 
 
-def shared_queue(src: Cost, dst: Cost, machine: Machine) -> str | None:
-    """The in-order unit that executes both operations, if there is one."""
+def shared_queue(src: Cost, dst: Cost, machine: Machine, *, one_role: bool = False) -> str | None:
+    """The unit that executes both operations in issue order, if there is one.
+
+    ``one_role``: one role issues both.
+    """
     used = {unit for unit, _ in dst.units}
-    return next((unit for unit, _ in src.units if unit in used and machine.queue(unit)), None)
+    common = (unit for unit, _ in src.units if unit in used)
+    return next((unit for unit in common if machine.in_order(unit, one_role=one_role)), None)
 
 
-def _dependence(edge: Edge, costs: Mapping[str, Cost], machine: Machine, end: str) -> Dependence:
+def _dependence(
+    edge: Edge, costs: Mapping[str, Cost], machine: Machine, end: str, one_role: bool
+) -> Dependence:
     src, dst = costs[edge.src], costs[edge.dst]
-    queue = shared_queue(src, dst, machine)
+    queue = shared_queue(src, dst, machine, one_role=one_role)
     if queue is not None:
         return Dependence(edge, src.cycles(queue), 0)
     match edge.kind:

@@ -76,8 +76,10 @@ class Timeline:
         A unit that executes both in issue order needs no more than to be free again.
         """
         costs, machine = self.problem.costs, self.problem.machine
+        one_role = self.role(one) == self.role(other)
         for unit, busy in costs[one].units:
-            if machine.queue(unit) and unit in dict(costs[other].units):
+            in_order = machine.in_order(unit, one_role=one_role)
+            if in_order and unit in dict(costs[other].units):
                 return busy
         return cycles + (costs[one].handoff if self.role(one) != self.role(other) else 0)
 

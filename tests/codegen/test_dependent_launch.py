@@ -77,3 +77,23 @@ def test_one_that_is_missing(line: str) -> None:
     text = text_of("gemm_chain", "h200").replace(f"{line}()", "pass")
     with pytest.raises(AssertionError):
         check(text)
+
+
+@pytest.mark.parametrize("kernel", list(shipped()), ids=lambda kernel: kernel.name)
+def test_descriptors_are_fetched_by_who_uses_them(kernel: Shipped) -> None:
+    """Each one once, by the warp of a role that takes it, before the wait."""
+    text = (FOLDER / kernel.name).read_text("utf-8")
+    before, after = text[text.index("def kernel(") :].split(f"    {WAIT}()")
+    fetched: dict[str, str] = {}
+    for warp, lines in re.findall(
+        r"    if warp == (\d+):\n((?:        cpasync\.prefetch_descriptor\(\w+\)\n)+)", before
+    ):
+        for name in re.findall(r"\((\w+)\)", lines):
+            assert name not in fetched
+            fetched[name] = warp
+    taken = re.findall(r"^    (tma_\w+): cute.CopyAtom", before, re.MULTILINE)
+    assert sorted(fetched) == sorted(taken)
+    for name, warp in fetched.items():
+        role = re.search(rf"        if warp == {warp}:\n            \w+\(([^)]*)\)", after)
+        assert role is not None
+        assert f" {name}," in role[1]

@@ -29,7 +29,7 @@ class Loaded(StandIn):
         self.launch(tensors)
 
 
-def medians(candidates: dict[str, Run]) -> dict[str, Timed]:
+def in_turns(candidates: dict[str, Run]) -> dict[str, Timed]:
     return {name: Timed(2.0 + n, 1000.0) for n, name in enumerate(candidates)}
 
 
@@ -51,7 +51,7 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return plain(*shape, **options | {"device": "cpu"})
 
     monkeypatch.setattr(bench, "_random", random)
-    monkeypatch.setattr(bench, "medians", medians)
+    monkeypatch.setattr(bench, "in_turns", in_turns)
     monkeypatch.setattr(bench, "in_graphs", in_graphs)
     monkeypatch.setattr(bench, "ATTENTION", [(1, 64, 2, 64, False), (1, 64, 2, 128, True)])
     monkeypatch.setattr(bench, "SQUARES", [(64, 64)])
@@ -94,7 +94,7 @@ def test_a_run_in_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
         return run, None
 
     monkeypatch.setattr(bench_common, "captured", captured)
-    monkeypatch.setattr(bench_common, "medians", lambda runs, rounds: medians(runs))  # pyright: ignore
+    monkeypatch.setattr(bench_common, "in_turns", in_turns)  # pyright: ignore
     times = {name: Timed(t, 1000.0) for name, t in (("a", 0.01), ("b", 0.5), ("c", 7.0))}
     found = bench_common.in_graphs(dict.fromkeys(times, lambda: None), times)
     assert counts == [20, 4, 2]
@@ -110,7 +110,7 @@ def test_a_peer_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("not while a graph is captured")
 
     monkeypatch.setattr(bench_common, "captured", captured)
-    monkeypatch.setattr(bench_common, "medians", lambda runs, rounds: medians(runs))  # pyright: ignore
+    monkeypatch.setattr(bench_common, "in_turns", in_turns)  # pyright: ignore
     times = {name: Timed(1.0, 1000.0) for name in ("schedgen", "quack")}
     found = bench_common.in_graphs({"schedgen": lambda: None, "quack": refuse}, times)
     assert bench_common.in_graph("quack", found) == {}
@@ -120,21 +120,52 @@ def test_a_peer_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch) -> None
         bench_common.in_graphs({"schedgen": refuse}, times)
 
 
-def test_rounds_begin_with_each_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Event:
-        def __init__(self, **options: bool) -> None: ...
-        def record(self) -> None: ...
-        def elapsed_time(self, other: object) -> float:
-            return 1.0
+class Event:
+    """A CUDA event on a clock that `clock` advances."""
 
-    order: list[str] = []
+    clock = 0.0
+
+    def __init__(self, **options: bool) -> None:
+        self.time = 0.0
+
+    def record(self) -> None:
+        self.time = Event.clock
+
+    def elapsed_time(self, other: Event) -> float:
+        return other.time - self.time
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "empty", lambda *shape, **options: torch.zeros(1))  # pyright: ignore
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)  # pyright: ignore
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    bench_common.medians({name: partial(order.append, name) for name in "abc"}, rounds=1)
+
+
+@pytest.mark.usefixtures("timed")
+def test_candidates_take_turns_in_many_orders() -> None:
+    order: list[str] = []
+    bench_common.in_turns({name: partial(order.append, name) for name in "abc"})
     rounds = [tuple(order[n : n + 3]) for n in range(0, len(order), 3)]
-    assert set(rounds) == {("a", "b", "c"), ("b", "c", "a"), ("c", "a", "b")}
+    assert all(sorted(names) == ["a", "b", "c"] for names in rounds)
+    assert len(set(rounds)) == 6
+
+
+@pytest.mark.usefixtures("timed")
+@pytest.mark.parametrize(("milliseconds", "runs"), [(0.01, 245), (1.0, 45)])
+def test_times_are_means_of_the_middle_half(milliseconds: float, runs: int) -> None:
+    """Every eighth run is far off; the rest takes one time or another in turn."""
+    calls: list[int] = []
+
+    def run() -> None:
+        calls.append(1)
+        far = 100 if len(calls) % 8 == 0 else 0
+        Event.clock += milliseconds * (far + 1 + (len(calls) // 2 % 2) / 10)
+
+    found = bench_common.in_turns({"a": run})["a"].milliseconds
+    assert found == pytest.approx(1.05 * milliseconds, rel=0.03)
+    assert len(calls) == runs
 
 
 def test_a_peer_that_refuses_is_noted(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +263,7 @@ def test_command(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = run(app, ["bench", "gemm"]).stdout.splitlines()
     assert lines[0].startswith("gpu a GPU")
     assert lines[1].split()[:5] == ["spec", "m=n", "k", "tile", "provider"]
-    assert lines[2].split()[:5] == ["gemm", "64", "64", "64x64x128", "schedgen"]
+    assert lines[2].split()[:5] == ["gemm", "64", "64", "64x128x64", "schedgen"]
     assert lines[2].index("schedgen") == lines[1].index("provider")
     found = json.loads(run(app, ["bench", "gemm", "--json"]).stdout)
     assert found["gpu"] == "a GPU"

@@ -21,8 +21,8 @@ def test_few_tiles_are_small() -> None:
     few = tiling.best("gemm_symmetric", "sm_90a", "fp16", (1, 512, 512, 512), SMS, True)
     assert few == tiling.Tile(64, 32, 256)
     whole = tiling.best("gemm", "sm_90a", "fp16", (1, 1024, 1024, 1024), SMS, False)
-    assert whole == tiling.Tile(128, 64, 128)
-    assert width("gemm_symmetric", 1, 1024, 1024, 4096) == 64
+    assert whole == tiling.Tile(64, 128, 64)
+    assert width("gemm_symmetric", 1, 1024, 1024, 4096) == 128
 
 
 def test_one_wave_is_better_than_two() -> None:

@@ -108,9 +108,9 @@ def test_one_slow_operation() -> None:
 
 
 def test_between_two_loops() -> None:
-    """By hand: 4 slices of the epilogue with a wait each; the last products' drain before them,
-    and the wait for the next tile's operands. All of these read a clock at their end; slices and
-    that last wait read one at their begin, too, as does the next product.
+    """By hand: 4 slices of the epilogue with a wait each; the drains of the last two products
+    before them, and the wait for the next tile's operands. All of these read a clock at their end;
+    drains, slices and that last wait read one at their begin, too, as does the next product.
     """
     comparison = compared(GEMM, 4)
     share = next(s for s in comparison.shares if (s.role, s.scope) == ("epilogue0", "tile"))
@@ -119,10 +119,10 @@ def test_between_two_loops() -> None:
     slices = [op for op in schedule.ops if op.id.startswith("EPI") and op.role == "epilogue0"]
     assert len(slices) == 4
     assert share.operations == sum(op.hold + LATE for op in slices)
-    assert share.waits == DRAIN + 4 * WAIT + WAIT
+    assert share.waits == 2 * DRAIN + 4 * WAIT + WAIT
     assert share.longest_cycles == 4 * WAIT
     assert share.longest == "c_stages full"
-    assert share.clocks == CLOCK * (1 + 3 * 4 + 2 + 1)
+    assert share.clocks == CLOCK * (2 * 2 + 3 * 4 + 2 + 1)
     assert share.rest == 0
     trips = schedule.tile.trips
     assert trips > 1

@@ -30,7 +30,8 @@ from schedgen.spec.source import parse_source
 from schedgen.storage_rules import storage_mistakes
 
 # Costs come straight from an operation's work: rows = latency, m = release, columns = hold, bytes =
-# cycles on its unit. The tensor unit is a queue; loads run ahead; hand-offs and waits cost cycles.
+# cycles on its unit. The tensor unit is a queue, MUFU keeps the order of a role; loads run ahead;
+# hand-offs and waits cost cycles.
 TOY = """
 schedgen_machine: 1
 name: toy
@@ -45,7 +46,7 @@ capacities:
 units:
   TENSOR: {kind: exclusive, order: queue}
   TMA: {kind: exclusive}
-  MUFU: {kind: exclusive}
+  MUFU: {kind: exclusive, order: role}
 roles:
   copy: {warps: 1, registers: 8}
   tensor: {warps: 1, registers: 8}

@@ -68,12 +68,14 @@ def test_products(spec: str, tile_n: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "wanted"), [("4", "5", 1), ("4", "4", 0), ("auto", "3", 0)]
+    ("left", "right", "wanted"), [("4", "5", 1), ("4", "4", 0), ("auto", "4", 0), ("auto", "3", 1)]
 )
 def test_given_numbers(left: str, right: str, wanted: int, tmp_path: Path) -> None:
-    """What a spec says is not changed; what it leaves open follows."""
+    """What a spec says is not changed; what it leaves open follows, unless that costs cycles: with
+    three slots of both the II is 330 instead of 314.
+    """
     path = tmp_path / "uneven.yaml"
     path.write_text(UNEVEN.format(left=left, right=right), encoding="utf-8")
     schedule = solved(str(path)).schedule
     assert uneven(schedule) == wanted
-    assert depths(schedule) == (3 if left == "auto" else int(left), int(right))
+    assert depths(schedule) == (4 if left == "auto" else int(left), int(right))

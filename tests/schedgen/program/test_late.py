@@ -1,0 +1,102 @@
+"""Two products in flight: a drain comes behind the next product, where that costs nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schedgen.machine_file import read_machine
+from schedgen.program.model import Drain, Program, RoleProgram, Run
+from schedgen.program.pace import pace
+from schedgen.program.synthesize import synthesize
+from schedgen.proof.graph import prove
+from schedgen.solution import Solution, solve
+from schedgen.spec.reader import read_spec
+
+LATE = """
+schedgen: 1
+kernel: late
+targets: [h200]
+arguments:
+  a: {{shape: [m, k], dtype: bf16}}
+  b: {{shape: [n, k], dtype: bf16}}
+  d: {{shape: [m, n], dtype: bf16}}
+buffers:
+  sA: {{space: smem, shape: [64, 64], dtype: bf16, depth: {depth}}}
+  sB: {{space: smem, shape: [128, 64], dtype: bf16, depth: {depth}}}
+  acc: {{space: registers, shape: [64, 128], lives: tile, initial: 0}}
+  sD: {{space: smem, shape: [64, 128], dtype: bf16, lives: tile}}
+loops: {{trips: ceil(k / 64)}}
+parameters:
+  k: {{default: 1024}}
+operations:
+  body:
+    - {{id: LA, kind: load, from: a, to: sA}}
+    - {{id: LB, kind: load, from: b, to: sB}}
+    - {{id: MMA, kind: mma, a: sA, b: sB, transpose_b: true, d: acc, accumulate: true}}
+  after:
+    - {{id: EPI, kind: map, to: {{sD: acc}}}}
+    - {{id: STD, kind: store, from: sD, to: d}}
+"""
+
+
+def solved(spec: str, **settings: str) -> Solution:
+    return solve(read_spec(spec), read_machine("h200"), settings=settings)
+
+
+def made(solution: Solution) -> Program:
+    return synthesize(solution.problem.kernel, solution.schedule, solution.problem.machine)
+
+
+def turns(role: RoleProgram, product: str) -> tuple[str, ...]:
+    """What a turn of the loop has of ``product``: its issue, its drain, and of which iteration."""
+    return tuple(
+        f"{type(step.action).__name__} {step.shift}"
+        for step in role.loop
+        if isinstance(step.action, Run | Drain) and step.action.operation == product
+    )
+
+
+ROLE = {"gemm": "epilogue0", "attention_fwd": "softmax0", "gemm_chain": "epilogue0"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "product", "wanted"),
+    [
+        ("gemm", "MMA[0]", ("Run 0", "Drain 1")),
+        ("attention_fwd", "QK[0]", ("Run 0", "Drain 0")),  # a softmax follows
+        ("attention_fwd", "PV[0,0]", ("Run 1", "Drain 1")),  # what it made is rescaled
+        ("gemm_chain", "AB[0]", ("Run 0", "Drain 0")),  # its result is stored
+        ("gemm_chain", "PC[0]", ("Drain 1", "Run 0")),  # another product comes between
+    ],
+)
+def test_what_nothing_needs_is_known_later(
+    spec: str, product: str, wanted: tuple[str, ...]
+) -> None:
+    program = made(solved(spec))
+    role = next(role for role in program.roles if role.name == ROLE[spec])
+    assert turns(role, product) == wanted
+
+
+@pytest.mark.parametrize("depth", ["1", "2", "3"])
+def test_not_where_it_is_slower(depth: str, tmp_path: Path) -> None:
+    """With one slot there is no next product to wait for; two are too few in the model."""
+    path = tmp_path / "late.yaml"
+    path.write_text(LATE.format(depth=depth), encoding="utf-8")
+    solution = solved(str(path))
+    program = made(solution)
+    product = turns(next(r for r in program.roles if r.name == "vector"), "MMA")
+    late = product == ("Run 0", "Drain 1")
+    assert late == (depth == "3"), product
+    assert prove(program).findings == ()
+    assert pace(program).cycles >= solution.schedule.ii_cycles
+
+
+def test_the_tensor_cores_set_the_pace() -> None:
+    """wgmma that adds to the result of the last one waits for the unit, not for its latency."""
+    solution = solved("gemm", tile_m="64", consumers="1", tile_n="128")
+    product = next(op for op in solution.schedule.ops if op.id == "MMA[0]")
+    assert solution.schedule.ii_cycles == 2 * 64 * 128 * 64 // 4096 == 256
+    assert product.latency > solution.schedule.ii_cycles
+    assert pace(made(solution)).cycles == 256
