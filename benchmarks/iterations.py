@@ -3,9 +3,10 @@
     python benchmarks/iterations.py [--save]
 
 Products of 256 x 256: no SM waits for another's loads. Two long k are timed in CUDA graphs, and
-their difference is of iterations only. *Model* is the II; it counts 128 bytes of shared memory per
-cycle for the operands of wgmma. *With copies* is what that unit would need if what bulk copies
-write counted as well: where fewer cycles were measured, it cannot.
+their difference is of iterations only. The clock is NVML's while the same kernels run alone.
+*Model* is the II; it counts 128 bytes of shared memory per cycle for the operands of wgmma. *With
+copies* is what that unit would need if what bulk copies write counted as well: where far fewer
+cycles were measured, it does not.
 """
 
 from __future__ import annotations

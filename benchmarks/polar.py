@@ -2,7 +2,7 @@
 
     python benchmarks/polar.py [--serial] [--save]
 
-What `schedgen bench polar` measures, with a line for each shape: medians in ms as CUDA graphs; its
+What `schedgen bench polar` measures, with a line for each shape: ms as CUDA graphs; its
 floor; gram-quack's time over ours; error and defect of ours. --serial measures `polar` also with
 independent products one after the other, instead of side by side.
 """

@@ -27,7 +27,7 @@ _AHEAD = 400_000
 """Cycles for which the GPU waits, so that the host has launched a candidate before it begins."""
 _ROUNDS = 40
 _SHORT = 0.05
-"""Milliseconds below which candidates run in `_MORE` times as many rounds."""
+"""Milliseconds: if one candidate takes less, all run again, in `_MORE` times as many rounds."""
 _MORE = 5
 _WARM_UP = 5
 OURS = "schedgen"
@@ -45,7 +45,7 @@ class Timed:
 
 
 def in_turns(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Timed]:
-    """Times of all candidates; short ones run in more than ``rounds`` rounds."""
+    """Times of all candidates; if one of them is short, in more than ``rounds`` rounds."""
     turns = _Turns(candidates)
     turns.run(_WARM_UP)
     times, clocks = turns.run(rounds)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from schedgen.emulating import Outcome
     from schedgen.emulator.machine.policies import Policy
     from schedgen.kernel import Kernel
+    from schedgen.kernels.regenerate import Shipped
 
 CLEAN, WRONG, BAD_INPUT = 0, 1, 2
 
@@ -125,6 +126,12 @@ def run_emulate(
     if as_json:
         data = {"kernel": kernel.name, "target": target, "arch": arch, "limits": asdict(limits)}
         typer.echo(json.dumps(data | {"runs": rows}, indent=1))
+    if status == WRONG and made_of is from_file and not settings and _same(spec) is None:
+        typer.echo(
+            f"{spec} was compared with {kernel.name} and its defaults; "
+            "fix, if it was emitted with others: --set what it was emitted with",
+            err=True,
+        )
     return status
 
 
@@ -154,12 +161,12 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> tuple[str, Ke
     """
     from schedgen.codegen.binding import bound
     from schedgen.codegen.facts import read_facts
-    from schedgen.kernels.regenerate import TARGETS, shipped
+    from schedgen.kernels.regenerate import TARGETS
     from schedgen.spec.bind import bind
     from schedgen.spec.reader import read_spec
 
     facts = read_facts(Path(path))
-    same = next((one for one in shipped() if one.name == Path(path).name), None)
+    same = _same(path)
     chosen = {**(dict(same.settings) if same else {}), **settings}
     spec = read_spec(facts.kernel)
     machine = target or next(name for name, arch in TARGETS.items() if arch == facts.target)
@@ -173,6 +180,13 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> tuple[str, Ke
             f"{facts.kernel} with {chosen or 'its defaults'}; fix: --set what it was emitted with"
         )
     return Path(path).read_text("utf-8"), kernel, facts.target
+
+
+def _same(path: str) -> Shipped | None:
+    """The shipped kernel that has the name of this file."""
+    from schedgen.kernels.regenerate import shipped
+
+    return next((one for one in shipped() if one.name == Path(path).name), None)
 
 
 def _row(name: str, outcome: Outcome, seconds: float) -> dict[str, Any]:

@@ -200,7 +200,8 @@ def tile_operations(
         latency = (0, 0) if cost is None else (cost.latency.low, cost.latency.high)
         hold = (0, 0) if cost is None else (cost.hold.low, cost.hold.high)
         who = engine(operation, cost, machine)
-        queue = [] if cost is None else [c for unit, c in cost.units if machine.queue(unit)]
+        units = () if cost is None else cost.units
+        queue = [cycles for unit, cycles in units if machine.in_order(unit, one_role=True)]
         made[operation.name] = TileOperation(
             operation.name,
             who,

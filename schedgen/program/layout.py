@@ -4,9 +4,9 @@ Every step has a time, that of the schedule: waits and their fences come right b
 arrivals right after it, a drain when what it waits for is ready. Sorting by time keeps all roles in
 an order in which the schedule itself is an execution.
 
-A drain may also come later, behind the next product of its warpgroup, so that the tensor cores have
-the next product when they are done with one (`late`). Between the products of a warpgroup they
-would have nothing to do otherwise, unless another warpgroup happens to be half an iteration away.
+A drain may also come later, behind the next product of its warpgroup (`late`), so that the tensor
+cores have the next product when they are done with one. Then the schedule need not be an execution,
+and who asks for such a program has to check that it cannot deadlock.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ class Layout:
             for role in schedule.roles
         }
         self.late = dict(self._next_products()) if late else {}
-        """Product -> the one behind whose start its drain comes, and how much later that starts."""
+        """Product -> the one behind whose start its drain comes, and how much later that starts;
+        not those whose drain comes behind the next product anyway, because they take longer.
+        """
 
     def _next_products(self) -> Iterator[tuple[str, tuple[str, int]]]:
         """Products of the loop whose results only products of their role touch there."""

@@ -153,6 +153,22 @@ def test_a_generated_file_as_it_is(tmp_path: Path) -> None:
     assert "needs  fence.proxy.async" in result.output
 
 
+def test_a_file_of_other_settings(tmp_path: Path) -> None:
+    """Its name does not say what it computes: whoever emitted it is reminded to say it. Where a
+    triangle is stored twice depends on the size of tiles.
+    """
+    name = "gemm_symmetric_sm_90a_bf16_tile_m64_consumers1_tile_n128.py"
+    copy = tmp_path / "mine.py"
+    copy.write_text((FOLDER / name).read_text("utf-8"), encoding="utf-8")
+    result = of_file(copy)
+    assert result.exit_code == 1
+    assert "compared with gemm_symmetric and its defaults" in result.output
+    given = [f"--set={s}" for s in ("tile_m=64", "consumers=1", "tile_n=128")]
+    result = of_file(copy, *given)
+    assert result.exit_code == 0, result.output
+    assert "defaults" not in result.output
+
+
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     result = of_file(FOLDER / SHIPPED, "--set=dtype=fp16")
     assert result.exit_code == 2
