@@ -10,9 +10,9 @@ once. *Of whole* compares with the fastest tile for k in one piece.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
+from products import bound
 from report import keep, table
 from torch import Tensor
 
@@ -55,10 +55,8 @@ def _product(a: Tensor, tile: tiling.Tile, device: torch.device) -> Run:
     """a @ a.mT for each part, without allocations."""
     settings = {"dtype": "bf16"} | tile.settings
     path = FOLDER / file_name("gemm_symmetric", launcher.architecture(device), settings)
-    run = launcher.launcher(path, device)
-    zero = run.zeros[torch.bfloat16].view(1, 1, -1)
     out = torch.empty(a.shape[0], a.shape[1], a.shape[1], device=device, dtype=torch.bfloat16)
-    return partial(run.launch, (a, a, zero, out), (1.0, 0.0))
+    return bound(path, a, a, out)
 
 
 def main() -> None:

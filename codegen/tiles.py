@@ -112,7 +112,7 @@ class Tiles:
         That depends on no data, so it is done before the kernel waits for the one before it. Where
         the iterations of a tile are a formula, roles find out for themselves: registers are few.
         Nor do they take over the number of the tile then: on an H200 attention with head_dim 128
-        and no mask took 3 % longer.
+        and no mask took 3 % longer (files edited by hand).
         """
         if self.plan.kernel.tile_trips is not None:
             return {}

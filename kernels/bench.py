@@ -23,6 +23,7 @@ from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import bench_polar, launcher, library, tiling
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.bench_common import (
+    OURS,
     Row,
     Run,
     best_peer,
@@ -66,7 +67,7 @@ def _rows(
         try:
             errors[name] = reference(run())
         except Exception as refusal:  # a peer that cannot do this is no failure of the benchmark
-            if name == "schedgen":
+            if name == OURS:
                 raise
             yield {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
             del candidates[name]
@@ -83,7 +84,7 @@ def _rows(
             "of best peer": "",
             "error": f"{errors[name]:.2e}",
         }
-        if name == "schedgen":
+        if name == OURS:
             row["of best peer"] = "" if math.isnan(best) else round(best / time.milliseconds, 3)
             cycles = time.milliseconds * 1e3 * time.clock * sms / iterations
             row |= {
@@ -141,7 +142,7 @@ def _attention_candidates(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> dict
         return out.transpose(1, 2)
 
     candidates: dict[str, Run] = {
-        "schedgen": lambda: attention(q, k, v, causal=causal),
+        OURS: lambda: attention(q, k, v, causal=causal),
         "cuDNN": lambda: torchs(SDPBackend.CUDNN_ATTENTION),
         "FA2": lambda: torchs(SDPBackend.FLASH_ATTENTION),
     }
@@ -201,7 +202,7 @@ def gemm_rows() -> Iterator[Row]:
 
     def candidates(a: Tensor, b: Tensor, bias: Tensor) -> dict[str, Run]:
         del bias
-        found: dict[str, Run] = {"schedgen": lambda: gemm(a, b.mT), "torch": lambda: a @ b.mT}
+        found: dict[str, Run] = {OURS: lambda: gemm(a, b.mT), "torch": lambda: a @ b.mT}
         quack = imported("quack.gemm_interface", "gemm")
         if quack is not None:
             found["quack"] = lambda: quack(a, b.mT, tuned=False)
@@ -215,7 +216,7 @@ def symmetric_rows() -> Iterator[Row]:
 
     def candidates(a: Tensor, b: Tensor, bias: Tensor) -> dict[str, Run]:
         del b, bias
-        found: dict[str, Run] = {"schedgen": lambda: symmetric_gemm(a), "torch": lambda: a @ a.mT}
+        found: dict[str, Run] = {OURS: lambda: symmetric_gemm(a), "torch": lambda: a @ a.mT}
         quack = imported("quack.gemm_interface", "gemm_symmetric")
         if quack is not None:
             found["quack"] = lambda: quack(a, a.mT)
@@ -238,7 +239,7 @@ def epilogue_rows() -> Iterator[Row]:
         def torchs() -> Tensor:
             return functional.gelu(functional.linear(a, b, bias), approximate="tanh")
 
-        return {"schedgen": ours, "torch": torchs}
+        return {OURS: ours, "torch": torchs}
 
     return _square_rows("gemm_epilogue", candidates, gelu=True)
 
@@ -262,7 +263,7 @@ def chain_rows() -> Iterator[Row]:
         reference = (a.double() @ b.double().mT) @ c.double()
         yield from _rows(
             {"spec": "gemm_chain", "batch": batch, "m": m, "n": n, "width": width},
-            {"schedgen": ours, "torch": torchs},
+            {OURS: ours, "torch": torchs},
             2.0 * batch * m * n * (128 + width),
             partial(_product_error, reference),
             (path, iterations),

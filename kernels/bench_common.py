@@ -1,9 +1,9 @@
 """What benchmarks of kernels share: how candidates are timed and compared.
 
 All candidates run in one process and take turns, so that a change of the clock hits all of them, in
-a random order: on an H200 what runs as every second or every fourth launch can take 0.7 us more,
-and a median then is one value or the other. So times are means of the middle half of all runs. The
-L2 cache is overwritten before each run.
+a random order: in a fixed one, one of two candidates was seen to take 0.7 us more in all of its
+runs (H200, an experiment that is not in the repository), and a median is one value or the other. So
+times are means of the middle half of all runs. The L2 cache is overwritten before each run.
 """
 
 from __future__ import annotations

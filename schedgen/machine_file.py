@@ -46,7 +46,8 @@ class Capacities(_Model):
 
 class UnitEntry(_Model):
     """A unit: exclusive or a rate; what it executes in issue order: nothing, what one role issues,
-    or everything (a queue)."""
+    or everything (a queue).
+    """
 
     kind: Literal["exclusive", "rate"]
     order: Literal["any", "role", "queue"] = "any"

@@ -11,7 +11,7 @@ and who asks for such a program has to check that it cannot deadlock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from schedgen.kernel import Kernel, Operation, Phase
@@ -158,7 +158,7 @@ class Layout:
     """Where the operations of a schedule stand, and how synchronization is put around them."""
 
     def __init__(
-        self, kernel: Kernel, schedule: Schedule, skeleton: Program, late: bool = False
+        self, kernel: Kernel, schedule: Schedule, skeleton: Program, *, late: bool = False
     ) -> None:
         self.kernel = kernel
         self.schedule = schedule
@@ -385,5 +385,4 @@ def _pieces(operation: Operation) -> set[str]:
 
 
 def _regions(kernel: Kernel, operation: Operation) -> set[str]:
-    pieces: Iterable[str] = (*(read.piece for read in operation.reads), *operation.writes)
-    return {kernel.piece[name].region for name in pieces}
+    return {kernel.piece[name].region for name in _pieces(operation)}

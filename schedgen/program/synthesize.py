@@ -46,7 +46,7 @@ from schedgen.schedule import Schedule
 
 
 def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
-    """The program of ``schedule``, synchronized.
+    """The program of ``schedule``, synchronized; products in flight where that costs nothing.
 
     Raises ProgramError if some order cannot be had with the barriers there are.
     """

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from schedgen.kernels import tiling
 from schedgen.kernels.errors import DeviceError
 
 SMS = 132
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 def width(spec: str, *shape: int, arch: str = "sm_90a") -> int:
@@ -23,6 +27,17 @@ def test_few_tiles_are_small() -> None:
     whole = tiling.best("gemm", "sm_90a", "fp16", (1, 1024, 1024, 1024), SMS, False)
     assert whole == tiling.Tile(64, 128, 64)
     assert width("gemm_symmetric", 1, 1024, 1024, 4096) == 128
+
+
+@pytest.mark.parametrize("triangle", [False, True])
+def test_ratios_are_those_that_were_measured(triangle: bool) -> None:
+    rows = json.loads((RESULTS / "tiling.json").read_text("utf-8"))["rows"]
+    found = {
+        row["tile"]: round(row["measured/model"], 2)
+        for row in rows
+        if ("symmetric" in row["spec"]) == triangle
+    }
+    assert found == {str(t): ratio for t, ratio in tiling.MEASURED["sm_90a"][triangle].items()}
 
 
 def test_one_wave_is_better_than_two() -> None:
