@@ -54,8 +54,12 @@ def _argument(argument: Argument) -> str:
 
 
 def _both(extents: tuple[str, str]) -> tuple[str, str]:
-    rows, columns = (renamed(extent) if extent else "" for extent in extents)
+    rows, columns = (_one(extent) for extent in extents)
     return rows, columns
+
+
+def _one(extent: str) -> str:
+    return renamed(extent) if extent else ""
 
 
 def _operation(operation: Operation, values: Values) -> Operation:
@@ -64,7 +68,7 @@ def _operation(operation: Operation, values: Values) -> Operation:
     formulas = tuple((name, fold(formula, known)) for name, formula in operation.formulas)
     when = None if operation.when is None else fold(operation.when, known)
     places = tuple(
-        replace(p, extent=renamed(p.extent), along=renamed(p.along) if p.along else "")
+        replace(p, extent=renamed(p.extent), along=_one(p.along), share=_one(p.share))
         for p in operation.places
     )
     tensor = operation.tensor if operation.tensor is None else renamed_tensor(operation.tensor)

@@ -11,6 +11,7 @@ from schedgen.codegen.running import slot_of
 from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import TensorMemory
+from schedgen.codegen.transfers import shared
 from schedgen.kernel import Operation, Space
 from schedgen.program.model import RoleProgram
 from schedgen.tensors import Place
@@ -134,6 +135,7 @@ class Threads:
 def start(place: Place, i: str) -> str:
     """Where a tile begins along an axis, in iteration ``i``."""
     terms = [f"{place.block} * at_{place.along}"] if place.block else []
+    i = shared(place, i)
     if place.step:
         terms.append(f"{place.step} * ({i})" if " " in i else f"{place.step} * {i}")
     terms += [str(place.offset)] if place.offset else []

@@ -149,6 +149,7 @@ class Transfers:
         """Which tile along an axis."""
         if place.grouped:
             return f"at_{place.along} * {place.extent} // {place.along}"
+        i = shared(place, i)
         terms: list[str] = []
         for size, what in ((place.block, f"at_{place.along}"), (place.step, i), (place.offset, "")):
             if size % place.size:
@@ -159,6 +160,11 @@ class Transfers:
                     (f"{times} * {_atom(what)}" if times > 1 else what) if what else str(times)
                 )
         return " + ".join(terms) or "0"
+
+
+def shared(place: Place, i: str) -> str:
+    """An iteration counted from the first one of all tiles that share the main loop."""
+    return f"{i} + trips * at_{place.share}" if place.share else i
 
 
 def _atom(text: str) -> str:

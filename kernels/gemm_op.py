@@ -2,23 +2,20 @@
 
 ``a`` is read along its rows, ``b`` along its rows or columns: it is row-major, or the transposed
 view of a row-major matrix, such as ``weight.mT``. Any other layout is copied first, and a result
-whose rows are no multiples of 16 bytes is computed beside its place and copied there. How wide
-output tiles are is decided for each shape (`tiling`).
+whose rows are no multiples of 16 bytes is computed beside its place and copied there. How large
+output tiles are (`tiling`) and whether k is split (`split`) is decided for each shape.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, layouts, library, tiling
+from schedgen.kernels import checks, layouts, library, split
 from schedgen.kernels.errors import ArgumentValueError, GradientError
-from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
-
-Shape: TypeAlias = tuple[int, int, int, int]
 
 
 def gemm(
@@ -230,7 +227,8 @@ def _launch(
         spec += "_nn"
     else:
         b = layouts.accessible(b.mT)
-    run = _kernel(spec, out.device, out.dtype, (*out.shape, a.shape[-1]))
+    batch, m, n = out.shape
+    run = _kernel(spec, out.device, out.dtype, (batch, m, n, a.shape[-1]))
     if c is None:
         addend, beta = run.zeros[out.dtype].view(1, 1, -1), 0.0
     else:
@@ -238,13 +236,7 @@ def _launch(
     run.launch((layouts.accessible(a), b, addend, out), (alpha, beta))
 
 
-@lru_cache(1024)
-def _kernel(spec: str, device: torch.device, dtype: torch.dtype, shape: Shape) -> Launcher:
-    """The kernel for a shape: batch, m, n, k."""
-    sms = multiprocessors(device)
-    arch, triangle = architecture(device), spec.startswith("gemm_symmetric")
-    settings = tiling.settings(spec, arch, checks.DTYPES[dtype], shape, sms, triangle)
-    return library.launcher(device, spec, **settings)
+_kernel = lru_cache(1024)(split.product)
 
 
 # -- operators ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from schedgen.codegen.facts import file_name
+from schedgen.kernels import split
 from schedgen.kernels.tiling import TILES
 
 FOLDER = Path(__file__).parent
@@ -22,6 +23,8 @@ TARGETS = {"h200": "sm_90a", "b200": "sm_100a"}
 """Machine models with their architectures."""
 
 PRODUCTS = ("gemm", "gemm_nn", "gemm_symmetric", "gemm_symmetric_nn")
+PARTS = ("gemm_parts", "gemm_nn_parts", "gemm_symmetric_parts")
+SUMS = ("gemm_sum", "gemm_symmetric_sum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,10 @@ def shipped() -> Iterator[Shipped]:
             yield Shipped(spec, target, (("dtype", dtype),))
         for spec, tile in product(PRODUCTS, TILES[TARGETS[target]]):
             yield Shipped(spec, target, (("dtype", dtype), *tile.settings.items()))
+        for spec, tile in product(PARTS, split.TILES[TARGETS[target]]):
+            yield Shipped(spec, target, (("dtype", dtype), *tile.settings.items()))
+        for spec in SUMS:
+            yield Shipped(spec, target, (("dtype", dtype),))
 
 
 def text(kernel: Shipped) -> str:

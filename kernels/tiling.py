@@ -52,9 +52,11 @@ FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much
 larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the first load comes
 from far."""
-FEWEST = 1500
+FEWEST, COLUMN = 1000, 8
 """Cycles for the same at least, an estimate: however small a tile is, its first load comes from far
-and its results have to go through an epilogue."""
+and its results, more or fewer columns, have to go through an epilogue."""
+BYTES = 2400
+"""Bytes of operands that come from memory in a cycle: 4.8 TB/s."""
 MEASURED = {
     "sm_90a": {
         False: {
@@ -80,6 +82,18 @@ SMs work at once: of all output tiles, and of those of a triangle, which are sto
 (`benchmarks/tiling.py`, H200). They are of kernels that read right operands as they lie; with 64 x
 32 x 256 the model has 412 instead of 384 cycles for the others, so there they are 7 % too high.
 Nobody has measured Blackwell: there the model's are taken."""
+ALONE = {
+    "sm_90a": {
+        Tile(): 1.1,
+        Tile(columns=192): 1.1,
+        Tile(columns=128): 1.1,
+        Tile(rows=64, columns=128): 1.1,
+        Tile(rows=64, columns=64, depth=128): 1.4,
+        Tile(rows=64, columns=32, depth=256): 1.8,
+    }
+}
+"""The same where few SMs work (`benchmarks/iterations.py`, H200). Above that it is taken to grow
+with the SMs that work, since what they share is the way to memory."""
 
 
 @cache
@@ -104,18 +118,37 @@ def best(
     spec: str, arch: str, dtype: str, shape: tuple[int, int, int, int], sms: int, triangle: bool
 ) -> Tile:
     """The size of output tiles that `settings` stands for."""
-    batch, m, n, k = shape
     found: tuple[float, Tile] = (math.inf, Tile())
     for tile in TILES.get(arch, ()):
-        cycles = _cycles(spec, arch, (("dtype", dtype), *tile.settings.items()))
-        cycles *= MEASURED.get(arch, {}).get(triangle, {}).get(tile, 1.0)
-        fill = max(FILL / tile.depth * cycles, FEWEST)
-        waves = -(-batch * tiles(m, n, tile, triangle) // sms)
-        needed = waves * (-(-k // tile.depth) * cycles + fill)
+        needed = cycles(spec, arch, dtype, shape, sms, triangle, tile)
         found = min(found, (needed, tile), key=lambda f: f[0])
     if math.isinf(found[0]):
         raise DeviceError(f"there is no kernel of {spec} for {arch} and {dtype}")
     return found[1]
+
+
+def cycles(
+    spec: str,
+    arch: str,
+    dtype: str,
+    shape: tuple[int, int, int, int],
+    sms: int,
+    triangle: bool,
+    tile: Tile,
+    parts: int = 1,
+) -> float:
+    """Cycles that a product should take in output tiles of one size, infinite if there is no such
+    kernel; ``parts`` tiles share the iterations of each. Other arguments are those of `settings`.
+    """
+    batch, m, n, k = shape
+    count = batch * parts * tiles(m, n, tile, triangle)
+    each = _cycles(spec, arch, (("dtype", dtype), *tile.settings.items()))
+    together = MEASURED.get(arch, {}).get(triangle, {}).get(tile, 1.0)
+    each *= max(ALONE.get(arch, {}).get(tile, 1.0), together * min(count / sms, 1.0))
+    fill = max(FILL / tile.depth * each, FEWEST + COLUMN * tile.columns)
+    needed = -(-count // sms) * (-(-k // (tile.depth * parts)) * each + fill)
+    operands = 2 * batch * k * (m if triangle else m + n)
+    return max(needed, operands / BYTES)
 
 
 def tiles(m: int, n: int, tile: Tile, triangle: bool) -> int:

@@ -68,12 +68,14 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     parameters = dict(kernel.parameters)
     blocks = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
     steps: dict[str, int] = {}
-    groups: dict[str, str] = {}
+    twice: set[str] = set()
     for place in (place for o in kernel.operations for place in o.places):
         if place.step:
             steps[place.extent] = max(steps.get(place.extent, 0), place.step)
         if place.grouped:
-            groups[place.extent] = place.along
+            twice.add(place.along)
+        if place.share:
+            twice.add(place.share)
     found: dict[str, int] = {}
     for extent in dict.fromkeys(e for a in kernel.arguments for e in a.shape):
         if extent in steps:
@@ -84,7 +86,7 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
             found[extent] = blocks[extent] + 8
         else:
             found[extent] = 1
-    found.update(dict.fromkeys(groups.values(), 2))
+    found.update(dict.fromkeys(sorted(twice), 2))
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     for name in given:
         if name not in found and name not in scalars:
@@ -123,6 +125,7 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
     tiles = [extent for extent in axes if extent not in fixed]
     free = [*tiles, *steps]
     loops = {extent: 7 * step + 8 for extent, step in steps.items()}
+    loops |= {place.share: 1 for o in kernel.operations for place in o.places if place.share}
     found = {
         "tiny": {**ragged, **dict.fromkeys(free, 1)},
         "ragged": ragged,
@@ -156,7 +159,7 @@ class Compiled:
         inputs = random_inputs(kernel, sizes, seed)
         key = (seed, *sizes.items())
         if key not in self._wanted:
-            self._wanted[key] = run(kernel, inputs)
+            self._wanted[key] = run(kernel, inputs, sizes)
         wanted, outputs = self._wanted[key], _outputs(kernel, sizes)
         self._gpu.emulator.policy = policy or RoundRobin()
         self._function(*_passed(kernel, {**inputs, **outputs}), _stream())

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A tensor that the caller passes, with the names of its extents; a scalar has none."""
+    """A tensor that the caller passes, with the names of its extents; a scalar has none.
+
+    Of one that is not ``whole``, elements that no output tile stores are undefined.
+    """
 
     name: str
     shape: tuple[str, ...]
     dtype: str
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class Place:
     """Which elements along ``extent`` a tile covers: ``size`` of them from a start on.
 
     The start is ``block * c + step * i + offset``, where c is the output tile's coordinate along
-    the extent ``along`` and i the iteration of the main loop. If ``grouped``, neighbouring
+    the extent ``along`` and i the iteration of the main loop. If tiles ``share`` the iterations, i
+    begins at the iterations of a tile times the coordinate along that extent. If ``grouped``, neighbouring
     coordinates share an element: the start is ``c * extent // along``, of the extents' values.
     ``side`` says which way the tile lies there: its "rows", its "columns", or "" for one element.
     """
@@ -40,3 +45,4 @@ class Place:
     step: int = 0
     offset: int = 0
     grouped: bool = False
+    share: str = ""

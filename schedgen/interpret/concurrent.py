@@ -24,15 +24,21 @@ from schedgen.program.model import Access, Program, Run
 
 
 def run_program(
-    program: Program, kernel: Kernel, inputs: Mapping[str, torch.Tensor | float], seed: int = 0
+    program: Program,
+    kernel: Kernel,
+    inputs: Mapping[str, torch.Tensor | float],
+    seed: int = 0,
+    extents: Mapping[str, int] | None = None,
 ) -> dict[str, torch.Tensor]:
     """What one CTA that computes all tiles stores, under the interleaving of ``seed``.
+
+    ``extents`` are those of results that no input has.
 
     Raises:
         InterpretationError: the program does not fit the kernel, or this interleaving ends in a
             deadlock or breaks a barrier.
     """
-    return Interpreter(program, kernel, inputs).run(seed)
+    return Interpreter(program, kernel, inputs, extents).run(seed)
 
 
 class Interpreter:
@@ -46,11 +52,15 @@ class Interpreter:
     """
 
     def __init__(
-        self, program: Program, kernel: Kernel, inputs: Mapping[str, torch.Tensor | float]
+        self,
+        program: Program,
+        kernel: Kernel,
+        inputs: Mapping[str, torch.Tensor | float],
+        extents: Mapping[str, int] | None = None,
     ) -> None:
         _check_registers(program)
         self.program = program
-        self.problem = Problem(kernel, inputs)
+        self.problem = Problem(kernel, inputs, extents)
         trips = [self.problem.trips_of(tile) for tile in self.problem.tiles]
         made = Instances(program, self.problem)
         self._cells = made.cells.total

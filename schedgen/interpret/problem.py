@@ -26,7 +26,8 @@ class InterpretationError(SchedgenError):
 
 
 class Problem:
-    """The inputs of ``kernel``, tensors and scalars by name.
+    """The inputs of ``kernel``, tensors and scalars by name; ``extents`` are those of results that
+    no input has.
 
     Attributes:
         extents: the value of each named extent.
@@ -38,7 +39,12 @@ class Problem:
             where a tile lies.
     """
 
-    def __init__(self, kernel: Kernel, inputs: Mapping[str, torch.Tensor | float]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        inputs: Mapping[str, torch.Tensor | float],
+        extents: Mapping[str, int] | None = None,
+    ) -> None:
         self.kernel = kernel
         self.stored = {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
         self.inputs: dict[str, torch.Tensor] = {}
@@ -46,6 +52,11 @@ class Problem:
         for argument in kernel.arguments:
             if argument.name not in self.stored:
                 self._add(argument, inputs)
+        for extent in (extent for argument in kernel.arguments for extent in argument.shape):
+            if extent not in self.extents:  # of what is stored only
+                if extent not in (extents or {}):
+                    raise InterpretationError(f"no input has the extent '{extent}'; fix: give it")
+                self.extents[extent] = (extents or {})[extent]
         self._check()
         self.tiles = self._tiles()
         values = {**self.parameters, **self.extents}
@@ -96,6 +107,8 @@ class Problem:
         coordinate = coordinates[place.along] if place.along else 0
         if place.grouped:
             return coordinate * self.extents[place.extent] // self.extents[place.along]
+        if place.share:
+            iteration += coordinates[place.share] * self.trips
         return place.block * coordinate + place.step * iteration + place.offset
 
     def load(self, operation: Operation, coordinates: Coordinates, iteration: int) -> torch.Tensor:

@@ -12,14 +12,20 @@ from schedgen.interpret.tiles import Moment, execute, reads_of
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Read
 
 
-def run(kernel: Kernel, inputs: Mapping[str, torch.Tensor | float]) -> dict[str, torch.Tensor]:
+def run(
+    kernel: Kernel,
+    inputs: Mapping[str, torch.Tensor | float],
+    extents: Mapping[str, int] | None = None,
+) -> dict[str, torch.Tensor]:
     """What ``kernel`` stores for these tensors and scalars, by the names of its arguments.
+
+    ``extents`` are those of results that no input has.
 
     Raises:
         InterpretationError: the inputs do not fit the kernel, or the spec does not say where a tile
             lies in a tensor.
     """
-    problem = Problem(kernel, inputs)
+    problem = Problem(kernel, inputs, extents)
     outputs = problem.outputs()
     for coordinates in problem.tiles:
         _Tile(problem, coordinates, outputs).run()

@@ -15,6 +15,7 @@ from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.draft import COORDINATES
 from schedgen.spec.elide import elide_copies
+from schedgen.spec.entries import Store
 from schedgen.spec.layout import Layout
 from schedgen.spec.operations import OperationBinder
 from schedgen.spec.orders import bind_orders
@@ -57,6 +58,7 @@ def _kernel(
     dimensions = bind_dimensions(spec, scope)
     trips = scope.integer(spec.loops.trips, ("loops", "trips"))
     _check_tile_trips(source, spec, values, sink)
+    _check_share(spec, scope)
     persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
     arguments = _arguments(spec, scope)
     sink.raise_if_any()
@@ -108,6 +110,21 @@ def _check_tile_trips(
         scope.value(spec.loops.tile_trips, ("loops", "tile_trips"))
 
 
+def _check_share(spec: SpecFile, scope: Scope) -> None:
+    """The tiles that share the main loop are those along an extent of the results."""
+    share, path = spec.loops.share, ("loops", "share")
+    if share is None:
+        return
+    listed = (*spec.operations.before, *spec.operations.body, *spec.operations.after)
+    names = [e.to for e in listed if isinstance(e, Store) and e.to in spec.arguments]
+    stored = {extent: None for name in names for extent in spec.arguments[name].shape[:-2]}
+    if share not in stored:
+        _unknown_extent(scope, share, list(stored), path)
+    elif spec.loops.tile_trips is not None:
+        message = "tiles share the main loop, and each of them may have another number of trips"
+        scope.error("bad-share", message, path, key=True, fix="remove 'share' or 'tile_trips'")
+
+
 def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
     """Return the tensors and scalars, after checking the names of extents."""
     arguments: list[Argument] = []
@@ -118,7 +135,8 @@ def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
         for number, extent in enumerate(argument.tiled or ()):
             if extent not in argument.shape:
                 _unknown_extent(scope, extent, argument.shape, (*path, "tiled", number))
-        arguments.append(Argument(name, tuple(argument.shape), dtype or "f32"))
+        shape = tuple(argument.shape)
+        arguments.append(Argument(name, shape, dtype or "f32", argument.whole))
     for extent, group in spec.loops.groups.items():
         if extent not in extents:
             _unknown_extent(scope, extent, extents, ("loops", "groups", extent), key=True)

@@ -37,7 +37,8 @@ def coverage_mistakes(kernel: Kernel) -> list[tuple[str, str]]:
         mine = [o for o in stores if o.tensor == tensor]
         cut = all(len(_sides(o)) == 2 for o in mine)
         if cut and (kernel.tiles != "all" or any(o.when is not None for o in mine)):
-            wrong = _Coverage(kernel, block[rows], block[columns]).mistake(mine)
+            whole = next(a.whole for a in kernel.arguments if a.name == tensor)
+            wrong = _Coverage(kernel, block[rows], block[columns]).mistake(mine, whole=whole)
             found += [(tensor, wrong)] if wrong else []
     return found
 
@@ -54,8 +55,8 @@ class _Coverage:
         self.kernel, self.blocks = kernel, (row_block, column_block)
         self.size = _PERIODS * lcm(row_block, column_block)
 
-    def mistake(self, stores: list[Operation]) -> str:
-        """An element that is not stored once, '' if there is none."""
+    def mistake(self, stores: list[Operation], *, whole: bool) -> str:
+        """An element that is not stored once, '' if there is none; ``whole``: nor left out."""
         rows, columns = self.size // self.blocks[0], self.size // self.blocks[1]
         if rows * columns > _MOST_TILES:
             return ""
@@ -67,7 +68,7 @@ class _Coverage:
                 if self.kernel.tiles == "all" or self._computed(row, column):
                     for store in stores:
                         self._count(counts, step, store, row, column)
-        wrong = np.argwhere(counts != 1)
+        wrong = np.argwhere(counts != 1 if whole else counts > 1)
         if not len(wrong):
             return ""
         at = ", ".join(str(int(n) * step) for n in wrong[0])

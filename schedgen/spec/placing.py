@@ -3,7 +3,8 @@
 The rules: the rows and columns of a tile lie along the last extents of a tensor, or along those
 that it calls ``tiled``; along its other extents the tile is one element. Extents that the trip
 count mentions are walked by the main loop; extents of tensors that are stored are cut into output
-tiles; every other one is covered as a whole. Instances of a buffer lie side by side: along the
+tiles; every other one is covered as a whole. A tile that lies along none of its own extents that
+the main loop walks is the next element there in each iteration. Instances of a buffer lie side by side: along the
 columns if their dimension splits columns elsewhere, else along the rows.
 """
 
@@ -115,11 +116,16 @@ class Placing:
         trips = self.scope.expression(self.spec.loops.trips, ("loops", "trips"))
         named = {name.name for name in references(trips)} if trips is not None else set[str]()
         extents = {size for argument in self.spec.arguments.values() for size in argument.shape}
+        extents -= {self.spec.loops.share}
         if named & extents:
             return named & extents
         loaded = [e.source for e in self.spec.operations.body if isinstance(e, Load)]
         reached = {x for name in loaded if name in self.spec.arguments for x in self._tiled(name)}
         return reached - self._stored.keys() - self.spec.parameters.keys()
+
+    @property
+    def _share(self) -> str:
+        return self.spec.loops.share or ""
 
     def _tiled(self, tensor: str) -> list[str]:
         argument = self.spec.arguments[tensor]
@@ -191,6 +197,8 @@ class Placing:
             elif extent in self.spec.loops.groups:
                 along = self.spec.loops.groups[extent]
                 places.append(Place(extent, along=along, grouped=True))
+            elif operation.phase is Phase.BODY and extent in self._walked:
+                places.append(Place(extent, step=1, share=self._share))
             elif extent in self._stored:
                 places.append(Place(extent, along=extent, block=1))
             else:
@@ -200,7 +208,7 @@ class Placing:
     def _along(self, extent: str, side: Place, operation: Operation) -> Place:
         """Return the place of one side of a tile that lies along ``extent``."""
         if operation.phase is Phase.BODY and extent in self._walked:
-            return replace(side, extent=extent, block=0, step=side.block)
+            return replace(side, extent=extent, block=0, step=side.block, share=self._share)
         if extent in self._stored:
             return replace(side, extent=extent, along=extent)
         return replace(side, extent=extent, block=0)

@@ -51,6 +51,9 @@ class Argument(Model):
         description="extents along which the rows and columns of a tile lie; else the last ones",
         examples=[["seq_q", "head_dim"]],
     )
+    whole: bool = Field(
+        True, description="false: what no output tile stores is undefined, which is no mistake"
+    )
     about: str = Field("", description="free text")
 
 
@@ -133,6 +136,11 @@ class Loops(Model):
         description="how many of them an output tile needs, at least 1: a formula of extents, "
         "tile_row and tile_column; more than there are means all",
         examples=["ceil((tile_row + 1) * tile_m / tile_k)"],
+    )
+    share: Identifier | None = Field(
+        None,
+        description="an extent of the results whose tiles share the main loop: the one at c takes "
+        "the iterations from c * trips on",
     )
     persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
     tiles: Literal["all", "lower_triangle"] = Field("all", description="tiles to compute")
