@@ -3,7 +3,8 @@
     python benchmarks/compiled.py [--save]
 
 Registers per thread when a kernel starts, and the budgets that its warps then set by setmaxnreg;
-bytes of local memory, where spilled registers go; shared memory; columns of tensor memory.
+bytes of local memory, where spilled registers go; shared memory; columns of tensor memory; and what
+is wrong, such as products of Hopper that the assembler serializes.
 """
 
 from __future__ import annotations

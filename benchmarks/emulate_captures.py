@@ -142,7 +142,7 @@ def wanted(
     from schedgen.emulating import random_inputs
     from schedgen.interpret.sequential import run as interpreted
 
-    right = interpreted(kernel, random_inputs(kernel, extents, 0))
+    right = interpreted(kernel, random_inputs(kernel, extents, 0), extents)
     places = {one.name: number for number, one in enumerate(run.recording.memory)}
     found: list[Wanted] = []
     for name, limit in allowed.items():

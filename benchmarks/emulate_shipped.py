@@ -25,7 +25,7 @@ ARCH = "sm_90a"
 SMS = 2
 SIZES = {
     "batch": 2, "m": 264, "n": 264, "k": 136, "depth": 128, "width": 72,
-    "seq_q": 150, "seq_k": 203, "heads": 2, "heads_k": 1,
+    "part": 3, "seq_q": 150, "seq_k": 203, "heads": 2, "heads_k": 1,
 }  # fmt: skip
 """m and n are equal, because some kernels have symmetric results."""
 SCALARS = {"alpha": 1.0, "beta": 1.0, "scale": 0.125}

@@ -1,15 +1,15 @@
-"""An estimate of what splitting k gains for symmetric products that leave SMs without work.
+"""What splitting k gains: products in one piece beside their fastest split, torch and quack.
 
     python benchmarks/split_k.py [--save]
 
-Parts of k are a batch of smaller products here: one launch, and a result of each part. That is an
-estimate: adding parts up is left out, while each part stores a result, which a split would do only
-once. *Of whole* compares with the fastest tile for k in one piece.
+*Split* is the one that should be the fastest by the estimate, also where the rule prefers one piece
+(*taken* says so). Sums over its parts are included. Times are in CUDA graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from products import bound
@@ -17,50 +17,69 @@ from report import keep, table
 from torch import Tensor
 
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import launcher, tiling
-from schedgen.kernels.bench_common import in_graphs, in_turns
+from schedgen.kernels import launcher, split, tiling
+from schedgen.kernels.bench_common import imported, in_graphs, in_turns
 from schedgen.kernels.library import FOLDER
 
-SHAPES = [(n, k) for n in (512, 1024, 2048) for k in (n, 4 * n)]
+SHAPES = {
+    "gemm_symmetric": [
+        *((n, n) for n in (512, 1024, 2048)),
+        *((n, 4 * n) for n in (512, 1024, 2048)),
+        *((256, 4096), (256, 16384), (512, 8192), (512, 32768), (768, 12288), (1024, 8192)),
+        *((1024, 16384), (1024, 50304), (1536, 24576)),
+    ],
+    "gemm": [(256, 8192), (512, 2048), (512, 16384), (1024, 4096), (1024, 16384)],
+}
 """m = n, and k."""
-PARTS = (1, 2, 3, 4, 6)
-_FEW, _MANY = 10, 60
-"""Rounds to find the best tile for each number of parts, and to compare those."""
+_PEERS = ("torch", "quack")
+_ROUNDS = 10
 
-Run = Callable[[], None]
+Run = Callable[[], object]
 
 
-def rows(n: int, k: int) -> list[dict[str, object]]:
+def row(spec: str, n: int, k: int) -> dict[str, object]:
     device = torch.device("cuda", 0)
-    choice = tiling.TILES[launcher.architecture(device)]
-    tiles: dict[str, str] = {}
-    runs: dict[str, Run] = {}
-    for parts in PARTS:
-        a = torch.randn(parts, n, -(-k // parts // 64) * 64, device=device).bfloat16()
-        found = {str(tile): _product(a, tile, device) for tile in choice}
-        times = in_turns(found, _FEW)
-        tile = min(found, key=lambda name, times=times: times[name].milliseconds)
-        tiles[str(parts)], runs[str(parts)] = tile, found[tile]
-    times = in_turns(runs, _MANY)
-    best, graphs = {name: time.milliseconds for name, time in times.items()}, in_graphs(runs, times)
-    return [
-        {"m=n": n, "k": k, "parts": name, "tile": tiles[name], "ms": round(time, 5)}
-        | {"of whole": round(best["1"] / time, 3), "graph ms": round(graphs[name], 5)}
-        | {"of whole in a graph": round(graphs["1"] / graphs[name], 3)}
-        for name, time in best.items()
-    ]
+    arch, sms = launcher.architecture(device), launcher.multiprocessors(device)
+    a = torch.randn(1, n, k, device=device).bfloat16()
+    b = a if spec == "gemm_symmetric" else torch.randn_like(a)
+    out = torch.empty(1, n, n, device=device, dtype=torch.bfloat16)
+    key = spec, arch, "bf16", (1, n, n, k), sms, spec == "gemm_symmetric"
+    tile, how = tiling.best(*key), split.estimated(*key)[1]
+    assert how is not None
+    path = FOLDER / file_name(spec, arch, {"dtype": "bf16"} | tile.settings)
+    runs: dict[str, Run] = {"whole": bound(path, a, b, out), "split": _split(spec, how, a, b, out)}
+    runs |= _peers(spec, a[0], b[0])
+    graphs = {n: 1e3 * ms for n, ms in in_graphs(runs, in_turns(runs, _ROUNDS)).items()}
+    taken = split.split(*key) is not None
+    best = graphs["split" if taken else "whole"]
+    peers = [graphs[name] for name in _PEERS if name in graphs]
+    return (
+        {"spec": spec, "m=n": n, "k": k, "whole": str(tile), "whole us": round(graphs["whole"], 2)}
+        | {"split": str(how), "split us": round(graphs["split"], 2)}
+        | {"of whole": round(graphs["whole"] / graphs["split"], 3), "taken": "yes" if taken else ""}
+        | {f"{name} us": round(graphs[name], 2) if name in graphs else "" for name in _PEERS}
+        | {"of best peer": round(min(peers) / best, 3)}
+    )
 
 
-def _product(a: Tensor, tile: tiling.Tile, device: torch.device) -> Run:
-    """a @ a.mT for each part, without allocations."""
-    settings = {"dtype": "bf16"} | tile.settings
-    path = FOLDER / file_name("gemm_symmetric", launcher.architecture(device), settings)
-    out = torch.empty(a.shape[0], a.shape[1], a.shape[1], device=device, dtype=torch.bfloat16)
-    return bound(path, a, a, out)
+def _split(spec: str, how: split.Split, a: Tensor, b: Tensor, out: Tensor) -> Run:
+    triangle = spec == "gemm_symmetric"
+    made = split.SplitProduct(spec, a.device, a.dtype, how, triangle=triangle)
+    zero = made.zeros[a.dtype].view(1, 1, -1)
+    return partial(made.launch, (a, b, zero, out), (1.0, 0.0))
+
+
+def _peers(spec: str, a: Tensor, b: Tensor) -> dict[str, Run]:
+    found: dict[str, Run] = {"torch": lambda: a @ b.mT}
+    quack = imported("quack.gemm_interface", spec)
+    if quack is not None:
+        more = {} if spec == "gemm_symmetric" else {"tuned": False}
+        found["quack"] = lambda: quack(a, b.mT, **more)
+    return found
 
 
 def main() -> None:
-    found = [row for n, k in SHAPES for row in rows(n, k)]
+    found = [row(spec, n, k) for spec, shapes in SHAPES.items() for n, k in shapes]
     print(table(found))
     keep("split_k", found)
 

@@ -1,9 +1,11 @@
-"""What the assembler says about a kernel in its cubin: registers and local memory.
+"""What the assembler says about a kernel in its cubin: registers, local memory, and how it waits
+for Hopper's products.
 
 A cubin is an ELF file (ELF-64 specification). Its section ``.nv.info`` lists attributes as a format
 byte, a kind, a 16-bit size and that many bytes, with four of value in the header if the format is
 not the one for sized values; of those used here, the value is the symbol's number and a 32-bit
-number. Kinds and formats were found by comparing cubins with what ``ptxas -v`` prints (CUDA 13.0).
+number. Kinds and formats were found by comparing cubins with what ``ptxas -v`` prints, those of
+instructions, which have 16 bytes, by comparing with what nvdisasm prints (CUDA 13.0).
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from schedgen.codegen.errors import EmitError
 
 _SIZED = 4
 _REGISTERS, _FRAME = 0x2F, 0x11
+_OPCODE, _PRODUCT, _WARPGROUP, _DRAIN = 0xFFF, 0x9F0, 0x9C5, 1 << 47
+"""HGMMA; WARPGROUP.ARRIVE or, with the bit, WARPGROUP.DEPBAR."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,21 @@ def read_resources(path: Path) -> Resources:
     return Resources(registers[0], max(frames, default=0))
 
 
-def _section(data: bytes, name: bytes) -> bytes:
+def products_and_drains(path: Path) -> tuple[int, int]:
+    """Instructions of the kernel in a cubin for Hopper that multiply, and that wait for products.
+
+    Raises EmitError if there is no kernel in it.
+    """
+    try:
+        code = _section(path.read_bytes(), b".text.", beginning=True)
+    except (struct.error, StopIteration, ValueError):
+        raise EmitError(f"{path}: this is no cubin") from None
+    words = [word for word, _ in struct.iter_unpack("<QQ", code)]
+    products = sum(word & _OPCODE == _PRODUCT for word in words)
+    return products, sum(word & _OPCODE == _WARPGROUP and bool(word & _DRAIN) for word in words)
+
+
+def _section(data: bytes, name: bytes, *, beginning: bool = False) -> bytes:
     if data[:4] != b"\x7fELF":
         raise ValueError
     (table,) = struct.unpack_from("<Q", data, 0x28)
@@ -57,7 +75,8 @@ def _section(data: bytes, name: bytes) -> bytes:
 
     def named(header: tuple[int, ...]) -> bool:
         start = names + header[0]
-        return data[start : data.index(b"\0", start)] == name
+        found = data[start : data.index(b"\0", start)]
+        return found.startswith(name) if beginning else found == name
 
     header = next(header for header in headers if named(header))
     return data[header[4] : header[4] + header[5]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schedgen.codegen.compiling import Built, compile_file
-from schedgen.codegen.cubin import read_resources
+from schedgen.codegen.cubin import products_and_drains, read_resources
 from schedgen.codegen.facts import Facts, read_facts
 
 MOST_SHARED_BYTES = 232448
@@ -29,6 +29,9 @@ class Report:
         registers: of each thread when the kernel begins.
         budgets: registers of a thread after warpgroups exchanged them, as in the PTX, ascending.
         local_bytes: local memory of a thread, which registers are spilled to.
+        serialized: whether the assembler has each product of Hopper wait for the one before, which
+            halves their rate. It does so where registers are scarce, or where it cannot tell that
+            accumulators are left alone until products are complete (ptxas: C7510, C7518, C7520).
     """
 
     facts: Facts
@@ -36,6 +39,7 @@ class Report:
     registers: int
     budgets: tuple[int, ...]
     local_bytes: int
+    serialized: bool = False
 
     @property
     def _entry_registers(self) -> int:
@@ -49,6 +53,11 @@ class Report:
         facts, found = self.facts, list[str]()
         if self.local_bytes:
             found.append(f"registers are spilled to {self.local_bytes} bytes of local memory")
+        if self.serialized:
+            found.append(
+                "products (wgmma) are serialized, each waits for the one before; fix: "
+                "'schedgen emit --compile' leaves more registers"
+            )
         if facts.shared_bytes > MOST_SHARED_BYTES:
             found.append(
                 f"shared memory: {facts.shared_bytes} bytes, a block has {MOST_SHARED_BYTES}"
@@ -72,5 +81,20 @@ def compile_report(path: Path, folder: Path) -> Report:
     facts = read_facts(path)
     built = compile_file(path, folder, sms=SMS.get(facts.target, 132))
     resources = read_resources(built.cubin)
-    budgets = {int(text) for text in _BUDGET.findall(built.ptx.read_text("utf-8"))}
-    return Report(facts, built, resources.registers, tuple(sorted(budgets)), resources.local_bytes)
+    ptx = built.ptx.read_text("utf-8")
+    budgets = tuple(sorted({int(text) for text in _BUDGET.findall(ptx)}))
+    serialized = facts.target == "sm_90a" and _serialized(ptx, built.cubin)
+    return Report(
+        facts, built, resources.registers, budgets, resources.local_bytes, serialized=serialized
+    )
+
+
+def _serialized(ptx: str, cubin: Path) -> bool:
+    """Whether the assembler added a wait to most products. Loops may be unrolled, so that shares
+    are compared: as written, there is one wait for all steps of a product, or fewer.
+    """
+    written = ptx.count("wgmma.mma_async"), ptx.count("wgmma.wait_group")
+    products, drains = products_and_drains(cubin)
+    if not written[0] or not products:
+        return False
+    return drains / products > written[1] / written[0] + 0.5

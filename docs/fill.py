@@ -222,7 +222,10 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "split-k": lambda: gpu_table(
         "split_k",
-        ("m=n", "k", "parts", "tile", "ms", "of whole", "graph ms", "of whole in a graph"),
+        (
+            *("spec", "m=n", "k", "whole", "whole us", "split", "split us", "of whole", "taken"),
+            *("torch us", "quack us", "of best peer"),
+        ),
     ),
     "iterations": lambda: gpu_table(
         "iterations",

@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from schedgen.codegen.facts import file_name, read_facts
-from schedgen.kernels import bench_polar, launcher, library, tiling
+from schedgen.kernels import bench_polar, launcher, library, split, tiling
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.bench_common import (
     OURS,
@@ -175,22 +175,29 @@ def _square_rows(
         reference = a.double() @ right.double().mT
         if gelu:
             reference = functional.gelu(reference + bias.double(), approximate="tanh")
-        tile = _tile(spec, (1, n, n, k), symmetric) if not gelu else tiling.Tile()
-        iterations = tiling.tiles(n, n, tile, symmetric) * math.ceil(k / tile.depth)
+        how, work = _work(spec, n, k, symmetric)
         yield from _rows(
-            {"spec": spec, "m=n": n, "k": k, "tile": str(tile)},
+            {"spec": spec, "m=n": n, "k": k, "tile": how},
             candidates(a, b, bias),
             2.0 * n * n * k,
             partial(_product_error, reference),
-            (_file(spec, {"dtype": "bf16"} | tile.settings), iterations),
+            work,
             graphed=True,
         )
 
 
-def _tile(spec: str, shape: tuple[int, int, int, int], triangle: bool) -> tiling.Tile:
-    """The output tiles of the kernel that is taken for a shape in bf16."""
+def _work(spec: str, n: int, k: int, triangle: bool) -> tuple[str, tuple[Path, int]]:
+    """Output tiles, file and iterations of the kernel that is taken for a shape in bf16."""
     arch, sms = launcher.architecture(_gpu()), launcher.multiprocessors(_gpu())
-    return tiling.best(spec, arch, "bf16", shape, sms, triangle)
+    tile, parts, name = tiling.Tile(), 1, spec
+    if spec in ("gemm", "gemm_symmetric"):
+        tile = tiling.best(spec, arch, "bf16", (1, n, n, k), sms, triangle)
+        how = split.split(spec, arch, "bf16", (1, n, n, k), sms, triangle)
+        if how is not None:
+            tile, parts, name = how.tile, how.parts, f"{spec}_parts"
+    iterations = tiling.tiles(n, n, tile, triangle) * parts * math.ceil(k / parts / tile.depth)
+    shown = f"{tile} in {parts}" if parts > 1 else str(tile)
+    return shown, (_file(name, {"dtype": "bf16"} | tile.settings), iterations)
 
 
 def _product_error(reference: Tensor, found: Tensor) -> float:

@@ -57,13 +57,19 @@ def shipped() -> Iterator[Shipped]:
 
 
 def text(kernel: Shipped) -> str:
-    """What the file of ``kernel`` should contain. Raises SchedgenError."""
-    from schedgen.emitting import emission
+    """What the file of ``kernel`` should contain: where warpgroups take registers from others it is
+    compiled, to see whether they are enough. Raises SchedgenError.
+    """
+    from schedgen.emitting import compiled_emission, emission
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
     machine = read_machine(kernel.target)
-    return emission(read_spec(kernel.spec), machine, dict(kernel.settings)).text
+    spec, settings = read_spec(kernel.spec), dict(kernel.settings)
+    found = emission(spec, machine, settings).text
+    if "setmaxregister_increase" in found:
+        return compiled_emission(spec, machine, settings)[0].text
+    return found
 
 
 def main() -> int:

@@ -13,7 +13,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from schedgen.codegen.facts import file_name
 from schedgen.kernels import checks, library, tiling
 from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
 from schedgen.kernels.tiling import Tile
@@ -47,15 +46,28 @@ class Split:
     tile: Tile
     parts: int
 
+    def __str__(self) -> str:
+        return f"{self.tile} in {self.parts}"
+
 
 @cache
 def split(
     spec: str, arch: str, dtype: str, shape: tuple[int, int, int, int], sms: int, triangle: bool
 ) -> Split | None:
     """How to split k, None if that is not worth it; arguments as of `tiling.settings`."""
-    best = tiling.best(spec, arch, dtype, shape, sms, triangle)
-    whole = tiling.cycles(spec, arch, dtype, shape, sms, triangle, best)
-    found: tuple[float, Split | None] = (WORTH * whole, None)
+    tile = tiling.best(spec, arch, dtype, shape, sms, triangle)
+    whole = tiling.cycles(spec, arch, dtype, shape, sms, triangle, tile)
+    cycles, best = estimated(spec, arch, dtype, shape, sms, triangle)
+    return best if cycles < WORTH * whole else None
+
+
+def estimated(
+    spec: str, arch: str, dtype: str, shape: tuple[int, int, int, int], sms: int, triangle: bool
+) -> tuple[float, Split | None]:
+    """The split that should be the fastest, with the cycles that it should take; None if there is
+    none. Arguments as of `tiling.settings`.
+    """
+    found: tuple[float, Split | None] = (math.inf, None)
     for one in _candidates(arch, shape):
         needed = tiling.cycles(
             f"{spec}_parts", arch, dtype, shape, sms, triangle, one.tile, one.parts
@@ -63,7 +75,7 @@ def split(
         if math.isfinite(needed):
             needed += _sum(shape, one.parts, sms, triangle)
             found = min(found, (needed, one), key=lambda f: f[0])
-    return found[1]
+    return found
 
 
 def _candidates(arch: str, shape: tuple[int, int, int, int]) -> Iterator[Split]:
@@ -89,9 +101,7 @@ class SplitProduct:
     ) -> None:
         name = checks.DTYPES[dtype]
         self.parts = how.parts
-        self._products = library.launcher(
-            device, f"{spec}_parts", dtype=name, **how.tile.settings
-        )
+        self._products = library.launcher(device, f"{spec}_parts", dtype=name, **how.tile.settings)
         total = "gemm_symmetric_sum" if triangle else "gemm_sum"
         self._sum = library.launcher(device, total, dtype=name)
 
@@ -100,7 +110,9 @@ class SplitProduct:
         """See `Launcher`."""
         return self._sum.zeros
 
-    def launch(self, tensors: tuple[Tensor, Tensor, Tensor, Tensor], scalars: tuple[float, float]) -> None:
+    def launch(
+        self, tensors: tuple[Tensor, Tensor, Tensor, Tensor], scalars: tuple[float, float]
+    ) -> None:
         """As of the launcher of a product in one piece: a, b, c, d; alpha, beta."""
         a, b, c, d = tensors
         batch, m, n = d.shape

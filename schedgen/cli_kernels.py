@@ -92,7 +92,8 @@ def emit(
     compile_: Annotated[
         bool,
         typer.Option(
-            "--compile", help="Compile it; if it spills, solve for a schedule with more registers."
+            "--compile",
+            help="Compile it; if registers are too few, solve for a schedule with more.",
         ),
     ] = False,
     events: Annotated[

@@ -111,11 +111,12 @@ def compiled_emission(
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """An emission that compiles within its registers, and all attempts up to it.
 
-    A schedule whose kernel spills is replaced by the best one that leaves `STEP` more registers
-    of each thread beside tiles; `ROUNDS` schedules are tried.
+    A schedule whose kernel spills, or whose products the assembler serializes, is replaced by the
+    best one that leaves `STEP` more registers of each thread beside tiles; `ROUNDS` schedules are
+    tried.
 
     Raises:
-        EmitError: all of them spill, or no schedule leaves that many registers.
+        EmitError: none of them is better, or no schedule leaves that many registers.
         CompileError: it does not compile.
         What `emission` raises, for the first schedule.
     """
@@ -132,7 +133,7 @@ def compiled_emission(
             if not attempts:
                 raise
             raise EmitError(
-                f"{_spills(attempts)}; with {more} more registers per thread there is no "
+                f"{_scarce(attempts)}; with {more} more registers per thread there is no "
                 f"schedule: {error}"
             ) from None
         if progress is not None:
@@ -142,9 +143,9 @@ def compiled_emission(
             path.write_text(emitted.text, encoding="utf-8")
             report = compile_report(path, Path(scratch) / "compiled")
         attempts.append(Attempt(more, report))
-        if not report.local_bytes:
+        if not report.local_bytes and not report.serialized:
             return emitted, tuple(attempts)
-    raise EmitError(f"{_spills(attempts)}; fix: choose smaller tiles with --set")
+    raise EmitError(f"{_scarce(attempts)}; fix: choose smaller tiles with --set")
 
 
 def with_registers(machine: Machine, more: int) -> Machine:
@@ -158,11 +159,15 @@ def with_registers(machine: Machine, more: int) -> Machine:
     return replace(machine, roles=roles)
 
 
-def _spills(attempts: list[Attempt]) -> str:
+def _scarce(attempts: list[Attempt]) -> str:
+    """What registers were too few for."""
     tried = ", ".join(
-        f"{a.report.local_bytes} bytes with {a.more_registers} more"
-        if a.more_registers
-        else f"{a.report.local_bytes} bytes"
-        for a in attempts
+        _lack(a) + (f" with {a.more_registers} more" if a.more_registers else "") for a in attempts
     )
-    return f"registers are spilled to local memory ({tried})"
+    return f"there are too few registers ({tried})"
+
+
+def _lack(attempt: Attempt) -> str:
+    if attempt.report.local_bytes:
+        return f"{attempt.report.local_bytes} bytes are spilled to local memory"
+    return "products are serialized"

@@ -32,8 +32,9 @@ class Place:
 
     The start is ``block * c + step * i + offset``, where c is the output tile's coordinate along
     the extent ``along`` and i the iteration of the main loop. If tiles ``share`` the iterations, i
-    begins at the iterations of a tile times the coordinate along that extent. If ``grouped``, neighbouring
-    coordinates share an element: the start is ``c * extent // along``, of the extents' values.
+    begins at the iterations of a tile times the coordinate along that extent. If ``grouped``,
+    neighbouring coordinates share an element: the start is ``c * extent // along``, of the extents'
+    values.
     ``side`` says which way the tile lies there: its "rows", its "columns", or "" for one element.
     """
 

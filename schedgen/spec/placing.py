@@ -3,9 +3,10 @@
 The rules: the rows and columns of a tile lie along the last extents of a tensor, or along those
 that it calls ``tiled``; along its other extents the tile is one element. Extents that the trip
 count mentions are walked by the main loop; extents of tensors that are stored are cut into output
-tiles; every other one is covered as a whole. A tile that lies along none of its own extents that
-the main loop walks is the next element there in each iteration. Instances of a buffer lie side by side: along the
-columns if their dimension splits columns elsewhere, else along the rows.
+tiles; every other one is covered as a whole. Along an extent that the main loop walks a tile is the
+next one in each iteration, or the next element if it does not lie along it. Instances of a buffer
+lie side by side: along the columns if their dimension splits columns elsewhere, else along the
+rows.
 """
 
 from __future__ import annotations

@@ -84,12 +84,18 @@ def attention_cases() -> list[Attention]:
     ]
 
 
+SPLIT = [(1, 40, 136, 8192), (1, 256, 256, 16384), (3, 100, 72, 8200), (1, 512, 512, 32768)]
+"""Batch, m, n and k of products that are split along k on an H200."""
+
+
 def gemm_cases() -> list[Product]:
     """Small and large, ragged in all directions, batches."""
     small = product((1, 17, 128, 200, 384), (8, 136, 256, 1000), (8, 64, 520))
     cases = [Product(1, *mnk, BF16 if n % 3 else FP16) for n, mnk in enumerate(small)]
     cases += [Product(1, *mnk, BF16) for mnk in ((13, 7, 5), (100, 101, 103), (1, 1, 1))]
     cases += [Product(b, 200, 264, 136, BF16) for b in (2, 3, 7)]
+    cases += [Product(*bmnk, BF16) for bmnk in SPLIT]
+    cases += [Product(1, 13, 7, 8191, FP16), Product(2, 101, 131, 20000, FP16)]
     return cases + [Product(1, n, n, n, BF16) for n in (1024, 2048, 4096, 8192)]
 
 
@@ -98,6 +104,8 @@ def symmetric_cases() -> list[Product]:
     sizes = (1, 8, 100, 128, 200, 256, 264, 384, 640, 1000)
     small = product((1, 3), sizes, (8, 136, 1024))
     cases = [Product(b, m, m, k, BF16 if m % 3 else FP16) for b, m, k in small]
+    cases += [Product(b, m, m, k, BF16) for b, m, _, k in SPLIT]
+    cases += [Product(1, 513, 513, 20000, FP16), Product(1, 1024, 1024, 16384, FP16)]
     cases += [Product(1, 101, 101, 7, BF16), Product(2, 513, 513, 100, BF16)]
     return cases + [Product(1, n, n, n, BF16) for n in (1024, 2048, 4096, 8192)]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import checks, gemm_op, layouts, library
+from schedgen.kernels import checks, gemm_op, layouts, library, split
 
 CPU = torch.device("cpu")
 
@@ -43,6 +43,12 @@ class StandIn:
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
+        elif "_parts_" in self.name:
+            a, b, d = tensors
+            _parts(a, b if "_nn_" in self.name else b.mT, d, triangle="symmetric" in self.name)
+        elif "_sum_" in self.name:
+            p, c, d = tensors
+            _linear(p.sum(1), (c, d), scalars, symmetric="symmetric" in self.name)
         else:
             a, b, c, d = tensors
             b = b if "_nn_" in self.name else b.mT
@@ -65,8 +71,31 @@ def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None
 
 def _product(tensors: Sequence[Tensor], scalars: Sequence[float], *, symmetric: bool) -> None:
     a, b, c, d = tensors
+    _linear(a.float() @ b.float(), (c, d), scalars, symmetric=symmetric)
+
+
+def _parts(a: Tensor, b: Tensor, d: Tensor, *, triangle: bool) -> None:
+    """Products of parts of k; above the diagonal, where no tile is, nothing is written."""
+    parts, k = d.shape[1], a.shape[-1]
+    size = -(-k // parts)
+    for part in range(parts):
+        here = slice(part * size, (part + 1) * size)
+        product = a[..., here].float() @ b[..., here, :].float()
+        d[:, part] = (
+            product.tril().masked_fill(~_lower(product), torch.nan) if triangle else product
+        )
+
+
+def _lower(matrix: Tensor) -> Tensor:
+    return torch.ones(matrix.shape, dtype=torch.bool).tril()
+
+
+def _linear(
+    product: Tensor, tensors: Sequence[Tensor], scalars: Sequence[float], *, symmetric: bool
+) -> None:
+    c, d = tensors
     alpha, beta = scalars
-    product = alpha * a.float() @ b.float()
+    product = alpha * (product.tril().where(_lower(product), 0.0) if symmetric else product)
     # Outside of a tensor, bulk copies read zeros; a negative padding cuts off.
     missing = [n - have for n, have in zip(product.shape, c.shape, strict=True)]
     padding = [amount for n in reversed(missing) for amount in (0, n)]
@@ -91,7 +120,7 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     patch.setattr(checks, "devices", _cpu)
     patch.setattr(library, "launcher", partial(launcher, calls))
-    patch.setattr(gemm_op, "architecture", lambda device: "sm_90a")  # pyright: ignore
-    patch.setattr(gemm_op, "multiprocessors", lambda device: 132)  # pyright: ignore
+    patch.setattr(split, "architecture", lambda device: "sm_90a")  # pyright: ignore
+    patch.setattr(split, "multiprocessors", lambda device: 132)  # pyright: ignore
     gemm_op._kernel.cache_clear()
     return calls

@@ -263,7 +263,7 @@ def test_command(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = run(app, ["bench", "gemm"]).stdout.splitlines()
     assert lines[0].startswith("gpu a GPU")
     assert lines[1].split()[:5] == ["spec", "m=n", "k", "tile", "provider"]
-    assert lines[2].split()[:5] == ["gemm", "64", "64", "64x128x64", "schedgen"]
+    assert lines[2].split()[:5] == ["gemm", "64", "64", "64x64x128", "schedgen"]
     assert lines[2].index("schedgen") == lines[1].index("provider")
     found = json.loads(run(app, ["bench", "gemm", "--json"]).stdout)
     assert found["gpu"] == "a GPU"

@@ -18,7 +18,7 @@ from schedgen.kernels import gemm, gemm_op, symmetric_gemm
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 Shape = tuple[int, ...]
-QUICKEST = "_sm_90a_bf16_tile_m64_consumers1_tile_n128.py"
+QUICKEST = "_sm_90a_bf16_tile_m64_consumers1_tile_n64_tile_k128.py"
 """What names of files end with whose iterations are the shortest: the ones for small products."""
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from schedgen.codegen.compiling import _module as imported
 from schedgen.codegen.facts import file_name
 from schedgen.emulator.emulation import device
-from schedgen.kernels import attention, gemm, gemm_op, layouts, library, symmetric_gemm
+from schedgen.kernels import attention, gemm, layouts, library, split, symmetric_gemm
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
 from tests.kernels.test_attention_op import operands, reference
@@ -61,7 +61,7 @@ def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gen
         return Emulated(file_name(spec, request.param, settings), request.param)
 
     monkeypatch.setattr(library, "launcher", launcher)
-    monkeypatch.setattr(gemm_op, "architecture", lambda device: request.param)  # pyright: ignore
+    monkeypatch.setattr(split, "architecture", lambda device: request.param)  # pyright: ignore
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield request.param
     torch.use_deterministic_algorithms(False)
@@ -93,6 +93,20 @@ def test_product(m: int, n: int, k: int) -> None:
 def test_addend() -> None:
     a, b, c = random(2, 136, 64), random(64, 40, seed=1), random(40, seed=2)
     assert close(gemm(a, b, c, alpha=0.5, beta=2.0), a * 0.5, b, 2.0 * c.double())
+
+
+def test_split_product() -> None:
+    a, b, c = random(2, 136, 2200), random(2200, 40, seed=1), random(40, seed=2)
+    found = gemm(a, b, c, alpha=0.5, beta=2.0)
+    assert close(found, a * 0.5, b, 2.0 * c.double())
+
+
+def test_split_symmetric_product() -> None:
+    """What no tile has stored, above the diagonal, is never read."""
+    a = random(150, 2200)
+    found = symmetric_gemm(a)
+    assert close(found, a, a.mT)
+    assert torch.equal(found, found.mT)
 
 
 def test_symmetric_product() -> None:

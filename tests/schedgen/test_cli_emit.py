@@ -56,7 +56,24 @@ def test_file_is_formatted(folder: Path) -> None:
     assert emitting.formatted(text) == text
 
 
-def test_compile(folder: Path, tmp_path: Path) -> None:
+def test_products_that_the_assembler_serializes(folder: Path, tmp_path: Path) -> None:
+    """With the registers that the solver counts ptxas has each product wait for the one before; a
+    schedule that leaves more of them takes 14 % less time on an H200.
+    """
+    result = run("compile", str(folder / KERNEL), "-t", "h200", "-o", str(tmp_path), "--json")
+    assert result.exit_code == 1
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert "serialized" in problem
+    assert "emit --compile" in problem
+
+
+def test_compile(tmp_path: Path) -> None:
+    arguments = "gemm_chain", "-t", "h200", "--set", "dtype=fp16", "--compile", "-o", str(tmp_path)
+    result = run("emit", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    attempts = json.loads(result.stdout)["compiled"]
+    assert [bool(attempt["problems"]) for attempt in attempts] == [True, False]
+    folder = tmp_path
     for name in ("another.ptx", KERNEL.replace(".py", ".ptx")):  # of an earlier compilation
         (tmp_path / name).touch()
     result = run("compile", str(folder / KERNEL), "-t", "h200", "-o", str(tmp_path), "--json")
@@ -84,7 +101,8 @@ def test_spill_makes_the_solver_leave_more_registers(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     attempts = json.loads(result.stdout)["compiled"]
     assert len(attempts) > 1
-    assert [attempt["local_bytes"] == 0 for attempt in attempts] == [
+    assert attempts[0]["local_bytes"]
+    assert [not attempt["problems"] for attempt in attempts] == [
         *([False] * (len(attempts) - 1)),
         True,
     ]
@@ -148,9 +166,10 @@ def test_file_names() -> None:
 class Compiler:
     """Reports these bytes of local memory, one after the other."""
 
-    def __init__(self, folder: Path, *spilled: int) -> None:
+    def __init__(self, folder: Path, *spilled: int, serialized: int = 0) -> None:
         self.facts = read_facts(folder / KERNEL)
         self.spilled = list(spilled)
+        self.serialized = serialized
         self.given: list[int] = []
 
     def emission(
@@ -163,7 +182,9 @@ class Compiler:
         return emitting.Emission("x.py", "", None, None)  # type: ignore[arg-type]
 
     def report(self, path: Path, folder: Path) -> Report:
-        return Report(self.facts, Built(path, path, path), 168, (24, 184), self.spilled.pop(0))
+        self.serialized -= 1
+        built, budgets, spilled = Built(path, path, path), (24, 184), self.spilled.pop(0)
+        return Report(self.facts, built, 168, budgets, spilled, serialized=self.serialized >= 0)
 
     def compiled(self, patch: pytest.MonkeyPatch) -> list[int]:
         """Registers beside tiles of the attempts."""
@@ -186,8 +207,14 @@ def test_rounds_leave_more_registers(folder: Path, monkeypatch: pytest.MonkeyPat
     assert compiler.given == [24, 40, 56]
 
 
+def test_rounds_for_products_that_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Compiler(folder, 0, 0, serialized=1).compiled(monkeypatch) == [0, 16]
+    with pytest.raises(EmitError, match=r"\(products are serialized, products are serialized with"):
+        Compiler(folder, 0, 0, 0, 0, serialized=4).compiled(monkeypatch)
+
+
 def test_rounds_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EmitError, match=r"112 bytes, 16 bytes with 16 more.*no registers"):
+    with pytest.raises(EmitError, match=r"112 bytes .*, 16 bytes .* with 16 more.*no registers"):
         Compiler(folder, 112, 16, 8).compiled(monkeypatch)
     monkeypatch.setattr(emitting, "ROUNDS", 2)
     with pytest.raises(EmitError, match="smaller tiles"):
@@ -200,6 +227,7 @@ def test_report_finds_what_is_too_much(folder: Path) -> None:
     good = Report(facts, Built(path, path, path), 168, (24, 184), 0)
     assert good.problems == ()
     assert "spilled to 8 bytes" in replace(good, local_bytes=8).problems[0]
+    assert "serialized" in replace(good, serialized=True).problems[0]
     big = replace(facts, shared_bytes=232449, tensor_columns=513)
     shared, tensor = replace(good, facts=big).problems
     assert "232449 bytes" in shared

@@ -10,6 +10,7 @@ from schedgen.kernel import Kernel
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import parse_spec, read_spec
 
+_SCALARS = {"alpha": torch.tensor(1.5), "beta": torch.tensor(-0.5)}
 SMALL = {"tile_m": "16", "tile_n": "32", "tile_k": "16", "slice_n": "16"}
 
 
@@ -78,12 +79,20 @@ def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
         shapes = {"a": (1, 300, 128), "b": (1, inner, 128), "c": (1, inner, 128)}
         return {key: random(*shape, seed=len(key)) for key, shape in shapes.items()}
     m, n = (300, 300) if "symmetric" in name else (200, 300)
+    if name.endswith("_sum"):
+        p = random(1, trips, m, n, dtype=torch.float32, seed=1)
+        return {"p": p, "c": random(1, m, n, seed=3), **_SCALARS}
+    inner *= parts_of(name).get("part", 1)
     b = random(1, n, inner, seed=1)
     return {
         "a": random(1, m, inner, seed=1),
-        "b": b.mT.contiguous() if name.endswith("_nn") else b,
+        "b": b.mT.contiguous() if "_nn" in name else b,
         "c": random(1, m, n, seed=3) * (m != n),
         "bias": random(n, seed=4),
-        "alpha": torch.tensor(1.5),
-        "beta": torch.tensor(-0.5),
+        **_SCALARS,
     }
+
+
+def parts_of(name: str) -> dict[str, int]:
+    """Extents of a shipped spec that its inputs do not have: parts of k."""
+    return {"part": 2} if name.endswith("_parts") else {}

@@ -15,7 +15,7 @@ from schedgen.program.model import Program
 from schedgen.program.synthesize import synthesize
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec, shipped_specs
-from tests.schedgen.interpret.problems import full_size_inputs
+from tests.schedgen.interpret.problems import full_size_inputs, parts_of
 
 SPECS = [name for name in shipped_specs() if "h200" in read_spec(name).file.targets]
 TARGETS = ("b200", "h200")
@@ -31,8 +31,8 @@ def synthesized(name: str, target: str) -> tuple[Kernel, Program]:
 def check(name: str, kernel: Kernel, program: Program, trips: Sequence[int], runs: int) -> None:
     for count in trips:
         inputs = full_size_inputs(name, count)
-        wanted = run(kernel, inputs)
-        interpreter = Interpreter(program, kernel, inputs)
+        wanted = run(kernel, inputs, parts_of(name))
+        interpreter = Interpreter(program, kernel, inputs, parts_of(name))
         assert interpreter.problem.trips == count
         assert len(interpreter.problem.tiles) > 1
         for seed in range(runs):
