@@ -90,11 +90,17 @@ def compile_report(path: Path, folder: Path) -> Report:
 
 
 def _serialized(ptx: str, cubin: Path) -> bool:
-    """Whether the assembler added a wait to most products. Loops may be unrolled, so that shares
-    are compared: as written, there is one wait for all steps of a product, or fewer.
-    """
     written = ptx.count("wgmma.mma_async"), ptx.count("wgmma.wait_group")
-    products, drains = products_and_drains(cubin)
-    if not written[0] or not products:
+    return waits_more(written, products_and_drains(cubin))
+
+
+def waits_more(written: tuple[int, int], found: tuple[int, int]) -> bool:
+    """Whether there are products that wait beside those written to; each has products and waits.
+
+    Loops may be unrolled, so that shares are compared. As written there is one wait for all steps
+    of a product or fewer, and serialized there are as many waits as products; a share beyond the
+    middle is taken to be that. Where every step is waited for as written, that cannot be told.
+    """
+    if not written[0] or not found[0] or written[1] >= written[0]:
         return False
-    return drains / products > written[1] / written[0] + 0.5
+    return found[1] / found[0] > (1 + written[1] / written[0]) / 2

@@ -43,7 +43,8 @@ def gemm(
             itself, but share no memory with ``a`` or ``b``.
 
     Returns:
-        (..., m, n) of the same type, contiguous; or ``out``.
+        (..., m, n) of the same type, contiguous; or ``out``. Where k is long and the result small,
+        up to 256 MiB of memory are taken beside it (`split.MOST_BYTES`).
 
     Raises:
         ArgumentValueError: a ValueError; shapes, devices or numbers that do not fit.
@@ -156,11 +157,7 @@ def _check_overlap(out: Tensor, a: Tensor, b: Tensor, c: Tensor | None) -> None:
     """The kernel reads ``a`` and ``b`` while it writes, and of ``c`` what it has not yet written
     only if both are the same.
     """
-    if c is not None and (c.data_ptr(), c.shape, c.stride()) == (
-        out.data_ptr(),
-        out.shape,
-        out.stride(),
-    ):
+    if c is not None and _same(c, out):
         c = None
     start, end = _span(out)
     for name, tensor in (("a", a), ("b", b), ("c", c)):
@@ -185,7 +182,7 @@ def _compute(
     if not a.shape[-1]:  # an empty sum
         out.copy_(torch.zeros_like(out) if c is None else c.float() * beta)
         return
-    if b.dim() == 2 and a.dim() > 2:  # one matrix for all: rows of all batches form one
+    if b.dim() == 2 and a.dim() > 2 and not symmetric:  # rows of all batches form one matrix
         c = None if c is None else c.expand(out.shape).reshape(1, -1, out.shape[-1])
         rows, target = a.reshape(1, -1, a.shape[-1]), _merged(out, 1)
         columns = b.unsqueeze(0)
@@ -223,6 +220,9 @@ def _launch(
 ) -> None:
     """(batch, m, k), (batch, k, n) and (batch, m, n) or None to ``out`` (batch, m, n)."""
     spec = "gemm_symmetric" if symmetric else "gemm"
+    if symmetric and _same(a, b.mT):  # one copy, if any, is enough for both
+        a = layouts.accessible(a)
+        b = a.mT
     if layouts.problem(b.mT) is not None and layouts.problem(b) is None:
         spec += "_nn"
     else:
@@ -234,6 +234,14 @@ def _launch(
     else:
         addend = layouts.accessible(c)
     run.launch((layouts.accessible(a), b, addend, out), (alpha, beta))
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether both are the same elements in the same order."""
+    if one.data_ptr() != other.data_ptr() or one.shape != other.shape:
+        return False
+    strides = zip(one.shape, one.stride(), other.stride(), strict=True)
+    return all(size == 1 or mine == others for size, mine, others in strides)
 
 
 _kernel = lru_cache(1024)(split.product)

@@ -66,10 +66,10 @@ def text(kernel: Shipped) -> str:
 
     machine = read_machine(kernel.target)
     spec, settings = read_spec(kernel.spec), dict(kernel.settings)
-    found = emission(spec, machine, settings).text
-    if "setmaxregister_increase" in found:
-        return compiled_emission(spec, machine, settings)[0].text
-    return found
+    found = emission(spec, machine, settings)
+    if "setmaxregister_increase" in found.text:
+        return compiled_emission(spec, machine, settings, first=found)[0].text
+    return found.text
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels.errors import DeviceError
@@ -151,6 +151,7 @@ def cycles(
     return max(needed, operands / BYTES)
 
 
+@lru_cache(1024)
 def tiles(m: int, n: int, tile: Tile, triangle: bool) -> int:
     """Output tiles of a matrix, or those of them that reach to the diagonal or below it."""
     rows, columns = -(-m // tile.rows), -(-n // tile.columns)

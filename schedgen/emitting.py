@@ -108,8 +108,10 @@ def compiled_emission(
     progress: Progress | None = None,
     *,
     events: bool = False,
+    first: Emission | None = None,
 ) -> tuple[Emission, tuple[Attempt, ...]]:
-    """An emission that compiles within its registers, and all attempts up to it.
+    """An emission that compiles within its registers, and all attempts up to it; ``first`` is what
+    `emission` gives for these arguments, if that is known.
 
     A schedule whose kernel spills, or whose products the assembler serializes, is replaced by the
     best one that leaves `STEP` more registers of each thread beside tiles; `ROUNDS` schedules are
@@ -128,7 +130,8 @@ def compiled_emission(
         more = number * STEP
         try:
             machine_now = with_registers(machine, more)
-            emitted = emission(spec, machine_now, settings, progress, events=events)
+            emitted = None if number else first
+            emitted = emitted or emission(spec, machine_now, settings, progress, events=events)
         except Infeasible as error:
             if not attempts:
                 raise
@@ -164,7 +167,9 @@ def _scarce(attempts: list[Attempt]) -> str:
     tried = ", ".join(
         _lack(a) + (f" with {a.more_registers} more" if a.more_registers else "") for a in attempts
     )
-    return f"there are too few registers ({tried})"
+    if any(a.report.local_bytes for a in attempts):
+        return f"registers do not suffice ({tried})"
+    return f"registers do not suffice, or conditions stand around accumulators ({tried})"
 
 
 def _lack(attempt: Attempt) -> str:

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from schedgen.conditional import condition_mistakes
 from schedgen.errors import DiagnosticSink, SchedgenError, suggest
-from schedgen.expressions import ExpressionError, parse
-from schedgen.kernel import DTYPE_BITS, Kernel
+from schedgen.expressions import ExpressionError, parse, references
+from schedgen.kernel import DTYPE_BITS, Kernel, Operation
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
@@ -67,6 +67,7 @@ def _kernel(
     rings = bind_rings(layout)
     binder = OperationBinder(spec, scope, layout)
     operations = binder.bind()
+    _check_shared(spec, scope, operations)
     sink.raise_if_any()
     check_dataflow(scope, Dataflow(layout, operations), rings, binder.places)
     orders = bind_orders(spec, scope, operations)
@@ -111,18 +112,40 @@ def _check_tile_trips(
 
 
 def _check_share(spec: SpecFile, scope: Scope) -> None:
-    """The tiles that share the main loop are those along an extent of the results."""
+    """The tiles that share the main loop are those along an extent of all results, in which each of
+    them is one element, and the trip count says how many iterations are left for each.
+    """
     share, path = spec.loops.share, ("loops", "share")
     if share is None:
         return
-    listed = (*spec.operations.before, *spec.operations.body, *spec.operations.after)
-    names = [e.to for e in listed if isinstance(e, Store) and e.to in spec.arguments]
-    stored = {extent: None for name in names for extent in spec.arguments[name].shape[:-2]}
-    if share not in stored:
-        _unknown_extent(scope, share, list(stored), path)
+    results = [spec.arguments[name] for name in _stored(spec)]
+    beside = [set(a.shape) - set(a.tiled or a.shape[-2:]) for a in results]
+    common = [x for x in (results[0].shape if results else ()) if all(x in b for b in beside)]
+    trips = scope.expression(spec.loops.trips, ("loops", "trips"))
+    if share not in common:
+        _unknown_extent(scope, share, common, path)
     elif spec.loops.tile_trips is not None:
         message = "tiles share the main loop, and each of them may have another number of trips"
         scope.error("bad-share", message, path, key=True, fix="remove 'share' or 'tile_trips'")
+    elif trips is not None and share not in {name.name for name in references(trips)}:
+        message = (
+            f"the tiles along '{share}' share the iterations, but 'trips' does not depend on it"
+        )
+        fix = f"divide by it: ceil(k / (tile_k * {share}))"
+        scope.error("bad-share", message, ("loops", "trips"), fix=fix)
+
+
+def _check_shared(spec: SpecFile, scope: Scope, operations: Sequence[Operation]) -> None:
+    """Something differs between the tiles that share the main loop."""
+    if spec.loops.share and not any(place.share for o in operations for place in o.places):
+        message = "no load lies along an extent that the main loop walks, so all tiles are the same"
+        fix = "name that extent in 'trips', or remove 'share'"
+        scope.error("bad-share", message, ("loops", "share"), fix=fix)
+
+
+def _stored(spec: SpecFile) -> list[str]:
+    listed = (*spec.operations.before, *spec.operations.body, *spec.operations.after)
+    return [e.to for e in listed if isinstance(e, Store) and e.to in spec.arguments]
 
 
 def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
@@ -135,6 +158,9 @@ def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
         for number, extent in enumerate(argument.tiled or ()):
             if extent not in argument.shape:
                 _unknown_extent(scope, extent, argument.shape, (*path, "tiled", number))
+        if not argument.whole and name not in _stored(spec):
+            message, fix = f"'{name}' is not stored", "remove 'whole'"
+            scope.error("bad-whole", message, (*path, "whole"), fix=fix)
         shape = tuple(argument.shape)
         arguments.append(Argument(name, shape, dtype or "f32", argument.whole))
     for extent, group in spec.loops.groups.items():

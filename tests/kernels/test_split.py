@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from schedgen.kernels import gemm, split, symmetric_gemm, tiling
 from schedgen.kernels.library import FOLDER
-from schedgen.kernels.regenerate import shipped
+from schedgen.kernels.regenerate import TARGETS, shipped
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
 from tests.kernels.test_gemm_op import close, random
@@ -59,11 +60,17 @@ def test_products_of_row_major_operands_have_no_kernels_if_symmetric() -> None:
 
 
 def test_size_of_the_tiles_that_are_added_up() -> None:
-    for name in ("gemm_sum", "gemm_symmetric_sum"):
+    for name, target in product(("gemm_sum", "gemm_symmetric_sum"), TARGETS):
         spec = read_spec(name)
-        parameters = dict(bind(spec.source, spec.file, "h200", {})[0].parameters)
+        parameters = dict(bind(spec.source, spec.file, target, {})[0].parameters)
         rows, columns = (int(parameters[side]) for side in ("tile_m", "tile_n"))
-        assert (rows, columns) == (split.SUMMED.rows, split.SUMMED.columns)
+        assert split.SUMMED[TARGETS[target]] == tiling.Tile(rows, columns)
+
+
+def test_memory_of_parts() -> None:
+    found = of("gemm_symmetric", 1, 1536, 1536, 1 << 19)
+    assert found is not None
+    assert found.parts * 1536 * 1536 * 4 <= split.MOST_BYTES
 
 
 def test_every_size_has_a_kernel() -> None:
@@ -85,6 +92,36 @@ def test_split_product(launches: list[str], columns: int) -> None:
 def _parts(b: Tensor) -> str:
     """Rows of 24 or 128 columns can be read as they lie; 25 are transposed first."""
     return "gemm_parts" if b.shape[1] % 8 else "gemm_nn_parts"
+
+
+def test_parts_are_float32(launches: list[str]) -> None:
+    """Whatever torch makes by default: the kernel writes float32."""
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        a, b = random(40, 8192), random(8192, 24, seed=1)
+        assert close(gemm(a, b), a, b)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert len(launches) == 2
+
+
+def test_split_symmetric_product_of_columns(launches: list[str]) -> None:
+    """X^T X of a tall X: one copy serves both operands."""
+    x = random(8192, 72)
+    found = symmetric_gemm(x.mT)
+    assert close(found, x.mT, x)
+    assert [name.partition("_sm_")[0] for name in launches] == [
+        "gemm_symmetric_parts",
+        "gemm_symmetric_sum",
+    ]
+
+
+def test_one_right_operand_for_a_batch(launches: list[str]) -> None:
+    a = random(3, 40, 64)
+    b = torch.eye(40, 64, dtype=torch.bfloat16).mT
+    a[:] = torch.eye(40, 64, dtype=torch.bfloat16)
+    assert close(symmetric_gemm(a, b), a, b)
+    assert len(launches) == 1
 
 
 def test_split_symmetric_product(launches: list[str]) -> None:

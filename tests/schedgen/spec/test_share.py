@@ -109,11 +109,37 @@ def test_an_extent_of_results_only() -> None:
         ("share: part", "share: k", "'k' is not an extent that can stand here"),
         ("share: part", "share: n", "'n' is not an extent that can stand here"),
         ("share: part\n", "share: part\n  tile_trips: tile_row + 1\n", "another number of trips"),
+        ("ceil(k / (tile_k * part))", "ceil(k / tile_k)", "'trips' does not depend on it"),
+        ("ceil(k / (tile_k * part))", "ceil(64 / part)", "so all tiles are the same"),
+        ("k], dtype: dtype}\n  b", "k], dtype: dtype, whole: false}\n  b", "'a' is not stored"),
     ],
 )
 def test_mistakes(old: str, new: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         changed(old, new)
+
+
+def test_extents_that_a_tile_lies_along() -> None:
+    """The rows and columns of a tile may be the first extents."""
+    text = TEXT.replace(
+        "[batch, part, m, n], dtype: f32", "[batch, m, part, n], dtype: f32, tiled: [m, n]"
+    )
+    spec = parse_spec(text)
+    assert {a.extent for a in bind(spec.source, spec.file, "h200", {})[0].grid} >= {"part", "m"}
+    spec = parse_spec(text.replace("share: part", "share: m"))
+    with pytest.raises(SpecError, match="the extents are batch, part"):
+        bind(spec.source, spec.file, "h200", {})
+
+
+def test_all_results_have_the_extent() -> None:
+    """Each part would store its own sum in the same place."""
+    text = TEXT.replace("\ndimensions:", "  e: {shape: [batch, m, n], dtype: f32}\n\ndimensions:")
+    store = "    - {id: STD, kind: store, over: [slice], from: sD, to: d}\n"
+    spec = parse_spec(
+        text.replace(store, store + store.replace("STD", "STE").replace("to: d", "to: e"))
+    )
+    with pytest.raises(SpecError, match="the extents are batch"):
+        bind(spec.source, spec.file, "h200", {})
 
 
 def test_gaps_only_where_a_result_is_not_whole() -> None:
