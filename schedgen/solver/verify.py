@@ -89,6 +89,7 @@ def _class_of(line: Timeline, operation: str) -> RoleClass:
 def _check_roles(line: Timeline) -> None:
     """A role is of one class, and does alone what only one role can do."""
     role_of: dict[str, set[str]] = defaultdict(set)
+    pinned = _pinned(line)
     for role, names in _members(line).items():
         classes = {line.problem.costs[name].role for name in names}
         if len(classes) > 1:
@@ -96,7 +97,7 @@ def _check_roles(line: Timeline) -> None:
         groups = {line.problem.group_of[name].name for name in names}
         if len(groups) > 1 and _class_of(line, names[0]).per_unit:
             line.report(("units", role), f"one role for the units of {', '.join(sorted(groups))}")
-        pins = {pin for name in names if (pin := line.problem.kernel.operation[name].role)}
+        pins = {pin for name in names for pin in pinned[name]}
         if len(pins) > 1:
             line.report(("pins", role), f"one role is pinned as {' and as '.join(sorted(pins))}")
         for name in names:
@@ -105,6 +106,32 @@ def _check_roles(line: Timeline) -> None:
     for reason, roles in role_of.items():
         if len(roles) > 1:
             line.report(("bond", reason), f"{reason} is split over {', '.join(sorted(roles))}")
+
+
+def _pinned(line: Timeline) -> dict[str, set[str]]:
+    """Names of roles that each operation is bound to: its own, and through registers those of what
+    shares them, also outside of the main loop.
+    """
+    kernel = line.problem.kernel
+    held = {
+        o.name: {
+            piece
+            for piece in (*o.writes, *(read.piece for read in o.reads))
+            if kernel.region_of(piece).space is Space.REGISTERS
+        }
+        for o in kernel.operations
+    }
+    pins = {o.name: {o.role} if o.role is not None else set[str]() for o in kernel.operations}
+    before = -1
+    while (known := sum(map(len, pins.values()))) != before:
+        before = known
+        of_piece: dict[str, set[str]] = defaultdict(set)
+        for name, pieces in held.items():
+            for piece in pieces:
+                of_piece[piece] |= pins[name]
+        for name, pieces in held.items():
+            pins[name] = pins[name].union(*(of_piece[piece] for piece in pieces))
+    return pins
 
 
 def _bonds(line: Timeline, operation: Operation) -> Iterator[str]:

@@ -186,6 +186,13 @@ def only(problem: Problem, made: Decisions, *words: str) -> None:
     assert any(all(word in text for word in words) for text in found), found
 
 
+def test_a_pin_outside_of_the_main_loop_is_named() -> None:
+    """The epilogues of two bands have names, and each works on the registers of one product."""
+    problem, made = solved("gemm_nn_parts", "h200")
+    merged = {**made.role, "MMA[1]": made.role["MMA[0]"]}
+    only(problem, replace(made, role=merged), "pinned as epilogue0 and as epilogue1")
+
+
 def test_a_late_overwrite_is_named() -> None:
     problem, made = solved("fa4_unit", "abstract")
     start = {**made.start, "PV[1]": made.start["QK[1]"] + made.ii}
