@@ -15,7 +15,6 @@ from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.draft import COORDINATES
 from schedgen.spec.elide import elide_copies
-from schedgen.spec.entries import Store
 from schedgen.spec.layout import Layout
 from schedgen.spec.operations import OperationBinder
 from schedgen.spec.orders import bind_orders
@@ -118,7 +117,7 @@ def _check_share(spec: SpecFile, scope: Scope) -> None:
     share, path = spec.loops.share, ("loops", "share")
     if share is None:
         return
-    results = [spec.arguments[name] for name in _stored(spec)]
+    results = [spec.arguments[store.to] for store in spec.stores]
     beside = [set(a.shape) - set(a.tiled or a.shape[-2:]) for a in results]
     common = [x for x in (results[0].shape if results else ()) if all(x in b for b in beside)]
     trips = scope.expression(spec.loops.trips, ("loops", "trips"))
@@ -143,11 +142,6 @@ def _check_shared(spec: SpecFile, scope: Scope, operations: Sequence[Operation])
         scope.error("bad-share", message, ("loops", "share"), fix=fix)
 
 
-def _stored(spec: SpecFile) -> list[str]:
-    listed = (*spec.operations.before, *spec.operations.body, *spec.operations.after)
-    return [e.to for e in listed if isinstance(e, Store) and e.to in spec.arguments]
-
-
 def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
     """Return the tensors and scalars, after checking the names of extents."""
     arguments: list[Argument] = []
@@ -158,7 +152,7 @@ def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
         for number, extent in enumerate(argument.tiled or ()):
             if extent not in argument.shape:
                 _unknown_extent(scope, extent, argument.shape, (*path, "tiled", number))
-        if not argument.whole and name not in _stored(spec):
+        if not argument.whole and all(store.to != name for store in spec.stores):
             message, fix = f"'{name}' is not stored", "remove 'whole'"
             scope.error("bad-whole", message, (*path, "whole"), fix=fix)
         shape = tuple(argument.shape)

@@ -20,7 +20,7 @@ from schedgen.expressions import references
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase
 from schedgen.spec.dimensions import Index
 from schedgen.spec.draft import Draft
-from schedgen.spec.entries import Load, Store
+from schedgen.spec.entries import Load
 from schedgen.spec.layout import Layout
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Scope
@@ -86,7 +86,7 @@ class Placing:
     @cached_property
     def tile_extents(self) -> tuple[str, str]:
         """The extents along which the rows and columns of output tiles lie."""
-        for store in self._stores:
+        for store in self.spec.stores:
             tiled = self._tiled(store.to)
             if not store.transposed and len(tiled) == len(_SIDES):
                 if store.source in self.layout.present and self.layout.rank(store.source) == 1:
@@ -97,15 +97,9 @@ class Placing:
     # -- extents -------------------------------------------------------------------------------
 
     @cached_property
-    def _stores(self) -> list[Store]:
-        listed = self.spec.operations
-        every = [*listed.before, *listed.body, *listed.after]
-        return [e for e in every if isinstance(e, Store) and e.to in self.spec.arguments]
-
-    @cached_property
     def _stored(self) -> dict[str, None]:
         """The extents of all tensors that are stored."""
-        shapes = [self.spec.arguments[store.to].shape for store in self._stores]
+        shapes = [self.spec.arguments[store.to].shape for store in self.spec.stores]
         return {extent: None for shape in shapes for extent in shape}
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 from pydantic.json_schema import GenerateJsonSchema
 
-from schedgen.spec.entries import Operation
+from schedgen.spec.entries import Operation, Store
 from schedgen.spec.fields import Arithmetic, Identifier, Model, Range, Scalar, Word
 
 
@@ -200,6 +200,13 @@ class SpecFile(Model):
     orders: dict[Identifier, Order] = Field(
         default_factory=dict[Identifier, Order], description="fixed issue orders"
     )
+
+    @property
+    def stores(self) -> list[Store]:
+        """All stores to arguments that there are."""
+        listed = self.operations
+        every = [*listed.before, *listed.body, *listed.after]
+        return [e for e in every if isinstance(e, Store) and e.to in self.arguments]
 
 
 def json_schema() -> dict[str, Any]:

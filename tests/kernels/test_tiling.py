@@ -40,6 +40,14 @@ def test_ratios_are_those_that_were_measured(triangle: bool) -> None:
     assert found == {str(t): ratio for t, ratio in tiling.MEASURED["sm_90a"][triangle].items()}
 
 
+@pytest.mark.parametrize("tile", tiling.TILES["sm_90a"], ids=str)
+def test_ratios_of_few_sms_are_those_that_were_measured(tile: tiling.Tile) -> None:
+    rows = json.loads((RESULTS / "iterations.json").read_text("utf-8"))["rows"]
+    found = [row["measured/model"] for row in rows if row["tile"] == str(tile)]
+    assert len(found) == 2
+    assert all(abs(ratio - tiling.ALONE["sm_90a"][tile]) < 0.1 for ratio in found)
+
+
 def test_one_wave_is_better_than_two() -> None:
     """Of the triangle of 2048, 72 tiles are 256 wide, 96 are 192 wide and 136 are 128 wide."""
     assert [
