@@ -65,19 +65,27 @@ def read_solution(path: str, target: str | None = None) -> tuple[Solution, dict[
 
 
 def differing(schedule: Schedule, file: str) -> dict[str, str]:
-    """The parameters of ``schedule`` that have another value than the spec gives them by itself."""
+    """The parameters of ``schedule`` that have another value than the spec gives them by itself, or
+    than the solver picked: as few settings as give all of them.
+    """
     from schedgen.checking import spec_of
     from schedgen.spec.bind import bind
 
     spec = spec_of(schedule, file)
-    plain = bind(spec.source, spec.file, schedule.target, {})[0]
-    chosen = {name for name, _ in plain.choices}
-    defaults = dict(plain.parameters)
-    return {
-        name: value
-        for name, value in schedule.parameters.items()
-        if name not in chosen and str(defaults.get(name)) != value
-    }
+    found: dict[str, str] = {}
+    while True:  # one at a time: a default may follow from what was set before it
+        usual = dict(bind(spec.source, spec.file, schedule.target, found)[0].parameters)
+        differs = next(
+            (
+                name
+                for name, value in schedule.parameters.items()
+                if name not in schedule.choices and str(usual.get(name)) != value
+            ),
+            None,
+        )
+        if differs is None or differs in found:
+            return found
+        found[differs] = schedule.parameters[differs]
 
 
 def restored(schedule: Schedule, kernel: Kernel, machine: Machine, file: str) -> Solution:
