@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 
 from schedgen.program.model import Barrier, Program, Wait
+from schedgen.program.warps import by_warps
 from schedgen.proof.arcs import Arc, Form
 from schedgen.proof.conflicts import Kind, conflicts
+from schedgen.proof.counts import capacity_findings
 from schedgen.proof.events import EventGraph
-from schedgen.proof.graph import all_findings
+from schedgen.proof.graph import order_findings
 from schedgen.proof.orders import Orders
 from schedgen.proof.report import Verdict
 
@@ -110,11 +112,11 @@ def prove_filled(program: Program) -> Verdict:
     what comes before all of them comes before what all of them come before: these arcs are added.
     """
     begin = perf_counter()
-    orders = Orders(program)
+    orders = Orders(by_warps(program))
     for source, arc in [*_through_loop(orders)]:
         orders.graph.arcs[source].append(arc)
     orders.leave_out(set())
-    findings = tuple(all_findings(orders))
+    findings = (*order_findings(orders), *capacity_findings(program))
     return Verdict("graph", findings, perf_counter() - begin, "tiles with one iteration or more")
 
 

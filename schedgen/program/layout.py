@@ -71,7 +71,19 @@ class Fenced:
     guard: Guard = EVERY
 
 
-Part = Handoff | Fenced | str
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The warps of a role wait for each other right before one of its operations.
+
+    ``protects`` are the accesses of different warps that this keeps in order, in words.
+    """
+
+    operation: str
+    guard: Guard = EVERY
+    protects: tuple[str, ...] = ()
+
+
+Part = Handoff | Fenced | Meeting | str
 """One decision; a drain is just the name of the operation."""
 
 
@@ -82,6 +94,7 @@ class Synchronization:
     handoffs: tuple[Handoff, ...] = ()
     fences: tuple[Fenced, ...] = ()
     drains: tuple[str, ...] = ()
+    meetings: tuple[Meeting, ...] = ()
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -92,6 +105,7 @@ class Synchronization:
             tuple(h for h in self.handoffs if h != part),
             tuple(f for f in self.fences if f != part),
             tuple(d for d in self.drains if d != part),
+            tuple(m for m in self.meetings if m != part),
         )
 
     def joined(self, other: Synchronization) -> Synchronization:
@@ -99,6 +113,7 @@ class Synchronization:
             tuple(dict.fromkeys((*self.handoffs, *other.handoffs))),
             tuple(dict.fromkeys((*self.fences, *other.fences))),
             tuple(dict.fromkeys((*self.drains, *other.drains))),
+            tuple(dict.fromkeys((*self.meetings, *other.meetings))),
         )
 
 
@@ -126,8 +141,8 @@ class Assignment:
 Key = tuple[int, int, int, int, int]
 """Shift, time in the turn, operation (drains come first), what it does for it, a counter."""
 
-_ACTIONS = 7
-_WAIT, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL, _READY = range(_ACTIONS)
+_ACTIONS = 8
+_WAIT, _MEET, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL, _READY = range(_ACTIONS)
 
 
 @dataclass
@@ -283,9 +298,12 @@ class Layout:
         for operation in made.drains:
             key = self.ready_key(operation)
             self._add(lists, operation, key, Drain(operation), EVERY, operation)
+        for meeting in made.meetings:
+            self._add_meeting(lists, meeting)
+        meeting_barriers = (self._meeting_barrier(meeting) for meeting in made.meetings)
         return replace(
             self.skeleton,
-            barriers=assignment.barriers,
+            barriers=(*assignment.barriers, *meeting_barriers),
             roles=tuple(
                 RoleProgram(
                     role.name,
@@ -314,6 +332,8 @@ class Layout:
             guard = EVERY
         shift = key[0] if section == "loop" else 0
         why = _why(part) if isinstance(part, Handoff) else ""
+        if isinstance(part, Meeting) and isinstance(action, Wait):
+            why = "; ".join(part.protects)
         step = Step(action, shift, guard, why)
         if part is not None:
             self.origin.append((step, part))
@@ -353,6 +373,23 @@ class Layout:
         wait = Wait(mapped.barrier, mapped.number(handoff.number))
         guard = FIRST if handoff.number.per_tile else Guard("every", 0, max(ahead, 0))
         self._add(lists, handoff.target, key, wait, guard, handoff)
+
+    def _add_meeting(self, lists: Mapping[str, _Lists], meeting: Meeting) -> None:
+        """An arrival and a wait, which the emitter makes one instruction."""
+        name, threads = self._meeting_name(meeting), self.threads(meeting.operation)
+        in_turn = self.in_loop(meeting.operation) and meeting.guard == EVERY
+        number = Number(per_tile=not in_turn)
+        key = self.key(meeting.operation, _MEET)
+        for step in (Arrive(name, number, threads), Wait(name, number)):
+            self._add(lists, meeting.operation, key, step, meeting.guard, meeting)
+
+    def _meeting_name(self, meeting: Meeting) -> str:
+        first = "first " if meeting.guard == FIRST else ""
+        return f"{self.role_of[meeting.operation]} meets before {first}{meeting.operation}"
+
+    def _meeting_barrier(self, meeting: Meeting) -> Barrier:
+        threads = self.threads(meeting.operation)
+        return Barrier(self._meeting_name(meeting), "role", 1, threads, 0, (), meeting.protects)
 
     def _add_signal(
         self, lists: Mapping[str, _Lists], signal: Signal, assignment: Assignment, number: int

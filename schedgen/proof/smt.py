@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from schedgen.program.model import Drain, Program
+from schedgen.program.warps import by_warps
 from schedgen.proof import smt_accesses, smt_phases
 from schedgen.proof.report import Claim, Finding, Verdict
 from schedgen.proof.smt_deadlock import blocked, cycle_lines, steady
@@ -41,8 +42,9 @@ def refute(program: Program, seconds: float | None = None) -> Verdict:
     and what it leaves out is said in the bound of the verdict.
     """
     begin = perf_counter()
-    search = _Search(program, None if seconds is None else begin + seconds)
-    findings = [*capacities(program), *counts(program), *search.run()]
+    warps = by_warps(program)
+    search = _Search(warps, None if seconds is None else begin + seconds)
+    findings = [*capacities(program), *counts(warps), *search.run()]
     return Verdict("z3", tuple(findings), perf_counter() - begin, "; ".join(search.left_out))
 
 

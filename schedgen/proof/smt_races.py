@@ -167,6 +167,11 @@ class Races:
         same_role = one.role.name == other.role.name
         begin, end = window.time(second), window.time(first) + 1
         same_agent = same_role and one.engine is other.engine
+        space = self.program.store[one.access.store].space
+        if same_agent and one.engine is Engine.THREADS and space is Space.TMEM:
+            (done,) = fences_after(self.program, one, other)
+            end = self._bound(one.role, first, (done,), after=True)
+            return begin, end, f"it needs {done.value} on the way"
         if same_agent and one.engine in (Engine.THREADS, Engine.TENSOR, Engine.WGMMA):
             return begin, end, ""
         if one.engine.asynchronous:
@@ -174,7 +179,7 @@ class Races:
         fences = fences_after(self.program, one, other)
         if fences:
             end = self._bound(one.role, first, fences, after=True)
-        if self.program.store[one.access.store].space is Space.TMEM:
+        if space is Space.TMEM:
             begin = self._bound(other.role, second, (FenceKind.TMEM_AFTER,), after=False)
             fences = (*fences, FenceKind.TMEM_AFTER)
         names = ", ".join(fence.value for fence in fences)

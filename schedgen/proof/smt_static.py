@@ -212,7 +212,9 @@ def _threads(program: Program) -> Iterator[Finding]:
         text = f"{total} registers per thread of {machine.registers_per_thread_sum}"
         yield Finding(Claim.CAPACITY, text, names)
     named = [barrier for barrier in program.barriers if barrier.kind == "named"]
-    used = sum(barrier.slots for barrier in named)
+    meeting = {barrier.name for barrier in program.barriers if barrier.kind == "role"}
+    own = [role for role in program.roles if any(_waits_for(role, name) for name in meeting)]
+    used = sum(barrier.slots for barrier in named) + len(own)
     if used > machine.named_barriers:
         text = f"{used} named barriers of {machine.named_barriers}"
         yield Finding(Claim.CAPACITY, text, tuple(barrier.name for barrier in named))

@@ -74,7 +74,7 @@ def proofs(program: Program) -> dict[str, Any]:
         "words": listed,
         "paths": [[list(step) for step in path] for path in paths],
         "orders": _finished(list(rows.values()), listed, list(paths)),
-        "findings": [{"claim": f.claim.value, "text": f.text} for f in all_findings(orders)],
+        "findings": [{"claim": f.claim.value, "text": f.text} for f in all_findings(program)],
     }
 
 
