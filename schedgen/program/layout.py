@@ -36,6 +36,7 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
+from schedgen.reasons import Reason, ReasonKind
 from schedgen.schedule import Schedule
 
 
@@ -60,6 +61,18 @@ class Handoff:
     number: Number
     store: str
     fills: bool
+
+    @property
+    def reason(self) -> Reason:
+        """Why the target waits."""
+        kind = ReasonKind.USES if self.fills else ReasonKind.OVERWRITES
+        return Reason(kind, (self.target, self.store))
+
+    @property
+    def protects(self) -> Reason:
+        """The same with what has to come first."""
+        kind = ReasonKind.USES_AFTER if self.fills else ReasonKind.OVERWRITES_AFTER
+        return Reason(kind, (self.target, self.store, self.signal.operation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +326,7 @@ class Layout:
         if section != "loop":
             guard = EVERY
         shift = key[0] if section == "loop" else 0
-        why = _why(part) if isinstance(part, Handoff) else ""
+        why = part.reason.text if isinstance(part, Handoff) else ""
         step = Step(action, shift, guard, why)
         if part is not None:
             self.origin.append((step, part))
@@ -374,10 +387,6 @@ class Layout:
 
 
 _FENCE_ORDER = list(FenceKind)
-
-
-def _why(handoff: Handoff) -> str:
-    return f"{handoff.target} {'uses' if handoff.fills else 'writes over'} {handoff.store}"
 
 
 def _pieces(operation: Operation) -> set[str]:
