@@ -21,7 +21,6 @@ _COLUMN_BYTES = 4
 """Of one lane, in a column of tensor memory (PTX ISA)."""
 _REGISTER_BYTES = 4 * 128
 """A register of each thread of a warpgroup."""
-_REGISTERS = "registers"
 
 
 @dataclass
@@ -118,6 +117,8 @@ def _panel(
     owners: list[_Owner],
     places: dict[str, _Place],
     what: tuple[str, str, int],
+    *,
+    addressed: bool = True,
 ) -> dict[str, Any]:
     title, unit, room = what
     rows = [
@@ -125,7 +126,6 @@ def _panel(
         for owner in owners
         if owner.access.store in places
     ]
-    addressed = not title.startswith(_REGISTERS)
     return {
         "title": title,
         "unit": unit,
@@ -209,8 +209,8 @@ def _registers(
                 places[store.name] = _Place(top, high - low, store.slots, low)
                 top = places[store.name].end
         if places:
-            what = f"{_REGISTERS} of {role.name}", "registers per thread", role.registers
-            yield _panel(program, view, held[role.name], places, what)
+            what = f"registers of {role.name}", "registers per thread", role.registers
+            yield _panel(program, view, held[role.name], places, what, addressed=False)
 
 
 def _without_program(view: Unrolled, schedule: Schedule) -> Iterator[dict[str, Any]]:
