@@ -173,6 +173,7 @@ def _name(
                 sum(layout.loaded_bytes(signal.operation) for signal in phase),
                 tuple(sorted(set(skipped))),
                 tuple(reason.text for reason in dict.fromkeys(h.protects for h in handoffs)),
+                tuple(dict.fromkeys(h.store for h in handoffs)),
             )
         )
     return Assignment(tuple(barriers), of)

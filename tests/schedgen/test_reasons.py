@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -48,12 +48,15 @@ CASES = [(s, t) for s in ("attention_fwd", "gemm", "gemm_symmetric") for t in ("
 
 
 @contextmanager
-def one_sentence(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def one_sentence(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     """Within it every reason, load, cycle, path and finding reads the same."""
     made: Callable[..., None] = Finding.__init__
 
     def same(*_: object) -> str:
         return "so it is"
+
+    def path(*_: object) -> tuple[str, ...]:
+        return ("so it is",)
 
     def finding(self: Finding, claim: Any, text: str, *rest: Any) -> None:
         made(self, claim, same(text), *rest)
@@ -62,7 +65,7 @@ def one_sentence(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         patch.setattr(reasons, "render", same)
         patch.setattr(bounds.Cycle, "render", same)
         patch.setattr(bounds.Load, "render", same)
-        patch.setattr(reach.Reach, "explain", lambda *_: ("so it is",))
+        patch.setattr(reach.Reach, "explain", path)
         patch.setattr(Finding, "__init__", finding)
         yield
 
@@ -140,6 +143,15 @@ def test_schedules_and_programs(spec: str, target: str, monkeypatch: pytest.Monk
     assert list(map(objections, again)) == list(map(objections, refuted))
 
 
+def test_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more stage behind a barrier is found by the data of arcs."""
+    _, program = solved("gemm_chain", "b200")
+    found = gains(program)
+    assert any(gain.what.startswith("one more stage") for gain in found)
+    with one_sentence(monkeypatch):
+        assert gains(program) == found
+
+
 @pytest.mark.parametrize(
     ("method", "every"), [(smt.refute, 5), (explore.explore, 1), (graph.prove, 1)]
 )
@@ -167,8 +179,11 @@ def toy(place: AliasOption | None, slots: int) -> Problem:
     ]
     if place is not None:
         regions[1] = replace(regions[1], options=(place,))
-    bodies = {"S": ([], ("s", "x")), "P": ([("s", 0)], ("p",))}
-    bodies |= {"R": ([("s", 0), ("p", 0), ("x", 1)], ("r",))}
+    bodies: dict[str, tuple[list[tuple[str, int]], tuple[str, ...]]] = {
+        "S": ([], ("s", "x")),
+        "P": ([("s", 0)], ("p",)),
+        "R": ([("s", 0), ("p", 0), ("x", 1)], ("r",)),
+    }
     kernel = Kernel(
         *("toy", "b200", "", "", (), ()),
         regions=tuple(regions),
@@ -222,12 +237,13 @@ def test_links_of_files() -> None:
     schedule = solved("fa4_unit", "abstract")[0].schedule
     data = json.loads(schedule.to_json())
     assert read_schedule(json.dumps(data)).critical_cycle == schedule.critical_cycle
-    for reason, message in (
+    wrong: tuple[tuple[object, str], ...] = (
         ({"kind": "turns", "subjects": []}, "'turns' cannot be of 0 subjects"),
         ({"kind": "flow", "subjects": ["a", "b", "c"]}, "'flow' cannot be of 3 subjects"),
         ({"kind": "whim", "subjects": []}, "critical_cycle.0.reason.kind"),
         ("unit TENSOR", "critical_cycle.0.reason"),
-    ):
+    )
+    for reason, message in wrong:
         link = data["critical_cycle"][0] | {"reason": reason}
         with pytest.raises(ScheduleError, match=re.escape(message)):
             read_schedule(json.dumps(data | {"critical_cycle": [link]}))

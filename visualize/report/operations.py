@@ -92,7 +92,7 @@ def synchronization(program: Program) -> dict[str, tuple[list[Any], list[Any]]]:
             last = ""
             for step in section:
                 row = {"text": show_step(step), "barrier": getattr(step.action, "barrier", None)}
-                row |= {"why": step.why, "when": _when(step.guard)}
+                row |= {"do": step.action.do, "why": step.why, "when": _when(step.guard)}
                 match step.action:
                     case Run(operation=name):
                         found.setdefault(name, ([], []))[0].extend(pending)

@@ -14,7 +14,6 @@ from schedgen.reasons import Reason, ReasonKind
 
 def barriers(program: Program) -> list[dict[str, Any]]:
     """A row for each barrier with the roles at both sides."""
-    skipped = {barrier.name: barrier.skipped for barrier in program.barriers}
     return [
         {
             "name": row.name,
@@ -25,7 +24,8 @@ def barriers(program: Program) -> list[dict[str, Any]]:
             "producers": list(row.producer),
             "consumers": list(row.consumer),
             "protects": list(row.protects),
-            "skipped": list(skipped[row.name]),
+            "stores": list(program.barrier[row.name].stores),
+            "skipped": list(program.barrier[row.name].skipped),
         }
         for row in barrier_rows(program)
     ]
