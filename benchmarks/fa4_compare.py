@@ -15,6 +15,7 @@ from schedgen.proof.events import EventGraph
 from schedgen.proof.graph import order_findings
 from schedgen.proof.orders import Orders
 from schedgen.proof.report import Verdict
+from schedgen.reasons import Reason, ReasonKind
 
 # -- counting ------------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ def _through_loop(orders: Orders) -> Iterator[tuple[int, Arc]]:
             reach = orders.reach(source, orders.far)
             ends = {end for inside, end in ways_out if reach.all(inside, 0) is not None}
             for end in sorted(ends):
-                yield source, Arc(end, Form.TILES, 0, "the tile has iterations")
+                yield source, Arc(end, Form.TILES, 0, Reason(ReasonKind.TRIPS))
 
 
 def _ways_out(graph: EventGraph) -> Iterator[tuple[int, int]]:

@@ -36,6 +36,7 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
+from schedgen.reasons import Reason, ReasonKind
 from schedgen.schedule import Schedule
 
 
@@ -61,6 +62,18 @@ class Handoff:
     store: str
     fills: bool
 
+    @property
+    def reason(self) -> Reason:
+        """Why the target waits."""
+        kind = ReasonKind.USES if self.fills else ReasonKind.OVERWRITES
+        return Reason(kind, (self.target, self.store))
+
+    @property
+    def protects(self) -> Reason:
+        """The same with what has to come first."""
+        kind = ReasonKind.USES_AFTER if self.fills else ReasonKind.OVERWRITES_AFTER
+        return Reason(kind, (self.target, self.store, self.signal.operation))
+
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
@@ -75,12 +88,12 @@ class Fenced:
 class Meeting:
     """The warps of a role wait for each other right before one of its operations.
 
-    ``protects`` are the accesses of different warps that this keeps in order, in words.
+    ``protects`` are the accesses of different warps that this keeps in order.
     """
 
     operation: str
     guard: Guard = EVERY
-    protects: tuple[str, ...] = ()
+    protects: tuple[Reason, ...] = ()
 
 
 Part = Handoff | Fenced | Meeting | str
@@ -331,9 +344,9 @@ class Layout:
         if section != "loop":
             guard = EVERY
         shift = key[0] if section == "loop" else 0
-        why = _why(part) if isinstance(part, Handoff) else ""
+        why = part.reason.text if isinstance(part, Handoff) else ""
         if isinstance(part, Meeting) and isinstance(action, Wait):
-            why = "; ".join(part.protects)
+            why = "; ".join(reason.text for reason in part.protects)
         step = Step(action, shift, guard, why)
         if part is not None:
             self.origin.append((step, part))
@@ -389,7 +402,9 @@ class Layout:
 
     def _meeting_barrier(self, meeting: Meeting) -> Barrier:
         threads = self.threads(meeting.operation)
-        return Barrier(self._meeting_name(meeting), "role", 1, threads, 0, (), meeting.protects)
+        texts = tuple(reason.text for reason in meeting.protects)
+        stores = tuple(dict.fromkeys(reason.subjects[-1] for reason in meeting.protects))
+        return Barrier(self._meeting_name(meeting), "role", 1, threads, 0, (), texts, stores)
 
     def _add_signal(
         self, lists: Mapping[str, _Lists], signal: Signal, assignment: Assignment, number: int
@@ -411,10 +426,6 @@ class Layout:
 
 
 _FENCE_ORDER = list(FenceKind)
-
-
-def _why(handoff: Handoff) -> str:
-    return f"{handoff.target} {'uses' if handoff.fills else 'writes over'} {handoff.store}"
 
 
 def _pieces(operation: Operation) -> set[str]:

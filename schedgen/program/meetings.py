@@ -21,6 +21,7 @@ from schedgen.proof.conflicts import Conflict, Kind, conflicts
 from schedgen.proof.events import EventGraph
 from schedgen.proof.graph import deadlock_findings
 from schedgen.proof.orders import Orders
+from schedgen.reasons import Reason, ReasonKind
 
 
 def meet(layout: Layout, made: Synchronization) -> Synchronization:
@@ -109,10 +110,11 @@ def _explained(
     for meeting in made.meetings:
         orders = Orders(by_warps(_laid_out(layout, made.without(meeting))))
         lost = [conflict for conflict in crossing if orders.ordered(conflict) is None]
-        yield replace(meeting, protects=tuple(dict.fromkeys(map(_text, lost))))
+        yield replace(meeting, protects=tuple(dict.fromkeys(map(_reason, lost))))
 
 
-def _text(conflict: Conflict) -> str:
+def _reason(conflict: Conflict) -> Reason:
+    over = conflict.second.write
+    kind = ReasonKind.OVERWRITES_ACROSS if over else ReasonKind.USES_ACROSS
     before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
-    verb = "writes over" if conflict.second.write else "uses"
-    return f"{after} {verb} what {before} of other warps did in {conflict.first.store}"
+    return Reason(kind, (after, before, conflict.first.store))

@@ -161,7 +161,8 @@ class Barrier:
     that arrives there is followed by the one that waits.
 
     ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
-    phases are completed when the barriers are initialized. ``protects`` says what for.
+    phases are completed when the barriers are initialized. ``protects`` says what for, ``stores``
+    what it is about.
     """
 
     name: str
@@ -171,6 +172,7 @@ class Barrier:
     bytes: int
     skipped: tuple[int, ...] = ()
     protects: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
 
 
 # -- steps -------------------------------------------------------------------------------------
