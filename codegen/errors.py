@@ -7,3 +7,5 @@ from schedgen.errors import SchedgenError
 
 class EmitError(SchedgenError):
     """A program that no emitter knows how to write for its architecture."""
+
+    status = 1

@@ -70,7 +70,7 @@ def run_emit(
         return REFUSED
     except SchedgenError as error:
         typer.echo(str(error), err=True)
-        return BAD_INPUT
+        return error.status
     except OSError as error:
         typer.echo(f"{folder}: {error.strerror}", err=True)
         return BAD_INPUT
