@@ -12,6 +12,7 @@ import torch
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Expression, Name, evaluate, evaluate_int, parse, references
+from schedgen.extents import beyond
 from schedgen.interpret.formulas import scalar
 from schedgen.interpret.pieces import TORCH
 from schedgen.kernel import Kernel, Kind, Operation
@@ -192,6 +193,9 @@ class Problem:
             fixed = self.parameters.get(extent)
             if fixed is not None and extent not in walked and fixed != size:
                 raise InterpretationError(f"'{extent}' is {size}, but the kernel is for {fixed}")
+        left_out = beyond(self.kernel, self.extents)
+        if left_out:
+            raise InterpretationError(left_out)
         for operation in self.kernel.operations:
             if operation.tensor is not None and not operation.places:
                 message = f"'{operation.name}' does not say where its tile lies"

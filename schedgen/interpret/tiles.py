@@ -163,9 +163,10 @@ class _Execution:
         found: dict[str, torch.Tensor] = {}
         for name, tile in self.done.items():
             for piece, part in split(self.kernel, self.operands[name], tile).items():
+                kept = part
                 if self.happens is not None:
-                    part = torch.where(self.happens, part, self._before(piece))
-                found[piece] = part.contiguous()
+                    kept = torch.where(self.happens, part, self._before(piece))
+                found[piece] = kept.contiguous()
         return found
 
     def _before(self, piece: str) -> torch.Tensor:

@@ -24,7 +24,6 @@ from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.source import Source
 from schedgen.spec.trips import check_trips, trip_count
-from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.storage_rules import storage_mistakes
 from schedgen.tensors import Argument

@@ -154,7 +154,7 @@ class OperationBinder:
             case entries.Map():
                 return self._map_condition(entry, entry.when, draft, path)
             case _:
-                message = f"'{entry.id}' is of kind '{entry.kind}', which happens always, and has a 'when'"
+                message = f"'{entry.id}' has a 'when', but a '{entry.kind}' happens always"
                 fix = "use a map: where(condition, new, old) for each of its outputs"
                 draft.error("bad-condition", message, Place(path, key=True), fix=fix)
                 return None

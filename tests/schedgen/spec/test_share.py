@@ -154,6 +154,6 @@ def test_twice_is_a_mistake_in_any_case() -> None:
     store = "    - {id: STD, kind: store, over: [slice], from: sD, to: d}\n"
     assert text.count(store) == 1
     spec = parse_spec(text.replace(store, store + store.replace("STD", "AGAIN")))
-    with pytest.raises(SpecError, match="of 'd' is stored 2 times: by STD.* and by AGAIN"):
+    with pytest.raises(SpecError, match=r"of 'd' is stored 2 times: by STD.* and by AGAIN"):
         bind(spec.source, spec.file, "h200", {})
     assert coverage_mistakes(kernel("gemm_symmetric_parts")) == []
