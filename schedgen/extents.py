@@ -65,14 +65,32 @@ def covered(kernel: Kernel) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
+def fixed(kernel: Kernel) -> dict[str, str]:
+    """Extents that have the value of a parameter: one of their name, which the main loop does not
+    walk.
+    """
+    count = kernel.trip_count
+    walked = {name.name for name in references(count)} if count is not None else set[str]()
+    extents = {extent for argument in kernel.arguments for extent in argument.shape}
+    return {n: value for n, value in kernel.parameters if n in extents - walked}
+
+
 def beyond(kernel: Kernel, extents: Mapping[str, int]) -> str:
-    """What is wrong with extents that a kernel does not cover, in words; '' if it covers all."""
+    """What is wrong with extents that a kernel does not cover, or is not for, in words; '' if
+    nothing is.
+    """
     for extent, most in covered(kernel).items():
         if extents.get(extent, 0) > most:
             return (
                 f"'{extent}' is {extents[extent]}, but {kernel.name} covers {most} of it as a "
                 f"whole and would leave out the rest; fix: pass at most {most}, or solve the spec "
                 f"for larger tiles along '{extent}'"
+            )
+    for extent, value in fixed(kernel).items():
+        if extent in extents and value != str(extents[extent]):
+            return (
+                f"'{extent}' is {extents[extent]}, but the kernel is for {value}; fix: "
+                f"--set {extent}={extents[extent]}"
             )
     return ""
 

@@ -162,11 +162,14 @@ class _Execution:
         """The outputs by piece, with what was there before where the condition is false."""
         found: dict[str, torch.Tensor] = {}
         for name, tile in self.done.items():
-            for piece, part in split(self.kernel, self.operands[name], tile).items():
-                kept = part
-                if self.happens is not None:
-                    kept = torch.where(self.happens, part, self._before(piece))
-                found[piece] = kept.contiguous()
+            pieces = self.operands[name]
+            made = split(self.kernel, pieces, tile)
+            if self.happens is None:
+                found |= {piece: part.contiguous() for piece, part in made.items()}
+                continue
+            happens = split(self.kernel, pieces, self.happens.broadcast_to(tile.shape))
+            for piece, part in made.items():
+                found[piece] = torch.where(happens[piece], part, self._before(piece))
         return found
 
     def _before(self, piece: str) -> torch.Tensor:

@@ -5,7 +5,8 @@ product adds up along one extent of both of its operands, what a formula reads e
 lies where its output does, and a store puts a tile where it belongs. Equal sizes are no reason to
 think so: a square tile that lies the other way round fits as well.
 
-What nobody says, such as the columns of a vector, fits everything.
+What nobody says, such as the columns of a vector, fits everything; so does, in formulas, an extent
+that a tile covers as a whole: it may be a pattern that repeats in each tile.
 """
 
 from __future__ import annotations
@@ -67,11 +68,13 @@ class _Checker:
             piece: region for region, pieces in layout.pieces.items() for piece in pieces
         }
         self.axes: dict[str, _Axes] = {}
+        self.moving: set[str] = set()  # extents that tiles are parts of
         self._reported: set[tuple[str, str]] = set()
 
     def visit(self, operation: Operation) -> None:
         """Check one operation, and note along what its results lie."""
         operands = dict(operation.operands)
+        self.moving |= {p.extent for p in operation.places if p.along or p.step or p.grouped}
         match operation.kind:
             case Kind.LOAD:
                 self._write(operands["to"], _lies(operation))
@@ -117,7 +120,7 @@ class _Checker:
         names = [name for name in operands if name not in ("from", "to")]
         for name in sorted(names, key=lambda name: name in outputs):
             if any(read.piece in operands[name] for read in operation.reads):
-                mine = self._of(operands[name])
+                mine = self._moving(self._of(operands[name]))
                 if self._agree(operation, name, known, mine):
                     known = known.with_(mine)
         for name in outputs:
@@ -128,6 +131,11 @@ class _Checker:
         """What an output has of the axes of its operands: a vector has rows only."""
         region = self.layout.regions[self.region[pieces[0]]]
         return _Axes(axes.rows) if len(region.shape) == 1 else axes
+
+    def _moving(self, axes: _Axes) -> _Axes:
+        """Of axes those along which tiles are parts."""
+        rows, columns = (name if name in self.moving else "" for name in (axes.rows, axes.columns))
+        return _Axes(rows, columns)
 
     # -- what is known -------------------------------------------------------------------------
 
