@@ -266,7 +266,8 @@ class Kernel:
     how many of them a single output tile needs, which is at least 1 and may be more than there are.
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
-    tiles are computed; rows and columns of an output tile lie along ``tile_extents``.
+    tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
+    extents of ``one_tile`` there is a single one.
     """
 
     name: str
@@ -289,6 +290,7 @@ class Kernel:
     grid: tuple[GridAxis, ...] = ()
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"
+    one_tile: tuple[str, ...] = ()
 
     @cached_property
     def region(self) -> dict[str, Region]:
