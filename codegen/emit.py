@@ -25,8 +25,16 @@ def emit(proven: ProvenProgram, kernel: Kernel, *, events: bool = False) -> str:
     With ``events`` it records when operations and waits begin and end, see `event_table`.
 
     Raises:
-        EmitError: an operation, a layout or an engine that has no emitter there.
+        EmitError: an operation, a layout or an engine that has no emitter there; it says where in
+            the spec's file the cause stands.
     """
+    try:
+        return _emit(proven, kernel, events=events)
+    except EmitError as error:
+        raise error.located(kernel) from None
+
+
+def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool) -> str:
     program = proven.program
     if program.spec_sha256 != kernel.spec_sha256:
         raise EmitError(f"the program is of another version of '{kernel.name}'; solve it again")
