@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,14 @@ class EmitError(SchedgenError):
         found = EmitError(diagnostic.render(), rule=self.rule, fix=self.fix)
         found.subject = self.subject
         return found
+
+
+class EmitErrors(EmitError):
+    """Several of them, which a stage has found together."""
+
+    def __init__(self, errors: Sequence[EmitError]) -> None:
+        super().__init__("\n".join(map(str, errors)))
+        self.all = tuple(errors)
 
 
 def _subject(subject: Operation | Region | None) -> tuple[str, str] | None:

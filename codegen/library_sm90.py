@@ -2,9 +2,9 @@
 
 LIBRARY = '''
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))

@@ -16,9 +16,9 @@ from schedgen.program.model import Access, Program, RoleProgram, Run
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
 
-PANEL_BYTES, SWIZZLED_ROWS = 128, 8
-"""Bytes of a row that are swizzled together at most, and rows after which the pattern repeats (PTX
-ISA, swizzling modes of tensor maps)."""
+PANEL_BYTES, SWIZZLED_ROWS = (128, 64, 32, 16), 8
+"""Bytes of a row that may be swizzled together, and rows after which the pattern repeats (PTX ISA,
+swizzling modes of tensor maps)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ class View:
 
     @property
     def panel(self) -> int:
-        """Columns of a panel: `PANEL_BYTES` of a row, or all of a narrower tile."""
-        return min(self.columns, PANEL_BYTES * 8 // DTYPE_BITS[self.dtype])
+        """Columns of a panel: the most of `PANEL_BYTES` that a row is a multiple of."""
+        span = next(span for span in PANEL_BYTES if self.row_bytes % span == 0)
+        return span * 8 // DTYPE_BITS[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)

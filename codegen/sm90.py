@@ -10,6 +10,7 @@ from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import slot_of
 from schedgen.codegen.share import FRAGMENT
 from schedgen.codegen.source import Source
+from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Space
 from schedgen.program.model import Commit, Drain, Engine, FenceKind, RoleProgram, Step
@@ -37,6 +38,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 """
     library = LIBRARY
     fences = _FENCES
+    products = Products("wgmma", 64, 8, 256, (Space.SMEM, Space.REGISTERS), Space.REGISTERS)
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -55,15 +57,6 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         name, registers = self._name(operation), self.threads.registers
         a, b, d = (self.plan.part(operation, operand) for operand in "abd")
         columns = b.rows if operation.transpose_b else b.columns
-        if a.rows != FRAGMENT.rows or d.rows != FRAGMENT.rows:
-            rows = a.rows if a.rows != FRAGMENT.rows else d.rows
-            raise EmitError(f"{operation.name}: wgmma multiplies {FRAGMENT.rows} rows, not {rows}")
-        if columns != d.columns:
-            raise EmitError(
-                f"{operation.name}: the product has {columns} columns, its result {d.columns}"
-            )
-        if d.region.space is not Space.REGISTERS or d.region.dtype != "f32":
-            raise EmitError(f"{operation.name}: wgmma accumulates in float32 registers")
         major = "K" if operation.transpose_b else "MN"
         in_registers = a.region.space is Space.REGISTERS
         source.add(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.plan import DTYPES, Part, Plan
+from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import slot_of
 from schedgen.codegen.source import Source
 from schedgen.kernel import Kind, Operation
@@ -60,7 +60,6 @@ class Transfers:
         argument = next(a for a in self.plan.kernel.arguments if a.name == operation.tensor)
         store = operation.kind is Kind.STORE
         part = self.plan.part(operation, "from" if store else "to")
-        self._check(operation, part)
         sides = tuple(place.side for place in operation.places)
         key = (argument.name, part.rows, part.columns, sides, store)
         if key not in made:
@@ -71,19 +70,6 @@ class Transfers:
                 name, number = f"{argument.name}_{number}", number + 1
             made[key] = Map(name, argument, part.rows, part.columns, sides, store)
         self.maps[operation.name] = made[key]
-
-    def _check(self, operation: Operation, part: Part) -> None:
-        """A tensor map's box has the swizzling of its own width, so a copy moves whole panels."""
-        view = self.plan.views[part.region.name]
-        if part.columns != view.columns and part.columns % view.panel:
-            raise EmitError(
-                f"{operation.name}: a copy moves {part.columns} columns of '{part.region.name}', "
-                f"whose panels of {view.panel} columns are swizzled as a whole",
-                operation,
-                rule="copy-of-part",
-                fix=f"split '{part.region.base}' into multiples of {view.panel} columns, or use "
-                "'per' instead of 'split', so that each part is a buffer of its own",
-            )
 
     @property
     def distinct(self) -> list[Map]:
@@ -104,7 +90,10 @@ class Transfers:
         )
         tensor = f"cute.select({map_.argument.name}.layout, {list(map_.order)})"
         dtype = DTYPES[map_.argument.dtype]
-        if len([side for side in map_.sides if side]) == 2:
+        both = all(side in map_.sides for side in ("rows", "columns"))
+        if both and 1 in (map_.rows, map_.columns):
+            tile = f"cute.make_layout(({map_.rows}, {map_.columns}))"  # a row of a matrix
+        elif both:
             tile = f"one_tile({map_.rows}, {map_.columns}, {dtype})"
         else:
             tile = f"cute.make_layout({map_.rows * map_.columns})"
