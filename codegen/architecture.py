@@ -41,6 +41,10 @@ class Architecture:
     def begin_tile(self, source: Source, role: RoleProgram) -> None:
         """After registers have their initial values."""
 
+    def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
+        """A fence of the program, which is ``step`` of a role."""
+        source.add(self.fences[kind])
+
     def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
         """Issues a product in iteration ``i``, or what keeps count of those that do not run."""
         raise NotImplementedError
