@@ -188,6 +188,11 @@ def largest(x: Estimate) -> Estimate:
     return Estimate(value, magnitude, np.where((x.error == 0).all(1, keepdims=True), 0.0, error))
 
 
+def differ(a: Estimate, b: Estimate) -> Truth:
+    """Where two numbers cannot be the same, whatever their errors are."""
+    return _apart(a.value, b.value) > a.error + b.error
+
+
 def _apart(value: Array, *others: Array) -> Array:
     """The largest distance; 0 between equal infinities and between two that are no numbers."""
     with np.errstate(invalid="ignore", over="ignore"):
