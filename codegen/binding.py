@@ -48,6 +48,7 @@ def bound(kernel: Kernel) -> Kernel:
         ),
         grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
         tile_extents=_both(kernel.tile_extents),
+        one_tile=tuple(map(renamed, kernel.one_tile)),
     )
 
 

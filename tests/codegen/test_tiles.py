@@ -15,8 +15,9 @@ from schedgen.codegen.formulas import integer
 from schedgen.codegen.library import COMMON
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.codegen.tiles import Tiles, single_extents
+from schedgen.codegen.tiles import Tiles
 from schedgen.expressions import parse
+from schedgen.extents import single_extents
 from schedgen.kernel import Kernel
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
