@@ -15,7 +15,7 @@ from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Space
-from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, Commit, Drain, FenceKind, RoleProgram, Run, Step
 
 _K_BYTES = 32
 """Bytes of a row that one instruction multiplies."""
@@ -103,8 +103,11 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         source.add(self.fences[FenceKind.REGISTERS])
 
     def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
-        """With the registers of the product behind it pinned, if it is for one."""
-        if kind is FenceKind.REGISTERS:
+        """With the registers of the product behind it pinned; those of a fence that only a tile's
+        first iteration has are pinned where the tile begins, and a condition around accumulators
+        would make the assembler wait for each product.
+        """
+        if kind is FenceKind.REGISTERS and step.guard == EVERY:
             self._pin(source, self._registers(self._product_behind(role, step)))
         super().fence(source, role, step, kind)
 
