@@ -29,6 +29,9 @@ NAMES = {
     "TENSOR_COLUMNS": "tensor_columns",
 }
 """Constants that every generated file ends with, and attributes of `Facts`."""
+COVERED = "COVERED"
+"""One more, where there are such extents."""
+_READ = {*NAMES, COVERED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Facts:
         shared_bytes: dynamic shared memory of a block.
         tensor_columns: columns of tensor memory in use.
         sha256: of the whole file, in hexadecimal.
+        covered: extents of which the kernel covers a fixed number of elements, and how many.
     """
 
     kernel: str
@@ -74,6 +78,7 @@ class Facts:
     shared_bytes: int
     tensor_columns: int
     sha256: str
+    covered: tuple[tuple[str, int], ...] = ()
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
@@ -103,6 +108,7 @@ def file_name(kernel: str, arch: str, settings: Mapping[str, str]) -> str:
 
 def constants(program: Program, kernel: Kernel) -> str:
     """The lines that `read_facts` reads back."""
+    from schedgen.extents import covered
     from schedgen.kernel import Kind, Space
 
     ordered = sorted(kernel.arguments, key=lambda argument: not argument.shape)  # as in `launch`
@@ -120,6 +126,9 @@ def constants(program: Program, kernel: Kernel) -> str:
         f"SHARED_BYTES = {max(shared, default=1024)}",
         f"TENSOR_COLUMNS = {max(columns, default=0)}",
     ]
+    most = covered(kernel)
+    if most:
+        rows += _table(COVERED, list(most.items()))
     return "\n".join(rows) + "\n"
 
 
@@ -149,7 +158,7 @@ def read_facts(path: Path) -> Facts:
     found: dict[str, Any] = {}
     for statement in tree.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in NAMES:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _READ:
                 found[name] = _literal(path, name, value)
             case _:
                 pass
@@ -160,7 +169,8 @@ def read_facts(path: Path) -> Facts:
         found["ARGUMENTS"] = tuple(Parameter(*row) for row in found["ARGUMENTS"])
         found["ROLES"] = tuple(RoleFacts(*row) for row in found["ROLES"])
         values = {attribute: found[name] for name, attribute in NAMES.items()}
-        return Facts(**values, sha256=sha256(data).hexdigest())
+        most = tuple(tuple(row) for row in found.get(COVERED, ()))
+        return Facts(**values, sha256=sha256(data).hexdigest(), covered=most)
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
 

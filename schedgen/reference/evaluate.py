@@ -196,8 +196,12 @@ class _Execution:
         self.formulas = dict(operation.formulas)
         self.made: dict[tuple[str, ...], Estimate] = {}
         self.evaluator = Formulas(self._look, polynomial=bool(operation.polynomial))
+        self.held: Condition | None = None
 
     def run(self) -> None:
+        when = self.operation.when
+        if when is not None and self.operation.kind is not Kind.LOAD:
+            self.held = self.evaluator.condition(when)  # of values from before the operation
         match self.operation.kind:
             case Kind.LOAD:
                 self._load()
@@ -296,10 +300,7 @@ class _Execution:
 
     def _write(self) -> None:
         """Put outputs into their buffers, where the condition of the operation holds."""
-        when = self.operation.when
-        held: Condition | None = None
-        if when is not None and self.operation.kind is not Kind.LOAD:
-            held = self.evaluator.condition(when)
+        held = self.held
         for pieces, made in self.made.items():
             boxes = [self.tile.box(piece) for piece in pieces]
             row, column = min(b[0].start for b in boxes), min(b[1].start for b in boxes)
