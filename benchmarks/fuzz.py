@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from itertools import takewhile
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -41,8 +42,9 @@ def main() -> int:
     rows = _read(options.out, options.seed)
     begin, known = monotonic(), len(rows)
     first = max((row["number"] for row in rows), default=-1) + 1
-    numbers = iter(range(first, first + options.count if options.count else sys.maxsize))
-    cases = (case(options.seed, n) for n in numbers if monotonic() - begin < options.seconds)
+    numbers = range(first, first + options.count if options.count else sys.maxsize)
+    left = takewhile(lambda _: monotonic() - begin < options.seconds, numbers)
+    cases = (case(options.seed, n) for n in left)
     for one, outcome in endings(cases, options.jobs, CASE_SECONDS):
         row = {"seed": options.seed, "number": one.number, "target": one.target}
         rows.append({**row, "family": one.family, "inputs": one.inputs, **outcome.row()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -128,15 +129,14 @@ def _described(error: Exception, stage: str) -> tuple[Ending, str, str]:
 
 def _rule(text: str) -> str:
     """The rule that a message names in brackets, else its words without names and numbers."""
-    import re
-
     named = re.search(r"\[([a-z]+(?:-[a-z]+)+|[A-Z][0-9]+(?:,[^]]*)?)\]", text)
     if named:
         return named[1]
+    first = re.sub(r"^(PTX line \d+|error|[^ ]*): ", "", text.splitlines()[0])
     plain = re.sub(
-        r"'[^']*'|\b[A-Za-z_]*\d[\w.,\[\]]*|\b[a-zA-Z_]*[A-Z]\w*\b", "_", text.splitlines()[0]
+        r"'[^']*'|\b[A-Za-z_]*\d[\w.,\[\]]*|\b[a-zA-Z_]*[A-Z][\w\[\],]*|\(.*?\)", "", first
     )
-    return " ".join(plain.split())[:90]
+    return " ".join(re.findall(r"[a-z]+", plain))[:60]
 
 
 def _place(error: Exception) -> str:
