@@ -11,7 +11,7 @@ from schedgen.codegen.names import Names
 from schedgen.conditional import conditions
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
-from schedgen.program.model import Access, Program, RoleProgram, Run
+from schedgen.program.model import Access, Program, RoleProgram, Run, Wait
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
@@ -232,14 +232,26 @@ class Plan:
         found: dict[str, int] = {}
         word = 0
         for barrier in self.program.barriers:
-            found[barrier.name] = word
-            word += barrier.slots
+            if barrier.kind == "mbarrier":
+                found[barrier.name] = word
+                word += barrier.slots
         return found
 
     @property
     def words(self) -> int:
         """64-bit words of all barriers."""
-        return sum(barrier.slots for barrier in self.program.barriers)
+        return sum(self.program.barrier[name].slots for name in self.barrier_words)
+
+    @cached_property
+    def meeting_ids(self) -> dict[str, int]:
+        """Role whose warps meet -> the barrier of the hardware that it uses; all threads use 0."""
+        meetings = {b.name for b in self.program.barriers if b.kind == "role"}
+        roles = [
+            role.name
+            for role in self.program.roles
+            if any(isinstance(s.action, Wait) and s.action.barrier in meetings for s in role.steps)
+        ]
+        return {role: number for number, role in enumerate(roles, 1)}
 
     def check_words(self, more: int) -> None:
         """Whether the barriers and ``more`` words fit before the buffers."""

@@ -126,7 +126,10 @@ class Role:
         elif isinstance(action, Wait):
             if step.why:
                 source.comment(step.why)
-            self.barriers.wait(source, action, c)
+            if not self.barriers.meet(source, self.role, step):
+                self.barriers.wait(source, action, c)
+        elif isinstance(action, Arrive) and self.barriers.meet(source, self.role, step):
+            return
         elif isinstance(action, Arrive):
             self.barriers.arrive(source, self.role, action, c, self._announced(step, action))
         elif isinstance(action, Drain):

@@ -24,6 +24,7 @@ from schedgen.program.layout import (
     Signal,
     Synchronization,
 )
+from schedgen.program.meetings import meet
 from schedgen.program.merge import assign, separate
 from schedgen.program.model import (
     EVERY,
@@ -50,7 +51,7 @@ def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
 
     Raises ProgramError if some order cannot be had with the barriers there are.
     """
-    storage = Storage(kernel, schedule)
+    storage = Storage(kernel, schedule, machine)
     operations = tile_operations(kernel, machine, storage)
     skeleton = Program(
         kernel=schedule.kernel,
@@ -126,6 +127,7 @@ class _Synthesis:
             self._order(conflict)
         self._share()
         self.made = leave_out(self.layout, self.made, self.conflicts)
+        self.made = meet(self.layout, self.made)
         program = self._separate_phases()
         return replace(program, removals=tuple(self._removals(program)))
 

@@ -8,8 +8,10 @@ import schedgen
 from schedgen.bounds import Constraint, critical_cycle
 from schedgen.dependence import RingOption, ring_choice
 from schedgen.kernel import Kernel, Phase
+from schedgen.reasons import ReasonKind
 from schedgen.schedule import (
     Certificate,
+    Link,
     ObjectiveValue,
     Schedule,
     ScheduledBuffer,
@@ -79,7 +81,7 @@ def certificate(result: Result) -> Certificate:
         text = f"not proven: the search ended with II {result.ii}, lower bound {result.lower_bound}"
         return Certificate("none", text)
     if resource is not None and resource.cycles == result.ii:
-        return Certificate("resource", resource.render(), units=(resource.resource,))
+        return Certificate("resource", resource.render(), units=(resource.resource.text,))
     if recurrence is not None and recurrence.bound == result.ii:
         return Certificate("recurrence", recurrence.render(), cycle=_links(recurrence.constraints))
     bound = result.bound.cycles
@@ -90,10 +92,11 @@ def certificate(result: Result) -> Certificate:
     return Certificate("infeasible", text)
 
 
-def _links(constraints: tuple[Constraint, ...]) -> tuple[str, ...]:
+def _links(constraints: tuple[Constraint, ...]) -> tuple[Link, ...]:
     return tuple(
-        f"{c.src} -> {c.dst}: {c.delay} cycles, distance {c.distance} ({c.reason})"
+        Link(c.src, c.dst, c.delay, c.distance, c.reason)
         for c in constraints
+        if c.reason is not None
     )
 
 
@@ -199,9 +202,10 @@ def _units(problem: Problem, ii: int) -> tuple[UnitLoad, ...]:
     exclusive = problem.exclusive_units
     found: list[UnitLoad] = []
     for load in problem.loads():
-        if load.resource in exclusive or load.resource in problem.machine.unit:
-            kind = "exclusive" if load.resource in exclusive else "rate"
-            found.append(UnitLoad(load.resource, kind, load.cycles, round(load.cycles / ii, 4)))
+        if load.resource.kind is ReasonKind.UNIT:
+            (unit,) = load.resource.subjects
+            kind = "exclusive" if unit in exclusive else "rate"
+            found.append(UnitLoad(unit, kind, load.cycles, round(load.cycles / ii, 4)))
     return tuple(found)
 
 
