@@ -228,7 +228,25 @@ class Comparison:
         assert self.case is not None
         return self.places.barrier(action.barrier, action.number, self.case, one.iteration)
 
+    def _meets(self, barrier: str) -> bool:
+        """Whether the warps of the role meet there: one instruction arrives and waits."""
+        return self.places.program.barrier[barrier].kind == "role"
+
+    def _meet(self, one: Expected, action: Wait) -> None:
+        assert self.role is not None
+        event = self._take("bar.sync", one.text)
+        self._who(event, "all", one.text)
+        number = self.places.plan.meeting_ids[self.role.name]
+        wanted = (number, self.places.program.barrier[action.barrier].arrivals)
+        if len(event.action.values) != len(wanted):
+            self._differ("it does not say how many threads meet", one.text, event)
+        for term, value in zip(event.action.values, wanted, strict=True):
+            self._value(event, term, np.array(value), one.text)
+
     def _wait(self, one: Expected, action: Wait) -> None:
+        if self._meets(action.barrier):
+            self._meet(one, action)
+            return
         event = self._take("wait", one.text)
         self._who(event, "all", one.text)
         at, parity = self._barrier(action, one)
@@ -236,6 +254,8 @@ class Comparison:
         self._value(event, event.action.values[0], parity, one.text)
 
     def _arrive(self, one: Expected, action: Arrive) -> None:
+        if self._meets(action.barrier):
+            return  # with the wait right behind it
         event = self._take("expect" if action.bytes else "arrive", one.text)
         assert self.role is not None
         self._who(event, "one" if action.count == 1 else "all", one.text)

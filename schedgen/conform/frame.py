@@ -28,8 +28,8 @@ class Surroundings:
         return [*mine, *self._start(), *self._registers(first)]
 
     def _initialize(self) -> Iterator[Frame]:
-        for barrier in self.program.barriers:
-            word = self.plan.barrier_words[barrier.name]
+        for name, word in self.plan.barrier_words.items():
+            barrier = self.program.barrier[name]
             count = (barrier.arrivals,)
             for slot in range(barrier.slots):
                 what = f"initialize '{barrier.name}'[{slot}] with {barrier.arrivals} arrivals"

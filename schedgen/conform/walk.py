@@ -150,7 +150,8 @@ class Walk:
             symbol: Carried(name, entry, inner.get(name) or self.terms.unknown())
             for symbol, (name, entry) in carried.items()
         }
-        found.append(Loop(number, kept, body, first))
+        if any(not isinstance(item, Exit) for item in body):  # else it only computes
+            found.append(Loop(number, kept, body, first))
         state.written.update(left[1].written)
         return left[0]
 
