@@ -140,7 +140,7 @@ _TOLD = ("why", "protects", "removals", "handoff", "ii_cycles", "trips", "capaci
 
 
 def program_digest(program: Program) -> str:
-    """SHA-256, in hexadecimal, of what instructions come from: steps, barriers, stores, accesses."""
+    """SHA-256, in hexadecimal, of what instructions come from: steps, barriers, storage."""
     return sha256(json.dumps(_bare(asdict(program)), sort_keys=True).encode()).hexdigest()
 
 

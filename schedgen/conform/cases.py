@@ -13,7 +13,8 @@ from math import lcm
 
 import numpy as np
 
-from schedgen.conform.evaluate import Linear, Value, along, exact
+from schedgen.conform.evaluate import Linear
+from schedgen.conform.values import Value, along, exact
 from schedgen.program.model import Drain, Guard, Program, RoleProgram
 
 MIDDLE, END = "u", "n"
@@ -44,7 +45,7 @@ class Turn:
 class Case:
     """One trip count, or, if it is None, all from ``least`` on; ``turns`` in order.
 
-    ``modulus``: residues of numbers are told apart modulo it. ``first``, ``repeated``: turns at each
+    ``modulus``: residues of numbers are told apart modulo it. ``ends``, ``repeated``: turns at each
     end, and copies of the one between.
     """
 

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
+
+import numpy as np
 
 from schedgen.codegen.binding import bound
 from schedgen.codegen.plan import Plan
 from schedgen.conform.cases import Case, cases
 from schedgen.conform.closed import Closed
-from schedgen.conform.compare import Comparison, Mismatch
-from schedgen.conform.evaluate import SHARED_ALIGNMENT, Value, along, exact
-from schedgen.conform.expected import tile
+from schedgen.conform.compare import Comparison
+from schedgen.conform.expected import Expected, Frame, tile
 from schedgen.conform.flow import Flow
 from schedgen.conform.frame import Surroundings
 from schedgen.conform.numbers import main_loops, numbers_of, output_tile, trip_count, written_with
 from schedgen.conform.places import WORD, Places
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import SHARED
-from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop
+from schedgen.conform.skeleton import Branch, Exit, Items, Loop
+from schedgen.conform.taking import Mismatch
 from schedgen.conform.terms import Term, Terms
-from schedgen.conform.trace import Numbers, Trace
+from schedgen.conform.trace import Event, Numbers, Trace
+from schedgen.conform.values import SHARED_ALIGNMENT, Value, along, exact
 from schedgen.conform.walk import Walk
 from schedgen.emulator.ptx.tree import Instruction, Module
 from schedgen.kernel import Kernel
 from schedgen.program.model import Program, RoleProgram
-
-import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class Check:
         numbers = Numbers(None, (), ())
         if tiles is not None:
             numbers = self._numbers(role, closed, tiles)
-        trace = Trace(self.terms, closed, numbers, self._given(role), self.plan.shared_bytes)
+        trace = Trace(self.terms, closed, numbers, self._given(role))
         mapped: dict[str, set[int]] = {}
         frames = self.surroundings
         begins = frames.before(role.program, role.first, role.warps)
@@ -183,8 +185,15 @@ class Check:
         lines = {line for found in mapped.values() for line in found}
         return RoleResult(role.name, len(mapped), len(lines), count)
 
-    def _compare(self, role, case, events, wanted, mapped) -> None:
-        one = Comparison(self.places, role.program, case, events, role.first)
+    def _compare(
+        self,
+        role: _Role,
+        case: Case | None,
+        events: list[Event],
+        wanted: Sequence[Expected | Frame],
+        mapped: dict[str, set[int]],
+    ) -> None:
+        one = Comparison(self.places, role.program, case, events, (role.first, role.warps))
         one.compare(wanted)
         for step, instruction in one.mapped:
             mapped.setdefault(step, set()).add(instruction.line)
@@ -222,11 +231,13 @@ class Check:
             assert isinstance(loop, Loop)
             self._guarded(item, loop, enters=arm is item.yes)
             before, rest = items[:place], items[place + 1 :]
-            return _Parts((*before, *arm[:at]), loop, (*arm[at + 1 :], *rest), before + other + rest)
+            return _Parts(
+                (*before, *arm[:at]), loop, (*arm[at + 1 :], *rest), before + other + rest
+            )
         return _Parts(items, None, (), items)
 
     def _guarded(self, guard: Branch, loop: Loop, *, enters: bool) -> None:
-        """Whether the loop runs for all output tiles of a block: those below the number of tiles."""
+        """Whether the loop runs for all output tiles of a block, up to the number of tiles."""
         terms, names = self.terms, output_tile(loop, self.terms)
         ends = [one for one in loop.body if isinstance(one, Exit)]
         if len(names) != 1 or len(ends) != 1 or loop.body[-1] is not ends[0]:

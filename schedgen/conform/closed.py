@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedgen.conform.evaluate import Environment, Linear, Value, along
+from schedgen.conform.evaluate import Environment, Linear
 from schedgen.conform.skeleton import Branch, Carried, Items, Loop
 from schedgen.conform.terms import Term, addends, below
+from schedgen.conform.values import Array, Value, along
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +127,13 @@ def _phase(symbol: Term, slot: Term, update: Term, ring: Ring) -> Ring | None:
     after = _computed(update, {slot: along("turn", slots), symbol: along("tile", phases)})
     if after is None:
         return None
-    again = along("turn", slots + ring.step >= ring.slots).array
+    again = along("turn", (slots + ring.step) // ring.slots).array
     wanted = along("tile", phases).array ^ again
     return Ring(ring.slots, ring.step, slot) if bool((after == wanted).all()) else None
 
 
-def _computed(update: Term, given: dict[Term, Value]) -> np.ndarray | None:
-    found = Environment(given, {}, lambda *_: None, lambda *_: None).value(update)
+def _computed(update: Term, given: dict[Term, Value]) -> Array | None:
+    found = Environment(given, {}).value(update)
     return found.array if found is not None and found.plain else None
 
 
@@ -167,5 +168,3 @@ def _loops(items: Items) -> Iterable[Loop]:
         elif isinstance(item, Loop):
             yield item
             yield from _loops(item.body)
-
-

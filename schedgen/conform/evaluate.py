@@ -13,44 +13,9 @@ from dataclasses import dataclass, field
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedgen.conform.terms import Term, addends
-
-AXES = ("earlier", "turn", "tile", "thread")
-"""Axes of the arrays."""
-Array = NDArray[np.int64]
-SHARED_ALIGNMENT = 1024
-SHARED_WINDOW = 2**18
-"""Addresses of shared memory are below this: 227 KB and what the system takes are less."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """``array`` plus ``shared`` times the start of shared memory, which is a multiple of 1024,
-    divided by `SHARED_ALIGNMENT`, plus ``tensor`` times the start of tensor memory.
-    """
-
-    array: Array
-    modulus: int = 0
-    shared: int = 0
-    tensor: int = 0
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is exact, and no address."""
-        return not self.modulus and not self.shared and not self.tensor
-
-
-def exact(value: int) -> Value:
-    return Value(np.full((1, 1, 1, 1), value, np.int64))
-
-
-def along(axis: str, values: Array, modulus: int = 0) -> Value:
-    """A value that differs along one axis."""
-    shape = [1, 1, 1, 1]
-    shape[AXES.index(axis)] = -1
-    return Value(values.reshape(shape), modulus)
+from schedgen.conform.values import OPERATORS, Value, exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +41,21 @@ class Linear:
         return None if any(factor > 0 for _, factor in self.factors) else self.constant
 
 
-Closed = Callable[["Environment", Term], "Value | None"]
+def _nothing(*_: object) -> None:
+    """Nothing is known of registers that loops hand on."""
 
 
 @dataclass
 class Environment:
     """What symbols stand for: residues, and linear forms that decide conditions.
 
-    ``closed`` computes registers that loops hand on. ``shared_bytes``: of the kernel.
+    ``closed`` and ``closed_form`` compute registers that loops hand on.
     """
 
     values: dict[Term, Value]
     forms: dict[Term, Linear]
-    closed: Closed
-    closed_form: Callable[[Environment, Term], Linear | None]
-    shared_bytes: int = 0
+    closed: Callable[[Environment, Term], Value | None] = _nothing
+    closed_form: Callable[[Environment, Term], Linear | None] = _nothing
     _values: dict[Term, Value | None] = field(default_factory=dict[Term, "Value | None"])
     _forms: dict[Term, Linear | None] = field(default_factory=dict[Term, "Linear | None"])
 
@@ -144,12 +109,16 @@ class Environment:
                 apart = (low is not None and low > 0) or (high is not None and high < 0)
                 return False if apart else None
             case "lt":
-                return True if high is not None and high < 0 else (
-                    False if low is not None and low >= 0 else None
+                return (
+                    True
+                    if high is not None and high < 0
+                    else (False if low is not None and low >= 0 else None)
                 )
             case _:
-                return True if high is not None and high <= 0 else (
-                    False if low is not None and low > 0 else None
+                return (
+                    True
+                    if high is not None and high <= 0
+                    else (False if low is not None and low > 0 else None)
                 )
 
     def form(self, term: Term) -> Linear | None:
@@ -212,19 +181,18 @@ class Environment:
             larger = self._larger(a, b)
             if larger is not None:
                 return self.value(a if larger == (term.op == "max") else b)
-        compute = _COMPUTE.get(term.op)
-        if compute is None:
-            return None
-        numbers = [arg for arg in term.args if not isinstance(arg, Term)]
         if term.op == "sum":
             return self._sum(term)
+        compute = OPERATORS.get(term.op)
+        if compute is None:
+            return None
         parts: list[Value] = []
         for part in term.parts:
             value = self.value(part)
             if value is None:
                 return None
             parts.append(value)
-        return compute(self, *parts, *numbers)
+        return compute(*parts, *(arg for arg in term.args if not isinstance(arg, Term)))
 
     def _sum(self, term: Term) -> Value | None:
         constant, pairs = addends(term)
@@ -252,139 +220,3 @@ class Environment:
             return None
         array = np.where(chosen.array != 0, a.array, b.array)
         return Value(array, gcd(a.modulus, b.modulus), a.shared, a.tensor)
-
-    # -- operators -----------------------------------------------------------------------------
-
-    def _bits(self, how: str, a: Value, b: Value) -> Value | None:
-        if b.shared or b.tensor:
-            a, b = b, a
-        if b.shared or b.tensor or a.tensor or b.modulus:
-            return self._bits_of_residues(how, a, b)
-        mask = b.array
-        low, high = int(mask.min()), int(mask.max())
-        if a.shared:
-            return self._bits_of_address(how, a, mask, low, high)
-        if not a.modulus:
-            return Value(_BITS[how](a.array, mask))
-        known = a.modulus & -a.modulus  # the largest power of two that divides it
-        if how == "and" and 0 <= low and high < known:
-            return Value(a.array & mask)
-        if how == "and" and low == high and low < 0 and -low <= known:
-            return Value(a.array & mask, a.modulus)
-        return self._bits_of_residues(how, a, b)
-
-    def _bits_of_residues(self, how: str, a: Value, b: Value) -> Value | None:
-        modulus = gcd(a.modulus, b.modulus)
-        if a.shared or b.shared or a.tensor or b.tensor or not modulus or modulus & (modulus - 1):
-            return None
-        return Value(_BITS[how](a.array, b.array) & (modulus - 1), modulus)
-
-    def _bits_of_address(
-        self, how: str, a: Value, mask: Array, low: int, high: int
-    ) -> Value | None:
-        """The start of shared memory has no bits below its factor."""
-        free = a.shared & -a.shared
-        if low < 0 or a.modulus:
-            return None
-        if how != "and":
-            return Value(_BITS[how](a.array, mask), 0, a.shared) if high < free else None
-        if high < free:
-            return Value(a.array & mask)
-        # An address, or a part of one: all bits that it may have are in the mask.
-        window = SHARED_WINDOW * a.shared // SHARED_ALIGNMENT
-        if low != high or int(a.array.min()) < 0 or window & (window - 1):
-            return None
-        if bool(((a.array & (free - 1)) & ~low).any()):
-            return None
-        return a if low & (window - free) == window - free else None
-
-    def _shifted(self, a: Value, by: int, signed: int) -> Value | None:
-        """Unsigned where a number of 32 bits may be negative, which only exact ones are."""
-        if a.plain and not signed and bool((a.array < 0).any()):
-            return Value((a.array % 2**32) >> by)
-        return self._divided(a, 2**by)
-
-    def _divided(self, a: Value, by: int) -> Value | None:
-        if a.tensor or a.modulus % by or a.shared % by:
-            return None
-        return Value(a.array // by, a.modulus // by, a.shared // by)
-
-    def _remainder(self, a: Value, by: int) -> Value | None:
-        if a.tensor or a.modulus % by or a.shared % by:
-            return None
-        return Value(a.array % by)
-
-    def _product(self, a: Value, b: Value) -> Value | None:
-        if a.shared or b.shared or a.tensor or b.tensor:
-            return None
-        modulus = gcd(a.modulus, b.modulus) if a.modulus and b.modulus else 0
-        if not modulus and (a.modulus or b.modulus):
-            whole, part = (a, b) if not a.modulus else (b, a)
-            common = int(np.gcd.reduce(whole.array, axis=None))
-            modulus = abs(common) * part.modulus
-        return Value(a.array * b.array, modulus)
-
-    def _extreme(self, how: Callable[..., Array], a: Value, b: Value) -> Value | None:
-        return Value(how(a.array, b.array)) if a.plain and b.plain else None
-
-    def _compared(self, how: Callable[..., Array], a: Value, b: Value | None = None) -> Value | None:
-        if not a.plain or (b is not None and not b.plain):
-            return None
-        other = np.zeros((1, 1, 1, 1), np.int64) if b is None else b.array
-        return Value(how(a.array, other).astype(np.int64))
-
-    def _unsigned(self, how: Callable[..., Array], a: Value, b: Value) -> Value | None:
-        if not a.plain or not b.plain:
-            return None
-        return Value(how(a.array % 2**32, b.array % 2**32).astype(np.int64))
-
-    def _shuffled(self, a: Value, lane: int) -> Value | None:
-        """What lane ``lane`` of each warp has."""
-        threads = a.array.shape[-1]
-        if threads == 1:
-            return a
-        return Value(a.array[..., np.arange(threads) // 32 * 32 + lane], a.modulus, a.shared)
-
-    def _shuffled_from(self, a: Value, lane: Value) -> Value | None:
-        """What the lane has that each thread names."""
-        threads = max(a.array.shape[-1], lane.array.shape[-1])
-        if threads == 1:
-            return a
-        if not lane.plain or lane.array.size != lane.array.shape[-1]:
-            return None
-        lanes = np.broadcast_to(lane.array.reshape(-1), (threads,)) % 32
-        whole = np.broadcast_to(a.array, (*a.array.shape[:-1], threads))
-        at = np.arange(threads) // 32 * 32 + lanes
-        return Value(whole[..., at], a.modulus, a.shared, a.tensor)
-
-
-_BITS: dict[str, Callable[[Array, Array], Array]] = {
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
-_COMPUTE: dict[str, Callable[..., Value | None]] = {
-    "sum": lambda _: None,
-    "and": lambda e, a, b: e._bits("and", a, b),
-    "or": lambda e, a, b: e._bits("or", a, b),
-    "xor": lambda e, a, b: e._bits("xor", a, b),
-    "shr": lambda e, a, by: e._shifted(a, by, 0),
-    "sar": lambda e, a, by: e._shifted(a, by, 1),
-    "div": lambda e, a, by: e._divided(a, by),
-    "mod": lambda e, a, by: e._remainder(a, by),
-    "mul": lambda e, a, b: e._product(a, b),
-    "min": lambda e, a, b: e._extreme(np.minimum, a, b),
-    "max": lambda e, a, b: e._extreme(np.maximum, a, b),
-    "eq": lambda e, a: e._compared(np.equal, a),
-    "lt": lambda e, a: e._compared(np.less, a),
-    "le": lambda e, a: e._compared(np.less_equal, a),
-    "not": lambda e, a: e._compared(np.equal, a),
-    "and?": lambda e, a, b: e._compared(np.logical_and, a, b),
-    "or?": lambda e, a, b: e._compared(np.logical_or, a, b),
-    "eq?": lambda e, a, b: e._compared(np.not_equal, a, b),
-    "ult": lambda e, a, b: e._unsigned(np.less, a, b),
-    "ule": lambda e, a, b: e._unsigned(np.less_equal, a, b),
-    "shfl from": lambda e, a, lane: e._shuffled_from(a, lane),
-    "shfl": lambda e, a, lane: e._shuffled(a, lane),
-}

@@ -42,13 +42,13 @@ class Flow:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.blocks = self._blocks()
-        graph = nx.DiGraph()
+        graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from((0, END))
         graph.add_edges_from((a, b) for a, block in self.blocks.items() for b in block.successors)
         reached = {0, *nx.descendants(graph, 0)}
         if END not in reached:
             raise Refusal("the kernel has no end")
-        self.graph: nx.DiGraph = graph.subgraph(reached)
+        self.graph: nx.DiGraph[int] = graph.subgraph(reached)
 
     def _blocks(self) -> dict[int, Block]:
         body, labels = self.kernel.body, self.kernel.labels
@@ -81,18 +81,20 @@ class Flow:
     @cached_property
     def meets(self) -> dict[int, int]:
         """Block -> the next one that all ways from it come to (immediate post-dominator)."""
-        return nx.immediate_dominators(self.graph.reverse(copy=False), END)
+        return _dominators(self.graph.reverse(copy=False), END)
 
     @cached_property
     def loops(self) -> dict[int, frozenset[int]]:
         """Header -> the blocks of its natural loop."""
-        above: dict[int, int] = nx.immediate_dominators(self.graph, 0)
+        above = _dominators(self.graph, 0)
         found: dict[int, set[int]] = {}
         for a, b in self.graph.edges:
             if _dominates(above, b, a):
                 found.setdefault(b, {b}).update(self._back_from(a, b))
-        order = nx.DiGraph(self.graph)
-        order.remove_edges_from([(a, b) for a, b in self.graph.edges if b in found and a in found[b]])
+        order: nx.DiGraph[int] = nx.DiGraph(self.graph)
+        order.remove_edges_from(
+            [(a, b) for a, b in self.graph.edges if b in found and a in found[b]]
+        )
         if not nx.is_directed_acyclic_graph(order):
             raise Refusal("there is a loop with two beginnings")
         return {header: frozenset(blocks) for header, blocks in found.items()}
@@ -107,10 +109,16 @@ class Flow:
         return found
 
 
+def _dominators(graph: nx.DiGraph[int], start: int) -> dict[int, int]:
+    """Immediate dominators of all blocks but the first."""
+    found: dict[int, int | None] = nx.immediate_dominators(graph, start)
+    return {block: above for block, above in found.items() if above is not None}
+
+
 def _dominates(above: dict[int, int], a: int, b: int) -> bool:
     while b != a:
         up = above.get(b, b)
-        if up in (b, None):
+        if up == b:
             return False
         b = up
     return True

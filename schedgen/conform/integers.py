@@ -15,6 +15,8 @@ _WRAP = 2**32
 _SIGNED = frozenset(("s16", "s32", "s64"))
 _UNORDERED = {"neu": "eq", "ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
 """Comparisons that hold where the opposite ones do not, NaN included."""
+_SMALL = frozenset(("div", "mod"))
+"""Terms that are no larger than a number of 32 bits."""
 _TYPES = frozenset(
     f"{kind}{bits}" for kind in "bsu" for bits in (16, 32, 64)
 )  # of integers; those of predicates are handled by themselves
@@ -39,7 +41,7 @@ class Integers:
         if make is not None and (kind in _TYPES or kind == "pred"):
             found = make(self, one, sources)
             if found is not None:
-                return found
+                return self.terms.wrapped(found) if kind.endswith("32") else found
         if one.opcode == "setp":
             return self._compared(one, sources)
         return self.terms.make(f"{one.name}?", *sources)
@@ -78,8 +80,8 @@ class Integers:
     def _mul(self, one: Instruction, s: list[Term]) -> Term | None:
         if one.modifiers[0] in ("lo", "wide"):
             return self.terms.product(s[0], s[1])
-        if one.name == "mul.hi.u32":
-            return self.terms.high_product(s[0], s[1])
+        if one.name in ("mul.hi.u32", "mul.hi.u64"):
+            return self.terms.high_product(s[0], s[1], 64 if one.name.endswith("64") else 32)
         return None
 
     def _mad(self, one: Instruction, s: list[Term]) -> Term | None:
@@ -169,7 +171,9 @@ class Integers:
     def _convert(self, one: Instruction, s: list[Term]) -> Term | None:
         to, of = one.modifiers[-2:]
         wide = int(to[1:]) >= int(of[1:]) if of in _TYPES and to in _TYPES else False
-        return s[0] if wide and len(one.modifiers) == 2 else None
+        if len(one.modifiers) == 2 and (wide or s[0].op in _SMALL):
+            return s[0]
+        return None
 
 
 def _apart(term: Term, mask: int) -> bool:

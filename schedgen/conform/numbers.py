@@ -1,9 +1,9 @@
-"""Which terms of a role are the program's numbers: the tile, its iterations, those of earlier tiles.
+"""Which terms of a role are the program's numbers: the tile, its iterations, those of earlier ones.
 
 The number of the tile is what grows by one in each turn of the loop over tiles, from 0. The trip
 count is what the loop of a tile compares its turns with; all roles have to agree on it, with the
-output tile that a block is at written alike. Iterations of earlier tiles are the product of both, or
-a sum of trip counts over tiles.
+output tile that a block is at written alike. Iterations of earlier tiles are the product of both,
+or a sum of trip counts over tiles.
 """
 
 from __future__ import annotations
@@ -99,7 +99,5 @@ def written_with(terms: Terms, term: Term, names: Mapping[Term, Term]) -> Term:
     if term.op == "sum":
         constant, pairs = addends(term)
         return terms.sum(((written_with(terms, t, names), f) for t, f in pairs), constant)
-    inner = [
-        written_with(terms, arg, names) if isinstance(arg, Term) else arg for arg in term.args
-    ]
+    inner = [written_with(terms, arg, names) if isinstance(arg, Term) else arg for arg in term.args]
     return terms.make(term.op, *inner)

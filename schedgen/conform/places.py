@@ -8,7 +8,7 @@ import numpy as np
 
 from schedgen.codegen.plan import Plan
 from schedgen.conform.cases import Case, Turn
-from schedgen.conform.evaluate import Array, Value
+from schedgen.conform.values import Array, Value
 from schedgen.kernel import DTYPE_BITS, Operation, Space
 from schedgen.program.model import Access, Number, TileOperation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedgen.emulator.ptx.tree import Instruction
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer
+class Refusal(Exception):
     """Why a kernel cannot be compared with its program, and the instruction that it is about."""
 
     def __init__(self, message: str, instruction: Instruction | None = None) -> None:

@@ -118,9 +118,7 @@ class Registers:
             return [self.terms.unknown(), self.terms.make("elect", place)][-len(written) :]
         given = [self.read(state, source) for source in sources]
         if one.opcode == "ld":
-            return [
-                self.terms.make("loaded?", *given, number) for number in range(len(written))
-            ]
+            return [self.terms.make("loaded?", *given, number) for number in range(len(written))]
         if one.opcode == "mov" and (len(written) > 1 or given[0].op == "vector?"):
             return self._halves(one, written, given[0])
         if one.opcode == "shfl" and "idx" in one.modifiers:

@@ -123,6 +123,13 @@ class Terms:
         found += [(x, n * more) for x, n in pairs] + [(y, m * constant) for y, m in others]
         return self.sum(found, constant * more)
 
+    def wrapped(self, term: Term) -> Term:
+        """The same in a register of 32 bits, with the constant closest to 0."""
+        constant, pairs = addends(term)
+        if -(2**31) <= constant < 2**31:
+            return term
+        return self.sum(pairs, (constant + 2**31) % 2**32 - 2**31)
+
     # -- bits and quotients --------------------------------------------------------------------
 
     def shifted_right(self, term: Term, by: int) -> Term:
@@ -139,38 +146,43 @@ class Terms:
             return self.const(term.number >> by)
         return self.make("sar", term, by) if by else term
 
-    def high_product(self, a: Term, b: Term) -> Term:
-        """The upper 32 bits of an unsigned product."""
+    def high_product(self, a: Term, b: Term, bits: int = 32) -> Term:
+        """The upper half of an unsigned product of two numbers of that many bits."""
         for one, other in ((a, b), (b, a)):
             if one.number is not None and other.number is None:
-                found = self.make("mulhi", other, one.number % 2**32)
+                found = self.make("mulhi", other, one.number % 2**bits, bits)
                 return self._quotient(found, 0) or found
-        return self.make("mulhi", a, b)
+        return self.make("mulhi", a, b, bits)
 
     def _quotient(self, term: Term, by: int) -> Term | None:
         """``x div d``, where a shifted product with a constant is that for all x below 2^32."""
-        if term.op == "mulhi" and isinstance(term.args[1], int):
-            of, magic = term.args
-            divisor = -(-(2 ** (32 + by)) // magic) if magic else 0
-            return self._divided(of, magic, divisor, by)
-        # With 33 bits: ((x - h) / 2 + h) / 2^(by) where h is the upper half of x times c.
+        if term.op == "mulhi":
+            of, magic, bits = term.args
+            assert isinstance(bits, int)
+            return self._divided(of, magic, bits + by)
+        # With 33 bits: ((x - h) / 2 + h) / 2^by where h is the upper half of x times c.
         constant, pairs = addends(term)
         if constant or len(pairs) != 2 or any(factor != 1 for _, factor in pairs):
             return None
         for (high, _), (half, _) in (pairs, pairs[::-1]):
             if high.op == "mulhi" and half.op == "shr" and half.args[1] == 1:
-                of, magic = high.args
-                if isinstance(magic, int) and isinstance(of, Term):
+                of, magic, bits = high.args
+                if isinstance(magic, int) and isinstance(of, Term) and bits == 32:
                     rest = self.sum(((of, 1), (high, -1)))
                     if half.args[0] is rest:
-                        magic, power = magic + 2**32, 33 + by
-                        return self._divided(of, magic, -(-(2**power) // magic), by + 1)
+                        return self._divided(of, magic + 2**32, 33 + by)
         return None
 
-    def _divided(self, of: Term | int | str, magic: int, divisor: int, by: int) -> Term | None:
-        """Granlund and Montgomery, Division by Invariant Integers using Multiplication, 4.2."""
-        excess = magic * divisor - 2 ** (32 + by)
-        if divisor < 2 or not 0 < excess <= 2**by or not isinstance(of, Term):
+    def _divided(self, of: Term | int | str, magic: Term | int | str, power: int) -> Term | None:
+        """``x m div 2^power`` is ``x div d`` for all x below 2^32 if m d is above 2^power by no more
+        than 2^(power - 32) (Granlund and Montgomery, Division by Invariant Integers using
+        Multiplication, 4.2).
+        """
+        if not isinstance(of, Term) or not isinstance(magic, int) or magic <= 0:
+            return None
+        divisor = -(-(2**power) // magic)
+        excess = magic * divisor - 2**power
+        if divisor < 2 or not 0 < excess <= 2 ** (power - 32):
             return None
         return self.divided(of, divisor)
 

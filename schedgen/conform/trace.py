@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from schedgen.conform.cases import END, Case, Turn
 from schedgen.conform.closed import Closed
-from schedgen.conform.evaluate import Environment, Linear, Value
+from schedgen.conform.evaluate import Environment, Linear
 from schedgen.conform.refusal import Refusal
-from schedgen.conform.skeleton import Action, Branch, Exit, Item, Items, Loop
+from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop
 from schedgen.conform.terms import Term, Terms
+from schedgen.conform.values import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,10 @@ class Trace:
     """Lays out what a role does in one tile."""
 
     def __init__(
-        self, terms: Terms, closed: Closed, numbers: Numbers, given: dict[Term, Value], size: int
+        self, terms: Terms, closed: Closed, numbers: Numbers, given: dict[Term, Value]
     ) -> None:
         self.terms, self.closed, self.numbers = terms, closed, numbers
-        self.given, self.size = given, size
+        self.given = given
 
     def environment(
         self, case: Case | None, loop: Loop | None = None, turn: Turn | None = None
@@ -60,7 +61,7 @@ class Trace:
             self._count(case, turn, values, forms)
             if loop is not None and turn is not None:
                 values[loop.number], forms[loop.number] = case.number(turn.earlier(case.shifts))
-        return Environment(values, forms, self.closed.value, self.closed.form, self.size)
+        return Environment(values, forms, self.closed.value, self.closed.form)
 
     def _count(
         self, case: Case, turn: Turn | None, values: dict[Term, Value], forms: dict[Term, Linear]
@@ -82,7 +83,11 @@ class Trace:
         return list(self._events(items, case, False, ()))
 
     def _events(
-        self, items: Items, case: Case | None, elected: bool, conditions: tuple[tuple[Term, bool], ...]
+        self,
+        items: Items,
+        case: Case | None,
+        elected: bool,
+        conditions: tuple[tuple[Term, bool], ...],
     ) -> Iterator[Event]:
         for item in items:
             match item:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedgen.conform.actions import ACCESSES, IGNORED, PURE, bulk_kind, kind
-from schedgen.conform.evaluate import Environment, along
+from schedgen.conform.evaluate import Environment
 from schedgen.conform.flow import END, Block, Flow
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import Registers, State, low_half, names
 from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop
 from schedgen.conform.terms import Term, Terms
+from schedgen.conform.values import along
 from schedgen.emulator.ptx.tree import Address, Instruction, Kernel, Register
 
 _SYSTEM_BYTES = 1024
@@ -43,9 +44,7 @@ class Walk:
         self.registers = Registers(self.kernel, terms)
         self._left: tuple[int, State] | None = None
         thread = along("thread", np.arange(first, first + threads))
-        self.threads = Environment(
-            {terms.symbol("%tid.x"): thread}, {}, lambda *_: None, lambda *_: None
-        )
+        self.threads = Environment({terms.symbol("%tid.x"): thread}, {})
 
     def skeleton(self) -> Items:
         """All that these threads do."""
@@ -74,9 +73,7 @@ class Walk:
     def _last(self, block: int) -> Instruction | None:
         return self.kernel.body[block] if 0 <= block < len(self.kernel.body) else None
 
-    def _onward(
-        self, at: int, block: Block, state: State, way: _Way, found: list[Item]
-    ) -> int:
+    def _onward(self, at: int, block: Block, state: State, way: _Way, found: list[Item]) -> int:
         """Where control goes from the end of a block, once its branches have been followed."""
         if block.guard is None:
             return block.next
@@ -190,7 +187,9 @@ class Walk:
     def _straight(self, block: Block, state: State, found: list[Item]) -> None:
         for place in range(block.begin, block.end):
             one = self.kernel.body[place]
-            if one.opcode in PURE or (one.opcode == "ld" and one.modifiers[0] in ("param", "const")):
+            if one.opcode in PURE or (
+                one.opcode == "ld" and one.modifiers[0] in ("param", "const")
+            ):
                 self.registers.execute(state, one, place)
             elif one.opcode not in IGNORED:
                 action = self._action(one, state, bulk_kind(one) or kind(one))
@@ -227,7 +226,9 @@ class Walk:
             case "init" | "arrive" | "expect" | "wait":
                 last = 2 if what == "wait" else len(operands) - 1
                 given = not isinstance(operands[last], Address)
-                return Action(what, one, addresses[0], (read(last) if given else self.terms.const(1),))
+                return Action(
+                    what, one, addresses[0], (read(last) if given else self.terms.const(1),)
+                )
             case "load":
                 return Action(what, one, addresses[0], (addresses[2],))
             case "store":
