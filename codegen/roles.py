@@ -139,7 +139,7 @@ class Role:
             at = self.barriers.at(action.barrier, action.number, c)
             self.architecture.commit(source, self.role, action, at)
         elif action.kind in self.architecture.fences:
-            source.add(self.architecture.fences[action.kind])
+            self.architecture.fence(source, self.role, step, action.kind)
         else:
             arch = self.plan.program.arch
             raise EmitError(f"{self.role.name}: no emitter for {action.kind} on {arch}")

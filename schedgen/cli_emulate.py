@@ -16,6 +16,7 @@ import typer
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
+    from schedgen.comparing import Compared
     from schedgen.emulating import Outcome
     from schedgen.emulator.machine.policies import Policy
     from schedgen.kernel import Kernel
@@ -242,13 +243,31 @@ def _row(name: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "schedule": name,
         "extents": dict(outcome.extents),
         "correct": outcome.correct,
-        "errors": dict(outcome.errors),
-        "allowed": dict(outcome.allowed),
+        "matches": outcome.matches,
+        "errors": outcome.errors,
+        "allowed": outcome.allowed,
+        "results": {name: _result(result) for name, result in outcome.results.items()},
+        "elements": [result.text(name) for name, result in outcome.results.items()],
+        "reservations": outcome.reservations,
         "findings": None if report.findings is None else len(report.errors),
         "report": report.text,
         "warp_instructions": report.statistics.instructions,
         "asynchronous_operations": report.statistics.operations,
         "seconds": round(seconds, 2),
+    }
+
+
+def _result(result: Compared) -> dict[str, Any]:
+    """How a tensor compares with the reference, as data; numbers as text, which may be NaN."""
+    worst = result.worst
+    numbers = {} if worst is None else {k: str(getattr(worst, k)) for k in ("found", "wanted")}
+    return {
+        "elements": result.elements,
+        "differ": result.differ,
+        "nan": result.nan,
+        "nan_wanted": result.nan_wanted,
+        "unknown": result.unknown,
+        "worst": None if worst is None else {"at": list(worst.at), **numbers},
     }
 
 
@@ -258,16 +277,15 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in row["failure"].splitlines())
         return
     sizes = " ".join(f"{name}={size}" for name, size in row["extents"].items())
-    errors = ", ".join(
-        f"{name} {error:.1e} of {row['allowed'][name]:.1e} allowed"
-        for name, error in row["errors"].items()
-    )
     races = {None: "races not checked", 0: "no races"}.get(
         row["findings"], f"{row['findings']} RACES"
     )
-    yield f"{row['schedule']}: {'correct' if row['correct'] else 'WRONG'}, {races}"
+    verdict = (
+        "correct" if row["correct"] else "AS THE SPEC SAYS, BUT" if row["matches"] else "WRONG"
+    )
+    yield f"{row['schedule']}: {verdict}, {races}"
     yield f"  {sizes}"
-    yield f"  error {errors}"
+    yield from (f"  {line}" for line in (*row["elements"], *row["reservations"]))
     yield (
         f"  {row['warp_instructions']} warp instructions, {row['asynchronous_operations']} "
         f"asynchronous operations, {row['seconds']} s"

@@ -30,6 +30,7 @@ from schedgen.program.model import (
     EVERY,
     FIRST,
     Engine,
+    FenceKind,
     Number,
     Program,
     Removal,
@@ -123,6 +124,7 @@ class _Synthesis:
 
     def run(self) -> Program:
         self._order_data()
+        self._fence_registers()
         for conflict in self.conflicts:
             self._order(conflict)
         self._share()
@@ -198,6 +200,21 @@ class _Synthesis:
             for remedy in list(self._remedies(orders, conflict, again=False))[-1:]:
                 made = made.joined(remedy)
         self.made, self.known = made, self._orders(made)
+
+    def _fence_registers(self) -> None:
+        """Fences right before products whose registers threads touch in the loop: between one that
+        stands further ahead and the product, compilers move registers (at the end of a turn).
+        """
+        fences = [
+            Fenced(conflict.after, FenceKind.REGISTERS)
+            for conflict in self.conflicts
+            if self.known.fence_between(conflict) is FenceKind.REGISTERS
+            and conflict.kind in (Kind.SAME, Kind.LATER)
+        ]
+        more = Synchronization((), tuple(dict.fromkeys(fences)))
+        if set(more.fences) - set(self.made.fences):
+            self.made = self.made.joined(more)
+            self.known = self._orders(self.made)
 
     def _order(self, conflict: Conflict) -> None:
         """Adds what is missing for one conflict."""
