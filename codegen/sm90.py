@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code, CommitGroup, Fence, WaitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import DTYPES, Plan
-from schedgen.codegen.running import slot_of
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import FRAGMENT
 from schedgen.codegen.source import Source
 from schedgen.codegen.threads import Threads
@@ -19,8 +20,8 @@ _K_BYTES = 32
 
 
 _FENCES = {
-    FenceKind.ASYNC_PROXY: 'cute.arch.fence_proxy("async.shared", space="cta")',
-    FenceKind.REGISTERS: "warpgroup.fence()",
+    FenceKind.ASYNC_PROXY: code('cute.arch.fence_proxy("async.shared", space="cta")'),
+    FenceKind.REGISTERS: code("warpgroup.fence()"),
 }
 
 
@@ -81,13 +82,19 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
             source.add(f"a_{name} = cute.make_tensor({at}, cute.make_layout({layout}))")
         else:
             source.add(
-                f"a_{name} = mma_{name}.make_fragment_A("
-                f"mma_{name}.get_slice(0).partition_A({self.plan.matrix(a)}))"
+                code(
+                    f"a_{name} = mma_{name}.make_fragment_A("
+                    f"mma_{name}.get_slice(0).partition_A({{}}))",
+                    self.plan.matrix(a),
+                )
             )
         tile = self.plan.matrix(b)
-        tile = tile if operation.transpose_b else f"transposed({tile})"
+        tile = tile if operation.transpose_b else called("transposed", tile)
         source.add(
-            f"b_{name} = mma_{name}.make_fragment_B(mma_{name}.get_slice(0).partition_B({tile}))"
+            code(
+                f"b_{name} = mma_{name}.make_fragment_B(mma_{name}.get_slice(0).partition_B({{}}))",
+                tile,
+            )
         )
         at = f"{registers.name(d)}.iterator + {registers.offset(d)}"
         layout = f"((2, 2, {columns // 8}), 1, 1)"
@@ -101,7 +108,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         engines = {self.plan.program.operation[o.name].engine for o in self.plan.runs[role.name]}
         if Engine.WGMMA in engines:
             # Initial values are no steps of the program, nor are undefined registers.
-            source.add(self.fences[FenceKind.REGISTERS])
+            source.put(Fence(FenceKind.REGISTERS, self.fences[FenceKind.REGISTERS]))
 
     def shared_memory(self, source: Source) -> None:
         """An address that does not come from a special register.
@@ -114,28 +121,30 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         arguments = ["cutlass.Uint8", "start", "cute.AddressSpace.smem", "assumed_align=1024"]
         source.call("shared = cute.make_ptr", arguments)
 
-    def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
+    def product(
+        self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool
+    ) -> None:
         """All steps along k, as one group; an empty group if it does not run."""
         if runs:
             name, steps = self._name(operation), self._steps(operation)
-            a, b = (self._slot(operation, operand, c) for operand in "ab")
+            a, b = (self._slot(operation, operand, at) for operand in "ab")
             with source.block(f"for k_step in cutlass.range_constexpr({steps}):"):
                 clear = "True" if operation.accumulate else "k_step != 0"
                 source.add(f"mma_{name}.set(warpgroup.Field.ACCUMULATE, {clear})")
-                left = f"a_{name}[(None, None, k_step{a})]"
-                right = f"b_{name}[(None, None, k_step{b})]"
-                source.add(f"cute.gemm(mma_{name}, d_{name}, {left}, {right}, d_{name})")
-        source.add("warpgroup.commit_group()")
+                left = code(f"a_{name}[(None, None, k_step{{}})]", a)
+                right = code(f"b_{name}[(None, None, k_step{{}})]", b)
+                multiply = f"cute.gemm(mma_{name}, d_{name}, {{}}, {{}}, d_{name})"
+                source.add(code(multiply, left, right))
+        source.put(CommitGroup("wgmma"))
 
-    def _slot(self, operation: Operation, operand: str, c: str) -> str:
+    def _slot(self, operation: Operation, operand: str, at: Iteration | None) -> Code:
         access = self.plan.access(operation, operand, write=False)
         if self.plan.program.store[access.store].space is not Space.SMEM:
-            return ""
-        slots = self.plan.slots(access)
-        return f", {slot_of(access.version, slots, c)}" if slots > 1 else ", 0"
+            return Code(())
+        return code(", {}", self.plan.stage(access, at))
 
     def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
-        source.add(f"warpgroup.wait_group({pending(self.plan, role, step)})")
+        source.put(WaitGroup("wgmma", pending(self.plan, role, step)))
 
-    def commit(self, source: Source, role: RoleProgram, action: Commit, at: str) -> None:
+    def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:
         raise EmitError(f"{role.name}: wgmma does not arrive at barriers")

@@ -173,6 +173,7 @@ def _name(
                 sum(layout.loaded_bytes(signal.operation) for signal in phase),
                 tuple(sorted(set(skipped))),
                 tuple(dict.fromkeys(_protects(h) for h in handoffs)),
+                tuple(dict.fromkeys(h.store for h in handoffs)),
             )
         )
     return Assignment(tuple(barriers), of)

@@ -139,7 +139,8 @@ class Barrier:
     bytes.
 
     ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
-    phases are completed when the barriers are initialized. ``protects`` says what for.
+    phases are completed when the barriers are initialized. ``protects`` says what for, ``stores``
+    has the stores whose data or free slots it makes known.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Barrier:
     bytes: int
     skipped: tuple[int, ...] = ()
     protects: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
 
 
 # -- steps -------------------------------------------------------------------------------------
