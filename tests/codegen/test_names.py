@@ -22,7 +22,7 @@ CLASHING = SPECS / "clashing_names.yaml"
     [
         ("EXP[0,1]", "EXP_0_1"),
         ("sA full sB full", "sA_full_sB_full"),
-        ("S full'", "S_full_prime"),
+        ("S[0] full by STP[1,0]", "S_0_full_by_STP_1_0"),
         ("tile", "x_tile"),
         ("class", "x_class"),
         ("range", "x_range"),
