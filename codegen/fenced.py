@@ -69,7 +69,9 @@ class _Flow:
             for _ in self._block(start, after):
                 pass
             for following in self._following(start):
-                new = {name: line for name, line in after.items() if name not in reaching[following]}
+                new = {
+                    name: line for name, line in after.items() if name not in reaching[following]
+                }
                 if new:
                     reaching[following] |= new
                     waiting.append(following)

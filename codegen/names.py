@@ -42,7 +42,7 @@ _LIKE_MADE = re.compile(rf"(?:{'|'.join(_MADE.split())})_|_")
 
 def plain(name: str) -> str:
     """``EXP[0,1]`` -> ``EXP_0_1``; ``sA full sB full`` -> ``sA_full_sB_full``."""
-    text = re.sub(r"\W+", "_", name.replace("'", "_prime")).strip("_")
+    text = re.sub(r"\W+", "_", name).strip("_")
     return f"x_{text}" if text[:1].isdigit() else text
 
 
