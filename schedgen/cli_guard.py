@@ -7,27 +7,24 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any
 
 import typer
 
 from schedgen import __version__
 from schedgen.errors import SchedgenError
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 INTERNAL = 70
 """Exit status of a bug in schedgen (EX_SOFTWARE of sysexits.h)."""
 
 
-def guarded(command: Callable[P, R]) -> Callable[P, R]:
+def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
     """``command``, which ends with a message and an exit status whatever is raised in it: what is
     raised on purpose says its status, and all else is a bug.
     """
 
     @wraps(command)
-    def run(*arguments: P.args, **options: P.kwargs) -> R:
+    def run(*arguments: Any, **options: Any) -> Any:
         try:
             return command(*arguments, **options)
         except (typer.Exit, typer.Abort, typer.BadParameter):
