@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
+from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import Operation
 from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
@@ -18,12 +19,14 @@ class Architecture:
         imports: import statements of the generated file.
         library: definitions that the generated file may use.
         fences: statements for the fences of the program.
+        products: what its instruction multiplies.
         threads: operations of threads.
     """
 
     imports: str
     library: str
     fences: Mapping[FenceKind, str]
+    products: Products
     threads: Threads
 
     def __init__(self, plan: Plan) -> None:
@@ -37,6 +40,10 @@ class Architecture:
 
     def begin_tile(self, source: Source, role: RoleProgram) -> None:
         """After registers have their initial values."""
+
+    def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
+        """A fence of the program, which is ``step`` of a role."""
+        source.add(self.fences[kind])
 
     def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
         """Issues a product in iteration ``i``, or what keeps count of those that do not run."""

@@ -126,7 +126,10 @@ class Role:
         elif isinstance(action, Wait):
             if step.why:
                 source.comment(step.why)
-            self.barriers.wait(source, action, c)
+            if not self.barriers.meet(source, self.role, step):
+                self.barriers.wait(source, action, c)
+        elif isinstance(action, Arrive) and self.barriers.meet(source, self.role, step):
+            return
         elif isinstance(action, Arrive):
             self.barriers.arrive(source, self.role, action, c, self._announced(step, action))
         elif isinstance(action, Drain):
@@ -136,7 +139,7 @@ class Role:
             at = self.barriers.at(action.barrier, action.number, c)
             self.architecture.commit(source, self.role, action, at)
         elif action.kind in self.architecture.fences:
-            source.add(self.architecture.fences[action.kind])
+            self.architecture.fence(source, self.role, step, action.kind)
         else:
             arch = self.plan.program.arch
             raise EmitError(f"{self.role.name}: no emitter for {action.kind} on {arch}")

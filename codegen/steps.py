@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import phase_of, slot_of
 from schedgen.codegen.source import Source
-from schedgen.program.model import Arrive, Barrier, Number, RoleProgram, Wait
+from schedgen.program.model import Arrive, Barrier, Number, RoleProgram, Step, Wait
 
 
 class Barriers:
@@ -32,15 +34,15 @@ class Barriers:
 
     def declare(self, source: Source) -> dict[str, str]:
         """Writes pointers to the arrays; returns their names and types."""
-        for barrier in self.plan.program.barriers:
-            word = self.plan.barrier_words[barrier.name]
-            source.add(f"{self.name(barrier.name)} = barriers + {word}")
-        return {self.name(barrier.name): "cute.Pointer" for barrier in self.plan.program.barriers}
+        words = self.plan.barrier_words
+        for barrier, word in words.items():
+            source.add(f"{self.name(barrier)} = barriers + {word}")
+        return {self.name(barrier): "cute.Pointer" for barrier in words}
 
     def initialize(self, source: Source) -> None:
         """By one thread, before all threads meet."""
-        for barrier in self.plan.program.barriers:
-            self._initialize(source, barrier)
+        for name in self.plan.barrier_words:
+            self._initialize(source, self.plan.program.barrier[name])
 
     def _initialize(self, source: Source, barrier: Barrier) -> None:
         for text in barrier.protects[:4]:
@@ -56,6 +58,28 @@ class Barriers:
             source.add(f"cute.arch.mbarrier_arrive({at}, arrive_count={barrier.arrivals})")
             # The next phase may begin only after somebody has seen this one (PTX ISA, mbarrier).
             source.add(f"cute.arch.mbarrier_wait({at}, {skipped // barrier.slots % 2})")
+
+    def meet(self, source: Source, role: RoleProgram, step: Step) -> bool:
+        """Writes the meeting of a role's warps, if that is what ``step`` is part of.
+
+        Arriving and waiting are one instruction, which stands where the wait does.
+        """
+        action = step.action
+        if not isinstance(action, Arrive | Wait):
+            return False
+        barrier = self.plan.program.barrier[action.barrier]
+        if barrier.kind != "role":
+            return False
+        for section in (role.before, role.loop, role.after):
+            for one, other in pairwise(section):
+                if other is step:
+                    _check_meeting(role, one, other)
+        if isinstance(action, Wait):
+            number = self.plan.meeting_ids[role.name]
+            source.add(
+                f"cute.arch.barrier(barrier_id={number}, number_of_threads={barrier.arrivals})"
+            )
+        return True
 
     def wait(self, source: Source, action: Wait, iteration: str) -> None:
         at = self.at(action.barrier, action.number, iteration)
@@ -82,3 +106,12 @@ class Barriers:
             raise EmitError(
                 f"{role.name}: {action.count} arrivals of {threads} threads at '{action.barrier}'"
             )
+
+
+def _check_meeting(role: RoleProgram, one: Step, other: Step) -> None:
+    """A wait of a meeting comes right behind the arrival of all threads of the role."""
+    if not isinstance(other.action, Wait):
+        return
+    arrive = Arrive(other.action.barrier, other.action.number, 32 * role.warps)
+    if (one.action, one.shift, one.guard) != (arrive, other.shift, other.guard):
+        raise EmitError(f"{role.name}: '{other.action.barrier}' is no meeting of its warps")

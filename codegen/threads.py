@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from schedgen.codegen.bodies import Body
-from schedgen.codegen.errors import EmitError
-from schedgen.codegen.operands import Operand, Shape
+from schedgen.codegen.errors import EmitError, about
+from schedgen.codegen.operands import Operand, Shape, band_of, rows_of
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
 from schedgen.codegen.running import slot_of
@@ -34,13 +34,38 @@ class Threads:
         """(parameters, body) -> name."""
 
     def call(self, source: Source, role: RoleProgram, operation: Operation, i: str, c: str) -> None:
-        """Writes a call of the operation's function."""
+        """Writes calls of the operation's function, one for each band of as many rows as four warps
+        work on at a time.
+        """
+        with about(operation):
+            self._call(source, role, operation, i, c)
+
+    def _call(
+        self, source: Source, role: RoleProgram, operation: Operation, i: str, c: str
+    ) -> None:
         initial = {name for name, _ in operation.operands if self._initial(operation, name)}
         body = Body(self.plan, self.share, operation, self._span(role, operation), initial)
         name = self._function(operation, body)
-        arguments = [self._argument(operation, operand, c) for operand in body.parameters]
-        arguments += [self._beside(operation, use, i) for use in self._uses(body)]
-        source.call(name, arguments)
+        for first in range(0, self._rows(operation, body), self.share.rows):
+            operands = [
+                band_of(operation, operand, self.share.rows, first // self.share.rows)
+                for operand in body.parameters
+            ]
+            arguments = [self._argument(operation, operand, c) for operand in operands]
+            arguments += [self._beside(operation, use, i, first) for use in self._uses(body)]
+            source.call(name, arguments)
+
+    def _rows(self, operation: Operation, body: Body) -> int:
+        """Rows of an operation's tiles: a multiple of what four warps work on at a time."""
+        rows = rows_of(operation, body.operands)
+        if not rows or rows % self.share.rows:
+            raise EmitError(
+                f"{operation.name}: four warps work on {self.share.rows} rows at a time, not {rows}",
+                operation,
+                rule="rows-of-threads",
+                fix=f"make the number of rows a multiple of {self.share.rows}",
+            )
+        return rows
 
     def functions(self, source: Source) -> None:
         """All functions that are called."""
@@ -112,21 +137,23 @@ class Threads:
         at = slot_of(accesses[0].version, slots, c) if slots > 1 else "0"
         if operand.shape is not Shape.TILE:
             text = f"{view.name}[(None, {at})]"
-            if part.columns < view.columns:
-                return f"part_of({text}, {part.column0}, {part.columns})"
-            return text
+            whole, first, count = view.columns, part.column0, part.columns
+            if operand.shape is Shape.ROWS:
+                whole, first, count = view.rows, part.row0, part.rows
+            return text if count == whole else f"part_of({text}, {first}, {count})"
         text = f"{view.name}[(None, None, {at})]"
         if (part.rows, part.columns) == (view.rows, view.columns):
             return text
-        if part.row0 % part.rows or part.column0 % part.columns:
-            raise EmitError(f"part of '{part.region.name}' begins between tiles of its size")
-        place = f"({part.row0 // part.rows}, {part.column0 // part.columns})"
-        return f"cute.local_tile({text}, ({part.rows}, {part.columns}), {place})"
+        row, column = self.plan.tile_number(part)
+        return f"cute.local_tile({text}, ({part.rows}, {part.columns}), ({row}, {column}))"
 
-    def _beside(self, operation: Operation, use: str, i: str) -> str:
+    def _beside(self, operation: Operation, use: str, i: str, first: int) -> str:
+        """What a function takes beside operands, for the band that begins at row ``first``."""
         if use == "fresh":
             first = max(self._initial(operation, name) for name, _ in operation.operands)
             return f"{i} < {first}" if first > 1 else f"{i} == 0"
+        if use == "row_0" and first:
+            return f"{start(operation.places[0], i)} + {first}"
         if use in ("row_0", "column_0"):
             return start(operation.places[use == "column_0"], i)
         return use

@@ -29,8 +29,10 @@ class Tiles:
         unknown = {place.along for place in placed} - {axis.extent for axis in plan.kernel.grid}
         if unknown:
             raise EmitError(
-                f"{plan.kernel.spec_file}: tiles of loads and stores disagree about how far output "
-                f"tiles are apart along '{min(unknown)}'; fix: give their buffers the same sizes"
+                "tiles of loads and stores disagree about how far output tiles are apart along "
+                f"'{min(unknown)}'",
+                rule="tiles-disagree",
+                fix="give their buffers the same sizes",
             )
         self.triangle = plan.kernel.tiles == "lower_triangle"
         self.single = single_extents(plan.kernel)

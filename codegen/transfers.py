@@ -90,7 +90,10 @@ class Transfers:
         )
         tensor = f"cute.select({map_.argument.name}.layout, {list(map_.order)})"
         dtype = DTYPES[map_.argument.dtype]
-        if len([side for side in map_.sides if side]) == 2:
+        both = all(side in map_.sides for side in ("rows", "columns"))
+        if both and 1 in (map_.rows, map_.columns):
+            tile = f"cute.make_layout(({map_.rows}, {map_.columns}))"  # a row of a matrix
+        elif both:
             tile = f"one_tile({map_.rows}, {map_.columns}, {dtype})"
         else:
             tile = f"cute.make_layout({map_.rows * map_.columns})"

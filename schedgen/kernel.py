@@ -14,11 +14,13 @@ Vocabulary
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 
+from schedgen.errors import Location
 from schedgen.expressions import Expression
 from schedgen.tensors import Argument, GridAxis, Place
 
@@ -268,6 +270,8 @@ class Kernel:
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
     extents of ``one_tile`` there is a single one.
+
+    ``locations`` says where in the spec's file a section ("operations" or "buffers") has a name.
     """
 
     name: str
@@ -291,6 +295,9 @@ class Kernel:
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"
     one_tile: tuple[str, ...] = ()
+    locations: Mapping[tuple[str, str], Location] = field(
+        default_factory=dict[tuple[str, str], Location], compare=False, repr=False
+    )
 
     @cached_property
     def region(self) -> dict[str, Region]:

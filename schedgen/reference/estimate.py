@@ -59,11 +59,13 @@ class Estimate:
 
     @property
     def low(self) -> Array:
-        return self.value - self.error
+        with np.errstate(invalid="ignore"):
+            return self.value - self.error
 
     @property
     def high(self) -> Array:
-        return self.value + self.error
+        with np.errstate(invalid="ignore"):
+            return self.value + self.error
 
 
 def exact(values: Array | float) -> Estimate:
@@ -186,6 +188,11 @@ def largest(x: Estimate) -> Estimate:
     known = np.isfinite(x.error).all(1, keepdims=True)
     error = np.where(known, _apart(value, low, high), np.inf)
     return Estimate(value, magnitude, np.where((x.error == 0).all(1, keepdims=True), 0.0, error))
+
+
+def differ(a: Estimate, b: Estimate) -> Truth:
+    """Where two numbers cannot be the same, whatever their errors are."""
+    return _apart(a.value, b.value) > a.error + b.error
 
 
 def _apart(value: Array, *others: Array) -> Array:

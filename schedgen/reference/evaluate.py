@@ -20,6 +20,7 @@ from schedgen.reference.estimate import (
     Estimate,
     added,
     chosen,
+    differ,
     exact,
     larger,
     largest,
@@ -31,7 +32,7 @@ from schedgen.reference.estimate import (
 )
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
 from schedgen.reference.problem import Sizes, stored_tensors
-from schedgen.reference.rounding import Array
+from schedgen.reference.rounding import Array, Truth
 
 Box = tuple[slice, slice]
 
@@ -45,10 +46,12 @@ class Expected:
             is never stored nothing is known.
         stores: how often each element is stored; the value of one that is stored more than once is
             that of the last tile in the order of the grid, which is nobody's on a GPU.
+        clashes: elements that are stored more than once with values that differ.
     """
 
     number: Estimate
     stores: npt.NDArray[np.int64]
+    clashes: Truth
 
 
 def evaluate(
@@ -98,7 +101,8 @@ class _Evaluation:
         for argument in kernel.arguments:
             if argument.name in outputs:
                 shape = tuple(self.sizes.extents[extent] for extent in argument.shape)
-                found = Expected(unknown(shape), np.zeros(shape, np.int64))
+                none = np.zeros(shape, np.int64)
+                found = Expected(unknown(shape), none, none.astype(bool))
                 self.expected[argument.name] = found
                 self.tensors.setdefault(argument.name, found.number)
 
@@ -152,8 +156,9 @@ class _Tile:
         found = found.transposed if flipped else found
         target = expected.number[slices]
         shaped = (found.value, found.magnitude, found.error)
-        shape = target.value.shape
-        expected.number.put(slices, Estimate(*(part.reshape(shape) for part in shaped)))
+        new = Estimate(*(part.reshape(target.value.shape) for part in shaped))
+        expected.clashes[slices] |= (expected.stores[slices] > 0) & differ(new, target)
+        expected.number.put(slices, new)
         expected.stores[slices] += 1
 
     # -- storage -------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from schedgen.conditional import condition_mistakes
-from schedgen.errors import DiagnosticSink, SchedgenError, suggest
+from schedgen.errors import DiagnosticSink, Location, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, parse, references
-from schedgen.kernel import DTYPE_BITS, Kernel, Operation
+from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
 from schedgen.spec.coverage import coverage_mistakes
@@ -100,8 +100,19 @@ def _kernel(
         tile_extents=binder.placing.tile_extents,
         tiles=spec.loops.tiles,
         one_tile=tuple(dict.fromkeys(spec.loops.one_tile)),
+        locations=_locations(source, spec),
     )
     return _storable(elide_copies(kernel), spec, scope)
+
+
+def _locations(source: Source, spec: SpecFile) -> dict[tuple[str, str], Location]:
+    """Where operations and buffers stand in the file."""
+    found = {("buffers", name): source.locate(("buffers", name), key=True) for name in spec.buffers}
+    for phase in Phase:
+        for number, entry in enumerate(getattr(spec.operations, phase.value)):
+            path = ("operations", phase.value, number, "id")
+            found["operations", entry.id] = source.locate(path)
+    return found
 
 
 def _check_tile_trips(

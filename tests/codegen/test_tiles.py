@@ -149,7 +149,7 @@ def test_extents_within_a_tile() -> None:
 def test_tiles_of_different_sizes() -> None:
     """Loads and stores do not agree where the next output tile begins."""
     broken = replace(kernel("gemm"), grid=())
-    with pytest.raises(EmitError, match=r"gemm.*disagree about how far output tiles are apart"):
+    with pytest.raises(EmitError, match=r"disagree about how far output tiles are apart"):
         Tiles(Plan(program({}), broken))
 
 
