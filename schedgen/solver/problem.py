@@ -310,10 +310,9 @@ def _bonds(
                 bonds.setdefault(("queue", unit), []).append(operation.name)
         # Registers are private to the threads that hold them.
         for piece in (*(read.piece for read in operation.reads), *operation.writes):
-            region = kernel.region_of(piece)
-            if region.space is Space.REGISTERS:
-                held = piece if region.ring is None else f"ring {region.ring}"
-                bonds.setdefault(("registers", held), []).append(operation.name)
+            if kernel.region_of(piece).space is Space.REGISTERS:
+                for place in kernel.registers_of(piece):
+                    bonds.setdefault(("registers", place), []).append(operation.name)
         # Fills of a shared ring are issued in order, so one producer keeps its index and phase.
         for piece in operation.writes:
             ring = kernel.region_of(piece).ring

@@ -115,9 +115,10 @@ def _pinned(line: Timeline) -> dict[str, set[str]]:
     kernel = line.problem.kernel
     held = {
         o.name: {
-            kernel.region_of(piece).ring or piece
+            place
             for piece in (*o.writes, *(read.piece for read in o.reads))
             if kernel.region_of(piece).space is Space.REGISTERS
+            for place in kernel.registers_of(piece)
         }
         for o in kernel.operations
     }
@@ -142,7 +143,8 @@ def _bonds(line: Timeline, operation: Operation) -> Iterator[str]:
     for piece in {*operation.writes, *(read.piece for read in operation.reads)}:
         region = line.problem.kernel.region_of(piece)
         if region.space is Space.REGISTERS:
-            yield f"{region.ring or piece} in registers"
+            for place in line.problem.kernel.registers_of(piece):
+                yield f"{place} in registers"
         if operation.kind is Kind.LOAD and piece in operation.writes and region.ring is not None:
             yield f"filling ring {region.ring}"
     if operation.role is not None:
