@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from schedgen.codegen.ir import Code, Fence
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
+from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import Operation
 from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
@@ -18,12 +21,14 @@ class Architecture:
         imports: import statements of the generated file.
         library: definitions that the generated file may use.
         fences: statements for the fences of the program.
+        products: what its instruction multiplies.
         threads: operations of threads.
     """
 
     imports: str
     library: str
-    fences: Mapping[FenceKind, str]
+    fences: Mapping[FenceKind, Code]
+    products: Products
     threads: Threads
 
     def __init__(self, plan: Plan) -> None:
@@ -38,15 +43,21 @@ class Architecture:
     def begin_tile(self, source: Source, role: RoleProgram) -> None:
         """After registers have their initial values."""
 
-    def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
-        """Issues a product in iteration ``i``, or what keeps count of those that do not run."""
+    def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
+        """A fence of the program, which is ``step`` of a role."""
+        source.put(Fence(kind, self.fences[kind]))
+
+    def product(
+        self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool
+    ) -> None:
+        """Issues a product in an iteration, or what keeps count of those that do not run."""
         raise NotImplementedError
 
     def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
         """Waits for a product."""
         raise NotImplementedError
 
-    def commit(self, source: Source, role: RoleProgram, action: Commit, at: str) -> None:
+    def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:
         """One arrival at the barrier ``at`` when the products issued so far are complete."""
         raise NotImplementedError
 

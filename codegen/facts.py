@@ -30,8 +30,11 @@ NAMES = {
     "TENSOR_COLUMNS": "tensor_columns",
 }
 """Constants that every generated file ends with, and attributes of `Facts`."""
+COVERED = "COVERED"
+"""One more, where there are such extents."""
 ORIGIN = {"MACHINE": "machine", "SETTINGS": "settings", "PROGRAM_SHA256": "program_sha256"}
 """What it was made from, which files of earlier versions do not say."""
+_READ = {*NAMES, *ORIGIN, COVERED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Facts:
         shared_bytes: dynamic shared memory of a block.
         tensor_columns: columns of tensor memory in use.
         sha256: of the whole file, in hexadecimal.
+        covered: extents of which the kernel covers a fixed number of elements, and how many.
         machine: the machine model that it was solved for; empty if the file does not say.
         settings: all parameters of the spec with their values.
         program_sha256: of the program that it was emitted from, see `program_digest`.
@@ -80,6 +84,7 @@ class Facts:
     shared_bytes: int
     tensor_columns: int
     sha256: str
+    covered: tuple[tuple[str, int], ...] = ()
     machine: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     program_sha256: str = ""
@@ -112,6 +117,7 @@ def file_name(kernel: str, arch: str, settings: Mapping[str, str]) -> str:
 
 def constants(program: Program, kernel: Kernel) -> str:
     """The lines that `read_facts` reads back."""
+    from schedgen.extents import covered
     from schedgen.kernel import Kind, Space
 
     ordered = sorted(kernel.arguments, key=lambda argument: not argument.shape)  # as in `launch`
@@ -132,6 +138,9 @@ def constants(program: Program, kernel: Kernel) -> str:
         *_table("SETTINGS", [tuple(setting) for setting in kernel.parameters]),
         f"PROGRAM_SHA256 = {_text(program_digest(program))}",
     ]
+    most = covered(kernel)
+    if most:
+        rows += _table(COVERED, list(most.items()))
     return "\n".join(rows) + "\n"
 
 
@@ -179,9 +188,7 @@ def read_facts(path: Path) -> Facts:
     found: dict[str, Any] = {}
     for statement in tree.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if (
-                name in NAMES or name in ORIGIN
-            ):
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _READ:
                 found[name] = _literal(path, name, value)
             case _:
                 pass
@@ -193,7 +200,8 @@ def read_facts(path: Path) -> Facts:
         found["ROLES"] = tuple(RoleFacts(*row) for row in found["ROLES"])
         known = NAMES | {name: attribute for name, attribute in ORIGIN.items() if name in found}
         values = {attribute: found[name] for name, attribute in known.items()}
-        return Facts(**values, sha256=sha256(data).hexdigest())
+        most = tuple(tuple(row) for row in found.get(COVERED, ()))
+        return Facts(**values, sha256=sha256(data).hexdigest(), covered=most)
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
 

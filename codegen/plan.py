@@ -7,7 +7,9 @@ from functools import cached_property
 from math import prod
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code, Name, Stage, code
 from schedgen.codegen.names import Names
+from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
@@ -15,6 +17,10 @@ from schedgen.program.model import Access, Program, RoleProgram, Run, Wait
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
+
+PANEL_BYTES, SWIZZLED_ROWS = (128, 64, 32, 16), 8
+"""Bytes of a row that may be swizzled together, and rows after which the pattern repeats (PTX ISA,
+swizzling modes of tensor maps)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,12 @@ class View:
     @property
     def vector(self) -> bool:
         return self.columns == 1 or self.rows == 1
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel: the most of `PANEL_BYTES` that a row is a multiple of."""
+        span = next(span for span in PANEL_BYTES if self.row_bytes % span == 0)
+        return span * 8 // DTYPE_BITS[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +161,50 @@ class Plan:
         found = self.program.operation[operation.name].accesses
         return [access for access in found if access.buffer == piece]
 
-    def matrix(self, part: Part) -> str:
+    def matrix(self, part: Part) -> Code:
         """A part of a view in shared memory as (rows, columns, slots)."""
         view = self.views[part.region.name]
         if (part.rows, part.columns) == (view.rows, view.columns):
-            return view.name
+            return code("{}", Name(view.name))
+        row, column = self.tile_number(part)
+        sizes = f"({part.rows}, {part.columns}, {view.slots})"
+        return code(f"cute.local_tile({{}}, {sizes}, ({row}, {column}, 0))", Name(view.name))
+
+    def tile_number(self, part: Part) -> tuple[int, int]:
+        """Which of the tiles of its size, counted along rows and columns, a part of a view is.
+
+        Swizzling repeats after 8 rows, and within panels of up to 128 bytes of a row.
+
+        Raises:
+            EmitError: it is none, or begins or ends where no swizzled layout can be cut.
+        """
+        view, name = self.views[part.region.name], part.region.name
+        if view.vector:
+            raise EmitError(
+                f"'{name}': a vector in shared memory is copied and multiplied as a whole",
+                part.region,
+                rule="part-of-vector",
+                fix="use 'per' instead of 'split', so that each part is a vector of its own",
+            )
         if part.row0 % part.rows or part.column0 % part.columns:
-            raise EmitError(f"part of '{part.region.name}' begins between tiles of its size")
-        at = f"({part.row0 // part.rows}, {part.column0 // part.columns}, 0)"
-        return f"cute.local_tile({view.name}, ({part.rows}, {part.columns}, {view.slots}), {at})"
+            raise EmitError(
+                f"'{name}': a part of {part.rows} x {part.columns} begins at row {part.row0}, "
+                f"column {part.column0}, between parts of its size",
+                part.region,
+                rule="part-between-parts",
+                fix="split it into parts of equal size",
+            )
+        panel = view.panel
+        if (part.columns % panel and panel % part.columns) or part.row0 % SWIZZLED_ROWS:
+            raise EmitError(
+                f"'{name}': a part of {part.rows} x {part.columns} at row {part.row0} is cut out of "
+                f"panels of {SWIZZLED_ROWS} x {panel} elements that are swizzled together",
+                part.region,
+                rule="part-of-panel",
+                fix=f"make parts of multiples of {SWIZZLED_ROWS} rows, and of multiples or halves, "
+                f"quarters ... of {panel} columns",
+            )
+        return part.row0 // part.rows, part.column0 // part.columns
 
     def access(self, operation: Operation, operand: str, *, write: bool) -> Access:
         """The access of an operand's first piece."""
@@ -169,6 +216,13 @@ class Plan:
 
     def slots(self, access: Access) -> int:
         return self.program.store[access.store].slots
+
+    def stage(self, access: Access, at: Iteration | None) -> Code:
+        """The slot that an access uses in an iteration."""
+        slots = self.slots(access)
+        if slots == 1:
+            return code("0")
+        return code("{}", Stage(Running(access.version, slots, at, (access.store,))))
 
     # -- roles ---------------------------------------------------------------------------------
 

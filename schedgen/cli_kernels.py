@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from schedgen.cli_common import Ticker, fail, settings_of, whole, write
-from schedgen.cli_options import JsonOption, SetOption, SpecArgument, TargetOption
+from schedgen.cli_options import CacheOption, JsonOption, SetOption, SpecArgument, TargetOption
 from schedgen.errors import SchedgenError
 
 
@@ -47,37 +47,49 @@ def emulate(
         float | None,
         typer.Option(metavar="S", help="Seconds of an execution, by the clock. Default: any."),
     ] = None,
+    compile_: Annotated[
+        bool,
+        typer.Option(
+            "--compile/--no-compile",
+            help="Execute the schedule that 'emit --compile' selects, or the best one whatever "
+            "the compiler says of it.",
+        ),
+    ] = True,
+    cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
     """Execute the kernel of SPEC on the CPU: compare its results, and look for races.
 
-    SPEC may be a generated file, such as kernels/gemm_sm_100a_bf16.py: it is executed as it is.
+    SPEC may be the file of a schedule ('solve -o', 'emit --schedule'), which is not solved again,
+    or a generated file, such as kernels/gemm_sm_100a_bf16.py: it is executed as it is.
 
     An execution that takes more than --limit, --stall or --seconds is taken to loop forever, and
     ends. Exit status: 0 correct and clean, 1 wrong, racy or endless, 2 bad input.
     """
-    from schedgen.cli_emulate import Limits, is_generated, run_emulate
-    from schedgen.spec.reader import read_spec
+    from schedgen.cli_emulate import Limits, run_emulate
 
     try:
-        name = target or ("" if is_generated(spec) else read_spec(spec).file.targets[0])
         extents = settings_of(extent or [], "--extent")
         sizes = {key: whole(value) for key, value in extents.items()}
         settings, switches = settings_of(set_ or []), settings_of(switch or [], "--switch")
     except SchedgenError as error:
         fail(str(error))
-    status = run_emulate(
-        spec,
-        name,
-        settings,
-        sizes,
-        schedule=schedule,
-        seeds=seeds,
-        races=races,
-        switches=switches,
-        limits=Limits(limit, stall, seconds),
-        as_json=json,
-    )
+    with Ticker() as ticker:
+        status = run_emulate(
+            spec,
+            target or "",
+            settings,
+            sizes,
+            schedule=schedule,
+            seeds=seeds,
+            races=races,
+            switches=switches,
+            limits=Limits(limit, stall, seconds),
+            as_json=json,
+            compile_=compile_,
+            cache=cache,
+            progress=ticker,
+        )
     raise typer.Exit(status)
 
 
@@ -99,27 +111,25 @@ def emit(
     events: Annotated[
         bool, typer.Option("--events", help="A kernel that records when its operations run.")
     ] = False,
+    schedule: Annotated[
+        Path | None,
+        typer.Option("--schedule", metavar="FILE", help="Write its schedule as JSON, too."),
+    ] = None,
+    cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
     """Write the kernel of SPEC as a CuTe DSL file, from its best schedule and a proven program.
 
+    SPEC may be the file of a schedule ('solve -o'): it is verified and proven, not solved again.
+
     Exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
     """
-    from schedgen.cli_emit import run_emit
+    from schedgen.cli_emit import Wanted, run_emit
 
     settings = settings_of(set_ or [])
     with Ticker() as ticker:
-        status = run_emit(
-            spec,
-            target,
-            settings,
-            output,
-            write,
-            ticker,
-            compiled=compile_,
-            events=events,
-            as_json=json,
-        )
+        wanted = Wanted(compile_, events, json, schedule, cache)
+        status = run_emit(spec, target, settings, output, write, ticker, wanted)
     raise typer.Exit(status)
 
 

@@ -173,7 +173,7 @@ class Races:
         if same_agent and one.engine is Engine.THREADS and space is Space.TMEM:
             (done,) = fences_after(self.program, one, other)
             end = self._bound(one.role, first, (done,), after=True)
-            return begin, end, f"it needs {done.value} on the way"
+            return begin, end, (done,)
         if same_agent and one.engine in (Engine.THREADS, Engine.TENSOR, Engine.WGMMA):
             return begin, end, ()
         if one.engine.asynchronous:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 import schedgen
 from schedgen.bounds import Constraint, critical_cycle
@@ -59,11 +60,7 @@ def assemble(
         stages=max((t - first) // result.ii for t in decisions.start.values()) + 1,
         length_cycles=max(decisions.start[n] - first + problem.latency(n) for n in problem.body),
         objectives=tuple(ObjectiveValue(o.name, o.value, o.proven) for o in result.objectives),
-        ops=_operations(problem, decisions, tiles, names),
-        units=_units(problem, result.ii),
-        edges=_edges(problem, decisions),
-        roles=_roles(problem, decisions, tiles, names),
-        buffers=_buffers(problem, decisions, tiles),
+        **described(problem, decisions, tiles, names),
         tile=TileLoop(
             tiles.trips,
             tiles.period,
@@ -72,6 +69,29 @@ def assemble(
         ),
         notes=notes,
     )
+
+
+class Described(TypedDict):
+    """The parts of a schedule that follow from what was decided."""
+
+    ops: tuple[ScheduledOperation, ...]
+    units: tuple[UnitLoad, ...]
+    edges: tuple[ScheduledEdge, ...]
+    roles: tuple[ScheduledRole, ...]
+    buffers: tuple[ScheduledBuffer, ...]
+
+
+def described(
+    problem: Problem, decisions: Decisions, tiles: TileSchedule, names: Mapping[str, str]
+) -> Described:
+    """What ``decisions`` and ``tiles`` amount to; ``names`` are those of the roles."""
+    return {
+        "ops": _operations(problem, decisions, tiles, names),
+        "units": _units(problem, decisions.ii),
+        "edges": _edges(problem, decisions),
+        "roles": _roles(problem, decisions, tiles, names),
+        "buffers": _buffers(problem, decisions, tiles),
+    }
 
 
 def certificate(result: Result) -> Certificate:
