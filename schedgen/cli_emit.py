@@ -109,7 +109,7 @@ def run_compile(
     from schedgen.conform.report import compared, data, lines
     from schedgen.machine_file import read_machine
 
-    found = None
+    found, assembly = None, None
     try:
         facts = read_facts(path)
         arch = read_machine(target).arch if target else facts.target
@@ -121,7 +121,8 @@ def run_compile(
         report = compile_report(path, folder or Path(mkdtemp(prefix="schedgen-")))
         if conform:
             program, kernel = derived(facts, target, str(path))
-            found = compared(report.built.ptx, program, kernel)
+            built = report.built
+            found, assembly = compared(built.ptx, built.cubin, program, kernel)
     except (CompileError, Underivable) as error:
         typer.echo(str(error), err=True)
         return REFUSED
@@ -132,14 +133,14 @@ def run_compile(
         typer.echo(f"{error.filename or folder}: {error.strerror}", err=True)
         return BAD_INPUT
     if as_json:
-        conformance = {} if found is None else {"conformance": data(found)}
+        conformance = {} if found is None else {"conformance": data(found, assembly)}
         typer.echo(json.dumps(_report_data(report) | conformance, indent=1))
     else:
-        told = [] if found is None else list(lines(found))
+        told = [] if found is None else list(lines(found, assembly))
         typer.echo("\n".join([str(path), *_report_text(report), *told]))
     problems = [text for kind, text in report.problems_by_kind if kind not in allow]
     if found is not None and not found.holds:
-        problems += [f"{finding.text}" for finding in found.findings]
+        problems += [finding.text for finding in found.findings]
     for problem in problems:
         typer.echo(problem, err=True)
     return REFUSED if problems else DONE
