@@ -335,7 +335,7 @@ def _load(
     """A tile that is loaded in every iteration; its buffer. ``ring``: perhaps shared slots."""
     tensor = sketch.argument(stem, extents, dtype)
     shared = ring and (ring in sketch.data["rings"] or sketch.chance(0.5))
-    split = {"rows": band} if band and sketch.chance(0.9) else None
+    split = {"rows": band} if band else None
     depth = None if shared else _depth(sketch)
     name = sketch.buffer(f"s{stem.upper()}", "smem", shape, dtype=dtype, split=split, depth=depth)
     if shared:

@@ -20,6 +20,7 @@ import torch
 from fuzz_sketch import Case, text_of
 
 from schedgen.errors import SchedgenError, SpecError
+from schedgen.extents import beyond
 from schedgen.interpret.pieces import TORCH
 from schedgen.kernel import Kernel
 from schedgen.reference.evaluate import Expected
@@ -204,14 +205,17 @@ class _Run:
         with self._at("prove"):
             proven = prove(program, ("graph", "execution"), quick=True)
         self.proven = True
+        with self._at("emit"):
+            text = emit(proven, kernel)
         extents = dict(self.case.extents)
+        with self._at("extents"):  # as `schedgen emulate` and the launch function do
+            if wrong := beyond(kernel, extents):
+                raise SchedgenError(wrong)
         inputs = random_inputs(kernel, extents, self.case)
         with self._at("reference"):
             expected = _reference(kernel, inputs, extents)
         with self._at("interpreter"):
             self._interpret(kernel, inputs, expected)
-        with self._at("emit"):
-            text = emit(proven, kernel)
         with self._at("compile"), _compiled(text, kernel, inputs, extents, program.arch) as launch:
             _validate(launch.ptx(), proven, kernel)
             for name, policy in (("round-robin", RoundRobin()), ("adversarial", Adversarial(1))):
