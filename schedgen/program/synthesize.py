@@ -18,6 +18,7 @@ from schedgen.machine import Machine
 from schedgen.program.build import ProgramError, Storage, capacities, tile_operations
 from schedgen.program.layout import (
     Assignment,
+    BarrierPlace,
     Fenced,
     Handoff,
     Layout,
@@ -30,6 +31,7 @@ from schedgen.program.model import (
     EVERY,
     FIRST,
     Engine,
+    FenceKind,
     Number,
     Program,
     Removal,
@@ -123,6 +125,7 @@ class _Synthesis:
 
     def run(self) -> Program:
         self._order_data()
+        self._fence_registers()
         for conflict in self.conflicts:
             self._order(conflict)
         self._share()
@@ -137,7 +140,7 @@ class _Synthesis:
         A slot more lets a phase wait for its observer; where any number of phases could pass, the
         observer has to say that it has seen one.
         """
-        more: dict[str, int] = {}
+        more: dict[BarrierPlace, int] = {}
         added: list[Handoff] = []
         text = ""
         for _ in range(_REPAIRS):
@@ -150,7 +153,7 @@ class _Synthesis:
                 of = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
                 slots = program.barrier[name].slots
                 if slots < _MOST_SLOTS and not any(h.signal.number.per_tile for h in of):
-                    more[name] = slots + 1
+                    more[assignment.place[name]] = slots + 1
                 else:
                     answers.extend(self._answer(handoff) for handoff in of)
             new = [answer for answer in answers if answer not in self.made.handoffs]
@@ -161,13 +164,15 @@ class _Synthesis:
         raise ProgramError(f"no barrier keeps the phases apart: {text}")
 
     def _phases(
-        self, made: Synchronization, more: dict[str, int]
+        self, made: Synchronization, more: dict[BarrierPlace, int]
     ) -> tuple[Program, list[Finding], Assignment]:
         assignment = assign(self.layout, made, more)
         program = self.layout.lay_out(made, assignment)
         return program, list(phase_findings(Orders(program))), assignment
 
-    def _fewest(self, program: Program, added: list[Handoff], more: dict[str, int]) -> Program:
+    def _fewest(
+        self, program: Program, added: list[Handoff], more: dict[BarrierPlace, int]
+    ) -> Program:
         """Drops the answers that turn out not to be needed."""
         for answer in added:
             fewer = self.made.without(answer)
@@ -198,6 +203,21 @@ class _Synthesis:
             for remedy in list(self._remedies(orders, conflict, again=False))[-1:]:
                 made = made.joined(remedy)
         self.made, self.known = made, self._orders(made)
+
+    def _fence_registers(self) -> None:
+        """Fences right before products whose registers threads touch in the loop: between one that
+        stands further ahead and the product, compilers move registers (at the end of a turn).
+        """
+        fences = [
+            Fenced(conflict.after, FenceKind.REGISTERS)
+            for conflict in self.conflicts
+            if self.known.fence_between(conflict) is FenceKind.REGISTERS
+            and conflict.kind in (Kind.SAME, Kind.LATER)
+        ]
+        more = Synchronization((), tuple(dict.fromkeys(fences)))
+        if set(more.fences) - set(self.made.fences):
+            self.made = self.made.joined(more)
+            self.known = self._orders(self.made)
 
     def _order(self, conflict: Conflict) -> None:
         """Adds what is missing for one conflict."""

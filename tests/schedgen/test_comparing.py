@@ -13,9 +13,9 @@ from schedgen.comparing import Compared, compare
 def compared(
     found: list[float], value: list[float], error: list[float], stored: list[bool] | None = None
 ) -> Compared:
-    arrays = (np.array([row]) for row in (found, value, error))
-    everywhere = [True] * len(found)
-    return compare(*arrays, np.array([stored or everywhere]), ("m", "n"))
+    one, other, bound = (np.array([row]) for row in (found, value, error))
+    everywhere = np.array([stored or [True] * len(found)])
+    return compare(one, other, bound, everywhere, ("m", "n"))
 
 
 def test_each_element_has_its_own_bound() -> None:
