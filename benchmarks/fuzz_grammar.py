@@ -101,9 +101,10 @@ def _products(sketch: Sketch) -> None:
             extents = [*batch, "n", "k"] if across else [*batch, "k", "n"]
             b = _load(sketch, "b", extents, shape, dtype)
         split = {"rows": band} if band else None
+        several = sketch.target == "b200" and sketch.chance(0.3)
         acc = sketch.buffer(
             "acc", sketch.accumulator, (rows, columns), lives="tile", initial=0, split=split,
-            depth=sketch.pick(2, "auto") if sketch.target == "b200" and sketch.chance(0.3) else None,
+            depth=sketch.pick(2, "auto") if several else None,
         )  # fmt: skip
         _mma(sketch, a, b, acc, across=across, accumulate=True, band=band)
         results.append(Tile(acc, "tile", sketch.accumulator, rows, columns))

@@ -60,8 +60,8 @@ def refusals(rows: Sequence[Row]) -> list[Row]:
 def tables(rows: Sequence[Row]) -> str:
     """All of it as Markdown."""
     found = summary(rows)
-    reach = found["emulated"] / max(found["specs"], 1)
-    head = f"{found['specs']} specs, {found['proven']} proven, {found['emulated']} emulated ({reach:.0%})"
+    specs, proven, emulated = (found[key] for key in ("specs", "proven", "emulated"))
+    head = f"{specs} specs, {proven} proven, {emulated} emulated ({emulated / max(specs, 1):.0%})"
     parts = [
         table(found[key]) for key in ("rows", "families", "refusals", "failures") if found[key]
     ]
