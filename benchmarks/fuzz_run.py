@@ -293,8 +293,8 @@ def _compare(
             reason = "stored outside" if touched.any() else "NaN" if nan.all() else "values"
             raise _Ended(
                 ending, reason,
-                f"{name}: {tensor}: {wrong.sum()} of {wrong.size} elements are wrong; "
-                f"at {list(at)} {value[at]!r} instead of {number.value[at]!r} +- {number.error[at]:.3g}",
+                f"{name}: {tensor}: {wrong.sum()} of {wrong.size} elements are wrong, {list(at)} "
+                f"{value[at]} instead of {number.value[at]} +- {number.error[at]:.3g}",
             )  # fmt: skip
 
 
