@@ -314,7 +314,8 @@ def _bonds(
         # Registers are private to the threads that hold them.
         for piece in (*(read.piece for read in operation.reads), *operation.writes):
             if kernel.region_of(piece).space is Space.REGISTERS:
-                bonds.setdefault(("registers", piece), []).append(operation.name)
+                for place in kernel.registers_of(piece):
+                    bonds.setdefault(("registers", place), []).append(operation.name)
         # Fills of a shared ring are issued in order, so one producer keeps its index and phase.
         for piece in operation.writes:
             ring = kernel.region_of(piece).ring
