@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code, CommitGroup, Fence, WaitGroup, called, code
+from schedgen.codegen.ir import Code, CommitGroup, WaitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import DTYPES, Plan
@@ -13,7 +13,7 @@ from schedgen.codegen.share import FRAGMENT
 from schedgen.codegen.source import Source
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Space
-from schedgen.program.model import Commit, Drain, Engine, FenceKind, RoleProgram, Step
+from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
 
 _K_BYTES = 32
 """Bytes of a row that one instruction multiplies."""
@@ -103,12 +103,6 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
     def _steps(self, operation: Operation) -> int:
         a = self.plan.part(operation, "a")
         return a.columns * DTYPE_BITS[a.region.dtype] // 8 // _K_BYTES
-
-    def begin_tile(self, source: Source, role: RoleProgram) -> None:
-        engines = {self.plan.program.operation[o.name].engine for o in self.plan.runs[role.name]}
-        if Engine.WGMMA in engines:
-            # Initial values are no steps of the program, nor are undefined registers.
-            source.put(Fence(FenceKind.REGISTERS, self.fences[FenceKind.REGISTERS]))
 
     def shared_memory(self, source: Source) -> None:
         """An address that does not come from a special register.
