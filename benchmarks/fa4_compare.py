@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 
 from schedgen.program.model import Barrier, Program, Wait
+from schedgen.program.warps import by_warps
 from schedgen.proof.arcs import Arc, Form
 from schedgen.proof.conflicts import Kind, conflicts
+from schedgen.proof.counts import capacity_findings
 from schedgen.proof.events import EventGraph
-from schedgen.proof.graph import all_findings
+from schedgen.proof.graph import order_findings
 from schedgen.proof.orders import Orders
 from schedgen.proof.report import Verdict
+from schedgen.reasons import Reason, ReasonKind
 
 # -- counting ------------------------------------------------------------------------------------
 
@@ -110,11 +113,11 @@ def prove_filled(program: Program) -> Verdict:
     what comes before all of them comes before what all of them come before: these arcs are added.
     """
     begin = perf_counter()
-    orders = Orders(program)
+    orders = Orders(by_warps(program))
     for source, arc in [*_through_loop(orders)]:
         orders.graph.arcs[source].append(arc)
     orders.leave_out(set())
-    findings = tuple(all_findings(orders))
+    findings = (*order_findings(orders), *capacity_findings(program))
     return Verdict("graph", findings, perf_counter() - begin, "tiles with one iteration or more")
 
 
@@ -127,7 +130,7 @@ def _through_loop(orders: Orders) -> Iterator[tuple[int, Arc]]:
             reach = orders.reach(source, orders.far)
             ends = {end for inside, end in ways_out if reach.all(inside, 0) is not None}
             for end in sorted(ends):
-                yield source, Arc(end, Form.TILES, 0, "the tile has iterations")
+                yield source, Arc(end, Form.TILES, 0, Reason(ReasonKind.TRIPS))
 
 
 def _ways_out(graph: EventGraph) -> Iterator[tuple[int, int]]:

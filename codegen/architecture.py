@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code
+from schedgen.codegen.ir import Code, Fence
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
+from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import Operation
 from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
@@ -21,12 +22,14 @@ class Architecture:
         imports: import statements of the generated file.
         library: definitions that the generated file may use.
         fences: statements for the fences of the program.
+        products: what its instruction multiplies.
         threads: operations of threads.
     """
 
     imports: str
     library: str
     fences: Mapping[FenceKind, Code]
+    products: Products
     threads: Threads
 
     def __init__(self, plan: Plan) -> None:
@@ -37,6 +40,13 @@ class Architecture:
     def declare(self, source: Source, role: RoleProgram) -> None:
         """Operands of the role's products."""
         raise NotImplementedError
+
+    def begin_tile(self, source: Source, role: RoleProgram) -> None:
+        """After registers have their initial values, before the fences that a tile begins with."""
+
+    def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
+        """A fence of the program, which is ``step`` of a role."""
+        source.put(Fence(kind, self.fences[kind]))
 
     def product(
         self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool

@@ -30,8 +30,10 @@ def bound(kernel: Kernel) -> Kernel:
     names = {*extents, *(argument.name for argument in kernel.arguments if not argument.shape)}
     for name in sorted(names & set(_COORDINATES)):
         raise EmitError(
-            f"{kernel.spec_file}: '{name}' is an extent or a scalar, but in formulas it says where "
-            f"an element or a tile lies; fix: give it another name"
+            f"'{name}' is an extent or a scalar, but in formulas it says where an element or a "
+            "tile lies",
+            rule="name-clash",
+            fix="give it another name",
         )
     values |= {name: Name(renamed(name)) for name in names}
     return replace(
@@ -46,6 +48,7 @@ def bound(kernel: Kernel) -> Kernel:
         ),
         grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
         tile_extents=_both(kernel.tile_extents),
+        one_tile=tuple(map(renamed, kernel.one_tile)),
     )
 
 

@@ -102,7 +102,12 @@ class Body:
         source, to = self.operands["from"], self.operands["to"]
         if source.in_registers and to.shape is Shape.TILE and not to.in_registers:
             self.pieces.store(source.parameter, to, self.columns, "")
-        elif to.in_registers and source.shape is Shape.TILE and source.dtype == to.dtype:
+        elif (
+            to.in_registers
+            and not source.in_registers
+            and source.shape is Shape.TILE
+            and source.dtype == to.dtype
+        ):
             self.pieces.load(source, to.parameter, self.columns, "")
         else:
             self._map([("to", Name("from"))])

@@ -12,7 +12,9 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +31,22 @@ DTYPES = {
     "i32": "Int32",
 }
 """Data types of arguments, and their classes in the DSL."""
+
+
+_PACKAGES = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
+
+
+@cache
+def packages() -> tuple[str, ...]:
+    """Names and versions of the packages that compile; none if CuTe DSL is not installed."""
+    found: list[str] = []
+    for suffix in _PACKAGES:
+        name = f"nvidia-cutlass-dsl{suffix}"
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return tuple(found)
 
 
 class CompileError(EmitError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.binding import bound
-from schedgen.codegen.errors import EmitError
+from schedgen.codegen.errors import EmitError, EmitErrors
 from schedgen.codegen.events import LIBRARY, Clocks, Silent, with_argument
 from schedgen.codegen.facts import constants
 from schedgen.codegen.harness import Harness
@@ -14,6 +14,7 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.sm90 import Hopper
 from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import WIDTH, Source
+from schedgen.codegen.supported import refusals
 from schedgen.kernel import Kernel
 from schedgen.proof.prove import ProvenProgram
 
@@ -26,8 +27,18 @@ def emit(proven: ProvenProgram, kernel: Kernel, *, events: bool = False) -> str:
     With ``events`` it records when operations and waits begin and end, see `event_table`.
 
     Raises:
-        EmitError: an operation, a layout or an engine that has no emitter there.
+        EmitError: an operation, a layout or an engine that has no emitter there; it says where in
+            the spec's file the cause stands.
     """
+    try:
+        return _emit(proven, kernel, events=events)
+    except EmitErrors as errors:
+        raise EmitError("\n".join(str(error.located(kernel)) for error in errors.all)) from None
+    except EmitError as error:
+        raise error.located(kernel) from None
+
+
+def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool) -> str:
     program = proven.program
     if program.spec_sha256 != kernel.spec_sha256:
         raise EmitError(f"the program is of another version of '{kernel.name}'; solve it again")
@@ -39,6 +50,9 @@ def emit(proven: ProvenProgram, kernel: Kernel, *, events: bool = False) -> str:
         clocks = Clocks(program)
         kernel, renamed = with_argument(kernel), with_argument(renamed)
     architecture = _ARCHITECTURES[program.arch](Plan(program, renamed))
+    refused = refusals(architecture.plan, architecture.products)
+    if refused:
+        raise EmitErrors(refused)
     source = Source()
     Harness(architecture, clocks or Silent()).emit(source)
     parts = [

@@ -100,6 +100,7 @@ class Frame:
 
     def open(self, source: Source, role: RoleProgram) -> None:
         """At the beginning of each tile."""
+        self.architecture.begin_tile(source, role)
         for step in role.open:
             source.put(FenceNode(step.kind, self.architecture.fences[step.kind]))
 

@@ -13,6 +13,7 @@ from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
+from schedgen.extents import covered
 from schedgen.kernel import DTYPE_BITS
 
 
@@ -127,6 +128,7 @@ class Harness:
             shape = f"{where.name}.shape[{where.shape.index(extent)}]"
             body.add(f"{here[extent]} = Int32({shape})")
         self.tiles.host(body, here)
+        self._refuse(body, here)
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
         body.add(
             "    grid=[cutlass.min(tiles, sms), 1, 1],",
@@ -138,6 +140,17 @@ class Harness:
             ")",
         )
         source.put(Function("@cute.jit", "launch", tuple(given), body.nodes))
+
+    def _refuse(self, source: Source, host: dict[str, str]) -> None:
+        """Tensors that are larger than what the kernel covers: no tiles, with which no launch
+        succeeds, and the reason. A host function of the DSL cannot raise an error itself.
+        """
+        kernel = self.plan.kernel
+        for extent, most in covered(kernel).items():
+            with source.block(f"if {host[extent]} > {most}:"):
+                text = f"{kernel.name}: {extent} is {{}}, at most {most} is covered; not launched"
+                source.call("cute.printf", [f'"{text}"', host[extent]])
+                source.add("tiles = Int32(0)")
 
 
 def _made(view: View) -> Code:

@@ -2,9 +2,9 @@
 
 LIBRARY = '''
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = tcgen05.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -23,14 +23,16 @@ def panel_shape(tile):
 
 
 def piece_at(tile, row, exchange, width, piece):
-    """A pointer to 16 bytes of a row of a panel.
+    """A pointer to ``width`` elements, at most 16 bytes, of a row of a panel or of a part of one.
 
-    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
-    are computed here, because those of swizzled pointers take more than one register for each.
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. A part
+    begins at a multiple of its size, which is a power of two, so that the number of a piece in it
+    has bits of its own. Addresses are computed here, because those of swizzled pointers take more
+    than one register for each.
     """
     dtype, space = tile.element_type, cutlass.AddressSpace.smem
-    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
-    return cute.make_ptr(dtype, address, space, assumed_align=16)
+    address = tile[(row, None)].iterator.toint() ^ exchange * 16 ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=width * dtype.width // 8)
 
 
 def pinned(value):
@@ -39,8 +41,11 @@ def pinned(value):
 
 
 def row_pieces(tile, registers, thread, first):
-    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    """A thread's row from column ``first`` on, up to 16 bytes at a time, with the registers for
+    them.
+    """
     width, count, stride = panel_shape(tile)
+    width = min(width, cute.size(registers))
     thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
     exchange = (thread * count >> 3) & (count - 1)
     for v in range(0, cute.size(registers), width):

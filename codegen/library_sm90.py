@@ -2,12 +2,24 @@
 
 LIBRARY = '''
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def pin(registers):
+    """All of them have their values here: nothing of that is left to do behind a fence."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    letter = "f" if words.element_type == Float32 else "r"
+    values = [words[v].ir_value() for v in range(cute.size(words))]
+    places = [f"={letter}" for value in values] + [str(v) for v in range(len(values))]
+    result = llvm.StructType.get_literal([value.type for value in values])
+    made = llvm.inline_asm(result, values, "", ",".join(places), has_side_effects=True)
+    for v, value in enumerate(values):
+        words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
 def product_of(tile):

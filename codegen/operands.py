@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from schedgen.codegen.errors import EmitError
@@ -71,10 +71,43 @@ def _loaded(plan: Plan, operation: Operation, operand: str) -> Expression | None
     return found.pop()
 
 
+def rows_of(operation: Operation, operands: dict[str, Operand]) -> int:
+    """Rows of the tiles, and values of the vectors of a value per row, that an operation works on.
+
+    Raises:
+        EmitError: they differ.
+    """
+    found = {
+        operand.part.columns if _turned(operation, name, operand) else operand.part.rows
+        for name, operand in operands.items()
+        if operand.shape is not Shape.COLUMNS
+    }
+    if len(found) > 1:
+        raise EmitError(f"{operation.name}: its tiles have different numbers of rows", operation)
+    return found.pop() if found else 0
+
+
+def band_of(operation: Operation, operand: Operand, rows: int, band: int) -> Operand:
+    """What an operation has of an operand in the band of ``rows`` rows with that number."""
+    part = operand.part
+    if operand.shape is Shape.COLUMNS:
+        return operand
+    if _turned(operation, operand.name, operand):
+        first = part.column0 + rows * band
+        return replace(operand, part=replace(part, column0=first, column1=first + rows))
+    first = part.row0 + rows * band
+    return replace(operand, part=replace(part, row0=first, row1=first + rows))
+
+
+def _turned(operation: Operation, name: str, operand: Operand) -> bool:
+    """Whether an operand has the operation's rows as its columns."""
+    return operation.transposed and name == "to" and operand.shape is Shape.TILE
+
+
 def columns_of(operation: Operation, operands: dict[str, Operand]) -> int:
     """Columns of the tiles that an operation works on; 0 if it only has values per row."""
     found = {
-        operand.part.rows if operation.transposed and name == "to" else operand.part.columns
+        operand.part.rows if _turned(operation, name, operand) else operand.part.columns
         for name, operand in operands.items()
         if operand.shape is not Shape.ROWS
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import gcd
 
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.errors import EmitError
@@ -20,11 +21,13 @@ _ALIKE = 8
 class Pieces:
     """Writes formulas over whole tiles.
 
-    Of the ``columns`` columns of tiles outside of registers, ``span`` are in registers at a time.
+    Of the ``columns`` columns of tiles outside of registers, as many are in registers at a time as
+    divide them, a power of two up to ``span``, or all.
     """
 
     def __init__(self, elements: Elements, columns: int, span: int) -> None:
-        self.elements, self.columns, self.span = elements, columns, min(span, columns)
+        self.elements, self.columns = elements, columns
+        self.span = columns if span >= columns else gcd(columns, span)
         self.operation, self.operands = elements.operation, elements.operands
         self.source, self.pairs = elements.source, Pairs(elements)
 
@@ -73,10 +76,8 @@ class Pieces:
         outside = self._outside(formulas, Space.SMEM, Space.TMEM)
         alike = self._alike(formulas)
         span = self.span if outside and not self.operation.transposed else self.columns
-        span = min(span, _ALIKE) if alike else span
-        pieces, rest = divmod(self.columns, span)
-        if rest:
-            raise EmitError(f"{self.operation.name}: {self.columns} columns, {span} at a time")
+        span = gcd(span, _ALIKE) if alike else span
+        pieces = self.columns // span
         loop = f"for piece in cutlass.range_constexpr({pieces}):"
         if pieces == 1:
             self._put(self._piece(formulas, span, ""), span, "")

@@ -13,11 +13,15 @@ from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
-from schedgen.program.model import Access, Program, RoleProgram, Run
-from schedgen.program.warps import Warps
+from schedgen.program.model import Access, Program, RoleProgram, Run, Wait
+from schedgen.program.warpgroups import Warpgroups
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
+
+PANEL_BYTES, SWIZZLED_ROWS = (128, 64, 32, 16), 8
+"""Bytes of a row that may be swizzled together, and rows after which the pattern repeats (PTX ISA,
+swizzling modes of tensor maps)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,12 @@ class View:
     @property
     def vector(self) -> bool:
         return self.columns == 1 or self.rows == 1
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel: the most of `PANEL_BYTES` that a row is a multiple of."""
+        span = next(span for span in PANEL_BYTES if self.row_bytes % span == 0)
+        return span * 8 // DTYPE_BITS[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +167,45 @@ class Plan:
         view = self.views[part.region.name]
         if (part.rows, part.columns) == (view.rows, view.columns):
             return code("{}", Name(view.name))
+        row, column = self.tile_number(part)
+        sizes = f"({part.rows}, {part.columns}, {view.slots})"
+        return code(f"cute.local_tile({{}}, {sizes}, ({row}, {column}, 0))", Name(view.name))
+
+    def tile_number(self, part: Part) -> tuple[int, int]:
+        """Which of the tiles of its size, counted along rows and columns, a part of a view is.
+
+        Swizzling repeats after 8 rows, and within panels of up to 128 bytes of a row.
+
+        Raises:
+            EmitError: it is none, or begins or ends where no swizzled layout can be cut.
+        """
+        view, name = self.views[part.region.name], part.region.name
+        if view.vector:
+            raise EmitError(
+                f"'{name}': a vector in shared memory is copied and multiplied as a whole",
+                part.region,
+                rule="part-of-vector",
+                fix="use 'per' instead of 'split', so that each part is a vector of its own",
+            )
         if part.row0 % part.rows or part.column0 % part.columns:
-            raise EmitError(f"part of '{part.region.name}' begins between tiles of its size")
-        at = f"({part.row0 // part.rows}, {part.column0 // part.columns}, 0)"
-        tile = f"({part.rows}, {part.columns}, {view.slots})"
-        return code("cute.local_tile({}, {}, {})", Name(view.name), tile, at)
+            raise EmitError(
+                f"'{name}': a part of {part.rows} x {part.columns} begins at row {part.row0}, "
+                f"column {part.column0}, between parts of its size",
+                part.region,
+                rule="part-between-parts",
+                fix="split it into parts of equal size",
+            )
+        panel = view.panel
+        if (part.columns % panel and panel % part.columns) or part.row0 % SWIZZLED_ROWS:
+            raise EmitError(
+                f"'{name}': a part of {part.rows} x {part.columns} at row {part.row0} is cut out of "
+                f"panels of {SWIZZLED_ROWS} x {panel} elements that are swizzled together",
+                part.region,
+                rule="part-of-panel",
+                fix=f"make parts of multiples of {SWIZZLED_ROWS} rows, and of multiples or halves, "
+                f"quarters ... of {panel} columns",
+            )
+        return part.row0 // part.rows, part.column0 // part.columns
 
     def access(self, operation: Operation, operand: str, *, write: bool) -> Access:
         """The access of an operand's first piece."""
@@ -196,8 +240,8 @@ class Plan:
         }
 
     @cached_property
-    def _warps(self) -> Warps:
-        return Warps(self.program.roles)
+    def _warps(self) -> Warpgroups:
+        return Warpgroups(self.program.roles)
 
     @property
     def first_warp(self) -> dict[str, int]:
@@ -226,14 +270,26 @@ class Plan:
         found: dict[str, int] = {}
         word = 0
         for barrier in self.program.barriers:
-            found[barrier.name] = word
-            word += barrier.slots
+            if barrier.kind == "mbarrier":
+                found[barrier.name] = word
+                word += barrier.slots
         return found
 
     @property
     def words(self) -> int:
         """64-bit words of all barriers."""
-        return sum(barrier.slots for barrier in self.program.barriers)
+        return sum(self.program.barrier[name].slots for name in self.barrier_words)
+
+    @cached_property
+    def meeting_ids(self) -> dict[str, int]:
+        """Role whose warps meet -> the barrier of the hardware that it uses; all threads use 0."""
+        meetings = {b.name for b in self.program.barriers if b.kind == "role"}
+        roles = [
+            role.name
+            for role in self.program.roles
+            if any(isinstance(s.action, Wait) and s.action.barrier in meetings for s in role.steps)
+        ]
+        return {role: number for number, role in enumerate(roles, 1)}
 
     def check_words(self, more: int) -> None:
         """Whether the barriers and ``more`` words fit before the buffers."""

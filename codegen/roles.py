@@ -129,7 +129,10 @@ class Role:
         elif isinstance(action, Wait):
             if step.why:
                 source.comment(step.why)
-            self.barriers.wait(source, action, at)
+            if not self.barriers.meet(source, self.role, step):
+                self.barriers.wait(source, action, at)
+        elif isinstance(action, Arrive) and self.barriers.meet(source, self.role, step):
+            return
         elif isinstance(action, Arrive):
             self.barriers.arrive(source, self.role, action, at, self._announced(step, action))
         elif isinstance(action, Drain):
@@ -139,7 +142,7 @@ class Role:
             place = self.barriers.at(action.barrier, action.number, at)
             self.architecture.commit(source, self.role, action, place)
         elif action.kind in self.architecture.fences:
-            source.put(ir.Fence(action.kind, self.architecture.fences[action.kind]))
+            self.architecture.fence(source, self.role, step, action.kind)
         else:
             arch = self.plan.program.arch
             raise EmitError(f"{self.role.name}: no emitter for {action.kind} on {arch}")

@@ -11,16 +11,12 @@ from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import ROW
 from schedgen.codegen.source import Source
+from schedgen.codegen.supported import Products
 from schedgen.codegen.tensor_memory import LANES, TensorMemory
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import Kind, Operation, Space
 from schedgen.program.frame import MOST_COLUMNS
 from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
-
-_WIDEST = 256
-_COLUMN_STEP = 16
-"""Columns of a product with 128 rows: multiples of this up to the number above."""
-
 
 _FENCES = {
     FenceKind.ASYNC_PROXY: code('cute.arch.fence_proxy("async.shared", space="cta")'),
@@ -48,6 +44,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 """
     library = LIBRARY
     fences = _FENCES
+    products = Products("tcgen05", LANES, 16, 256, (Space.SMEM, Space.TMEM), Space.TMEM)
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -70,21 +67,8 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 
     def _declare(self, source: Source, operation: Operation) -> None:
         name = self.plan.names.of("operation", operation.name)
-        a, b, d = (self.plan.part(operation, operand) for operand in "abd")
+        a, b = (self.plan.part(operation, operand) for operand in "ab")
         columns = b.rows if operation.transpose_b else b.columns
-        if a.rows != LANES or d.rows != LANES:
-            rows = a.rows if a.rows != LANES else d.rows
-            raise EmitError(f"{operation.name}: tcgen05 multiplies {LANES} rows, not {rows}")
-        if columns != d.columns:
-            raise EmitError(
-                f"{operation.name}: the product has {columns} columns, its result {d.columns}"
-            )
-        if columns % _COLUMN_STEP or columns > _WIDEST:
-            raise EmitError(f"{operation.name}: tcgen05 has no products with {columns} columns")
-        if d.region.space is not Space.TMEM or d.region.dtype != "f32":
-            raise EmitError(f"{operation.name}: tcgen05 accumulates in float32 in tensor memory")
-        if a.region.dtype != b.region.dtype or a.region.dtype not in ("bf16", "fp16"):
-            raise EmitError(f"{operation.name}: no products of {a.region.dtype}, {b.region.dtype}")
         place = "TMEM" if a.region.space is Space.TMEM else "SMEM"
         major = "K" if operation.transpose_b else "MN"
         made = called("product", DTYPES[a.region.dtype], columns, f'"{place}"', f'"{major}"')

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, CommitGroup, WaitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
-from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.plan import DTYPES, Part, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import FRAGMENT
 from schedgen.codegen.source import Source
+from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Space
-from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
+from schedgen.program.model import EVERY, Commit, Drain, FenceKind, RoleProgram, Run, Step
 
 _K_BYTES = 32
 """Bytes of a row that one instruction multiplies."""
@@ -33,11 +36,13 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 """
     library = LIBRARY
     fences = _FENCES
+    products = Products("wgmma", 64, 8, 256, (Space.SMEM, Space.REGISTERS), Space.REGISTERS)
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -56,15 +61,6 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         name, registers = self._name(operation), self.threads.registers
         a, b, d = (self.plan.part(operation, operand) for operand in "abd")
         columns = b.rows if operation.transpose_b else b.columns
-        if a.rows != FRAGMENT.rows or d.rows != FRAGMENT.rows:
-            rows = a.rows if a.rows != FRAGMENT.rows else d.rows
-            raise EmitError(f"{operation.name}: wgmma multiplies {FRAGMENT.rows} rows, not {rows}")
-        if columns != d.columns:
-            raise EmitError(
-                f"{operation.name}: the product has {columns} columns, its result {d.columns}"
-            )
-        if d.region.space is not Space.REGISTERS or d.region.dtype != "f32":
-            raise EmitError(f"{operation.name}: wgmma accumulates in float32 registers")
         major = "K" if operation.transpose_b else "MN"
         in_registers = a.region.space is Space.REGISTERS
         source.add(
@@ -103,6 +99,42 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
     def _steps(self, operation: Operation) -> int:
         a = self.plan.part(operation, "a")
         return a.columns * DTYPE_BITS[a.region.dtype] // 8 // _K_BYTES
+
+    def begin_tile(self, source: Source, role: RoleProgram) -> None:
+        operands = [part for o in self._products(role) for part in self._registers(o)]
+        self._pin(source, [part for part in operands if part.region.initial is not None])
+
+    def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
+        """With the registers of the product behind it pinned; those of a fence that only a tile's
+        first iteration has are pinned where the tile begins, and a condition around accumulators
+        would make the assembler wait for each product.
+        """
+        if kind is FenceKind.REGISTERS and step.guard == EVERY:
+            self._pin(source, self._registers(self._product_behind(role, step)))
+        super().fence(source, role, step, kind)
+
+    def _products(self, role: RoleProgram) -> list[Operation]:
+        return [o for o in self.plan.runs[role.name] if o.kind is Kind.MMA]
+
+    def _product_behind(self, role: RoleProgram, step: Step) -> Operation:
+        """The first product behind a fence, in whose section it stands."""
+        section = next(s for s in (role.before, role.loop, role.after) if any(x is step for x in s))
+        at = next(n for n, other in enumerate(section) if other is step)
+        runs = (s.action.operation for s in section[at:] if isinstance(s.action, Run))
+        products = {operation.name: operation for operation in self._products(role)}
+        return next(products[name] for name in runs if name in products)
+
+    def _registers(self, operation: Operation) -> list[Part]:
+        """Operands of a product in registers."""
+        parts = (self.plan.part(operation, operand) for operand in "ad")
+        return [part for part in parts if part.region.space is Space.REGISTERS]
+
+    def _pin(self, source: Source, parts: Sequence[Part]) -> None:
+        """Has the compiler compute registers before what comes next: else it may do that, and move
+        them, behind a fence (``warpgroup_fence_operand`` of CUTLASS).
+        """
+        for tensor in dict.fromkeys(map(self.threads.registers.tensor, parts)):
+            source.add(called("pin", tensor))
 
     def shared_memory(self, source: Source) -> None:
         """An address that does not come from a special register.

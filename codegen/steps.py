@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Arrive as ArriveNode
 from schedgen.codegen.ir import Code, Name, Phase, Stage, code
@@ -9,7 +11,7 @@ from schedgen.codegen.ir import Wait as WaitNode
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import Iteration, Running
 from schedgen.codegen.source import Source
-from schedgen.program.model import Arrive, Barrier, Number, RoleProgram, Wait
+from schedgen.program.model import Arrive, Barrier, Number, RoleProgram, Step, Wait
 
 
 class Barriers:
@@ -39,10 +41,10 @@ class Barriers:
 
     def declare(self, source: Source) -> dict[str, str]:
         """Writes pointers to the arrays; returns their names and types."""
-        for barrier in self.plan.program.barriers:
-            word = self.plan.barrier_words[barrier.name]
-            source.add(f"{self.name(barrier.name)} = barriers + {word}")
-        return {self.name(barrier.name): "cute.Pointer" for barrier in self.plan.program.barriers}
+        words = self.plan.barrier_words
+        for barrier, word in words.items():
+            source.add(f"{self.name(barrier)} = barriers + {word}")
+        return {self.name(barrier): "cute.Pointer" for barrier in words}
 
     def initialize(self, source: Source, barrier: Barrier, arrivals: int) -> None:
         """By one thread, before all threads meet; phases take so many ``arrivals``."""
@@ -59,6 +61,28 @@ class Barriers:
             source.add(f"cute.arch.mbarrier_arrive({at}, arrive_count={arrivals})")
             # The next phase may begin only after somebody has seen this one (PTX ISA, mbarrier).
             source.add(f"cute.arch.mbarrier_wait({at}, {skipped // barrier.slots % 2})")
+
+    def meet(self, source: Source, role: RoleProgram, step: Step) -> bool:
+        """Writes the meeting of a role's warps, if that is what ``step`` is part of.
+
+        Arriving and waiting are one instruction, which stands where the wait does.
+        """
+        action = step.action
+        if not isinstance(action, Arrive | Wait):
+            return False
+        barrier = self.plan.program.barrier[action.barrier]
+        if barrier.kind != "role":
+            return False
+        for section in (role.before, role.loop, role.after):
+            for one, other in pairwise(section):
+                if other is step:
+                    _check_meeting(role, one, other)
+        if isinstance(action, Wait):
+            number = self.plan.meeting_ids[role.name]
+            source.add(
+                f"cute.arch.barrier(barrier_id={number}, number_of_threads={barrier.arrivals})"
+            )
+        return True
 
     def wait(self, source: Source, action: Wait, iteration: Iteration | None) -> None:
         at = self.at(action.barrier, action.number, iteration)
@@ -84,3 +108,12 @@ class Barriers:
             raise EmitError(
                 f"{role.name}: {action.count} arrivals of {threads} threads at '{action.barrier}'"
             )
+
+
+def _check_meeting(role: RoleProgram, one: Step, other: Step) -> None:
+    """A wait of a meeting comes right behind the arrival of all threads of the role."""
+    if not isinstance(other.action, Wait):
+        return
+    arrive = Arrive(other.action.barrier, other.action.number, 32 * role.warps)
+    if (one.action, one.shift, one.guard) != (arrive, other.shift, other.guard):
+        raise EmitError(f"{role.name}: '{other.action.barrier}' is no meeting of its warps")

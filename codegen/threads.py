@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schedgen.codegen.bodies import Body
-from schedgen.codegen.errors import EmitError
+from schedgen.codegen.errors import EmitError, about
 from schedgen.codegen.ir import Code, Function, Name, Node, called, code, joined
-from schedgen.codegen.operands import Operand, Shape
+from schedgen.codegen.operands import Operand, Shape, band_of, rows_of
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
 from schedgen.codegen.running import Iteration
@@ -37,13 +37,39 @@ class Threads:
     def call(
         self, source: Source, role: RoleProgram, operation: Operation, at: Iteration | None
     ) -> None:
-        """Writes a call of the operation's function."""
+        """Writes calls of the operation's function, one for each band of as many rows as four warps
+        work on at a time.
+        """
+        with about(operation):
+            self._call(source, role, operation, at)
+
+    def _call(
+        self, source: Source, role: RoleProgram, operation: Operation, at: Iteration | None
+    ) -> None:
         initial = {name for name, _ in operation.operands if self._initial(operation, name)}
         body = Body(self.plan, self.share, operation, self._span(role, operation), initial)
         name = self._function(operation, body)
-        arguments = [self._argument(operation, operand, at) for operand in body.parameters]
-        arguments += [self._beside(operation, use, at) for use in self._uses(body)]
-        source.call(name, arguments)
+        for first in range(0, self._rows(operation, body), self.share.rows):
+            operands = [
+                band_of(operation, operand, self.share.rows, first // self.share.rows)
+                for operand in body.parameters
+            ]
+            arguments = [self._argument(operation, operand, at) for operand in operands]
+            arguments += [self._beside(operation, use, at, first) for use in self._uses(body)]
+            source.call(name, arguments)
+
+    def _rows(self, operation: Operation, body: Body) -> int:
+        """Rows of an operation's tiles: a multiple of what four warps work on at a time."""
+        rows = rows_of(operation, body.operands)
+        if not rows or rows % self.share.rows:
+            raise EmitError(
+                f"{operation.name}: four warps work on {self.share.rows} rows at a time, "
+                f"not {rows}",
+                operation,
+                rule="rows-of-threads",
+                fix=f"make the number of rows a multiple of {self.share.rows}",
+            )
+        return rows
 
     def functions(self, source: Source) -> None:
         """All functions that are called."""
@@ -114,23 +140,27 @@ class Threads:
         name, stage = Name(view.name), self.plan.stage(accesses[0], at)
         if operand.shape is not Shape.TILE:
             text = code("{}[(None, {})]", name, stage)
-            if part.columns < view.columns:
-                return called("part_of", text, part.column0, part.columns)
-            return text
+            whole, first, count = view.columns, part.column0, part.columns
+            if operand.shape is Shape.ROWS:
+                whole, first, count = view.rows, part.row0, part.rows
+            return text if count == whole else called("part_of", text, first, count)
         text = code("{}[(None, None, {})]", name, stage)
         if (part.rows, part.columns) == (view.rows, view.columns):
             return text
-        if part.row0 % part.rows or part.column0 % part.columns:
-            raise EmitError(f"part of '{part.region.name}' begins between tiles of its size")
-        place = f"({part.row0 // part.rows}, {part.column0 // part.columns})"
-        return code(f"cute.local_tile({{}}, ({part.rows}, {part.columns}), {place})", text)
+        row, column = self.plan.tile_number(part)
+        return code(
+            f"cute.local_tile({{}}, ({part.rows}, {part.columns}), ({row}, {column}))", text
+        )
 
-    def _beside(self, operation: Operation, use: str, at: Iteration | None) -> Code:
+    def _beside(self, operation: Operation, use: str, at: Iteration | None, first: int) -> Code:
+        """What a function takes beside operands, for the band that begins at row ``first``."""
         if use == "fresh":
             first = max(self._initial(operation, name) for name, _ in operation.operands)
             if at is None:
                 raise EmitError(f"{operation.name}: its first iterations are not those of a loop")
             return code(f"{{}} < {first}" if first > 1 else "{} == 0", at)
+        if use == "row_0" and first:
+            return code(f"{{}} + {first}", start(operation.places[0], at))
         if use in ("row_0", "column_0"):
             return start(operation.places[use == "column_0"], at)
         return code("{}", Name(use))

@@ -11,7 +11,7 @@ from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
 from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary
-from schedgen.kernel import Kernel, Kind
+from schedgen.extents import single_extents
 
 BAND = 8
 """Rows of tiles in a band, see `in_bands` of the library."""
@@ -32,8 +32,10 @@ class Tiles:
         unknown = {place.along for place in placed} - {axis.extent for axis in plan.kernel.grid}
         if unknown:
             raise EmitError(
-                f"{plan.kernel.spec_file}: tiles of loads and stores disagree about how far output "
-                f"tiles are apart along '{min(unknown)}'; fix: give their buffers the same sizes"
+                "tiles of loads and stores disagree about how far output tiles are apart along "
+                f"'{min(unknown)}'",
+                rule="tiles-disagree",
+                fix="give their buffers the same sizes",
             )
         self.triangle = plan.kernel.tiles == "lower_triangle"
         self.single = single_extents(plan.kernel)
@@ -209,25 +211,6 @@ class Tiles:
         rows, columns = self.plan.kernel.tile_extents
         names = {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"}
         return integer_condition(when, names)
-
-
-def single_extents(kernel: Kernel) -> set[str]:
-    """Extents that fit into one tile: products add up along them, and no loop goes there."""
-    found: set[str] = set()
-    for product in (operation for operation in kernel.operations if operation.kind is Kind.MMA):
-        for operand, side in (
-            ("a", "columns"),
-            ("b", "columns" if product.transpose_b else "rows"),
-        ):
-            pieces = set(dict(product.operands)[operand])
-            found |= {
-                place.extent
-                for load in kernel.operations
-                if load.kind is Kind.LOAD and pieces & set(load.writes)
-                for place in load.places
-                if place.side == side and not place.step
-            }
-    return found
 
 
 def integer_condition(expression: Expression, names: dict[str, str]) -> Code:

@@ -92,7 +92,10 @@ class Transfers:
         )
         tensor = f"cute.select({map_.argument.name}.layout, {list(map_.order)})"
         dtype = DTYPES[map_.argument.dtype]
-        if len([side for side in map_.sides if side]) == 2:
+        both = all(side in map_.sides for side in ("rows", "columns"))
+        if both and 1 in (map_.rows, map_.columns):
+            tile = code(f"cute.make_layout(({map_.rows}, {map_.columns}))")  # a row of a matrix
+        elif both:
             tile = code(f"{{}}({map_.rows}, {map_.columns}, {dtype})", LibraryFunction("one_tile"))
         else:
             tile = code(f"cute.make_layout({map_.rows * map_.columns})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -200,6 +200,7 @@ class GeneratedKernel:
         for parameter, argument in zip(wanted, arguments, strict=True):
             if parameter.extents:
                 tensors.append(_fitting(parameter, argument, extents))
+        _covered(self.facts, extents)
         scalars = [float(argument) for argument in arguments[len(tensors) :]]
         for parameter, tensor in zip(wanted, tensors, strict=False):
             if tensor.device != tensors[0].device or tensor.device.type != "cuda":
@@ -215,6 +216,19 @@ class GeneratedKernel:
 def load(path: str | Path) -> GeneratedKernel:
     """The kernel in a file written by ``schedgen emit``. Raises EmitError if it is none."""
     return GeneratedKernel(Path(path))
+
+
+def _covered(facts: Facts, extents: Mapping[str, int]) -> None:
+    """No extent is larger than what the kernel covers of it."""
+    for extent, most in facts.covered:
+        if extents[extent] > most:
+            argument = next(p.name for p in facts.tensors if extent in p.extents)
+            raise ArgumentValueError(
+                argument,
+                f"its {extent} is {extents[extent]}",
+                f"at most {most}, which {facts.kernel} covers as a whole",
+                "emit the kernel with larger tiles",
+            )
 
 
 def _fitting(parameter: Parameter, argument: object, extents: dict[str, int]) -> Tensor:

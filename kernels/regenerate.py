@@ -60,8 +60,9 @@ def text(kernel: Shipped) -> str:
     """What the file of ``kernel`` should contain: where warpgroups take registers from others it is
     compiled, to see whether they are enough. Raises SchedgenError.
     """
-    from schedgen.emitting import compiled_emission, emission
+    from schedgen.emitting import emission
     from schedgen.machine_file import read_machine
+    from schedgen.selecting import compiled_emission
     from schedgen.spec.reader import read_spec
 
     machine = read_machine(kernel.target)

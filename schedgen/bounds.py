@@ -15,6 +15,8 @@ from math import ceil
 
 import numpy as np
 
+from schedgen.reasons import Reason
+
 # Above this denominator of a ratio, 64-bit integers could overflow along a path.
 _SMALL = 1 << 20
 
@@ -27,7 +29,7 @@ class Constraint:
     dst: str
     delay: int
     distance: int
-    reason: str = ""
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +138,18 @@ def _closed_walk(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Cycles per iteration for which ``resource`` is busy, and with what."""
+    """Cycles per iteration for which ``resource`` is busy, and with what.
 
-    resource: str
+    ``resource``: a unit, or the issue of a group of operations.
+    """
+
+    resource: Reason
     cycles: int
     parts: tuple[tuple[str, int], ...]
 
     def render(self) -> str:
         parts = ", ".join(f"{name} {cycles}" for name, cycles in self.parts)
-        return f"{self.resource} is busy {self.cycles} cycles: {parts}"
+        return f"{self.resource.text} is busy {self.cycles} cycles: {parts}"
 
 
 def busiest(loads: Iterable[Load]) -> Load | None:

@@ -14,6 +14,7 @@ from schedgen.program.file import ProgramFileError, is_program, read_program
 from schedgen.program.model import Arrive, Commit, Program, Run, Wait
 from schedgen.program.synthesize import synthesize
 from schedgen.schedule import Schedule, ScheduleError, read_schedule
+from schedgen.spec.reader import Spec
 
 
 def load_program(text: str, file: str) -> Program:
@@ -41,10 +42,33 @@ def _json(text: str) -> object:
         return None
 
 
-def rebind(schedule: Schedule, file: str) -> tuple[Kernel, Machine]:
-    """The kernel and the machine that ``schedule`` was made for, from its spec and parameters."""
+def rebind(schedule: Schedule, file: str, target: str | None = None) -> tuple[Kernel, Machine]:
+    """The kernel and the machine that ``schedule`` was made for, from its spec and parameters.
+
+    ``target`` is the machine model, if it is a file of one's own. Raises SchedgenError if the spec
+    or the model is not there, or is another one now.
+    """
     from schedgen.machine_file import read_machine
     from schedgen.spec.bind import bind
+
+    spec, machine = spec_of(schedule, file), read_machine(target or schedule.target)
+    if machine.name != schedule.target:
+        raise SchedgenError(
+            f"{file}: this schedule is for {schedule.target}, --target {target} is {machine.name}; "
+            f"leave --target away, or solve for {target}"
+        )
+    if machine.sha256 != schedule.machine_sha256:
+        raise SchedgenError(
+            f"{file}: the machine model has changed since this was solved; solve it again, or give "
+            "the file of the model with --target"
+        )
+    settings = {name: str(value) for name, value in schedule.parameters.items()}
+    kernels = bind(spec.source, spec.file, schedule.target, settings)
+    return kernels[0], machine
+
+
+def spec_of(schedule: Schedule, file: str) -> Spec:
+    """The spec that ``schedule`` was made from. Raises SchedgenError if it is not what it was."""
     from schedgen.spec.reader import read_spec, shipped_specs
 
     known = schedule.spec if Path(schedule.spec).exists() else schedule.kernel
@@ -53,18 +77,13 @@ def rebind(schedule: Schedule, file: str) -> tuple[Kernel, Machine]:
             f"{file}: the spec {schedule.spec} of this schedule is not there; "
             "run from the folder where it was solved, or solve it again"
         )
-    read, machine = read_spec(known), read_machine(schedule.target)
-    for what, now, then in (
-        ("spec", read.source.sha256, schedule.spec_sha256),
-        ("machine model", machine.sha256, schedule.machine_sha256),
-    ):
-        if now != then:
-            raise SchedgenError(
-                f"{file}: the {what} has changed since this was solved; solve it again"
-            )
-    settings = {name: str(value) for name, value in schedule.parameters.items()}
-    kernels = bind(read.source, read.file, schedule.target, settings)
-    return kernels[0], machine
+    spec = read_spec(known)
+    if spec.source.sha256 != schedule.spec_sha256:
+        raise SchedgenError(
+            f"{file}: the spec has changed since this was solved; "
+            f"fix: schedgen solve {known} --target {schedule.target} -o {file}"
+        )
+    return spec
 
 
 @dataclass(frozen=True, slots=True)

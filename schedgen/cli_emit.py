@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,23 @@ from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
     from schedgen.codegen.report import Report
-    from schedgen.emitting import Attempt, Emission
+    from schedgen.emitting import Emission
+    from schedgen.selecting import Attempt
 
 DONE, REFUSED, BAD_INPUT = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``), one that
+    records ``events``, where its ``schedule`` is to be written, whether to ``cache``.
+    """
+
+    compiled: bool
+    events: bool
+    as_json: bool
+    schedule: Path | None = None
+    cache: bool = True
 
 
 def run_emit(
@@ -26,32 +41,29 @@ def run_emit(
     folder: Path,
     write: Callable[[Path, str], None],
     progress: Callable[[str], None],
-    *,
-    compiled: bool,
-    events: bool,
-    as_json: bool,
+    wanted: Wanted,
 ) -> int:
-    """Writes the kernel of ``spec`` into ``folder``, compiled before if ``compiled``, with events
-    if ``events``.
+    """Writes the kernel of ``spec``, a spec or the file of a schedule, into ``folder``.
 
     Returns the exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
     """
     from schedgen.codegen.errors import EmitError
-    from schedgen.emitting import compiled_emission, emission
-    from schedgen.machine_file import read_machine
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
+    from schedgen.selecting import selected
     from schedgen.solution import Infeasible
-    from schedgen.spec.reader import read_spec
+    from schedgen.stored import Store
 
-    attempts: tuple[Attempt, ...] = ()
     try:
-        read = read_spec(spec)
-        machine = read_machine(target or read.file.targets[0])
-        if compiled:
-            emitted, attempts = compiled_emission(read, machine, settings, progress, events=events)
-        else:
-            emitted = emission(read, machine, settings, progress, events=events)
+        emitted, attempts = selected(
+            spec,
+            target,
+            settings,
+            progress,
+            events=wanted.events,
+            compiled=wanted.compiled,
+            store=Store() if wanted.cache else None,
+        )
         folder.mkdir(parents=True, exist_ok=True)
     except (Infeasible, ProgramError, Refuted, EmitError) as error:
         typer.echo(str(error), err=True)
@@ -63,25 +75,39 @@ def run_emit(
         typer.echo(f"{folder}: {error.strerror}", err=True)
         return BAD_INPUT
     path = folder / emitted.name
+    if wanted.schedule is not None:
+        write(wanted.schedule, emitted.solution.schedule.to_json())
     write(path, emitted.text)
-    if as_json:
+    if wanted.as_json:
         typer.echo(json.dumps(_emitted_data(path, emitted, attempts), indent=1))
     else:
         typer.echo("\n".join(_emitted_text(path, emitted, attempts)))
     return DONE
 
 
-def run_compile(path: Path, target: str | None, folder: Path | None, as_json: bool) -> int:
-    """Compiles the generated file ``path`` and prints what the kernel takes.
+def run_compile(
+    path: Path,
+    target: str | None,
+    folder: Path | None,
+    as_json: bool,
+    *,
+    conform: bool = True,
+    allow: frozenset[str] = frozenset(),
+) -> int:
+    """Compiles the generated file ``path``, prints what the kernel takes, and compares its PTX with
+    its program if ``conform``. ``allow``: kinds of problems that are none.
 
-    Returns the exit status: 0 acceptable, 1 it does not compile, spills, or takes too much memory,
-    2 bad input.
+    Returns the exit status: 0 acceptable, 1 it does not compile, spills, takes too much memory, or
+    is not what its program says, 2 bad input.
     """
     from schedgen.codegen.compiling import CompileError
     from schedgen.codegen.facts import read_facts
     from schedgen.codegen.report import compile_report
+    from schedgen.conform.derive import Underivable, derived
+    from schedgen.conform.report import compared, data, lines
     from schedgen.machine_file import read_machine
 
+    found = None
     try:
         facts = read_facts(path)
         arch = read_machine(target).arch if target else facts.target
@@ -91,7 +117,10 @@ def run_compile(path: Path, target: str | None, folder: Path | None, as_json: bo
                 f"{target}"
             )
         report = compile_report(path, folder or Path(mkdtemp(prefix="schedgen-")))
-    except CompileError as error:
+        if conform:
+            program, kernel = derived(facts, target, str(path))
+            found = compared(report.built.ptx, program, kernel)
+    except (CompileError, Underivable) as error:
         typer.echo(str(error), err=True)
         return REFUSED
     except SchedgenError as error:
@@ -101,12 +130,17 @@ def run_compile(path: Path, target: str | None, folder: Path | None, as_json: bo
         typer.echo(f"{error.filename or folder}: {error.strerror}", err=True)
         return BAD_INPUT
     if as_json:
-        typer.echo(json.dumps(_report_data(report), indent=1))
+        conformance = {} if found is None else {"conformance": data(found)}
+        typer.echo(json.dumps(_report_data(report) | conformance, indent=1))
     else:
-        typer.echo("\n".join([str(path), *_report_text(report)]))
-    for problem in report.problems:
+        told = [] if found is None else list(lines(found))
+        typer.echo("\n".join([str(path), *_report_text(report), *told]))
+    problems = [text for kind, text in report.problems_by_kind if kind not in allow]
+    if found is not None and not found.holds:
+        problems += [f"{finding.text}" for finding in found.findings]
+    for problem in problems:
         typer.echo(problem, err=True)
-    return REFUSED if report.problems else DONE
+    return REFUSED if problems else DONE
 
 
 def _emitted_data(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) -> dict[str, Any]:
@@ -143,7 +177,7 @@ def _emitted_text(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
             f"  rejected     with {attempt.more_registers} more registers beside tiles: "
             f"{attempt.report.problems[0]}"
         )
-    return lines + (_report_text(attempts[-1].report) if attempts else [])
+    return lines + (_report_text(attempts[-1].report, files=False) if attempts else [])
 
 
 def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:
@@ -167,17 +201,19 @@ def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:
     return data
 
 
-def _report_text(report: Report) -> list[str]:
+def _report_text(report: Report, *, files: bool = True) -> list[str]:
     from schedgen.codegen.report import MOST_SHARED_BYTES, MOST_TENSOR_COLUMNS
 
     facts = report.facts
     budgets = ", then " + " or ".join(map(str, report.budgets)) if report.budgets else ""
-    return [
+    lines = [
         f"  registers    {report.registers} per thread{budgets}",
         *(f"    {r.name:<12} {r.warps} warps {r.registers:>4} registers" for r in facts.roles),
         f"  spills       {report.local_bytes} bytes of local memory",
         f"  shared       {facts.shared_bytes} of {MOST_SHARED_BYTES} bytes",
         f"  tensor       {facts.tensor_columns} of {MOST_TENSOR_COLUMNS} columns",
-        f"  ptx          {report.built.ptx}",
-        f"  cubin        {report.built.cubin}",
     ]
+    built = report.built
+    return (
+        [*lines, f"  ptx          {built.ptx}", f"  cubin        {built.cubin}"] if files else lines
+    )

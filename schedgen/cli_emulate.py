@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -16,10 +16,12 @@ import typer
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
+    from schedgen.comparing import Compared
     from schedgen.emulating import Outcome
     from schedgen.emulator.machine.policies import Policy
     from schedgen.kernel import Kernel
     from schedgen.kernels.regenerate import Shipped
+    from schedgen.stored import Store
 
 CLEAN, WRONG, BAD_INPUT = 0, 1, 2
 
@@ -75,9 +77,16 @@ def run_emulate(
     switches: dict[str, str],
     limits: Limits,
     as_json: bool,
+    compile_: bool = True,
+    cache: bool = True,
+    progress: Callable[[str], None] | None = None,
 ) -> int:
-    """Solves, proves, emits, compiles and executes; prints what was found. ``spec`` may be a
-    generated file: then that is what is executed, and ``settings`` are those it was emitted with.
+    """Solves, proves, emits, compiles and executes; prints what was found. ``spec`` may be the file
+    of a schedule, which is not solved again, or a generated file: then that is what is executed,
+    and ``settings`` are those it was emitted with.
+
+    Without ``compile_`` a spec's best schedule is executed, whatever the compiler says of it;
+    without ``cache`` nothing is taken from earlier commands, or left for later ones.
 
     ``switches`` are readings of the ISA, by number or name: see docs/emulator.md. ``limits`` hold
     for each execution.
@@ -85,11 +94,13 @@ def run_emulate(
     Returns the exit status: 0 clean and correct, 1 wrong or racy, or nothing that could be emitted,
     2 bad input.
     """
+    from schedgen.codegen.errors import EmitError
     from schedgen.emulating import compiled, default_extents, generated_switches
     from schedgen.emulator.machine.switches import chosen
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
     from schedgen.solution import Infeasible
+    from schedgen.stored import Store
 
     if schedule not in SCHEDULES:
         typer.echo(f"--schedule {schedule}: use {', '.join(SCHEDULES)}", err=True)
@@ -97,18 +108,29 @@ def run_emulate(
     try:
         limits.check()
         readings = chosen(switches, generated_switches())
-        made_of = from_file if is_generated(spec) else from_spec
-        text, kernel, arch = made_of(spec, target, settings)
+        if is_generated(spec):
+            made_of = from_file(spec, target, settings)
+        else:
+            store = Store() if cache else None
+            made_of = from_spec(
+                spec, target, settings, compiled=compile_, store=store, progress=progress
+            )
+        kernel, arch = made_of.kernel, made_of.arch
         default_extents(kernel, extents)
     except (Infeasible, ProgramError, Refuted) as error:
         typer.echo(str(error), err=True)
         return WRONG
+    except EmitError as error:  # a file that is none is bad input
+        typer.echo(str(error), err=True)
+        return BAD_INPUT if is_generated(spec) else WRONG
     except SchedgenError as error:
         typer.echo(str(error), err=True)
         return BAD_INPUT
     rows: list[dict[str, Any]] = []
     status = CLEAN
-    with compiled(text, kernel, arch, races=races, switches=readings, **asdict(limits)) as made:
+    with compiled(
+        made_of.text, kernel, arch, races=races, switches=readings, **asdict(limits)
+    ) as made:
         for name, policy in policies(schedule, seeds):
             begin = perf_counter()
             try:
@@ -124,9 +146,14 @@ def run_emulate(
                 typer.echo("\n".join(_lines(rows[-1])))
                 sys.stdout.flush()
     if as_json:
-        data = {"kernel": kernel.name, "target": target, "arch": arch, "limits": asdict(limits)}
+        data = {
+            "kernel": kernel.name,
+            "target": made_of.target,
+            "arch": arch,
+            "limits": asdict(limits),
+        }
         typer.echo(json.dumps(data | {"runs": rows}, indent=1))
-    if status == WRONG and made_of is from_file and not settings and _same(spec) is None:
+    if status == WRONG and is_generated(spec) and not settings and _same(spec) is None:
         typer.echo(
             f"{spec} was compared with {kernel.name} and its defaults; "
             "fix, if it was emitted with others: --set what it was emitted with",
@@ -135,25 +162,46 @@ def run_emulate(
     return status
 
 
+@dataclass(frozen=True)
+class Made:
+    """The text of a generated file, what it should compute, and what it is for."""
+
+    text: str
+    kernel: Kernel
+    arch: str
+    target: str
+
+
 def is_generated(spec: str) -> bool:
     """Whether it is a file that `schedgen emit` wrote, and no spec."""
     return spec.endswith(".py")
 
 
-def from_spec(spec: str, target: str, settings: dict[str, str]) -> tuple[str, Kernel, str]:
-    """A generated file with its kernel and architecture, from the best schedule of a spec."""
-    from schedgen.codegen.emit import emit
-    from schedgen.machine_file import read_machine
-    from schedgen.proved import prove_solution
-    from schedgen.solution import solve
-    from schedgen.spec.reader import read_spec
+def from_spec(
+    spec: str,
+    target: str,
+    settings: dict[str, str],
+    *,
+    compiled: bool = True,
+    store: Store | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Made:
+    """A generated file: what `schedgen emit` writes for a spec or
+    for the file of a schedule, which is taken as it is.
+    """
+    from schedgen.proved import QUICK
+    from schedgen.restoring import is_schedule
+    from schedgen.selecting import selected
 
-    solution = solve(read_spec(spec), read_machine(target), settings=settings)
-    proven = prove_solution(solution).proven
-    return emit(proven, solution.problem.kernel), solution.problem.kernel, proven.program.arch
+    look = compiled and not is_schedule(spec)
+    emitted, _ = selected(
+        spec, target or None, settings, progress, compiled=look, methods=QUICK, store=store
+    )
+    program = emitted.proven.program
+    return Made(emitted.text, emitted.solution.problem.kernel, program.arch, program.target)
 
 
-def from_file(path: str, target: str, settings: dict[str, str]) -> tuple[str, Kernel, str]:
+def from_file(path: str, target: str, settings: dict[str, str]) -> Made:
     """A generated file as it is, with what it should compute: the shipped spec of its name, with
     the settings of the shipped kernel if it has the name of one.
 
@@ -179,7 +227,7 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> tuple[str, Ke
             f"{path}: argument '{differs}' is {found.get(differs)}, but {wanted.get(differs)} in "
             f"{facts.kernel} with {chosen or 'its defaults'}; fix: --set what it was emitted with"
         )
-    return Path(path).read_text("utf-8"), kernel, facts.target
+    return Made(Path(path).read_text("utf-8"), kernel, facts.target, machine)
 
 
 def _same(path: str) -> Shipped | None:
@@ -195,13 +243,31 @@ def _row(name: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "schedule": name,
         "extents": dict(outcome.extents),
         "correct": outcome.correct,
-        "errors": dict(outcome.errors),
-        "allowed": dict(outcome.allowed),
+        "matches": outcome.matches,
+        "errors": outcome.errors,
+        "allowed": outcome.allowed,
+        "results": {name: _result(result) for name, result in outcome.results.items()},
+        "elements": [result.text(name) for name, result in outcome.results.items()],
+        "reservations": outcome.reservations,
         "findings": None if report.findings is None else len(report.errors),
         "report": report.text,
         "warp_instructions": report.statistics.instructions,
         "asynchronous_operations": report.statistics.operations,
         "seconds": round(seconds, 2),
+    }
+
+
+def _result(result: Compared) -> dict[str, Any]:
+    """How a tensor compares with the reference, as data; numbers as text, which may be NaN."""
+    worst = result.worst
+    numbers = {} if worst is None else {k: str(getattr(worst, k)) for k in ("found", "wanted")}
+    return {
+        "elements": result.elements,
+        "differ": result.differ,
+        "nan": result.nan,
+        "nan_wanted": result.nan_wanted,
+        "unknown": result.unknown,
+        "worst": None if worst is None else {"at": list(worst.at), **numbers},
     }
 
 
@@ -211,16 +277,15 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in row["failure"].splitlines())
         return
     sizes = " ".join(f"{name}={size}" for name, size in row["extents"].items())
-    errors = ", ".join(
-        f"{name} {error:.1e} of {row['allowed'][name]:.1e} allowed"
-        for name, error in row["errors"].items()
-    )
     races = {None: "races not checked", 0: "no races"}.get(
         row["findings"], f"{row['findings']} RACES"
     )
-    yield f"{row['schedule']}: {'correct' if row['correct'] else 'WRONG'}, {races}"
+    verdict = (
+        "correct" if row["correct"] else "AS THE SPEC SAYS, BUT" if row["matches"] else "WRONG"
+    )
+    yield f"{row['schedule']}: {verdict}, {races}"
     yield f"  {sizes}"
-    yield f"  error {errors}"
+    yield from (f"  {line}" for line in (*row["elements"], *row["reservations"]))
     yield (
         f"  {row['warp_instructions']} warp instructions, {row['asynchronous_operations']} "
         f"asynchronous operations, {row['seconds']} s"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from schedgen.cli_common import Ticker, fail, settings_of, whole, write
-from schedgen.cli_options import JsonOption, SetOption, SpecArgument, TargetOption
+from schedgen.cli_options import CacheOption, JsonOption, SetOption, SpecArgument, TargetOption
 from schedgen.errors import SchedgenError
 
 
@@ -47,37 +47,49 @@ def emulate(
         float | None,
         typer.Option(metavar="S", help="Seconds of an execution, by the clock. Default: any."),
     ] = None,
+    compile_: Annotated[
+        bool,
+        typer.Option(
+            "--compile/--no-compile",
+            help="Execute the schedule that 'emit --compile' selects, or the best one whatever "
+            "the compiler says of it.",
+        ),
+    ] = True,
+    cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
     """Execute the kernel of SPEC on the CPU: compare its results, and look for races.
 
-    SPEC may be a generated file, such as kernels/gemm_sm_100a_bf16.py: it is executed as it is.
+    SPEC may be the file of a schedule ('solve -o', 'emit --schedule'), which is not solved again,
+    or a generated file, such as kernels/gemm_sm_100a_bf16.py: it is executed as it is.
 
     An execution that takes more than --limit, --stall or --seconds is taken to loop forever, and
     ends. Exit status: 0 correct and clean, 1 wrong, racy or endless, 2 bad input.
     """
-    from schedgen.cli_emulate import Limits, is_generated, run_emulate
-    from schedgen.spec.reader import read_spec
+    from schedgen.cli_emulate import Limits, run_emulate
 
     try:
-        name = target or ("" if is_generated(spec) else read_spec(spec).file.targets[0])
         extents = settings_of(extent or [], "--extent")
         sizes = {key: whole(value) for key, value in extents.items()}
         settings, switches = settings_of(set_ or []), settings_of(switch or [], "--switch")
     except SchedgenError as error:
         fail(str(error))
-    status = run_emulate(
-        spec,
-        name,
-        settings,
-        sizes,
-        schedule=schedule,
-        seeds=seeds,
-        races=races,
-        switches=switches,
-        limits=Limits(limit, stall, seconds),
-        as_json=json,
-    )
+    with Ticker() as ticker:
+        status = run_emulate(
+            spec,
+            target or "",
+            settings,
+            sizes,
+            schedule=schedule,
+            seeds=seeds,
+            races=races,
+            switches=switches,
+            limits=Limits(limit, stall, seconds),
+            as_json=json,
+            compile_=compile_,
+            cache=cache,
+            progress=ticker,
+        )
     raise typer.Exit(status)
 
 
@@ -99,27 +111,25 @@ def emit(
     events: Annotated[
         bool, typer.Option("--events", help="A kernel that records when its operations run.")
     ] = False,
+    schedule: Annotated[
+        Path | None,
+        typer.Option("--schedule", metavar="FILE", help="Write its schedule as JSON, too."),
+    ] = None,
+    cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
     """Write the kernel of SPEC as a CuTe DSL file, from its best schedule and a proven program.
 
+    SPEC may be the file of a schedule ('solve -o'): it is verified and proven, not solved again.
+
     Exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
     """
-    from schedgen.cli_emit import run_emit
+    from schedgen.cli_emit import Wanted, run_emit
 
     settings = settings_of(set_ or [])
     with Ticker() as ticker:
-        status = run_emit(
-            spec,
-            target,
-            settings,
-            output,
-            write,
-            ticker,
-            compiled=compile_,
-            events=events,
-            as_json=json,
-        )
+        wanted = Wanted(compile_, events, json, schedule, cache)
+        status = run_emit(spec, target, settings, output, write, ticker, wanted)
     raise typer.Exit(status)
 
 
@@ -132,15 +142,28 @@ def compile_file(
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Folder for PTX, cubin and object."),
     ] = None,
+    conform: Annotated[
+        bool, typer.Option("--conform/--no-conform", help="Compare the PTX with the program.")
+    ] = True,
+    allow_spills: Annotated[
+        bool, typer.Option("--allow-spills", help="Accept registers in local memory.")
+    ] = False,
+    allow_serialized: Annotated[
+        bool, typer.Option("--allow-serialized", help="Accept products that wait for each other.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Compile FILE without a GPU; print its registers, spills and memory.
+    """Compile FILE without a GPU: registers, spills, memory, and whether it is its program.
 
-    Exit status: 0 acceptable, 1 it does not compile, spills or needs too much memory, 2 bad input.
+    Every instruction of the PTX that synchronizes or accesses memory is mapped to a step of the
+    program, for all trip counts at once (docs/conform.md). Exit status: 0 acceptable, 1 it does not
+    compile, spills, needs too much memory or is not what its program says, 2 bad input.
     """
     from schedgen.cli_emit import run_compile
 
-    raise typer.Exit(run_compile(file, target, output, json))
+    allowed = {"spills": allow_spills, "serialized": allow_serialized}
+    allow = frozenset(kind for kind, given in allowed.items() if given)
+    raise typer.Exit(run_compile(file, target, output, json, conform=conform, allow=allow))
 
 
 def trace(

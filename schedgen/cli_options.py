@@ -41,3 +41,10 @@ SetOption = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Fix a parameter; repeatable."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+CacheOption = Annotated[
+    bool,
+    typer.Option(
+        "--cache/--no-cache",
+        help="Use what earlier commands solved and compiled, and keep it for later ones.",
+    ),
+]

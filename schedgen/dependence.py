@@ -109,7 +109,7 @@ def derive(kernel: Kernel) -> DependenceGraph:
         if not all(_rotates(kernel, kernel.region[name], accesses) for name in ring.regions):
             continue
         options = ring_options(ring)
-        choices.append(Choice(ring_choice(ring), options))
+        choices.append(Choice(ring_choice(ring), ring.name, options))
         edges.extend(_shared_ring(kernel, ring, options, accesses))
     edges.extend(_fixed_orders(kernel))
     return DependenceGraph(kernel, _without_repeats(edges), tuple(choices))
@@ -129,9 +129,8 @@ def _flow(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:
                 continue
             kind = EdgeClass.CARRIED if reader.distance else EdgeClass.FLOW
             size = kernel.piece[piece].bytes
-            yield Edge(
-                writer.name, reader.name, reader.distance, kind, kernel.piece[piece].region, size
-            )
+            about = (kernel.piece[piece].region,)
+            yield Edge(writer.name, reader.name, reader.distance, kind, about, size)
 
 
 def _updates_in_place(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:
@@ -149,9 +148,9 @@ def _updates_in_place(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:
             size = kernel.piece[piece].bytes
             for reader in between:
                 if reader.name != second.name and region.hazards:
-                    yield Edge(reader.name, second.name, 0, EdgeClass.ANTI, region.name, size)
+                    yield Edge(reader.name, second.name, 0, EdgeClass.ANTI, (region.name,), size)
             if not between and region.hazards:
-                yield Edge(first.name, second.name, 0, EdgeClass.OUTPUT, region.name, size)
+                yield Edge(first.name, second.name, 0, EdgeClass.OUTPUT, (region.name,), size)
 
 
 def _storage(kernel: Kernel, region: Region, accesses: Accesses) -> Iterator[Edge]:
@@ -187,9 +186,8 @@ def _reuse(
         in_place = use.name == writer.name and use.distance > 0
         if region.hazards and not in_place:
             distance, kind = slots - use.distance, accesses.kind(piece.name, use)
-            yield Edge(
-                use.name, writer.name, distance, kind, region.name, piece.bytes, depth_of, condition
-            )
+            about, size = (region.name,), piece.bytes
+            yield Edge(use.name, writer.name, distance, kind, about, size, depth_of, condition)
 
 
 def _tenancy(
@@ -204,12 +202,12 @@ def _tenancy(
     """Tenant version j uses the bytes of host version j + skew: after its last uses, before its
     successor.
     """
-    resource = f"{piece.region} in {host.name}"
+    about = piece.region, host.name
     entering = accesses.first_writer(piece.name)
     for use in accesses.last_uses(host_piece.name):
         distance, kind = -(option.skew + use.distance), accesses.kind(host_piece.name, use)
         if not (use.name == entering.name and distance == 0):
-            yield Edge(use.name, entering.name, distance, kind, resource, size, None, condition)
+            yield Edge(use.name, entering.name, distance, kind, about, size, None, condition)
     returning = accesses.first_writer(host_piece.name)
     slots, depth_of = (1, None) if host.per_tile else (0, host.name)
     least = 1 if host.per_tile else host.depth.low
@@ -217,9 +215,7 @@ def _tenancy(
         distance, kind = option.skew + slots - use.distance, accesses.kind(piece.name, use)
         in_place = use.name == returning.name and option.skew + least == use.distance
         if not in_place:
-            yield Edge(
-                use.name, returning.name, distance, kind, resource, size, depth_of, condition
-            )
+            yield Edge(use.name, returning.name, distance, kind, about, size, depth_of, condition)
 
 
 def _place_choice(kernel: Kernel, region: Region) -> Choice:
@@ -235,7 +231,7 @@ def _place_choice(kernel: Kernel, region: Region) -> Choice:
                 ends = (option.column + region.row_bytes, rival.column + other.row_bytes)
                 if min(ends) > max(option.column, rival.column):
                     excludes.append((mine, Condition(place_choice(other), theirs)))
-    return Choice(place_choice(region), region.options, tuple(excludes))
+    return Choice(place_choice(region), region.name, region.options, tuple(excludes))
 
 
 def _shared_ring(
@@ -281,7 +277,7 @@ def _refill(
                     continue  # updates its own value in place
                 why = kind if kind is EdgeClass.ORDER else accesses.kind(piece.name, use)
                 size = 0 if kind is EdgeClass.ORDER else piece.bytes
-                yield Edge(use.name, writer, gap, why, ring.name, size, None, condition)
+                yield Edge(use.name, writer, gap, why, (ring.name,), size, None, condition)
 
 
 def _fixed_orders(kernel: Kernel) -> Iterator[Edge]:
@@ -289,9 +285,9 @@ def _fixed_orders(kernel: Kernel) -> Iterator[Edge]:
     for order in kernel.orders:
         entries = order.sequence
         for (src, a), (dst, b) in pairwise(entries):
-            yield Edge(src, dst, b - a, EdgeClass.ORDER, order.name, 0)
+            yield Edge(src, dst, b - a, EdgeClass.ORDER, (order.name,), 0)
         (src, a), (dst, b) = entries[-1], entries[0]
-        yield Edge(src, dst, b - a + 1, EdgeClass.ORDER, order.name, 0)
+        yield Edge(src, dst, b - a + 1, EdgeClass.ORDER, (order.name,), 0)
 
 
 def _without_repeats(edges: list[Edge]) -> tuple[Edge, ...]:
@@ -303,7 +299,7 @@ def _without_repeats(edges: list[Edge]) -> tuple[Edge, ...]:
             edge.dst,
             edge.distance,
             edge.kind,
-            edge.resource,
+            edge.about,
             edge.depth_of,
             edge.condition,
         )

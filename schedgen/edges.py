@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from schedgen.kernel import AliasOption, Kernel, Region, Ring
+from schedgen.reasons import Reason, ReasonKind, storage
 
 
 class EdgeClass(StrEnum):
@@ -22,6 +23,9 @@ class EdgeClass(StrEnum):
     ANTI = "anti"
     OUTPUT = "output"
     ORDER = "order"
+
+
+_KINDS = {edge: ReasonKind(edge.value) for edge in EdgeClass}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +40,27 @@ class Condition:
 class Edge:
     """A dependence. Its distance is ``distance``, plus the ring depth of region ``depth_of`` if
     that is set.
+
+    ``about`` is what it is about: a region, a ring or an order; or a region and its host.
     """
 
     src: str
     dst: str
     distance: int
     kind: EdgeClass
-    resource: str
+    about: tuple[str, ...]
     bytes: int
     depth_of: str | None = None
     condition: Condition | None = None
+
+    @property
+    def reason(self) -> Reason:
+        return Reason(_KINDS[self.kind], self.about)
+
+    @property
+    def resource(self) -> str:
+        """What it is about, in words."""
+        return storage(self.about)
 
     def resolved(self, depths: Mapping[str, int]) -> Edge:
         """This edge with the ring depth filled in."""
@@ -53,7 +68,7 @@ class Edge:
             return self
         distance = self.distance + depths[self.depth_of]
         return Edge(
-            self.src, self.dst, distance, self.kind, self.resource, self.bytes, None, self.condition
+            self.src, self.dst, distance, self.kind, self.about, self.bytes, None, self.condition
         )
 
 
@@ -67,11 +82,13 @@ class RingOption:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A storage decision: a region's place or a ring's shape. ``excludes``: option pairs that
-    cannot go together.
+    """A storage decision: the place of the region ``about``, or the shape of that ring.
+
+    ``excludes``: option pairs that cannot go together.
     """
 
     name: str
+    about: str
     options: tuple[AliasOption | RingOption, ...]
     excludes: tuple[tuple[int, Condition], ...] = ()
 

@@ -12,14 +12,18 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
+from schedgen.extents import beyond, covered
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel, Kind
+from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.tensors import Argument
 
 if TYPE_CHECKING:
@@ -28,9 +32,6 @@ if TYPE_CHECKING:
     from schedgen.emulator.machine.switches import Switches
 
 _ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
-_FACTOR = 4
-"""Errors allowed, in units of the rounding of the data type: sums in another order, and the
-approximate functions of the hardware."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,48 @@ class Outcome:
     """How one emulation ended.
 
     Attributes:
-        errors: of each output, the Frobenius norm of the difference over that of the reference.
+        results: each output beside the reference, element by element.
+        interpreted: the same of what the interpreter makes of the spec.
         report: what ran, and the findings of the race checker.
     """
 
     extents: Mapping[str, int]
-    errors: Mapping[str, float]
-    allowed: Mapping[str, float]
+    results: Mapping[str, Compared]
+    interpreted: Mapping[str, Compared]
     report: Report
 
     @property
+    def errors(self) -> dict[str, float]:
+        """Of each output, the Frobenius norm of the difference over that of the reference."""
+        return {name: result.error for name, result in self.results.items()}
+
+    @property
+    def allowed(self) -> dict[str, float]:
+        """The same of the error bounds of its elements."""
+        return {name: result.allowed for name, result in self.results.items()}
+
+    @property
+    def matches(self) -> bool:
+        """Whether each element is what the spec says, within its bound."""
+        return all(result.matches for result in self.results.values())
+
+    @property
     def correct(self) -> bool:
-        return all(self.errors[name] <= self.allowed[name] for name in self.errors)
+        """Whether, beside, that is a number, and both references say the same."""
+        defined = all(result.defined for result in self.results.values())
+        return self.matches and defined and all(r.matches for r in self.interpreted.values())
+
+    @property
+    def reservations(self) -> list[str]:
+        """What keeps results that match from being correct, in words."""
+        found = [result.reservation(name) for name, result in self.results.items()]
+        for name, result in self.interpreted.items():
+            if not result.matches:
+                found.append(
+                    "the interpreter and the reference disagree about what the spec computes, "
+                    f"which is a defect of schedgen: {result.text(name)}"
+                )
+        return [text for text in found if text]
 
     @property
     def clean(self) -> bool:
@@ -63,7 +94,8 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     last word; it may have values of scalar arguments, too.
 
     Raises:
-        SchedgenError: ``given`` names what is neither an extent nor a scalar argument.
+        SchedgenError: ``given`` names what is neither an extent nor a scalar argument, or an extent
+            is larger than what the kernel covers.
     """
     parameters = dict(kernel.parameters)
     blocks = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
@@ -76,6 +108,7 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
             twice.add(place.along)
         if place.share:
             twice.add(place.share)
+    most = covered(kernel)
     found: dict[str, int] = {}
     for extent in dict.fromkeys(e for a in kernel.arguments for e in a.shape):
         if extent in steps:
@@ -85,20 +118,26 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
         elif extent in blocks:
             found[extent] = blocks[extent] + 8
         else:
-            found[extent] = 1
+            found[extent] = most.get(extent, 1)
     found.update(dict.fromkeys(sorted(twice), 2))
+    found = {extent: min(size, most.get(extent, size)) for extent, size in found.items()}
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     for name in given:
         if name not in found and name not in scalars:
             fix = suggest(name, found) or f"the extents are {', '.join(found)}"
             raise SchedgenError(f"'{name}' is not an extent of {kernel.name}; {fix}")
+    wrong = beyond(kernel, given)
+    if wrong:
+        raise SchedgenError(wrong)
     return {**found, **given}
 
 
 def random_inputs(
-    kernel: Kernel, extents: Mapping[str, int], seed: int
+    kernel: Kernel, extents: Mapping[str, int], seed: int, *, positive: bool = False
 ) -> dict[str, torch.Tensor | float]:
-    """Normal numbers for tensors, small ones for scalars that ``extents`` has no value of."""
+    """Normal numbers for tensors, or their absolute values if ``positive``; small ones for scalars
+    that ``extents`` has no value of.
+    """
     generator = torch.Generator().manual_seed(seed)
     stored = _stored(kernel)
     found: dict[str, torch.Tensor | float] = {}
@@ -109,6 +148,7 @@ def random_inputs(
         elif argument.name not in stored:
             shape = [extents[extent] for extent in argument.shape]
             values = torch.randn(shape, generator=generator)
+            values = values.abs() if positive else values
             found[argument.name] = _aligned(argument, shape).copy_(values)
     return found
 
@@ -126,6 +166,8 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
     free = [*tiles, *steps]
     loops = {extent: 7 * step + 8 for extent, step in steps.items()}
     loops |= {place.share: 1 for o in kernel.operations for place in o.places if place.share}
+    most = covered(kernel)
+    loops = {extent: min(size, most.get(extent, size)) for extent, size in loops.items()}
     found = {
         "tiny": {**ragged, **dict.fromkeys(free, 1)},
         "ragged": ragged,
@@ -139,6 +181,63 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
     return found
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Inputs with what the spec makes of them.
+
+    Attributes:
+        expected: by the evaluation with numpy, with an error bound for each element.
+        interpreted: what the interpreter makes of them, beside that.
+    """
+
+    inputs: Mapping[str, torch.Tensor | float]
+    expected: Mapping[str, Expected]
+    interpreted: Mapping[str, Compared]
+
+
+def wanted(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> Wanted:
+    """Random inputs of ``sizes`` and what the spec makes of them. Inputs of both signs, but
+    positive ones where the results of some would be no numbers, as logarithms and roots are.
+    """
+    inputs = random_inputs(kernel, sizes, seed)
+    expected = evaluate(kernel, _numbers(inputs), sizes)
+    if _undefined(expected):
+        others = random_inputs(kernel, sizes, seed, positive=True)
+        found = evaluate(kernel, _numbers(others), sizes)
+        if not _undefined(found):
+            inputs, expected = others, found
+    return Wanted(inputs, expected, _compared(kernel, run(kernel, inputs, sizes), expected))
+
+
+def _undefined(expected: Mapping[str, Expected]) -> bool:
+    """Whether something that is stored is not a number."""
+    return any(bool(np.isnan(e.number.value[e.stores > 0]).any()) for e in expected.values())
+
+
+def _numbers(inputs: Mapping[str, torch.Tensor | float]) -> dict[str, Array | float]:
+    return {
+        name: value.double().numpy() if isinstance(value, torch.Tensor) else value
+        for name, value in inputs.items()
+    }
+
+
+def _compared(
+    kernel: Kernel, found: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]
+) -> dict[str, Compared]:
+    """Each output beside what is expected of it."""
+    shapes = {argument.name: argument.shape for argument in kernel.arguments}
+    return {
+        name: compare(
+            value.double().numpy(),
+            expected[name].number.value,
+            expected[name].number.error,
+            expected[name].stores > 0,
+            shapes[name],
+        )
+        for name, value in found.items()
+    }
+
+
 @dataclass
 class Compiled:
     """A generated file, compiled once, for tensors of any extents. `compiled` makes one."""
@@ -146,29 +245,24 @@ class Compiled:
     kernel: Kernel
     _function: Any
     _gpu: EmulatedDevice
-    _wanted: dict[tuple[Any, ...], dict[str, torch.Tensor]] = field(default_factory=dict[Any, Any])
+    _wanted: dict[tuple[Any, ...], Wanted] = field(default_factory=dict[Any, Any])
 
     def run(
         self, extents: Mapping[str, int] | None = None, policy: Policy | None = None, seed: int = 0
     ) -> Outcome:
-        """Executes it and compares with the interpreted spec; arguments as of `emulate`."""
+        """Executes it and compares with what the spec computes; arguments as of `emulate`."""
         from schedgen.emulator.machine.policies import RoundRobin
 
         kernel = self.kernel
         sizes = default_extents(kernel, extents or {})
-        inputs = random_inputs(kernel, sizes, seed)
         key = (seed, *sizes.items())
         if key not in self._wanted:
-            self._wanted[key] = run(kernel, inputs, sizes)
-        wanted, outputs = self._wanted[key], _outputs(kernel, sizes)
+            self._wanted[key] = wanted(kernel, sizes, seed)
+        right, outputs = self._wanted[key], _outputs(kernel, sizes)
         self._gpu.emulator.policy = policy or RoundRobin()
-        self._function(*_passed(kernel, {**inputs, **outputs}), _stream())
-        errors = {name: _error(value, wanted[name]) for name, value in outputs.items()}
-        allowed = {
-            name: _FACTOR * torch.finfo(_coarsest(kernel, value.dtype)).eps
-            for name, value in outputs.items()
-        }
-        return Outcome(sizes, errors, allowed, self._gpu.reports[-1])
+        self._function(*_passed(kernel, {**right.inputs, **outputs}), _stream())
+        results = _compared(kernel, outputs, right.expected)
+        return Outcome(sizes, results, right.interpreted, self._gpu.reports[-1])
 
 
 @contextmanager
@@ -309,18 +403,3 @@ def _stream() -> Any:
     import cuda.bindings.driver as cuda
 
     return cuda.CUstream(0)  # pyright: ignore[reportUnknownVariableType]
-
-
-def _coarsest(kernel: Kernel, dtype: torch.dtype) -> torch.dtype:
-    """A float32 output is as exact as the 16-bit operands of the products before it."""
-    inputs = [TORCH[a.dtype] for a in kernel.arguments if a.shape]
-    return max([dtype, *inputs], key=lambda one: torch.finfo(one).eps)
-
-
-def _error(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    """Relative error in the Frobenius norm; infinite where one is a number and the other is not."""
-    if not torch.equal(found.isnan(), wanted.isnan()):
-        return float("inf")
-    one, other = found.double().nan_to_num(), wanted.double().nan_to_num()
-    square = (other * other).sum().item()
-    return math.sqrt(((one - other) ** 2).sum().item() / max(square, 1e-300))

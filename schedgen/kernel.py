@@ -14,11 +14,13 @@ Vocabulary
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 
+from schedgen.errors import Location
 from schedgen.expressions import Expression
 from schedgen.tensors import Argument, GridAxis, Place
 
@@ -266,7 +268,10 @@ class Kernel:
     how many of them a single output tile needs, which is at least 1 and may be more than there are.
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
-    tiles are computed; rows and columns of an output tile lie along ``tile_extents``.
+    tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
+    extents of ``one_tile`` there is a single one.
+
+    ``locations`` says where in the spec's file a section ("operations" or "buffers") has a name.
     """
 
     name: str
@@ -289,6 +294,10 @@ class Kernel:
     grid: tuple[GridAxis, ...] = ()
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"
+    one_tile: tuple[str, ...] = ()
+    locations: Mapping[tuple[str, str], Location] = field(
+        default_factory=dict[tuple[str, str], Location], compare=False, repr=False
+    )
 
     @cached_property
     def region(self) -> dict[str, Region]:

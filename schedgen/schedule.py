@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
+from schedgen.reasons import Reason, is_whole
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-FORMAT = 1
+FORMAT = 2
 
 
 class ScheduleError(ValueError):
@@ -106,6 +108,19 @@ class ScheduledBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A link of a cycle that sets a pace: ``dst`` starts ``cycles`` or more after ``src``, which is
+    that of ``distance`` iterations (or tiles) before.
+    """
+
+    src: str
+    dst: str
+    cycles: int
+    distance: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """Why nothing is faster: ``resource`` (units), ``recurrence`` (a cycle) or ``infeasible`` (II -
     1 excluded).
@@ -116,7 +131,7 @@ class Certificate:
     kind: str
     text: str
     units: tuple[str, ...] = ()
-    cycle: tuple[str, ...] = ()
+    cycle: tuple[Link, ...] = ()
     confirmed_by: str | None = None
 
 
@@ -136,7 +151,7 @@ class TileLoop:
     trips: int
     period_cycles: int
     floor_cycles: int
-    cycle: tuple[str, ...]
+    cycle: tuple[Link, ...]
 
 
 @dataclass(frozen=True)
@@ -163,7 +178,7 @@ class Schedule:
     certificate: Certificate
     max_cycle_ratio_cycles: float
     cycle_ratios: Mapping[str, float]
-    critical_cycle: tuple[str, ...]
+    critical_cycle: tuple[Link, ...]
     stages: int
     length_cycles: int
     objectives: tuple[ObjectiveValue, ...]
@@ -210,12 +225,21 @@ def read_schedule(text: str, file: str = "<text>") -> Schedule:
     try:
         edges = [{**edge, "kind": edge["class"]} for edge in found["edges"]]
         plain = {key: value for key, value in found.items() if key in known}
-        return TypeAdapter(Schedule).validate_python({**plain, "edges": edges})
+        schedule = TypeAdapter(Schedule).validate_python({**plain, "edges": edges})
     except (ValidationError, KeyError, TypeError) as error:
         reason = str(error) if not isinstance(error, ValidationError) else _first_problem(error)
         raise ScheduleError(
             f"{file}: this schedule is damaged ({reason}); solve it again"
         ) from None
+    cycles = schedule.critical_cycle, schedule.certificate.cycle, schedule.tile.cycle
+    for link in (link for cycle in cycles for link in cycle):
+        if not is_whole(link.reason):
+            raise ScheduleError(
+                f"{file}: this schedule is damaged (reason of {link.src} -> {link.dst}: "
+                f"'{link.reason.kind}' cannot be of {len(link.reason.subjects)} subjects); "
+                "solve it again"
+            )
+    return schedule
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -4,9 +4,14 @@
 """
 
 import os
+import tempfile
 
 from hypothesis import settings
 
 settings.register_profile("repeat", derandomize=True, database=None)
 settings.register_profile("explore", max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+# No test reads what a user's commands kept, or leaves anything there; commands of one run share.
+_KEPT = tempfile.TemporaryDirectory(prefix="schedgen-tests-")
+os.environ["SCHEDGEN_CACHE_DIR"] = _KEPT.name

@@ -7,9 +7,9 @@ where nothing but the main loop runs, and what comes after them moves up by as m
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
+from schedgen.schedule import Link as ScheduledLink
 from schedgen.schedule import Schedule, ScheduledOperation, ScheduleError
 from schedgen.visualize.occupancy import occupancies
 from schedgen.visualize.tracks import lanes, schedule_tracks
@@ -40,11 +40,6 @@ __all__ = [
     "to_json",
     "unroll",
 ]
-
-_LINK = re.compile(
-    r"(?P<src>.+) -> (?P<dst>.+): (?P<cycles>-?\d+) cycles, distance (?P<distance>-?\d+)"
-    r" \((?P<reason>.*)\)"
-)
 
 
 def unroll(schedule: Schedule, *, cut: bool = False) -> Unrolled:
@@ -78,23 +73,9 @@ def unroll(schedule: Schedule, *, cut: bool = False) -> Unrolled:
     )
 
 
-def links(texts: Sequence[str]) -> tuple[Link, ...]:
-    """The links of a cycle as a schedule file has them. Raises ScheduleError."""
-    found: list[Link] = []
-    for text in texts:
-        match = _LINK.fullmatch(text)
-        if match is None:
-            raise ScheduleError(f"'{text}' is no link of a critical cycle; solve it again")
-        found.append(
-            Link(
-                match["src"],
-                match["dst"],
-                int(match["cycles"]),
-                int(match["distance"]),
-                match["reason"],
-            )
-        )
-    return tuple(found)
+def links(cycle: Iterable[ScheduledLink]) -> tuple[Link, ...]:
+    """The links of a cycle of a schedule, with their reasons in words."""
+    return tuple(Link(c.src, c.dst, c.cycles, c.distance, c.reason.text) for c in cycle)
 
 
 def check_schedule(schedule: Schedule) -> None:
@@ -110,13 +91,15 @@ def check_schedule(schedule: Schedule) -> None:
             raise ScheduleError(f"{op.id} has role '{op.role}', which is not in 'roles'; {again}")
         if min(op.cycles, op.hold, op.latency) < 0:
             raise ScheduleError(f"{op.id} takes a negative number of cycles; {again}")
-    links(schedule.critical_cycle)
     body = {op.id for op in schedule.body}
-    for edge in schedule.edges:
+    for what, edge in (
+        *(("edge", edge) for edge in schedule.edges),
+        *(("link", link) for link in schedule.critical_cycle),
+    ):
         for end in (edge.src, edge.dst):
             if end not in body:
                 raise ScheduleError(
-                    f"edge {edge.src} -> {edge.dst}: {end} is not in the main loop; {again}"
+                    f"{what} {edge.src} -> {edge.dst}: {end} is not in the main loop; {again}"
                 )
 
 

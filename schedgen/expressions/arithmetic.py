@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from schedgen.expressions.errors import ExpressionError, suggest
+from schedgen.expressions.errors import ExpressionError, UnknownName, suggest
 from schedgen.expressions.functions import FUNCTIONS
 from schedgen.expressions.nodes import (
     Binary,
@@ -119,7 +119,7 @@ def _look_up(node: Name, values: Values) -> Value:
         fix = suggest(node.name, values)
         if node.name in FUNCTIONS:
             fix = f"'{node.name}' is a function: write {node.name}(...)"
-        raise _error(node, f"unknown name '{node.name}'", fix)
+        raise UnknownName(f"unknown name '{node.name}'", node.offset, node.length, fix)
     value = values[node.name]
     if isinstance(value, bool):
         return value

@@ -33,6 +33,10 @@ class ExpressionError(ValueError):
         return self.message if self.fix is None else f"{self.message}; {self.fix}"
 
 
+class UnknownName(ExpressionError):
+    """A name that stands for nothing where it is used."""
+
+
 def suggest(name: str, known: Collection[str]) -> str | None:
     """Return the fix for a misspelt ``name``: the closest of ``known``, or all if they are few."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from schedgen.expressions.errors import ExpressionError, suggest
+from schedgen.expressions.errors import ExpressionError, UnknownName, suggest
 from schedgen.expressions.functions import ELEMENTWISE, FUNCTIONS
 from schedgen.expressions.nodes import (
     Binary,
@@ -80,7 +80,7 @@ def _check_name(node: Name, known: Collection[str]) -> None:
     fix = suggest(node.name, known)
     if node.name in FUNCTIONS:
         fix = f"'{node.name}' is a function: write {node.name}(...)"
-    raise _error(node, f"unknown name '{node.name}'", fix)
+    raise UnknownName(f"unknown name '{node.name}'", node.offset, node.length, fix)
 
 
 def _check_call(node: Call, known: Collection[str]) -> None:

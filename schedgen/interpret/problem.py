@@ -11,7 +11,8 @@ from typing import TypeAlias
 import torch
 
 from schedgen.errors import SchedgenError
-from schedgen.expressions import Expression, Name, evaluate, evaluate_int, parse, references
+from schedgen.expressions import Expression, Name, evaluate, evaluate_int, parse
+from schedgen.extents import beyond
 from schedgen.interpret.formulas import scalar
 from schedgen.interpret.pieces import TORCH
 from schedgen.kernel import Kernel, Kind, Operation
@@ -185,13 +186,10 @@ class Problem:
                 raise InterpretationError(f"'{extent}' is {size} in '{argument.name}', but {was}")
 
     def _check(self) -> None:
-        """A parameter that is an extent fixes it, unless the main loop walks the extent."""
-        trips = self.kernel.trip_count
-        walked = {name.name for name in references(trips)} if trips is not None else set[str]()
-        for extent, size in self.extents.items():
-            fixed = self.parameters.get(extent)
-            if fixed is not None and extent not in walked and fixed != size:
-                raise InterpretationError(f"'{extent}' is {size}, but the kernel is for {fixed}")
+        """Extents are ones that the kernel covers, and the spec says where each tile lies."""
+        wrong = beyond(self.kernel, self.extents)
+        if wrong:
+            raise InterpretationError(wrong)
         for operation in self.kernel.operations:
             if operation.tensor is not None and not operation.places:
                 message = f"'{operation.name}' does not say where its tile lies"

@@ -80,9 +80,12 @@ class _Execution:
         self.operands = dict(operation.operands)
         self.formulas = dict(operation.formulas)
         self.done: dict[str, torch.Tensor] = {}
+        self.happens: torch.Tensor | None = None
 
     def run(self) -> dict[str, torch.Tensor]:
         operation = self.operation
+        if operation.when is not None and operation.kind not in (Kind.LOAD, Kind.STORE):
+            self.happens = self._formula(operation.when)  # of values from before the operation
         match operation.kind:
             case Kind.STORE:
                 return {"": self._operand("from")} if self._happens() else {}
@@ -157,14 +160,16 @@ class _Execution:
 
     def _pieces(self) -> dict[str, torch.Tensor]:
         """The outputs by piece, with what was there before where the condition is false."""
-        happens = None
-        if self.operation.when is not None and self.operation.kind is not Kind.LOAD:
-            happens = self._formula(self.operation.when)
         found: dict[str, torch.Tensor] = {}
         for name, tile in self.done.items():
-            for piece, part in split(self.kernel, self.operands[name], tile).items():
-                kept = part if happens is None else torch.where(happens, part, self._before(piece))
-                found[piece] = kept.contiguous()
+            pieces = self.operands[name]
+            made = split(self.kernel, pieces, tile)
+            if self.happens is None:
+                found |= {piece: part.contiguous() for piece, part in made.items()}
+                continue
+            happens = split(self.kernel, pieces, self.happens.broadcast_to(tile.shape))
+            for piece, part in made.items():
+                found[piece] = torch.where(happens[piece], part, self._before(piece))
         return found
 
     def _before(self, piece: str) -> torch.Tensor:

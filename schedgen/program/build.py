@@ -8,7 +8,7 @@ of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schedgen.dependence import RingOption, ring_options
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Piece, Region, Ring, Space
@@ -21,6 +21,7 @@ from schedgen.program.model import (
     Store,
     TileOperation,
 )
+from schedgen.program.threads import spread_of
 from schedgen.schedule import Schedule, ScheduledBuffer
 from schedgen.solver.storage import aligned_bytes
 
@@ -44,8 +45,8 @@ class Home:
 class Storage:
     """The stores of a schedule and the home of each region."""
 
-    def __init__(self, kernel: Kernel, schedule: Schedule) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, schedule: Schedule, machine: Machine) -> None:
+        self.kernel, self.machine = kernel, machine
         self.buffer = {buffer.name: buffer for buffer in schedule.buffers}
         self.homes: dict[str, Home] = {}
         self.stores: list[Store] = []
@@ -58,6 +59,15 @@ class Storage:
         for region in kernel.regions:
             if self.buffer[region.name].alias is not None:
                 self._add_tenant(region)
+        self.mixed = {store.name for store in self.stores if self._mixed(store)}
+        """Stores in shared memory in which tiles of different shapes lie."""
+
+    def _mixed(self, store: Store) -> bool:
+        homes = [(name, home) for name, home in self.homes.items() if home.store == store.name]
+        regions = [self.kernel.region[name] for name, _ in homes]
+        shapes = {(region.rows, region.row_bytes) for region in regions}
+        moved = any(home.shift for _, home in homes)
+        return store.space is Space.SMEM and (len(shapes) > 1 or moved)
 
     def _per_tile(self, region: Region) -> bool:
         inside, outside = self._outer.get(region.name, (False, False))
@@ -124,9 +134,9 @@ class Storage:
         self.stores.append(Store(name, space, buffer.depth, rows, row_bytes, buffer.address, size))
 
     def access(
-        self, piece: Piece, *, write: bool, distance: int, place: int, initial: bool
+        self, operation: Operation, piece: Piece, *, write: bool, distance: int, place: int
     ) -> Access:
-        """How an operation at ``place`` of the spec touches ``piece``, ``distance`` iterations
+        """How ``operation``, at ``place`` of the spec, touches ``piece``, ``distance`` iterations
         after it was written."""
         home = self.homes[piece.region]
         version = home.version
@@ -137,9 +147,13 @@ class Storage:
             (piece.byte0 + home.shift, piece.byte1 + home.shift),
         )
         region = self.kernel.region[piece.region]
-        if (home.rows, home.row_bytes) != (region.rows, region.row_bytes) and not home.tenant:
-            rows = (0, 1)
+        spread = spread_of(self.kernel, self.machine, operation, piece, write=write)
+        if home.store in self.mixed:
+            rows, columns, spread = (0, 1), _in_memory(region, piece, home.shift), None
+        elif (home.rows, home.row_bytes) != (region.rows, region.row_bytes) and not home.tenant:
+            rows, spread = (0, 1), None
             columns = (piece.row0 * region.row_bytes, piece.row1 * region.row_bytes)
+        initial = distance > 0 and not write and region.initial is not None
         lag = 0 if version.per_tile else distance
         turn = (int(home.tenant), lag, place)
         return Access(
@@ -151,7 +165,24 @@ class Storage:
             turn,
             piece.name,
             distance if initial else 0,
+            spread,
         )
+
+
+_PANEL = 128
+"""Bytes of a row in shared memory before the next row follows; wider tiles lie in panels of that
+width, one behind the other (the widest swizzle)."""
+
+
+def _in_memory(region: Region, piece: Piece, shift: int) -> tuple[int, int]:
+    """The bytes from the first to the last one of ``piece`` in a slot of shared memory.
+
+    For tiles of different shapes in one store, of which rows and columns do not compare.
+    """
+    width = min(region.row_bytes, _PANEL)
+    first, last = piece.byte0 // width, (piece.byte1 - 1) // width
+    panel = region.rows * width
+    return shift + first * panel + piece.row0 * width, shift + last * panel + piece.row1 * width
 
 
 def _used_outside(kernel: Kernel) -> dict[str, tuple[bool, bool]]:
@@ -169,13 +200,11 @@ def accesses(kernel: Kernel, storage: Storage, operation: Operation) -> Iterator
     """Everything that ``operation`` reads, then everything that it writes."""
     place = [o.name for o in kernel.operations].index(operation.name)
     for read in operation.reads:
-        piece = kernel.piece[read.piece]
-        initial = read.distance > 0 and kernel.region[piece.region].initial is not None
-        yield storage.access(
-            piece, write=False, distance=read.distance, place=place, initial=initial
-        )
+        piece, distance = kernel.piece[read.piece], read.distance
+        yield storage.access(operation, piece, write=False, distance=distance, place=place)
     for name in operation.writes:
-        yield storage.access(kernel.piece[name], write=True, distance=0, place=place, initial=False)
+        piece = kernel.piece[name]
+        yield storage.access(operation, piece, write=True, distance=0, place=place)
 
 
 def engine(operation: Operation, cost: Cost | None, machine: Machine) -> Engine:
@@ -202,10 +231,13 @@ def tile_operations(
         who = engine(operation, cost, machine)
         units = () if cost is None else cost.units
         queue = [cycles for unit, cycles in units if machine.in_order(unit, one_role=True)]
+        touched = tuple(dict.fromkeys(accesses(kernel, storage, operation)))
+        if who is not Engine.THREADS:
+            touched = tuple(replace(access, spread=None) for access in touched)
         made[operation.name] = TileOperation(
             operation.name,
             who,
-            tuple(dict.fromkeys(accesses(kernel, storage, operation))),
+            touched,
             latency,
             hold,
             max(queue, default=0),

@@ -32,7 +32,7 @@ from schedgen.program.model import (
     TearDown,
     TileOperation,
 )
-from schedgen.program.warps import Warps
+from schedgen.program.warpgroups import Warpgroups
 
 FEWEST_COLUMNS, MOST_COLUMNS = 32, 512
 """Columns are allocated in powers of two between these (PTX ISA, tcgen05.alloc)."""
@@ -40,7 +40,7 @@ FEWEST_COLUMNS, MOST_COLUMNS = 32, 512
 
 def framed(program: Program) -> Program:
     """``program`` with its setup, its teardown, and what its roles begin and end with."""
-    warps = Warps(program.roles)
+    warps = Warpgroups(program.roles)
     roles = tuple(_role(program, warps, role) for role in program.roles)
     whole = replace(program, roles=roles)
     return replace(whole, setup=tuple(_setup(whole)), teardown=tuple(_teardown(whole)))
@@ -56,7 +56,8 @@ def tensor_columns(program: Program) -> int:
 
 
 def _setup(program: Program) -> Iterator[SetUp]:
-    yield from (Initialize(barrier.name, barrier.arrivals) for barrier in program.barriers)
+    words = (barrier for barrier in program.barriers if barrier.kind == "mbarrier")
+    yield from (Initialize(barrier.name, barrier.arrivals) for barrier in words)
     finishing = sum(Finish(Engine.TENSOR) in role.leave for role in program.roles)
     if finishing:
         yield Initialize(PRODUCTS, finishing)
@@ -72,7 +73,7 @@ def _teardown(program: Program) -> Iterator[TearDown]:
         yield from (Meet(), Fence(FenceKind.TMEM_AFTER), Free(columns))
 
 
-def _role(program: Program, warps: Warps, role: RoleProgram) -> RoleProgram:
+def _role(program: Program, warps: Warpgroups, role: RoleProgram) -> RoleProgram:
     runs = [
         program.operation[step.action.operation]
         for step in role.steps

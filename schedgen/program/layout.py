@@ -36,6 +36,7 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
+from schedgen.reasons import Reason, ReasonKind
 from schedgen.schedule import Schedule
 
 
@@ -61,6 +62,18 @@ class Handoff:
     store: str
     fills: bool
 
+    @property
+    def reason(self) -> Reason:
+        """Why the target waits."""
+        kind = ReasonKind.USES if self.fills else ReasonKind.OVERWRITES
+        return Reason(kind, (self.target, self.store))
+
+    @property
+    def protects(self) -> Reason:
+        """The same with what has to come first."""
+        kind = ReasonKind.USES_AFTER if self.fills else ReasonKind.OVERWRITES_AFTER
+        return Reason(kind, (self.target, self.store, self.signal.operation))
+
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
@@ -71,7 +84,19 @@ class Fenced:
     guard: Guard = EVERY
 
 
-Part = Handoff | Fenced | str
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The warps of a role wait for each other right before one of its operations.
+
+    ``protects`` are the accesses of different warps that this keeps in order.
+    """
+
+    operation: str
+    guard: Guard = EVERY
+    protects: tuple[Reason, ...] = ()
+
+
+Part = Handoff | Fenced | Meeting | str
 """One decision; a drain is just the name of the operation."""
 
 
@@ -82,6 +107,7 @@ class Synchronization:
     handoffs: tuple[Handoff, ...] = ()
     fences: tuple[Fenced, ...] = ()
     drains: tuple[str, ...] = ()
+    meetings: tuple[Meeting, ...] = ()
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -92,6 +118,7 @@ class Synchronization:
             tuple(h for h in self.handoffs if h != part),
             tuple(f for f in self.fences if f != part),
             tuple(d for d in self.drains if d != part),
+            tuple(m for m in self.meetings if m != part),
         )
 
     def joined(self, other: Synchronization) -> Synchronization:
@@ -99,6 +126,7 @@ class Synchronization:
             tuple(dict.fromkeys((*self.handoffs, *other.handoffs))),
             tuple(dict.fromkeys((*self.fences, *other.fences))),
             tuple(dict.fromkeys((*self.drains, *other.drains))),
+            tuple(dict.fromkeys((*self.meetings, *other.meetings))),
         )
 
 
@@ -135,8 +163,8 @@ BarrierPlace = tuple[str, int]
 Key = tuple[int, int, int, int, int]
 """Shift, time in the turn, operation (drains come first), what it does for it, a counter."""
 
-_ACTIONS = 7
-_WAIT, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL, _READY = range(_ACTIONS)
+_ACTIONS = 8
+_WAIT, _MEET, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL, _READY = range(_ACTIONS)
 
 
 @dataclass
@@ -292,9 +320,12 @@ class Layout:
         for operation in made.drains:
             key = self.ready_key(operation)
             self._add(lists, operation, key, Drain(operation), EVERY, operation)
+        for meeting in made.meetings:
+            self._add_meeting(lists, meeting)
+        meeting_barriers = (self._meeting_barrier(meeting) for meeting in made.meetings)
         return replace(
             self.skeleton,
-            barriers=assignment.barriers,
+            barriers=(*assignment.barriers, *meeting_barriers),
             roles=tuple(
                 RoleProgram(
                     role.name,
@@ -324,7 +355,9 @@ class Layout:
         if section != "loop":
             guard = EVERY
         shift = key[0] if section == "loop" else 0
-        why = _why(part) if isinstance(part, Handoff) else ""
+        why = part.reason.text if isinstance(part, Handoff) else ""
+        if isinstance(part, Meeting) and isinstance(action, Wait):
+            why = "; ".join(reason.text for reason in part.protects)
         step = Step(action, shift, guard, why)
         if part is not None:
             self.origin.append((step, part))
@@ -365,6 +398,25 @@ class Layout:
         guard = FIRST if handoff.number.per_tile else Guard("every", 0, max(ahead, 0))
         self._add(lists, handoff.target, key, wait, guard, handoff)
 
+    def _add_meeting(self, lists: Mapping[str, _Lists], meeting: Meeting) -> None:
+        """An arrival and a wait, which the emitter makes one instruction."""
+        name, threads = self._meeting_name(meeting), self.threads(meeting.operation)
+        in_turn = self.in_loop(meeting.operation) and meeting.guard == EVERY
+        number = Number(per_tile=not in_turn)
+        key = self.key(meeting.operation, _MEET)
+        for step in (Arrive(name, number, threads), Wait(name, number)):
+            self._add(lists, meeting.operation, key, step, meeting.guard, meeting)
+
+    def _meeting_name(self, meeting: Meeting) -> str:
+        first = "first " if meeting.guard == FIRST else ""
+        return f"{self.role_of[meeting.operation]} meets before {first}{meeting.operation}"
+
+    def _meeting_barrier(self, meeting: Meeting) -> Barrier:
+        threads = self.threads(meeting.operation)
+        texts = tuple(reason.text for reason in meeting.protects)
+        stores = tuple(dict.fromkeys(reason.subjects[-1] for reason in meeting.protects))
+        return Barrier(self._meeting_name(meeting), "role", 1, threads, 0, (), texts, stores)
+
     def _add_signal(
         self, lists: Mapping[str, _Lists], signal: Signal, assignment: Assignment, number: int
     ) -> None:
@@ -385,10 +437,6 @@ class Layout:
 
 
 _FENCE_ORDER = list(FenceKind)
-
-
-def _why(handoff: Handoff) -> str:
-    return f"{handoff.target} {'uses' if handoff.fills else 'writes over'} {handoff.store}"
 
 
 def _pieces(operation: Operation) -> set[str]:

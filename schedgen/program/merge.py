@@ -182,13 +182,8 @@ def _name(
                 sum(layout.arrivals(signal) for signal in phase),
                 sum(layout.loaded_bytes(signal.operation) for signal in phase),
                 tuple(sorted(set(skipped))),
-                tuple(dict.fromkeys(_protects(h) for h in handoffs)),
+                tuple(reason.text for reason in dict.fromkeys(h.protects for h in handoffs)),
                 tuple(dict.fromkeys(h.store for h in handoffs)),
             )
         )
     return Assignment(tuple(barriers), of, dict(zip(names, places, strict=True)))
-
-
-def _protects(handoff: Handoff) -> str:
-    verb = "uses" if handoff.fills else "writes over"
-    return f"{handoff.target} {verb} {handoff.store} after {handoff.signal.operation}"

@@ -89,6 +89,20 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """How the four warps of a role divide what its threads touch.
+
+    Warp w has the rows, or the bytes of each row, with ``coordinate // per_warp % 4 == w``. Two
+    accesses with equal ``lanes`` give each element to the same thread of the warp; otherwise only
+    the warp is known to be the same.
+    """
+
+    axis: Literal["rows", "bytes"]
+    per_warp: int
+    lanes: str
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """Rows [row0, row1), bytes [byte0, byte1) of each row, in slot ``version mod slots``.
 
@@ -97,6 +111,9 @@ class Access:
     *turn)``; those of an earlier tile come before those of a later one. ``turn`` is (tenant or not,
     iterations after the version was written, place in the spec). An access with ``initial`` n does
     not happen in the first n iterations of a tile, where the operation uses the initial value.
+
+    ``spread`` says which threads of a role touch what; without one, any of them may touch any byte.
+    Engines that are no threads have none.
     """
 
     store: str
@@ -107,6 +124,7 @@ class Access:
     turn: tuple[int, int, int]
     buffer: str
     initial: int = 0
+    spread: Spread | None = None
 
     def overlaps(self, other: Access) -> bool:
         return (
@@ -137,6 +155,10 @@ class TileOperation:
 class Barrier:
     """An array of ``slots`` barriers; each phase takes ``arrivals`` arrivals and ``bytes`` copied
     bytes.
+
+    ``kind`` is ``mbarrier`` for words in shared memory, ``named`` for one of the numbered barriers
+    of the hardware, ``role`` for such a one at which the warps of a single role meet: each step
+    that arrives there is followed by the one that waits.
 
     ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
     phases are completed when the barriers are initialized. ``protects`` says what for, ``stores``
@@ -199,7 +221,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """``count`` arrivals of the role's threads; with ``bytes`` it announces that many more."""
+    """``count`` arrivals of the role's threads, as many of each warp; with ``bytes`` it announces
+    that many more.
+    """
 
     barrier: str
     number: Number

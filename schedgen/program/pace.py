@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from schedgen.bounds import Constraint, critical_cycle
 from schedgen.program.model import Engine, Program, Run, Wait
 from schedgen.proof.events import EventGraph
+from schedgen.reasons import Reason, ReasonKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,13 @@ class _Timing:
 
     def pace(self, *, deeper: str = "", shorter: str = "") -> Pace:
         """The pace, with a stage more behind barrier ``deeper``, operation ``shorter`` quicker."""
+        behind = Reason(ReasonKind.BARRIER, (deeper,))
         constraints = [
             Constraint(
                 str(a),
                 str(arc.dst),
                 delay - (abs(delay) // 10 if shorter and self._runs(a) == shorter else 0),
-                arc.shift + (arc.why == f"barrier {deeper}" and arc.shift > 0),
+                arc.shift + (arc.shift > 0 and arc.why == behind),
                 arc.why,
             )
             for a, arc, delay in self.arcs

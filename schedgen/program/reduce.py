@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from schedgen.program.layout import Fenced, Handoff, Layout, Part, Synchronization
 from schedgen.program.merge import separate
-from schedgen.program.model import FenceKind
+from schedgen.program.model import EVERY, FenceKind
 from schedgen.proof.conflicts import Conflict
 from schedgen.proof.orders import Orders
 
@@ -88,7 +88,8 @@ class _Reduction:
         """Everything that could be left out, with its events: hazards before data before fences."""
         hazards = [h for h in self.made.handoffs if not h.fills]
         data = [h for h in self.made.handoffs if h.fills]
-        parts: list[Part] = [*hazards[::-1], *data[::-1], *self.made.fences, *self.made.drains]
+        fences = [f for f in self.made.fences if not _of_registers(f)]
+        parts: list[Part] = [*hazards[::-1], *data[::-1], *fences, *self.made.drains]
         graph = self.orders.graph
         event_of = {
             id(event.step): n for n, event in enumerate(graph.events) if event.part == "step"
@@ -103,6 +104,13 @@ class _Reduction:
             if part not in found:  # another part has the same step, and comes first
                 self.made = self.made.without(part)
         return [(part, found[part]) for part in parts if part in found]
+
+
+def _of_registers(fenced: Fenced) -> bool:
+    """Whether a fence is for registers that threads touch in the loop: each product has its own,
+    because compilers move registers between one that stands further ahead and the product.
+    """
+    return fenced.kind is FenceKind.REGISTERS and fenced.guard == EVERY
 
 
 def _far(part: Part, conflict: Conflict) -> int:

@@ -26,11 +26,13 @@ from schedgen.program.layout import (
     Signal,
     Synchronization,
 )
+from schedgen.program.meetings import meet
 from schedgen.program.merge import assign, separate
 from schedgen.program.model import (
     EVERY,
     FIRST,
     Engine,
+    FenceKind,
     Number,
     Program,
     Removal,
@@ -52,7 +54,7 @@ def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
 
     Raises ProgramError if some order cannot be had with the barriers there are.
     """
-    storage = Storage(kernel, schedule)
+    storage = Storage(kernel, schedule, machine)
     operations = tile_operations(kernel, machine, storage)
     skeleton = Program(
         kernel=schedule.kernel,
@@ -124,10 +126,12 @@ class _Synthesis:
 
     def run(self) -> Program:
         self._order_data()
+        self._fence_registers()
         for conflict in self.conflicts:
             self._order(conflict)
         self._share()
         self.made = leave_out(self.layout, self.made, self.conflicts)
+        self.made = meet(self.layout, self.made)
         program = self._separate_phases()
         return replace(program, removals=tuple(self._removals(program)))
 
@@ -200,6 +204,21 @@ class _Synthesis:
             for remedy in list(self._remedies(orders, conflict, again=False))[-1:]:
                 made = made.joined(remedy)
         self.made, self.known = made, self._orders(made)
+
+    def _fence_registers(self) -> None:
+        """Fences right before products whose registers threads touch in the loop: between one that
+        stands further ahead and the product, compilers move registers (at the end of a turn).
+        """
+        fences = [
+            Fenced(conflict.after, FenceKind.REGISTERS)
+            for conflict in self.conflicts
+            if self.known.fence_between(conflict) is FenceKind.REGISTERS
+            and conflict.kind in (Kind.SAME, Kind.LATER)
+        ]
+        more = Synchronization((), tuple(dict.fromkeys(fences)))
+        if set(more.fences) - set(self.made.fences):
+            self.made = self.made.joined(more)
+            self.known = self._orders(self.made)
 
     def _order(self, conflict: Conflict) -> None:
         """Adds what is missing for one conflict."""

@@ -21,6 +21,7 @@ from enum import Enum, auto
 
 from schedgen.program.model import Step
 from schedgen.proof.steps import describe
+from schedgen.reasons import Reason, ReasonKind
 
 
 class Form(Enum):
@@ -36,9 +37,12 @@ class Arc:
     dst: int
     form: Form
     shift: int
-    why: str
-    in_role: bool = False
-    """Whether it is just the order of the steps of a role."""
+    why: Reason
+
+    @property
+    def in_role(self) -> bool:
+        """Whether it is just the order of the steps of a role."""
+        return self.why.kind is ReasonKind.STEPS
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,19 @@ def _role_capacities(program: Program) -> Iterator[Finding]:
     warps = sum(role.warps for role in program.roles if role.warps >= 4) + len(narrow)
     if warps > machine.warps:
         yield Finding(Claim.CAPACITY, f"{warps} warps, there are {machine.warps}", ("warps",))
-    named = sum(b.slots for b in program.barriers if b.kind == "named")
+    named = sum(b.slots for b in program.barriers if b.kind == "named") + _meeting_roles(program)
     if named > machine.named_barriers:
         text = f"{named} named barriers, there are {machine.named_barriers}"
         yield Finding(Claim.CAPACITY, text, ("named barriers",))
+
+
+def _meeting_roles(program: Program) -> int:
+    """Roles whose warps meet: each has one barrier of the hardware for all of its meetings."""
+    kinds = {barrier.name: barrier.kind for barrier in program.barriers}
+    return sum(
+        any(
+            isinstance(step.action, Wait) and kinds.get(step.action.barrier) == "role"
+            for step in role.steps
+        )
+        for role in program.roles
+    )

@@ -23,6 +23,7 @@ from schedgen.program.model import (
 from schedgen.proof.arcs import Arc, Event, Form
 from schedgen.proof.ordering import add_orders
 from schedgen.proof.steps import margins, section_of
+from schedgen.reasons import Reason, ReasonKind
 
 
 class EventGraph:
@@ -83,10 +84,9 @@ class EventGraph:
         self.last.append([])
         return len(self.events) - 1
 
-    def add_arc(self, a: int, b: int, form: Form, shift: int = 0, why: str = "") -> None:
-        in_role = why.startswith("order of")
-        arc = Arc(b, form, shift, why, in_role)
-        if in_role:
+    def add_arc(self, a: int, b: int, form: Form, shift: int, why: Reason) -> None:
+        arc = Arc(b, form, shift, why)
+        if arc.in_role:
             if self._leads_on(b):
                 self.in_role[a].append(arc)
                 if self.margins[b] != (0, 0):
@@ -158,15 +158,15 @@ class EventGraph:
                 self._provides(action.barrier, number, number, action.number)
             case Commit():
                 arrival = self.add_event(event.role, event.section, event.place, "arrival", step)
-                self._follow(number, arrival, "the commit arrives after it was issued")
+                self._follow(number, arrival, ReasonKind.COMMIT_DONE)
                 self._provides(action.barrier, number, arrival, action.number)
             case Run():
                 begin = end = number
                 if self.program.operation[action.operation].engine.asynchronous:
                     begin = self.add_event(event.role, event.section, event.place, "begin", step)
                     end = self.add_event(event.role, event.section, event.place, "end", step)
-                    self._follow(number, begin, "it begins after it was issued")
-                    self._follow(begin, end, "it ends after it began")
+                    self._follow(number, begin, ReasonKind.BEGINS)
+                    self._follow(begin, end, ReasonKind.ENDS)
                 self.begin_of.setdefault(action.operation, []).append(begin)
                 self.end_of[begin] = end
                 # A copy of no bytes tells a barrier nothing.
@@ -198,9 +198,10 @@ class EventGraph:
                 found.setdefault(arc.dst, []).append((a, arc))
         return found
 
-    def _follow(self, a: int, b: int, why: str) -> None:
+    def _follow(self, a: int, b: int, kind: ReasonKind) -> None:
         """b happens in the same instance, after a."""
-        self.add_arc(a, b, Form.TILES if self.events[a].per_tile else Form.ANY, 0, why)
+        form = Form.TILES if self.events[a].per_tile else Form.ANY
+        self.add_arc(a, b, form, 0, Reason(kind))
 
     def _provides(self, barrier: str, step: int, event: int, number: Number) -> None:
         self.providers.setdefault(barrier, []).append((step, event, number))
@@ -231,6 +232,7 @@ class EventGraph:
                 yield from ((event, a) for a in arcs if a.form in (Form.ANY, Form.SAME))
         for role, numbers in self.of_role.items():
             loop = [n for n in numbers if self.events[n].section == "loop"]
+            why = Reason(ReasonKind.STEPS, (role,))
             loop.sort(key=lambda n: self.events[n].place)
             for a, b in zip(loop, [*loop[1:], *loop[:1]], strict=True):
                 one, other = self.events[a], self.events[b]
@@ -238,7 +240,7 @@ class EventGraph:
                 assert other.step is not None
                 turn = 0 if one.place <= other.place and a != b and b != loop[0] else 1
                 shift = one.step.shift - other.step.shift + turn
-                yield a, Arc(b, Form.SAME, shift, f"order of {role}", True)
+                yield a, Arc(b, Form.SAME, shift, why)
 
     def all_arcs(self) -> Iterator[tuple[int, Arc]]:
         """Every arc with the event that it starts from."""

@@ -32,6 +32,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from schedgen.program.model import Number, Program
+from schedgen.program.warps import by_warps
 from schedgen.proof.machine import Machine, Setup
 from schedgen.proof.machine_counts import count_findings
 from schedgen.proof.machine_events import Case
@@ -59,6 +60,7 @@ def explore(
     the cases are not given.
     """
     start = time.perf_counter()
+    program = by_warps(program)
     found = _Findings()
     covered: list[str] = []
     spent = 0
@@ -86,7 +88,7 @@ def exhaustive(program: Program, trips: Sequence[int], limit: int = 200_000) -> 
     ``limit`` is the number of states to look at; more are a ValueError.
     """
     start = time.perf_counter()
-    setup = Setup(program, trips)
+    setup = Setup(by_warps(program), trips)
     found = _Findings()
     found.add(count_findings(setup))
     first = Machine(setup)

@@ -45,7 +45,7 @@ class Judgement:
 def judge(mutant: Mutant) -> Judgement:
     """Asks both methods."""
     orders = Orders(mutant.program)
-    proof = _fitting(all_findings(orders), mutant.operator.claims)
+    proof = _fitting(all_findings(mutant.program), mutant.operator.claims)
     execution = _refutation(mutant.program, proof)
     graph, other = _text(proof), _text(execution)
     if proof is None and execution is None:

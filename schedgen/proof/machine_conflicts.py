@@ -64,6 +64,8 @@ def conflicts(case: Case) -> Conflicts:
             if not one.access.overlaps(two.access):
                 continue
             by_tile = one.access.version.per_tile or two.access.version.per_tile
+            if one.key(by_tile) == two.key(by_tile):
+                continue  # one operation, by two parts of its role: no order is meant
             earlier, later = sorted((one, two), key=lambda touch: touch.key(by_tile))
             begin, end, missing = fences.order(store, earlier, later)
             found[begin][end].append(Conflict(earlier, later, missing))
@@ -122,6 +124,12 @@ class _Fences:
         same_engine = earlier.engine is later.engine
         if earlier.engine is later.engine is Engine.TENSOR:
             return later.event, earlier.event, ""  # one queue for all roles, in order of issue
+        own_threads = same_role and earlier.engine is later.engine is Engine.THREADS
+        if own_threads and store.space is Space.TMEM:
+            # Even for the thread that issues them, loads and stores end at their waits only.
+            kind = FenceKind.TMEM_STORED if earlier.access.write else FenceKind.TMEM_LOADED
+            end = self._next(earlier.role, kind, earlier.position)
+            return later.event, end, kind if end == self.never else ""
         if same_role and same_engine and earlier.engine is not Engine.COPY_IN:
             return later.event, earlier.event, ""  # program order, or the role's own queue
         end = self._end(store, earlier, later)

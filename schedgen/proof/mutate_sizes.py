@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from schedgen.kernel import Space
 from schedgen.program.model import Arrive, Program, RoleProgram, Run, Store
-from schedgen.proof.mutate import Change, sites, with_barrier, with_role, with_store
+from schedgen.proof.mutate import Change, Site, sites, with_barrier, with_role, with_store
 
 KILOBYTE = 1024
 
@@ -24,6 +24,24 @@ def wrong_count(program: Program) -> Iterator[Change]:
         for by in (-1, 1):
             other = replace(barrier, arrivals=barrier.arrivals + by)
             yield Change(f"{barrier.name} takes {by:+} arrivals", with_barrier(program, other))
+
+
+def fewer_arrivals(program: Program) -> Iterator[Change]:
+    """One thread or one warp arrives for all of a role, and the barrier takes just that many."""
+    for barrier in program.barriers:
+        for few in (1, 32):
+            changed, saved = program, 0
+            for site in sites(program, Arrive):
+                action = site.action
+                assert isinstance(action, Arrive)
+                if action.barrier == barrier.name and action.count > few and not action.bytes:
+                    other = Site(changed, changed.role[site.role.name], site.section, site.place)
+                    changed = other.does(replace(action, count=few))
+                    saved = action.count - few
+            if saved:
+                other_barrier = replace(barrier, arrivals=barrier.arrivals - saved)
+                text = f"{few} of its threads arrive at {barrier.name}, which takes no more"
+                yield Change(text, with_barrier(changed, other_barrier))
 
 
 def wrong_bytes(program: Program) -> Iterator[Change]:

@@ -19,6 +19,7 @@ from schedgen.program.model import (
     FenceKind,
     Guard,
     Program,
+    RoleProgram,
     Run,
     Step,
     Wait,
@@ -48,6 +49,23 @@ def without_fence(*kinds: FenceKind) -> Maker:
                 yield Change(f"without {site.name}", site.without(), site)
 
     return make
+
+
+def without_meeting(program: Program) -> Iterator[Change]:
+    """Leaves out a meeting of a role's warps, with its barrier."""
+    for barrier in program.barriers:
+        if barrier.kind == "role":
+            roles = tuple(_without_barrier(role, barrier.name) for role in program.roles)
+            barriers = tuple(other for other in program.barriers if other != barrier)
+            changed = replace(program, roles=roles, barriers=barriers)
+            yield Change(f"without {barrier.name}", changed)
+
+
+def _without_barrier(role: RoleProgram, name: str) -> RoleProgram:
+    def kept(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        return tuple(s for s in steps if getattr(s.action, "barrier", None) != name)
+
+    return replace(role, before=kept(role.before), loop=kept(role.loop), after=kept(role.after))
 
 
 # -- elsewhere ---------------------------------------------------------------------------------

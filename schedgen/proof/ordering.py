@@ -19,6 +19,7 @@ from schedgen.program.model import (
 )
 from schedgen.proof.arcs import Event, Form
 from schedgen.proof.steps import fires_always, loop_distance
+from schedgen.reasons import Reason, ReasonKind
 
 if TYPE_CHECKING:
     from schedgen.proof.events import EventGraph
@@ -43,9 +44,10 @@ class _Ordering:
         begin, end, why = (
             self.graph.begins[role.name],
             self.graph.ends[role.name],
-            f"order of {role.name}",
+            Reason(ReasonKind.STEPS, (role.name,)),
         )
-        self.graph.add_arc(end, begin, Form.TILES, 1, f"next tile of {role.name}")
+        again = Reason(ReasonKind.NEXT_TILE, (role.name,))
+        self.graph.add_arc(end, begin, Form.TILES, 1, again)
         steps = self.graph.of_role[role.name]
         before = [begin, *(a for a in steps if self.graph.events[a].section == "before")]
         after = [*(a for a in steps if self.graph.events[a].section == "after"), end]
@@ -67,7 +69,7 @@ class _Ordering:
             return action.kind in (FenceKind.TMEM_AFTER, FenceKind.REGISTERS)
         return not isinstance(action, Drain)
 
-    def order(self, a: int, b: int, src: int, dst: int, why: str) -> None:
+    def order(self, a: int, b: int, src: int, dst: int, why: Reason) -> None:
         """Arcs from ``src`` to ``dst`` wherever step a comes before step b in their role."""
         one, other = self.graph.events[a], self.graph.events[b]
         assert one.step is not None
@@ -110,18 +112,19 @@ class _Ordering:
         for engine, numbers in runs.items():
             if engine is Engine.COPY_IN:
                 continue
+            why = Reason(ReasonKind.QUEUE, (engine.value,))
             for a, b in self._nearest(numbers, numbers):
-                why, begin = f"the {engine} engine works in order", self.graph.begin_event(b)
+                begin = self.graph.begin_event(b)
                 # Copies run at the same time, but a drain counts them in the order of issue.
                 then = self.graph.end_of[begin] if engine is Engine.COPY_OUT else begin
                 self.order(a, b, self.graph.end_of[self.graph.begin_event(a)], then, why)
             if engine is not Engine.COPY_OUT:
-                self._order_tiles(role.name, numbers, f"the {engine} engine works in order")
+                self._order_tiles(role.name, numbers, why)
         steps = [(n, self.graph.step(n).action) for n in self.graph.of_role[role.name]]
         commits = [number for number, action in steps if isinstance(action, Commit)]
         for number, a in self._nearest(commits, runs.get(Engine.TENSOR, []), before=True):
             end = self.graph.end_of[self.graph.begin_event(a)]
-            self.order(a, number, end, number + 1, "a commit follows the queue")
+            self.order(a, number, end, number + 1, Reason(ReasonKind.COMMIT_ORDER))
         for number, action in steps:
             if isinstance(action, Drain):
                 self._drain(number, action, runs)
@@ -155,7 +158,7 @@ class _Ordering:
             if self.graph.margins[number] == (0, 0):
                 return
 
-    def _order_tiles(self, role: str, runs: list[int], why: str) -> None:
+    def _order_tiles(self, role: str, runs: list[int], why: Reason) -> None:
         """An in-order engine finishes what it got for one tile before it begins with the next."""
         done = self.graph.add_event(role, "after", 1 << 20, "end of queue")
         begun = self.graph.add_event(role, "before", -1, "begin of queue")
@@ -170,7 +173,7 @@ class _Ordering:
 
     def _drain(self, number: int, drain: Drain, runs: dict[Engine, list[int]]) -> None:
         engine = self.graph.program.operation[drain.operation].engine
-        mine, why = self.graph.events[number], "a drain waits for what was issued"
+        mine, why = self.graph.events[number], Reason(ReasonKind.DRAIN)
         for a in runs.get(engine, []):
             event = self.graph.events[a]
             assert event.step is not None
@@ -201,13 +204,14 @@ class _Ordering:
             ahead.setdefault(action.barrier, []).append(event)
         for barrier, steps in self.graph.waits.items():
             waits = [*steps, *ahead.get(barrier, [])]
+            why = Reason(ReasonKind.BARRIER, (barrier,))
             for wait, (step, event, given) in product(waits, self.graph.providers.get(barrier, [])):
                 action = self.graph.step(wait).action
                 assert isinstance(action, Wait)
-                self._provide(step, event, given, wait, action.number, f"barrier {barrier}")
+                self._provide(step, event, given, wait, action.number, why)
 
     def _provide(
-        self, step: int, event: int, given: Number, wait: int, wanted: Number, why: str
+        self, step: int, event: int, given: Number, wait: int, wanted: Number, why: Reason
     ) -> None:
         shift, remainder = divmod(given.offset - wanted.offset, wanted.scale)
         if given.scale != wanted.scale or given.per_tile != wanted.per_tile or remainder:

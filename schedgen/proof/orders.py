@@ -129,14 +129,16 @@ class Orders:
         """Fences that the role of the first access has to execute after it, one after another."""
         first, second = self._engines(conflict)
         space = self.program.store[conflict.first.store].space
-        if first is not Engine.THREADS or self._same_threads(conflict):
+        if first is not Engine.THREADS or self._within_one(conflict):
             return
         if space is Space.SMEM and second.asynchronous:
             yield (FenceKind.ASYNC_PROXY,)
         if space is Space.TMEM:
+            # Loads and stores are asynchronous even for the thread that issues them.
             stored = conflict.first.write
             yield (FenceKind.TMEM_STORED if stored else FenceKind.TMEM_LOADED,)
-            yield (FenceKind.TMEM_BEFORE,)
+            if not self._same_threads(conflict):
+                yield (FenceKind.TMEM_BEFORE,)
 
     def fence_between(self, conflict: Conflict) -> FenceKind | None:
         """A fence that the role of the second access needs between the two, if any."""
@@ -152,6 +154,11 @@ class Orders:
     def _engines(self, conflict: Conflict) -> tuple[Engine, Engine]:
         operation = self.program.operation
         return operation[conflict.before].engine, operation[conflict.after].engine
+
+    def _within_one(self, conflict: Conflict) -> bool:
+        """Whether one instance of an operation does both, and sees to their order itself."""
+        same = conflict.before == conflict.after and conflict.kind in (Kind.SAME, Kind.OUTER)
+        return same and conflict.distance == 0
 
     def _same_threads(self, conflict: Conflict) -> bool:
         """Whether one role's own threads do both."""

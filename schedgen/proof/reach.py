@@ -254,7 +254,7 @@ class Reach:
         lines: list[str] = []
         way = self.way(place)
         for number, (_, arc) in enumerate(way):
-            following = way[number + 1][1].why if number + 1 < len(way) else ""
-            if not (arc.why.startswith("order of") and arc.why == following):
-                lines.append(f"{self.graph.events[arc.dst].name} ({arc.why})")
+            following = way[number + 1][1].why if number + 1 < len(way) else None
+            if not (arc.in_role and arc.why == following):
+                lines.append(f"{self.graph.events[arc.dst].name} ({arc.why.text})")
         return tuple(lines)

@@ -12,13 +12,14 @@ from time import perf_counter
 from typing import Any
 
 from schedgen.program.model import Drain, Program
+from schedgen.program.warps import by_warps
 from schedgen.proof import smt_accesses, smt_phases
 from schedgen.proof.report import Claim, Finding, Verdict
 from schedgen.proof.smt_deadlock import blocked, cycle_lines, steady
 from schedgen.proof.smt_order import add_order
 from schedgen.proof.smt_pairs import tile_pairs
 from schedgen.proof.smt_phases import Phases
-from schedgen.proof.smt_question import Question, describe
+from schedgen.proof.smt_question import Question, action
 from schedgen.proof.smt_races import Races
 from schedgen.proof.smt_static import capacities, counts
 from schedgen.proof.smt_window import Event, Window
@@ -33,7 +34,8 @@ LINES = 12
 # The subject of a finding that says that there is no answer.
 UNKNOWN = ("z3",)
 
-Key = tuple[Claim, tuple[str, ...], str]
+Key = tuple[Claim, tuple[str, ...], tuple[object, ...]]
+"""Claim, subject and detail of a question."""
 
 
 def refute(program: Program, seconds: float | None = None) -> Verdict:
@@ -41,8 +43,9 @@ def refute(program: Program, seconds: float | None = None) -> Verdict:
     and what it leaves out is said in the bound of the verdict.
     """
     begin = perf_counter()
-    search = _Search(program, None if seconds is None else begin + seconds)
-    findings = [*capacities(program), *counts(program), *search.run()]
+    warps = by_warps(program)
+    search = _Search(warps, None if seconds is None else begin + seconds)
+    findings = [*capacities(program), *counts(warps), *search.run()]
     return Verdict("z3", tuple(findings), perf_counter() - begin, "; ".join(search.left_out))
 
 
@@ -60,12 +63,12 @@ class _Search:
         found: dict[Key, Finding] = {}
         for one, other, store in smt_accesses.uncomparable(self.program):
             text = f"{one} and {other} count the slots of '{store}' in ways that do not compare"
-            found[Claim.RACE, (one, other, store), text] = Finding(
+            found[Claim.RACE, (one, other, store), ()] = Finding(
                 Claim.RACE, text, (one, other, store)
             )
         for name in smt_phases.uncomparable(self.program):
             text = f"the numbers of '{name}' count different things and do not compare"
-            found[Claim.PHASE, (name,), text] = Finding(Claim.PHASE, text, (name,))
+            found[Claim.PHASE, (name,), ()] = Finding(Claim.PHASE, text, (name,))
         span, jumps = self._sizes()
         stuck: Finding | None = None
         for jump in (0, *sorted(jumps)):
@@ -122,7 +125,7 @@ class _Search:
         if self.until is not None and perf_counter() >= self.until:
             self.left_out["the time ended before all questions were asked"] = None
             text = "not shown for all tiles: the time ended"
-            return {(Claim.RACE, UNKNOWN, text): Finding(Claim.RACE, text, UNKNOWN)}
+            return {(Claim.RACE, UNKNOWN, ()): Finding(Claim.RACE, text, UNKNOWN)}
         solver = self._solver(window)
         violated = {
             key: window.z3.Or(*(question.formula for question in group))
@@ -139,8 +142,7 @@ class _Search:
             if answer == "unknown":
                 self.left_out["Z3 gave up on some questions"] = None
                 text = f"not shown for all tiles: {solver.reason_unknown()}"
-                key = (Claim.RACE, UNKNOWN, text)
-                return {**found, key: Finding(Claim.RACE, text, UNKNOWN)}
+                return {**found, (Claim.RACE, UNKNOWN, ()): Finding(Claim.RACE, text, UNKNOWN)}
             model = solver.model()
             for key, group in questions.items():
                 hit = next((q for q in group if _true(window, model, q)), None)
@@ -176,7 +178,7 @@ def _reach(program: Program) -> int:
 
 
 def _key(question: Question) -> Key:
-    return question.claim, question.subject, question.text
+    return question.claim, question.subject, question.detail
 
 
 def _true(window: Window, model: Any, question: Question) -> bool:
@@ -225,7 +227,5 @@ def _words(window: Window, event: Event) -> str:
         "last": f"tile t+{number}, last iteration",
         "tile": f"tile t+{number}",
     }[kind]
-    text = describe(window.program, event.role, event.step)
-    role, _, action = text.partition(": ")
     verb = {"done": " is complete", "poll": " begins"}.get(event.kind, "")
-    return f"{role}, {where}: {action}{verb}"
+    return f"{event.role}, {where}: {action(window.program, event.role, event.step)}{verb}"

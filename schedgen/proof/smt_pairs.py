@@ -71,7 +71,7 @@ def _between(program: Program, after: dict[int, dict[int, Pair]], pair: Pair, ap
     if not (_once(one) and _once(other)):
         return False
     threads = one.engine is other.engine is Engine.THREADS and one.role is other.role
-    if threads and (apart or one.number < other.number):
+    if threads and not fences_after(program, one, other) and (apart or one.number < other.number):
         return True
     needed = set(fences_after(program, one, other))
     for first in after[id(one)].values():
@@ -98,7 +98,8 @@ def fences_after(program: Program, one: Touch, other: Touch) -> tuple[FenceKind,
         return (FenceKind.ASYNC_PROXY,)
     if space is Space.TMEM:
         done = FenceKind.TMEM_STORED if one.access.write else FenceKind.TMEM_LOADED
-        return (done, FenceKind.TMEM_BEFORE)
+        own = one.role is other.role and other.engine is Engine.THREADS
+        return (done,) if own else (done, FenceKind.TMEM_BEFORE)
     if space is Space.REGISTERS and other.engine is Engine.WGMMA and one.role is other.role:
         return (FenceKind.REGISTERS,)
     return ()

@@ -100,9 +100,8 @@ class Phases:
         for one, other in product(ones, *rest) if rest else ():
             poll = window.time(one.event._replace(kind="poll"))
             formula = window.all([*one.when, *other.when, poll < window.time(other.event)])
-            yield Question(
-                Claim.PHASE, text, self._subject(barrier, wait), formula, (other.event, one.event)
-            )
+            subject, events = self._subject(barrier, wait), (other.event, one.event)
+            yield Question(Claim.PHASE, text, subject, formula, events, ("early",))
 
     def _late(self, barrier: Barrier, wait: Use, makers: list[Use]) -> Iterator[Question]:
         """Some of the next phase must come after the wait."""
@@ -119,7 +118,8 @@ class Phases:
             done = [window.implied(o.when, window.time(o.event) < time) for o in others]
             formula = window.all([*one.when, some, *done])
             events = (*(other.event for other in others), one.event)
-            yield Question(Claim.PHASE, text, self._subject(barrier, wait), formula, events)
+            subject = self._subject(barrier, wait)
+            yield Question(Claim.PHASE, text, subject, formula, events, ("late",))
 
     def _unseen(self, barrier: Barrier, waiting: list[Use], maker: Use) -> Iterator[Question]:
         """Some wait for the phase before must come before each arrival."""
@@ -137,7 +137,8 @@ class Phases:
             ]
             formula = window.all([*other.when, *later])
             events = (other.event, *(one.event for one in ones))
-            yield Question(Claim.PHASE, text, self._subject(barrier, maker), formula, events)
+            subject = self._subject(barrier, maker)
+            yield Question(Claim.PHASE, text, subject, formula, events, ("unseen",))
 
     def _subject(self, barrier: Barrier, use: Use) -> tuple[str, ...]:
         return barrier.name, describe(self.program, use.role.name, use.step)

@@ -11,21 +11,26 @@ from schedgen.proof.smt_window import Event, Term
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``formula`` is satisfiable if the claim fails; ``events`` are those it is about."""
+    """``formula`` is satisfiable if the claim fails; ``events`` are those it is about.
+
+    Questions with the same claim, subject and ``detail`` are one.
+    """
 
     claim: Claim
     text: str
     subject: tuple[str, ...]
     formula: Term
     events: tuple[Event, ...]
+    detail: tuple[object, ...]
 
 
 def describe(program: Program, role: str, number: int) -> str:
     """A step in words."""
-    return f"{role}: {_action(program, role, number)}"
+    return f"{role}: {action(program, role, number)}"
 
 
-def _action(program: Program, role: str, number: int) -> str:
+def action(program: Program, role: str, number: int) -> str:
+    """The same without the role."""
     match program.role[role].steps[number].action:
         case Run(operation):
             return operation

@@ -151,15 +151,17 @@ class Races:
             f"{other.operation} {late[0]} '{other.access.buffer}' in store '{one.access.store}' "
             f"although {one.operation} still {late[1]} it"
         )
-        begin, end, missing = self._span(one, other, first, second)
+        begin, end, fences = self._span(one, other, first, second)
         formula = window.all([*when, begin < end])
         subject = (one.operation, other.operation, one.access.store)
-        text += f"; {missing}" if missing else ""
-        return Question(Claim.RACE, text, subject, formula, (first, second))
+        names = ", ".join(fence.value for fence in fences)
+        text += f"; it needs {names} on the way" if names else ""
+        detail = (other.access.buffer, other.access.write, one.access.write, fences)
+        return Question(Claim.RACE, text, subject, formula, (first, second), detail)
 
     def _span(
         self, one: Touch, other: Touch, first: Event, second: Event
-    ) -> tuple[Term, Term, str]:
+    ) -> tuple[Term, Term, tuple[FenceKind, ...]]:
         """When the later access begins at the earliest, the earlier one is done, and what orders
         them beyond barriers.
         """
@@ -167,18 +169,22 @@ class Races:
         same_role = one.role.name == other.role.name
         begin, end = window.time(second), window.time(first) + 1
         same_agent = same_role and one.engine is other.engine
+        space = self.program.store[one.access.store].space
+        if same_agent and one.engine is Engine.THREADS and space is Space.TMEM:
+            (done,) = fences_after(self.program, one, other)
+            end = self._bound(one.role, first, (done,), after=True)
+            return begin, end, (done,)
         if same_agent and one.engine in (Engine.THREADS, Engine.TENSOR, Engine.WGMMA):
-            return begin, end, ""
+            return begin, end, ()
         if one.engine.asynchronous:
             end = window.time(first._replace(kind="done"))
         fences = fences_after(self.program, one, other)
         if fences:
             end = self._bound(one.role, first, fences, after=True)
-        if self.program.store[one.access.store].space is Space.TMEM:
+        if space is Space.TMEM:
             begin = self._bound(other.role, second, (FenceKind.TMEM_AFTER,), after=False)
             fences = (*fences, FenceKind.TMEM_AFTER)
-        names = ", ".join(fence.value for fence in fences)
-        return begin, end, f"it needs {names} on the way" if names else ""
+        return begin, end, fences
 
     def _bound(
         self, role: RoleProgram, event: Event, kinds: tuple[FenceKind, ...], *, after: bool

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import Enum, auto
 from itertools import product
 
 from schedgen.kernel import Space
@@ -31,6 +32,17 @@ WARPGROUP = 4
 TILES = 3
 
 
+class _Fault(Enum):
+    """What is wrong with a phase."""
+
+    FREE = auto()
+    NOBODY = auto()
+    ARRIVALS = auto()
+    BYTES = auto()
+    ENDLESS = auto()
+    UNSEEN = auto()
+
+
 class _Phase:
     """What comes together at one number of a barrier."""
 
@@ -40,14 +52,14 @@ class _Phase:
 
 def counts(program: Program) -> Iterator[Finding]:
     """Sums that are wrong, and waits that nobody ends, each barrier's first."""
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, _Fault, Claim]] = set()
     for trips in _patterns(program):
         phases = _phases(program, trips)
         for barrier in program.barriers:
             numbers = phases[barrier.name]
             for number in sorted(numbers):
-                for finding in _wrong(program, barrier, numbers, number, trips):
-                    key = (barrier.name, finding.text.split(":")[0])
+                for fault, finding in _wrong(program, barrier, numbers, number, trips):
+                    key = (barrier.name, fault, finding.claim)
                     if key not in seen:
                         seen.add(key)
                         yield finding
@@ -101,7 +113,7 @@ def _wrong(
     numbers: dict[int, _Phase],
     number: int,
     trips: tuple[int, ...],
-) -> Iterator[Finding]:
+) -> Iterator[tuple[_Fault, Finding]]:
     phase, name = numbers[number], barrier.name
     made = phase.arrivals or phase.announced or phase.copied
     free = number < 0 or number in barrier.skipped
@@ -109,35 +121,35 @@ def _wrong(
     if free:
         if made:
             text = f"'{name}' gets arrivals for a phase that counts as complete from the start"
-            yield Finding(Claim.COUNT, text, (name,), where)
+            yield _Fault.FREE, Finding(Claim.COUNT, text, (name,), where)
         return
     if not made:
         text = f"nobody arrives at a phase of '{name}' that is waited for"
-        yield Finding(Claim.COUNT, text, (name,), where)
+        yield _Fault.NOBODY, Finding(Claim.COUNT, text, (name,), where)
         roles = [role.name for role in program.roles if _waits_for(role, name)]
         text = f"{', '.join(roles)} waits for ever for '{name}'"
-        yield Finding(Claim.DEADLOCK, text, (name, *roles), where)
+        yield _Fault.NOBODY, Finding(Claim.DEADLOCK, text, (name, *roles), where)
         return
     moved = phase.announced, phase.copied
     if phase.arrivals != barrier.arrivals:
         text = f"wrong arrivals at '{name}': {phase.arrivals} where it takes {barrier.arrivals}"
-        yield Finding(Claim.COUNT, text, (name,), where)
+        yield _Fault.ARRIVALS, Finding(Claim.COUNT, text, (name,), where)
     if moved != (barrier.bytes, barrier.bytes):
         text = (
             f"wrong bytes at '{name}': {moved[0]} announced and {moved[1]} copied "
             f"where a phase has {barrier.bytes}"
         )
-        yield Finding(Claim.COUNT, text, (name,), where)
+        yield _Fault.BYTES, Finding(Claim.COUNT, text, (name,), where)
     if phase.waits and (phase.arrivals < barrier.arrivals or moved[0] != moved[1]):
         text = (
             f"a phase of '{name}' never ends: {phase.arrivals} of {barrier.arrivals} arrive, "
             f"{moved[1]} of {moved[0]} bytes"
         )
-        yield Finding(Claim.DEADLOCK, text, (name,), where)
+        yield _Fault.ENDLESS, Finding(Claim.DEADLOCK, text, (name,), where)
     following = numbers.get(number + barrier.slots)
     if not phase.waits and following is not None and following.arrivals:
         text = f"nobody waits for a phase of '{name}', and the next one begins"
-        yield Finding(Claim.PHASE, text, (name,), where)
+        yield _Fault.UNSEEN, Finding(Claim.PHASE, text, (name,), where)
 
 
 def _waits_for(role: RoleProgram, name: str) -> bool:
@@ -212,7 +224,9 @@ def _threads(program: Program) -> Iterator[Finding]:
         text = f"{total} registers per thread of {machine.registers_per_thread_sum}"
         yield Finding(Claim.CAPACITY, text, names)
     named = [barrier for barrier in program.barriers if barrier.kind == "named"]
-    used = sum(barrier.slots for barrier in named)
+    meeting = {barrier.name for barrier in program.barriers if barrier.kind == "role"}
+    own = [role for role in program.roles if any(_waits_for(role, name) for name in meeting)]
+    used = sum(barrier.slots for barrier in named) + len(own)
     if used > machine.named_barriers:
         text = f"{used} named barriers of {machine.named_barriers}"
         yield Finding(Claim.CAPACITY, text, tuple(barrier.name for barrier in named))

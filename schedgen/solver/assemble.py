@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 import schedgen
 from schedgen.bounds import Constraint, critical_cycle
 from schedgen.dependence import RingOption, ring_choice
 from schedgen.kernel import Kernel, Phase
+from schedgen.reasons import ReasonKind
 from schedgen.schedule import (
     Certificate,
+    Link,
     ObjectiveValue,
     Schedule,
     ScheduledBuffer,
@@ -57,11 +60,7 @@ def assemble(
         stages=max((t - first) // result.ii for t in decisions.start.values()) + 1,
         length_cycles=max(decisions.start[n] - first + problem.latency(n) for n in problem.body),
         objectives=tuple(ObjectiveValue(o.name, o.value, o.proven) for o in result.objectives),
-        ops=_operations(problem, decisions, tiles, names),
-        units=_units(problem, result.ii),
-        edges=_edges(problem, decisions),
-        roles=_roles(problem, decisions, tiles, names),
-        buffers=_buffers(problem, decisions, tiles),
+        **described(problem, decisions, tiles, names),
         tile=TileLoop(
             tiles.trips,
             tiles.period,
@@ -72,6 +71,29 @@ def assemble(
     )
 
 
+class Described(TypedDict):
+    """The parts of a schedule that follow from what was decided."""
+
+    ops: tuple[ScheduledOperation, ...]
+    units: tuple[UnitLoad, ...]
+    edges: tuple[ScheduledEdge, ...]
+    roles: tuple[ScheduledRole, ...]
+    buffers: tuple[ScheduledBuffer, ...]
+
+
+def described(
+    problem: Problem, decisions: Decisions, tiles: TileSchedule, names: Mapping[str, str]
+) -> Described:
+    """What ``decisions`` and ``tiles`` amount to; ``names`` are those of the roles."""
+    return {
+        "ops": _operations(problem, decisions, tiles, names),
+        "units": _units(problem, decisions.ii),
+        "edges": _edges(problem, decisions),
+        "roles": _roles(problem, decisions, tiles, names),
+        "buffers": _buffers(problem, decisions, tiles),
+    }
+
+
 def certificate(result: Result) -> Certificate:
     """Why nothing below the II of ``result`` is possible."""
     resource, recurrence = result.bound.resource, result.bound.recurrence
@@ -79,7 +101,7 @@ def certificate(result: Result) -> Certificate:
         text = f"not proven: the search ended with II {result.ii}, lower bound {result.lower_bound}"
         return Certificate("none", text)
     if resource is not None and resource.cycles == result.ii:
-        return Certificate("resource", resource.render(), units=(resource.resource,))
+        return Certificate("resource", resource.render(), units=(resource.resource.text,))
     if recurrence is not None and recurrence.bound == result.ii:
         return Certificate("recurrence", recurrence.render(), cycle=_links(recurrence.constraints))
     bound = result.bound.cycles
@@ -90,10 +112,11 @@ def certificate(result: Result) -> Certificate:
     return Certificate("infeasible", text)
 
 
-def _links(constraints: tuple[Constraint, ...]) -> tuple[str, ...]:
+def _links(constraints: tuple[Constraint, ...]) -> tuple[Link, ...]:
     return tuple(
-        f"{c.src} -> {c.dst}: {c.delay} cycles, distance {c.distance} ({c.reason})"
+        Link(c.src, c.dst, c.delay, c.distance, c.reason)
         for c in constraints
+        if c.reason is not None
     )
 
 
@@ -199,9 +222,10 @@ def _units(problem: Problem, ii: int) -> tuple[UnitLoad, ...]:
     exclusive = problem.exclusive_units
     found: list[UnitLoad] = []
     for load in problem.loads():
-        if load.resource in exclusive or load.resource in problem.machine.unit:
-            kind = "exclusive" if load.resource in exclusive else "rate"
-            found.append(UnitLoad(load.resource, kind, load.cycles, round(load.cycles / ii, 4)))
+        if load.resource.kind is ReasonKind.UNIT:
+            (unit,) = load.resource.subjects
+            kind = "exclusive" if unit in exclusive else "rate"
+            found.append(UnitLoad(unit, kind, load.cycles, round(load.cycles / ii, 4)))
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ The encoding shares no code with the CP-SAT model and none of its pruning. Each 
 integer start time without bounds, so a schedule may have any number of stages. Two operations that
 exclude each other on the circle of II cycles have an unbounded integer: the whole turns between
 them. All else is linear arithmetic under a few literals (which groups share a role, where tiles are
-stored). Every assertion carries a `Reason`, so that a person can read an unsatisfiable core.
+stored). Every assertion carries a `Premise`, so that a person can read an unsatisfiable core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Term = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class Premise:
     """The constraint, as a user sees it, that an assertion comes from.
 
     ``family``: unit, rate, role, dependence, slots, storage, smem, tmem, registers, warps, or given
@@ -93,7 +93,7 @@ def make_solver(encoding: Encoding, rlimit: int, seconds: float | None = None) -
 
 
 class Encoding:
-    """The constraints of ``problem`` at ``ii`` as Z3 assertions, each with its reason."""
+    """The constraints of ``problem`` at ``ii`` as Z3 assertions, each with its premise."""
 
     def __init__(self, problem: Problem, ii: int) -> None:
         import z3
@@ -101,7 +101,7 @@ class Encoding:
         self.z3: Any = z3
         self.context: Any = z3.Context()
         self.problem, self.ii = problem, ii
-        self.assertions: list[tuple[Reason, Term]] = []
+        self.assertions: list[tuple[Premise, Term]] = []
         self.demand: dict[str, Term] = {}  # of smem, tmem and registers
         self.start: dict[str, Term] = {name: self._int(f"start {name}") for name in problem.body}
         self.depth = {region.name: self._slots(region) for region in problem.kernel.regions}
@@ -138,7 +138,7 @@ class Encoding:
 
     def _add(self, family: str, subject: str, holds: Term, edge: Dependence | None = None) -> None:
         term = self.z3.BoolVal(holds, self.context) if isinstance(holds, bool) else holds
-        self.assertions.append((Reason(family, subject, edge), term))
+        self.assertions.append((Premise(family, subject, edge), term))
 
     def _int(self, name: str) -> Term:
         return self.z3.Int(name, self.context)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ortools.sat.python import cp_model
 
 from schedgen.bounds import Constraint
+from schedgen.reasons import Reason, ReasonKind
 from schedgen.solver.problem import Problem
 
 if TYPE_CHECKING:
@@ -99,13 +100,12 @@ def order_constraints(problem: Problem, decisions: Decisions) -> list[Constraint
             dependence.handoff if decisions.crosses(problem, *groups) else 0
         )
         distance = edge.resolved(decisions.depth).distance
-        constraints.append(
-            Constraint(edge.src, edge.dst, delay, distance, f"{edge.kind} {edge.resource}")
-        )
+        constraints.append(Constraint(edge.src, edge.dst, delay, distance, edge.reason))
     for unit, names in problem.exclusive_units.items():
+        turns = Reason(ReasonKind.TURNS, (unit,))
         for a, b in combinations(names, 2):
             cycles = problem.costs[a].cycles(unit), problem.costs[b].cycles(unit)
-            constraints.extend(_both_ways(decisions, a, b, cycles, (0, 0), f"unit {unit}"))
+            constraints.extend(_both_ways(decisions, a, b, cycles, (0, 0), turns))
     for a, b in combinations(problem.body, 2):
         groups = problem.group_of[a].name, problem.group_of[b].name
         if decisions.crosses(problem, *groups) or problem.group_of[a].role_class.issues_ahead:
@@ -114,7 +114,9 @@ def order_constraints(problem: Problem, decisions: Decisions) -> list[Constraint
         if all(sum(span) for span in spans):
             tails = spans[0][1] + spans[1][0], spans[1][1] + spans[0][0]
             leads = spans[0][0], spans[1][0]
-            constraints.extend(_both_ways(decisions, a, b, tails, leads, "role order"))
+            constraints.extend(
+                _both_ways(decisions, a, b, tails, leads, Reason(ReasonKind.ROLE_TURNS))
+            )
     return constraints
 
 
@@ -130,7 +132,7 @@ def _both_ways(
     b: str,
     cycles: tuple[int, int],
     leads: tuple[int, int],
-    reason: str,
+    reason: Reason,
 ) -> list[Constraint]:
     """a before b by the turns between them, and b before the next a."""
     ii = decisions.ii

@@ -14,7 +14,8 @@ from typing import Any
 from schedgen.bounds import Load, critical_cycle
 from schedgen.dependence import Condition, RingOption
 from schedgen.kernel import Space
-from schedgen.solver.confirm import RESOURCE_LIMIT, Encoding, Reason, make_solver, slot_size
+from schedgen.reasons import Reason, ReasonKind
+from schedgen.solver.confirm import RESOURCE_LIMIT, Encoding, Premise, make_solver, slot_size
 from schedgen.solver.problem import Dependence, Problem
 from schedgen.solver.storage import BARRIER_BYTES
 
@@ -27,11 +28,11 @@ PATIENCE = 12
 class Core:
     """Constraints that together leave no schedule; ``minimal`` if none of them can be spared.
 
-    ``verdict`` is infeasible; or feasible or unknown, and then there are no ``reasons``.
+    ``verdict`` is infeasible; or feasible or unknown, and then there are no ``premises``.
     """
 
     verdict: str
-    reasons: tuple[Reason, ...] = ()
+    premises: tuple[Premise, ...] = ()
     minimal: bool = False
 
 
@@ -43,7 +44,7 @@ def explain_bound(problem: Problem, result_ii: int) -> tuple[str, ...]:
     """
     head = f"II cannot go below {result_ii}"
     loads = [load for load in problem.loads() if load.cycles >= result_ii]
-    sentences = [f"{head}: {_busy(problem, load)}" for load in loads]
+    sentences = [f"{head}: {_busy(load)}" for load in loads]
     cycle = critical_cycle(problem.unconditional())
     if cycle is not None and cycle.bound >= result_ii:
         sentences.append(f"{head}: a dependence cycle takes longer: {cycle.render()}")
@@ -65,14 +66,14 @@ def find_core(problem: Problem, ii: int, *, rlimit: int = RESOURCE_LIMIT) -> Cor
     """Constraints that leave no schedule at ``ii``, few of them if the budget allows."""
     encoding = Encoding(problem, ii)
     solver = make_solver(encoding, rlimit)
-    literals: dict[Reason, Any] = {}
-    for reason, assertion in encoding.assertions:
-        if reason.family == "given":
+    literals: dict[Premise, Any] = {}
+    for premise, assertion in encoding.assertions:
+        if premise.family == "given":
             solver.add(assertion)
             continue
-        if reason not in literals:
-            literals[reason] = encoding.z3.Bool(f"because {len(literals)}", encoding.context)
-        solver.add(encoding.z3.Implies(literals[reason], assertion))
+        if premise not in literals:
+            literals[premise] = encoding.z3.Bool(f"because {len(literals)}", encoding.context)
+        solver.add(encoding.z3.Implies(literals[premise], assertion))
     verdict, core = _check(solver, literals, list(literals))
     if verdict != "infeasible":
         return Core(verdict)
@@ -84,25 +85,25 @@ def find_core(problem: Problem, ii: int, *, rlimit: int = RESOURCE_LIMIT) -> Cor
 
 
 def _check(
-    solver: Any, literals: Mapping[Reason, Any], kept: list[Reason]
-) -> tuple[str, list[Reason]]:
+    solver: Any, literals: Mapping[Premise, Any], kept: list[Premise]
+) -> tuple[str, list[Premise]]:
     """What Z3 says about the constraints ``kept``, and which of them refute the II if it is so."""
-    answer = str(solver.check(*(literals[reason] for reason in kept)))
+    answer = str(solver.check(*(literals[premise] for premise in kept)))
     if answer != "unsat":
         return {"sat": "feasible"}.get(answer, "unknown"), kept
     used = {str(literal) for literal in solver.unsat_core()}
-    return "infeasible", [reason for reason in kept if str(literals[reason]) in used]
+    return "infeasible", [premise for premise in kept if str(literals[premise]) in used]
 
 
-def _shrink(solver: Any, literals: Mapping[Reason, Any], core: list[Reason]) -> Core:
+def _shrink(solver: Any, literals: Mapping[Premise, Any], core: list[Premise]) -> Core:
     """Leaves out one constraint after the other, dependences last, as long as Z3 is quick."""
     solver.set("rlimit", STEP_LIMIT)
     minimal = True
     for edges in (False, True):
         undecided = 0
-        for reason in [reason for reason in core if (reason.dependence is not None) is edges]:
-            if reason in core and undecided < PATIENCE:
-                verdict, used = _check(solver, literals, [r for r in core if r is not reason])
+        for premise in [p for p in core if (p.dependence is not None) is edges]:
+            if premise in core and undecided < PATIENCE:
+                verdict, used = _check(solver, literals, [r for r in core if r is not premise])
                 core = used if verdict == "infeasible" else core
                 undecided += verdict == "unknown"
         minimal = minimal and not undecided
@@ -114,42 +115,42 @@ def _shrink(solver: Any, literals: Mapping[Reason, Any], core: list[Reason]) -> 
 
 def render_core(problem: Problem, ii: int, core: Core) -> tuple[str, ...]:
     """A sentence for each constraint of ``core``, dependences joined into chains."""
-    facts = [_fact(problem, ii, reason) for reason in core.reasons if reason.dependence is None]
-    edges = [reason.dependence for reason in core.reasons if reason.dependence is not None]
+    facts = [_fact(problem, ii, premise) for premise in core.premises if premise.dependence is None]
+    edges = [premise.dependence for premise in core.premises if premise.dependence is not None]
     facts.extend(_chains(problem, [d for d in edges if d.edge.condition is None]))
     facts.extend(_alternatives(problem, [d for d in edges if d.edge.condition is not None]))
     return tuple(dict.fromkeys(facts))
 
 
-def _fact(problem: Problem, ii: int, reason: Reason) -> str:
+def _fact(problem: Problem, ii: int, premise: Premise) -> str:
     machine = problem.machine
-    match reason.family:
+    match premise.family:
         case "unit" | "rate" | "role":
-            name = f"issue of {reason.subject}" if reason.family == "role" else reason.subject
-            load = next(load for load in problem.loads() if load.resource == name)
-            single = "" if reason.family == "rate" else ", with one operation at a time"
-            return f"{_busy(problem, load, f' of {ii}')}{single}"
+            kind = ReasonKind.ISSUE if premise.family == "role" else ReasonKind.UNIT
+            what = Reason(kind, (premise.subject,))
+            load = next(load for load in problem.loads() if load.resource == what)
+            single = "" if premise.family == "rate" else ", with one operation at a time"
+            return f"{_busy(load, f' of {ii}')}{single}"
         case "smem":
             return f"shared memory: {_demand(problem, Space.SMEM)}"
         case "tmem":
             return f"tensor memory: {_demand(problem, Space.TMEM)}"
-        case "registers" if reason.subject:
+        case "registers" if premise.subject:
             return f"a thread has at most {machine.max_registers} registers"
         case "registers":
             return f"all roles share {machine.registers_per_thread_sum} registers per thread"
         case "warps":
             return f"all roles have {4 * machine.warpgroups} warps at most"
         case "slots":
-            depth = problem.kernel.region[reason.subject].depth
-            return f"{reason.subject} has {depth.low} to {depth.high} slots"
+            depth = problem.kernel.region[premise.subject].depth
+            return f"{premise.subject} has {depth.low} to {depth.high} slots"
         case _:
-            return f"{reason.subject} cannot overlap another tile in the same host"
+            return f"{premise.subject} cannot overlap another tile in the same host"
 
 
-def _busy(problem: Problem, load: Load, limit: str = "") -> str:
-    known = load.resource in problem.exclusive_units or load.resource in problem.machine.unit
-    group = load.resource.removeprefix("issue of ")
-    who = f"unit {load.resource}" if known else f"the role that issues {group}"
+def _busy(load: Load, limit: str = "") -> str:
+    unit = load.resource.kind is ReasonKind.UNIT
+    who = f"{'unit' if unit else 'the role that issues'} {load.resource.subjects[0]}"
     parts = ", ".join(f"{name} {cycles}" for name, cycles in load.parts)
     return f"{who} is busy {load.cycles}{limit} cycles per iteration ({parts})"
 

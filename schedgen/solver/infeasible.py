@@ -124,9 +124,9 @@ def least(problem: Problem, resource: str) -> int:
     if isinstance(demand, int):
         return demand
     optimizer = encoding.z3.Optimize(ctx=encoding.context)
-    for reason, assertion in encoding.assertions:
-        total = reason.subject == ""
-        if reason.family in ("given", "slots", "storage", "registers") and not total:
+    for premise, assertion in encoding.assertions:
+        total = premise.subject == ""
+        if premise.family in ("given", "slots", "storage", "registers") and not total:
             optimizer.add(assertion)
     optimizer.minimize(demand)
     possible = str(optimizer.check()) == "sat"
@@ -178,9 +178,10 @@ def _impossible(problem: Problem) -> Cycle | None:
         edge = dependence.edge
         if edge.condition is not None and edge.condition.choice in settled:
             slots = problem.kernel.region[edge.depth_of].depth.high if edge.depth_of else 0
-            reason = f"{edge.kind} {edge.resource}"
             distance = edge.distance + slots
-            constraints.append(Constraint(edge.src, edge.dst, dependence.delay, distance, reason))
+            constraints.append(
+                Constraint(edge.src, edge.dst, dependence.delay, distance, edge.reason)
+            )
     try:
         critical_cycle(constraints)
     except ImpossibleCycle as error:
@@ -192,7 +193,9 @@ def _cycle(problem: Problem) -> Diagnosis | None:
     cycle = _impossible(problem)
     if cycle is None:
         return None
-    chain = "".join(f" -> {c.dst} ({c.reason})" for c in cycle.constraints)
+    chain = "".join(
+        f" -> {c.dst} ({c.reason.text})" for c in cycle.constraints if c.reason is not None
+    )
     fix = "change several dependences: no other distance, slot or place of one is enough"
     for edit in cycle_edits(problem, cycle):
         changed = rebuilt(problem, edit.kernel)
@@ -220,7 +223,7 @@ def _no_alternative(problem: Problem, choice: Choice) -> Diagnosis | None:
     reasons: list[str] = []
     fixes: list[str] = []
     for number, option in enumerate(choice.options):
-        taken = rebuilt(problem, decided(problem.kernel, choice.name, option))
+        taken = rebuilt(problem, decided(problem.kernel, choice, option))
         found = None if taken is None else _capacity(taken) or _cycle(taken)
         if found is None:
             return None
@@ -228,7 +231,7 @@ def _no_alternative(problem: Problem, choice: Choice) -> Diagnosis | None:
         reasons.append(f"{alternative(problem, condition)}: {found.message}")
         fixes.append(f"{found.fix} (starting from {alternative(problem, condition)})")
     if isinstance(choice.options[0], RingOption):
-        for edit in deeper_rings(problem.kernel, choice.name.partition(" ")[2], MORE_SLOTS):
+        for edit in deeper_rings(problem.kernel, choice.about, MORE_SLOTS):
             changed = rebuilt(problem, edit.kernel)
             if changed is not None and _works(changed):
                 fixes.insert(0, edit.text)

@@ -16,6 +16,7 @@ from itertools import combinations, product
 from ortools.sat.python import cp_model
 
 from schedgen.solver.capacities import add_registers, add_shared_memory, add_tensor_memory
+from schedgen.solver.implied import Turns, add_implied, unit_circle
 from schedgen.solver.problem import Dependence, Group, Problem
 from schedgen.solver.windows import Windows
 
@@ -28,10 +29,11 @@ MOST_LITERALS = 4
 
 class ModuloModel:
     """Variables and constraints for ``problem`` at initiation interval ``ii`` over at most
-    ``stages`` stages.
+    ``stages`` stages. With ``implied`` also constraints that exclude nothing more and make it
+    easier to prove that there is no schedule.
     """
 
-    def __init__(self, problem: Problem, ii: int, stages: int) -> None:
+    def __init__(self, problem: Problem, ii: int, stages: int, *, implied: bool = False) -> None:
         self.problem = problem
         self.ii = ii
         self.stages = stages
@@ -44,10 +46,14 @@ class ModuloModel:
         self.registers: dict[str, Linear] = {}
         self.smem: Linear = 0
         self.tmem: Linear = 0
+        self.turns: dict[str, dict[tuple[str, str], Turns]] = {}
+        """Circle (unit, or group of a role) -> turns between each two that never meet on it."""
         self._active: dict[str, cp_model.IntVar] = {}
         self._spans: dict[str, tuple[Linear, Linear]] = {}
         self.windows = Windows(problem.body, problem.unconditional(), ii)
         self.build()
+        if implied:
+            add_implied(self)
 
     def build(self) -> None:
         """Adds every family of constraints."""
@@ -173,7 +179,8 @@ class ModuloModel:
         for unit, names in self.problem.exclusive_units.items():
             for a, b in combinations(names, 2):
                 cycles = [self.problem.costs[name].cycles(unit) for name in (a, b)]
-                self.keep_apart(a, b, (0, 0), (cycles[0], cycles[1]))
+                turns = self.keep_apart(a, b, (0, 0), (cycles[0], cycles[1]))
+                self.turns.setdefault(unit_circle(unit), {})[a, b] = turns
 
     def add_role_order(self) -> None:
         """A warpgroup issues its operations one after another; waits come before, the arrive after.
@@ -218,7 +225,10 @@ class ModuloModel:
                 return
             if busy is not True:
                 conditions.append(busy)
-        self.keep_apart(a, b, (lead_a, lead_b), (tail_a, tail_b), conditions)
+        turns = self.keep_apart(a, b, (lead_a, lead_b), (tail_a, tail_b), conditions)
+        if not conditions:
+            circle = f"role of {self.problem.group_of[a].name}"
+            self.turns.setdefault(circle, {})[a, b] = turns
 
     def _busy(self, name: str) -> cp_model.IntVar | bool:
         """Whether the role spends any cycles on ``name``; what takes none meets nothing."""
@@ -237,7 +247,7 @@ class ModuloModel:
         leads: tuple[Linear, Linear],
         tails: tuple[Linear, Linear],
         when: Sequence[cp_model.IntVar] = (),
-    ) -> None:
+    ) -> Turns:
         """On the circle of II cycles, [start - lead, start + tail) of ``a`` and ``b`` do not meet,
         where all literals of ``when`` hold.
 
@@ -249,13 +259,14 @@ class ModuloModel:
         turns = self._turns(a, b, _at_least(after), _at_least(before))
         given = [literal.negated() for literal in when]
         if len(turns) > MOST_LITERALS:
-            self._turn_variable(gap, turns, after, before, when)
-            return
+            return self._turn_variable(gap, turns, after, before, when)
         literals = [self.cp.new_bool_var(f"{b} {turn} turns after {a}") for turn in turns]
         self.cp.add_bool_or([*given, *literals])
         for turn, literal in zip(turns, literals, strict=True):
             self.cp.add(gap - turn * self.ii >= after).only_enforce_if(literal)
             self.cp.add(gap - turn * self.ii <= self.ii - before).only_enforce_if(literal)
+        number = sum(turn * literal for turn, literal in zip(turns, literals, strict=True))
+        return Turns(number, tuple(literals))
 
     def _turn_variable(
         self,
@@ -264,13 +275,14 @@ class ModuloModel:
         after: Linear,
         before: Linear,
         when: Sequence[cp_model.IntVar],
-    ) -> None:
+    ) -> Turns:
         """The number of turns as an integer, where so many are possible that literals would drown
         the model.
         """
         turn = self.cp.new_int_var(turns.start, turns.stop - 1, "turns")
         for constraint in (gap - self.ii * turn >= after, gap - self.ii * turn <= self.ii - before):
             self.cp.add(constraint).only_enforce_if(*when)
+        return Turns(turn)
 
     def _turns(self, a: str, b: str, after: int, before: int) -> range:
         """Numbers of turns by which ``b`` can follow ``a``, given how far apart dependences let

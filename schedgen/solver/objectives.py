@@ -70,7 +70,7 @@ def synchronizations(model: ModuloModel) -> Linear:
     chosen.
     """
     total: Linear = 0
-    seen: dict[tuple[str, str, str, str], list[cp_model.IntVar | None]] = {}
+    seen: dict[tuple[str, str, tuple[str, ...], str], list[cp_model.IntVar | None]] = {}
     for dependence in model.problem.dependences:
         edge = dependence.edge
         if (
@@ -84,7 +84,7 @@ def synchronizations(model: ModuloModel) -> Linear:
             if edge.condition is None
             else model.option[edge.condition.choice, edge.condition.option]
         )
-        seen.setdefault((one, other, edge.resource, edge.kind), []).append(literal)
+        seen.setdefault((one, other, edge.about, edge.kind), []).append(literal)
     for (one, other, _, _), literals in seen.items():
         need = model.cp.new_bool_var(f"synchronize {one} to {other}")
         apart = model.same_role(one, other).negated()

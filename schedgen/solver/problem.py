@@ -18,6 +18,7 @@ from schedgen.bounds import Constraint, Load
 from schedgen.dependence import DependenceGraph, Edge, EdgeClass
 from schedgen.kernel import Kernel, Kind, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
+from schedgen.reasons import Reason, ReasonKind
 
 
 class ProblemError(ValueError):
@@ -132,7 +133,8 @@ class Problem:
         loads: list[Load] = []
         for unit, names in self.exclusive_units.items():
             parts = tuple((name, self.costs[name].cycles(unit)) for name in names)
-            loads.append(Load(unit, sum(cycles for _, cycles in parts), parts))
+            busy = Reason(ReasonKind.UNIT, (unit,))
+            loads.append(Load(busy, sum(cycles for _, cycles in parts), parts))
         rates: dict[str, list[tuple[str, int]]] = {}
         for name in self.body:
             for unit, cycles in self.costs[name].rates:
@@ -140,7 +142,8 @@ class Problem:
                     (name, -(-cycles.numerator // cycles.denominator))
                 )
         loads.extend(
-            Load(unit, sum(c for _, c in parts), tuple(parts)) for unit, parts in rates.items()
+            Load(Reason(ReasonKind.UNIT, (unit,)), sum(c for _, c in parts), tuple(parts))
+            for unit, parts in rates.items()
         )
         floor = max((load.cycles for load in loads), default=1)
         return [*loads, *self._issue_loads(floor)]
@@ -167,7 +170,8 @@ class Problem:
         parts = tuple(
             (name, self.lead(name, crossing) + self.tail(name, crossing)) for name in names
         )
-        return Load(f"issue of {group.name}", sum(cycles for _, cycles in parts), parts)
+        issue = Reason(ReasonKind.ISSUE, (group.name,))
+        return Load(issue, sum(cycles for _, cycles in parts), parts)
 
     def lead(self, name: str, crossing: Iterable[str]) -> int:
         """Cycles of waiting before ``name`` starts, given the groups at the other side of a
@@ -191,9 +195,7 @@ class Problem:
             if edge.condition is None:
                 delay = dependence.delay + (dependence.handoff if self._must_cross(edge) else 0)
                 distance = edge.resolved(deepest).distance
-                constraints.append(
-                    Constraint(edge.src, edge.dst, delay, distance, f"{edge.kind} {edge.resource}")
-                )
+                constraints.append(Constraint(edge.src, edge.dst, delay, distance, edge.reason))
         return constraints
 
     def _must_cross(self, edge: Edge) -> bool:

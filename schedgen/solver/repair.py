@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from schedgen.bounds import Constraint, Cycle
-from schedgen.dependence import Edge, EdgeClass, RingOption, derive
+from schedgen.dependence import Choice, Edge, EdgeClass, RingOption, derive
 from schedgen.kernel import (
     OWN_STORAGE,
     AliasOption,
@@ -129,9 +129,9 @@ def _with_regions(kernel: Kernel, base: str, change: Callable[[Region], Region])
 # -- storage decisions -------------------------------------------------------------------------
 
 
-def decided(kernel: Kernel, choice: str, option: AliasOption | RingOption) -> Kernel:
+def decided(kernel: Kernel, choice: Choice, option: AliasOption | RingOption) -> Kernel:
     """``kernel`` with one storage decision taken."""
-    name = choice.partition(" of ")[2] or choice.partition(" ")[2]
+    name = choice.about
     if isinstance(option, AliasOption):
         return _with_regions(kernel, name, lambda region: replace(region, options=(option,)))
     depth = Depth(option.depth, option.depth)
@@ -163,8 +163,8 @@ def cycle_edits(problem: Problem, cycle: Cycle) -> list[Edit]:
 
 def _belongs(constraint: Constraint, dependence: Dependence) -> bool:
     edge = dependence.edge
-    reason = f"{edge.kind} {edge.resource}"
-    return (constraint.src, constraint.dst, constraint.reason) == (edge.src, edge.dst, reason)
+    mine = edge.src, edge.dst, edge.reason
+    return (constraint.src, constraint.dst, constraint.reason) == mine
 
 
 def _relaxed(kernel: Kernel, edge: Edge, missing: int) -> Iterator[tuple[int, Edit]]:
@@ -172,24 +172,24 @@ def _relaxed(kernel: Kernel, edge: Edge, missing: int) -> Iterator[tuple[int, Ed
     if edge.depth_of is not None:
         region = kernel.region[edge.depth_of]
         yield 0, _slots(kernel, region.base, region.depth.high + missing)
-    tenant, hosted, _ = edge.resource.partition(" in ")
-    if hosted:
-        base = kernel.region[tenant].base
+    about, *host = edge.about
+    if host:
+        base = kernel.region[about].base
         own = _with_regions(kernel, base, lambda region: replace(region, options=(OWN_STORAGE,)))
         yield 1, Edit(f"store {base} in memory of its own (alias: none)", own)
     if edge.kind is EdgeClass.ORDER:
-        kept = tuple(order for order in kernel.orders if order.name != edge.resource)
-        yield 2, Edit(f"leave out the order {edge.resource}", replace(kernel, orders=kept))
+        kept = tuple(order for order in kernel.orders if order.name != about)
+        yield 2, Edit(f"leave out the order {about}", replace(kernel, orders=kept))
     if edge.kind in (EdgeClass.FLOW, EdgeClass.CARRIED):
         distance = edge.distance + missing
-        text = f"let {edge.dst} read {edge.resource}@{distance} instead of the value of "
+        text = f"let {edge.dst} read {about}@{distance} instead of the value of "
         text += f"{edge.distance} iterations before" if edge.distance else "its own iteration"
         yield 3, Edit(text, _reading(kernel, edge, distance))
 
 
 def _reading(kernel: Kernel, edge: Edge, distance: int) -> Kernel:
     def moved(read: Read) -> Read:
-        ours = kernel.piece[read.piece].region == edge.resource and read.distance == edge.distance
+        ours = kernel.piece[read.piece].region == edge.about[0] and read.distance == edge.distance
         return replace(read, distance=distance) if ours else read
 
     def change(operation: Operation) -> Operation:

@@ -10,7 +10,7 @@ tightened at once without another search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -24,13 +24,33 @@ from schedgen.solver.problem import Problem
 
 # Iterations in flight that the search allows at least; see `stage_limit`.
 MIN_STAGES = 12
-# Deterministic seconds of CP-SAT for one feasibility question and for one secondary objective.
-FEASIBILITY_BUDGET = 60.0
+# Deterministic seconds of CP-SAT for one secondary objective.
 OBJECTIVE_BUDGET = 4.0
 # Wall-clock seconds for a first schedule once the time limit has passed without one.
 LAST_RESORT_SECONDS = 2.0
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What one feasibility question may take.
+
+    Attributes:
+        budget: deterministic seconds of CP-SAT.
+        proof: whether to expect that there is no schedule: then with `schedgen.solver.implied`, and
+            without linear relaxations, which know next to nothing of constraints under literals.
+            Without both, proofs for attention with a soft cap take 2 to 12 times as long.
+    """
+
+    budget: float
+    proof: bool
+
+
+LOOK = (Effort(0.15, proof=False),)
+"""A brief look, enough for most questions."""
+SETTLE = (Effort(30.0, proof=True), Effort(60.0, proof=False))
+"""What it takes, up to a minute or two."""
 
 
 class Unsolved(RuntimeError):
@@ -126,43 +146,54 @@ class _Clock:
 def _smallest(
     problem: Problem, bound: Bound, clock: _Clock, progress: Progress | None
 ) -> Result | None:
-    """Gallops upwards from the bound to a feasible II, then closes the gap from both sides."""
+    """Gallops upwards from the bound to a feasible II, then closes the gap from both sides.
+
+    Feasible IIs take a solver milliseconds and infeasible ones seconds, but only the largest of
+    these has to be proven infeasible. So each II gets a brief look first; one that ends without an
+    answer is taken to be infeasible until the largest of them is proven to be.
+    """
     low, high, step = bound.cycles, None, 1
+    looked = low  # nothing was found below; below ``low`` there is nothing
     ceiling = _sequential(problem)
     best: Decisions | None = None
     unknown = False
     ii = low
     while high is None or low < high:
+        settle = high is not None and looked >= high
+        if settle:
+            assert high is not None
+            ii = high - 1
         if progress is not None:
             progress(
                 f"II {ii}, lower bound {low}"
                 + (f", best so far {high}" if high is not None else "")
+                + (f", proving that II {ii} is infeasible" if settle else "")
             )
-        status, decisions = _feasible(problem, ii, clock)
+        status, decisions = _feasible(problem, ii, clock, SETTLE if settle else LOOK)
         if status == "feasible":
             assert decisions is not None
             best, high = decisions, _tightened(problem, decisions)
             assert high <= ii, f"an order found at II {ii} needs {high} cycles"
+            looked = low if settle else looked
         elif status == "infeasible":
             low = ii + 1
+            looked = max(looked, low)
             if ii >= ceiling:
                 return None
-        else:
+        elif settle or clock.left == 0 or (high is None and ii >= ceiling):
             unknown = True
-            if high is None and (clock.left or 1) > 0 and ii < ceiling:
-                low_unproven = ii + 1
-                ii = min(ceiling, low_unproven + step)
-                step *= 2
-                continue
             break
-        ii = (low + high) // 2 if high is not None else min(ceiling, low + step)
-        if high is not None and high - low <= 8:
-            ii = max(low, high - 1)
+        else:
+            looked, step = ii + 1, 4 * step
+        ii = (looked + high) // 2 if high is not None else min(ceiling, looked + step)
+        if high is not None and high - looked <= 8:
+            ii = max(looked, high - 1)
         step *= 2
     if best is None:
         # Out of time: anything that works is better than nothing, and at this II almost everything
         # does.
-        status, best = _feasible(problem, ceiling, _Clock(perf_counter(), LAST_RESORT_SECONDS))
+        left = _Clock(perf_counter(), LAST_RESORT_SECONDS)
+        status, best = _feasible(problem, ceiling, left, SETTLE[1:])
         if best is None:
             raise Unsolved("the time limit ended before a schedule was found")
         high = _tightened(problem, best)
@@ -224,15 +255,23 @@ def stage_limit(problem: Problem, ii: int) -> int:
     return max(MIN_STAGES, 4 + 2 * -(-longest // ii))
 
 
-def _feasible(problem: Problem, ii: int, clock: _Clock) -> tuple[str, Decisions | None]:
-    if clock.left == 0:
-        return "unknown", None
-    model = ModuloModel(problem, ii, stage_limit(problem, ii))
-    solver = make_solver(FEASIBILITY_BUDGET, clock.left)
-    status = solver.solve(model.cp)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return "feasible", Decisions.read(model, solver.value)
-    return ("infeasible" if status == cp_model.INFEASIBLE else "unknown"), None
+def _feasible(
+    problem: Problem, ii: int, clock: _Clock, efforts: Sequence[Effort]
+) -> tuple[str, Decisions | None]:
+    """Whether there is a schedule with ``ii``, by the first of ``efforts`` that finds out."""
+    for effort in efforts:
+        if clock.left == 0:
+            break
+        model = ModuloModel(problem, ii, stage_limit(problem, ii), implied=effort.proof)
+        solver = make_solver(effort.budget, clock.left)
+        if effort.proof:
+            solver.parameters.linearization_level = 0
+        status = solver.solve(model.cp)
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return "feasible", Decisions.read(model, solver.value)
+        if status == cp_model.INFEASIBLE:
+            return "infeasible", None
+    return "unknown", None
 
 
 def refine(problem: Problem, result: Result, *, time_limit: float | None = None) -> None:

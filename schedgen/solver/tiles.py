@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from schedgen.bounds import Constraint, Cycle, critical_cycle
 from schedgen.kernel import Kernel, Kind, Operation, Phase
+from schedgen.reasons import Reason, ReasonKind
 from schedgen.solver.decisions import Decisions, role_span
 from schedgen.solver.problem import Problem
 from schedgen.solver.storage import Memory, memory_use
@@ -58,7 +59,7 @@ class _Tile:
 
     def constraints(self) -> list[Constraint]:
         period = self.kernel.trips * self.decisions.ii
-        found = [Constraint(MAIN, MAIN, period, 1, "iterations of the main loop")]
+        found = [Constraint(MAIN, MAIN, period, 1, Reason(ReasonKind.ITERATIONS))]
         found.extend(self._flows())
         found.extend(self._reuse())
         found.extend(self._program_order())
@@ -74,7 +75,7 @@ class _Tile:
         in_loop = self.kernel.operation[name].phase is Phase.BODY
         return (MAIN, self.span + self.decisions.start[name]) if in_loop else (name, 0)
 
-    def edge(self, src: str, dst: str, delay: int, distance: int, reason: str) -> Constraint:
+    def edge(self, src: str, dst: str, delay: int, distance: int, reason: Reason) -> Constraint:
         """The last instance of ``src`` in a tile, ``delay``, then the first one of ``dst``
         ``distance`` tiles later.
         """
@@ -94,9 +95,8 @@ class _Tile:
                     outside or self.kernel.operation[source].phase is not Phase.BODY
                 ):
                     region = self.kernel.piece[read.piece].region
-                    yield self.edge(
-                        source, operation.name, self.problem.latency(source), 0, f"flow {region}"
-                    )
+                    flow = Reason(ReasonKind.FLOW, (region,))
+                    yield self.edge(source, operation.name, self.problem.latency(source), 0, flow)
             for piece in operation.writes:
                 writer[piece] = operation.name
 
@@ -108,15 +108,16 @@ class _Tile:
                 continue
             ring = ring_of.get(region.name)
             if ring is None:
-                follower, distance, why = region.name, self.depth[region.name], region.name
+                follower, distance = region.name, self.depth[region.name]
+                reused = region.name
             else:
                 place = ring.regions.index(region.name) + self.ring_depth[ring.name]
                 follower = ring.regions[place % len(ring.regions)]
-                distance, why = place // len(ring.regions), ring.name
+                distance, reused = place // len(ring.regions), ring.name
             refills = self._first_writers(follower)
             for users in self._users(region.name):
                 for refill in refills:
-                    yield from self._overwrite(users, refill, distance, why)
+                    yield from self._overwrite(users, refill, distance, reused)
 
     def _pieces(self, region: str) -> list[str]:
         return [piece.name for piece in self.kernel.pieces if piece.region == region]
@@ -139,13 +140,14 @@ class _Tile:
                 yield readers or writers
 
     def _overwrite(
-        self, users: list[str], writer: str, distance: int, resource: str
+        self, users: list[str], writer: str, distance: int, reused: str
     ) -> Iterator[Constraint]:
         for user in users:
             same_loop = user != writer and {self.last(user)[0], self.first(writer)[0]} == {MAIN}
             if user != writer and not same_loop:
                 release = self.problem.costs[user].release.at(self.problem.end)
-                yield self.edge(user, writer, release, distance, f"anti {resource}")
+                reason = Reason(ReasonKind.ANTI, (reused,))
+                yield self.edge(user, writer, release, distance, reason)
 
     def _program_order(self) -> Iterator[Constraint]:
         """Within a role one operation is issued after the other, tile after tile."""
@@ -172,9 +174,8 @@ class _Tile:
                 after, begin, _ = items[(number + 1) % len(items)]
                 wraps = number + 1 == len(items)
                 if not (name == after == MAIN):
-                    yield Constraint(
-                        name, after, end - begin, int(wraps), f"program order of {role}"
-                    )
+                    order = Reason(ReasonKind.PROGRAM_ORDER, (role,))
+                    yield Constraint(name, after, end - begin, int(wraps), order)
 
     def _operations(self) -> list[Operation]:
         return [o for o in self.kernel.operations if not o.boundary]
@@ -269,13 +270,13 @@ def _deepen(problem: Problem, decisions: Decisions, role: Mapping[str, str]) -> 
     current = _evaluate(problem, decisions, role, depth, rings)
     while True:
         improved = False
-        for reason in _reuse_reasons(current.cycle):
-            deeper = _one_more(problem, decisions, reason, depth, rings)
+        for name in _reused(current.cycle):
+            deeper = _one_more(problem, decisions, name, depth, rings)
             if deeper is None:
                 continue
             trial = _evaluate(problem, decisions, role, deeper[0], deeper[1])
             if trial.period < current.period or (
-                trial.period == current.period and _many(kernel, reason)
+                trial.period == current.period and _many(kernel, name)
             ):
                 depth, rings = dict(deeper[0]), dict(deeper[1])
                 improved, current = True, trial
@@ -284,11 +285,11 @@ def _deepen(problem: Problem, decisions: Decisions, role: Mapping[str, str]) -> 
             return _shallowest(problem, decisions, current)
 
 
-def _many(kernel: Kernel, reason: str) -> bool:
+def _many(kernel: Kernel, name: str) -> bool:
     """Whether several slots may be needed before the period drops: rings with more fills per tile
     than slots.
     """
-    return any(ring.name == reason and len(ring.regions) > 1 for ring in kernel.rings)
+    return any(ring.name == name and len(ring.regions) > 1 for ring in kernel.rings)
 
 
 def _shallowest(problem: Problem, decisions: Decisions, tiles: TileSchedule) -> TileSchedule:
@@ -303,9 +304,10 @@ def _shallowest(problem: Problem, decisions: Decisions, tiles: TileSchedule) -> 
     return tiles
 
 
-def _reuse_reasons(cycle: Cycle | None) -> list[str]:
-    constraints = cycle.constraints if cycle is not None else ()
-    return [c.reason.removeprefix("anti ") for c in constraints if c.reason.startswith("anti ")]
+def _reused(cycle: Cycle | None) -> list[str]:
+    """Regions and rings whose reuse is on ``cycle``."""
+    reasons = [c.reason for c in cycle.constraints] if cycle is not None else []
+    return [r.subjects[0] for r in reasons if r is not None and r.kind is ReasonKind.ANTI]
 
 
 def _one_more(

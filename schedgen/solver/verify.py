@@ -151,12 +151,12 @@ def _bonds(line: Timeline, operation: Operation) -> Iterator[str]:
 
 def _check_units(line: Timeline) -> None:
     """Exclusive units serve one operation at a time; the others have enough throughput."""
-    busy: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    busy: dict[str, list[tuple[int, int, str, int]]] = defaultdict(list)
     for name in line.problem.body:
         for unit, cycles in line.problem.costs[name].units:
             for iteration in range(line.iterations):
                 begin = line.time(name, iteration)
-                busy[unit].append((begin, begin + cycles, f"{name} of iteration {iteration}"))
+                busy[unit].append((begin, begin + cycles, name, iteration))
     for unit, intervals in busy.items():
         _check_apart(line, unit, intervals)
     rates = {unit for name in line.problem.body for unit, _ in line.problem.costs[name].rates}
@@ -180,12 +180,11 @@ def _check_issue(line: Timeline) -> None:
             if total > line.decisions.ii:
                 line.report(("busy", role), f"the role of {role} is busy {total} cycles")
             continue
-        intervals: list[tuple[int, int, str]] = []
+        intervals: list[tuple[int, int, str, int]] = []
         for name, (lead, tail) in spans.items():
             for iteration in range(line.iterations):
                 begin = line.time(name, iteration)
-                what = f"{name} of iteration {iteration}"
-                intervals.append((begin - lead, begin + tail, what))
+                intervals.append((begin - lead, begin + tail, name, iteration))
         _check_apart(line, f"the role of {role}", intervals)
 
 
@@ -198,16 +197,17 @@ def _span(line: Timeline, name: str) -> tuple[int, int]:
     return machine.cycles("wait") * len(waits), tail
 
 
-def _check_apart(line: Timeline, what: str, intervals: list[tuple[int, int, str]]) -> None:
-    last, holder = None, ""
-    for begin, end, name in sorted(i for i in intervals if i[0] < i[1]):
+def _check_apart(line: Timeline, what: str, intervals: list[tuple[int, int, str, int]]) -> None:
+    last, holder = None, ("", 0)
+    for begin, end, name, iteration in sorted(i for i in intervals if i[0] < i[1]):
         if last is not None and begin < last:
-            key = (what, name.partition(" ")[0], holder.partition(" ")[0])
-            line.report(
-                key, f"{what} is busy with {holder} until {last}, {name} needs it at {begin}"
+            text = (
+                f"{what} is busy with {holder[0]} of iteration {holder[1]} until {last}, "
+                f"{name} of iteration {iteration} needs it at {begin}"
             )
+            line.report((what, name, holder[0]), text)
         if last is None or end > last:
-            last, holder = end, name
+            last, holder = end, (name, iteration)
 
 
 def _check_orders(line: Timeline) -> None:

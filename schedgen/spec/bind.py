@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from schedgen.conditional import condition_mistakes
-from schedgen.errors import DiagnosticSink, SchedgenError, suggest
+from schedgen.errors import DiagnosticSink, Location, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, parse, references
-from schedgen.kernel import DTYPE_BITS, Kernel, Operation
+from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase
 from schedgen.spec.aliases import bind_aliases
+from schedgen.spec.alignment import check_alignment
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
@@ -22,6 +23,7 @@ from schedgen.spec.parameters import bind_parameters
 from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.source import Source
+from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.storage_rules import storage_mistakes
 from schedgen.tensors import Argument
@@ -67,8 +69,11 @@ def _kernel(
     binder = OperationBinder(spec, scope, layout)
     operations = binder.bind()
     _check_shared(spec, scope, operations)
+    check_trips(spec, scope, binder.placing, operations)
     sink.raise_if_any()
     check_dataflow(scope, Dataflow(layout, operations), rings, binder.places)
+    lie = check_alignment(scope, layout, operations, binder.places)
+    operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
@@ -87,15 +92,27 @@ def _kernel(
         trips=trips,
         persistent=persistent,
         arguments=arguments,
-        trip_count=scope.expression(spec.loops.trips, ("loops", "trips")),
+        trip_count=trip_count(spec, scope, binder.placing),
         tile_trips=None
         if spec.loops.tile_trips is None
         else scope.expression(spec.loops.tile_trips, ("loops", "tile_trips")),
         grid=binder.placing.grid(operations),
         tile_extents=binder.placing.tile_extents,
         tiles=spec.loops.tiles,
+        one_tile=tuple(dict.fromkeys(spec.loops.one_tile)),
+        locations=_locations(source, spec),
     )
     return _storable(elide_copies(kernel), spec, scope)
+
+
+def _locations(source: Source, spec: SpecFile) -> dict[tuple[str, str], Location]:
+    """Where operations and buffers stand in the file."""
+    found = {("buffers", name): source.locate(("buffers", name), key=True) for name in spec.buffers}
+    for phase in Phase:
+        for number, entry in enumerate(getattr(spec.operations, phase.value)):
+            path = ("operations", phase.value, number, "id")
+            found["operations", entry.id] = source.locate(path)
+    return found
 
 
 def _check_tile_trips(
@@ -157,6 +174,10 @@ def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
             scope.error("bad-whole", message, (*path, "whole"), fix=fix)
         shape = tuple(argument.shape)
         arguments.append(Argument(name, shape, dtype or "f32", argument.whole))
+    stored = [extent for store in spec.stores for extent in spec.arguments[store.to].shape]
+    for number, extent in enumerate(spec.loops.one_tile):
+        if extent not in stored:
+            _unknown_extent(scope, extent, stored, ("loops", "one_tile", number))
     for extent, group in spec.loops.groups.items():
         if extent not in extents:
             _unknown_extent(scope, extent, extents, ("loops", "groups", extent), key=True)
@@ -182,15 +203,26 @@ def _storable(kernel: Kernel, spec: SpecFile, scope: Scope) -> Kernel:
     for operation, reason in condition_mistakes(kernel):
         message = f"{operation.name} needs what a load with 'when' may leave out: it {reason}"
         fix = "use a map in the same iteration, or load always"
-        listed = getattr(spec.operations, operation.phase.value)
-        number = next(n for n, entry in enumerate(listed) if entry.id == operation.base)
-        at = ("operations", operation.phase.value, number, "id")
-        scope.error("bad-condition", message, at, fix=fix)
-    for tensor, mistake in coverage_mistakes(kernel):
-        fix = "change 'when' of its stores, or the sizes of tiles"
-        scope.error("bad-coverage", f"{mistake} in '{tensor}'", ("arguments", tensor), fix=fix)
+        scope.error("bad-condition", message, _listed(spec, operation.base), fix=fix)
+    for mistake in coverage_mistakes(kernel):
+        at = _listed(spec, mistake.operation) or ("arguments", mistake.tensor)
+        scope.error(mistake.rule, mistake.message, at, fix=mistake.fix)
     scope.sink.raise_if_any()
     return kernel
+
+
+def _listed(spec: SpecFile, operation: str) -> Path:
+    """Where the id of an operation stands; () if there is none of that name."""
+    listed = spec.operations
+    for phase, entries in (
+        ("before", listed.before),
+        ("body", listed.body),
+        ("after", listed.after),
+    ):
+        for number, entry in enumerate(entries):
+            if entry.id == operation:
+                return "operations", phase, number, "id"
+    return ()
 
 
 def _check_names(spec: SpecFile, scope: Scope) -> None:

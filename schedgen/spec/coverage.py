@@ -1,102 +1,227 @@
-"""Whether stores that depend on the output tile store every element of a tensor once.
+"""Whether each element of a tensor is stored once: by one output tile and by one operation.
 
-Where only some output tiles are computed, conditions of stores say which elements each of them
-stores. A gap would be left undefined, and an element that two tiles store may differ between them.
+Tiles run side by side, so of an element that two of them store nobody knows which came last; the
+same goes for two stores of one tile, which are bulk copies. A gap would be left undefined. And a
+tensor that is stored cannot be loaded as well: another tile may have written it by then, or not.
+
+Tiles of a small grid are laid out and what they store is counted. Along axes beside the rows and
+columns of tiles, which no condition knows, a store has to depend on the tile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from math import gcd, lcm
 
 import numpy as np
 
-from schedgen.expressions import evaluate
-from schedgen.kernel import Kernel, Kind, Operation
+from schedgen.expressions import evaluate, references
+from schedgen.extents import single_extents
+from schedgen.kernel import Kernel, Kind, Operation, Phase
 from schedgen.spec.parameters import literal
 from schedgen.spec.values import Value
 from schedgen.tensors import Place
 
 _PERIODS = 2
-"""Of the pattern that blocks of rows and of columns make together."""
+"""Of the pattern that blocks of rows and of columns make together; also iterations."""
 _MOST_TILES = 1 << 14
 
 
-def coverage_mistakes(kernel: Kernel) -> list[tuple[str, str]]:
-    """Tensors with what is wrong, in words; a kernel of which all tiles store all is not looked at.
+@dataclass(frozen=True, slots=True)
+class StoreMistake:
+    """What is wrong with the stores of ``tensor``; ``operation`` is one of them, or ''."""
 
-    Only tensors that output tiles cut along both axes.
-    """
-    rows, columns = kernel.tile_extents
-    block = {axis.extent: axis.block for axis in kernel.grid}
-    if not (rows in block and columns in block):
-        return []
-    found: list[tuple[str, str]] = []
+    rule: str
+    tensor: str
+    operation: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A box of a tensor that an operation stores for a tile, in an iteration of the main loop."""
+
+    operation: Operation
+    tile: tuple[int, int]
+    iteration: int
+    box: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        where = f"{self.operation.name} of tile ({self.tile[0]}, {self.tile[1]})"
+        looped = self.operation.phase is Phase.BODY
+        return f"{where} in iteration {self.iteration}" if looped else where
+
+
+def coverage_mistakes(kernel: Kernel) -> list[StoreMistake]:
+    """Tensors of which some element is not stored once, or that are loaded as well."""
+    found: list[StoreMistake] = []
     stores = [o for o in kernel.operations if o.kind is Kind.STORE and not o.boundary]
     for tensor in dict.fromkeys(o.tensor for o in stores if o.tensor is not None):
         mine = [o for o in stores if o.tensor == tensor]
-        cut = all(len(_sides(o)) == 2 for o in mine)
-        if cut and (kernel.tiles != "all" or any(o.when is not None for o in mine)):
-            whole = next(a.whole for a in kernel.arguments if a.name == tensor)
-            wrong = _Coverage(kernel, block[rows], block[columns]).mistake(mine, whole=whole)
-            found += [(tensor, wrong)] if wrong else []
+        wrong = _loaded(kernel, tensor, mine) or _apart(kernel, tensor, mine)
+        if wrong is None and all(store.places for store in mine):
+            wrong = _Coverage(kernel, tensor, mine).mistake()
+        found += [wrong] if wrong else []
     return found
 
 
-def _sides(store: Operation) -> list[Place]:
-    """The two axes of the tensor that a tile lies along."""
-    return [place for place in store.places if place.side]
+def _loaded(kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> StoreMistake | None:
+    """A tensor that is stored is not an operand."""
+    loads = [o for o in kernel.operations if o.kind is Kind.LOAD and o.tensor == tensor]
+    if not loads:
+        return None
+    message = (
+        f"'{tensor}' is stored by {stores[0].base} and loaded by {loads[0].base}: whether a tile "
+        "is loaded before or after it is stored is not defined"
+    )
+    fix = "load it from an argument of its own"
+    return StoreMistake("stored-operand", tensor, loads[0].base, message, fix)
+
+
+def _apart(kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> StoreMistake | None:
+    """Output tiles that differ in another coordinate than row and column store other elements."""
+    several = {a.extent for a in kernel.grid} - single_extents(kernel) - {*kernel.tile_extents}
+    for store in stores if all(store.places for store in stores) else ():
+        own = {place.along for place in store.places if not place.grouped}
+        for extent in (axis.extent for axis in kernel.grid if axis.extent in several - own):
+            group = next((p for p in store.places if p.grouped and p.along == extent), None)
+            message = f"all output tiles along '{extent}' store the same elements of '{tensor}'"
+            fix = f"give '{tensor}' the extent '{extent}'"
+            if group is not None:
+                message = (
+                    f"neighbouring output tiles along '{extent}' store the same element along "
+                    f"'{group.extent}' of '{tensor}'"
+                )
+                fix = f"give '{tensor}' the extent '{extent}' instead of '{group.extent}'"
+            else:
+                fix += f", or name '{extent}' in 'one_tile' if a single tile covers it"
+            return StoreMistake("bad-coverage", tensor, store.base, message, fix)
+    return None
 
 
 class _Coverage:
-    """A square of output tiles, as large as the pattern needs to repeat."""
+    """A few output tiles: a square as large as the pattern needs to repeat where not all tiles do
+    the same, else two along each axis.
+    """
 
-    def __init__(self, kernel: Kernel, row_block: int, column_block: int) -> None:
-        self.kernel, self.blocks = kernel, (row_block, column_block)
-        self.size = _PERIODS * lcm(row_block, column_block)
+    def __init__(self, kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> None:
+        self.kernel, self.tensor, self.stores = kernel, tensor, stores
+        self.whole = next(a.whole for a in kernel.arguments if a.name == tensor)
+        blocks = {axis.extent: axis.block for axis in kernel.grid}
+        self.blocks = [blocks.get(extent, 0) for extent in kernel.tile_extents]
+        single = single_extents(kernel)
+        self.several = [
+            bool(block) and extent not in single
+            for extent, block in zip(kernel.tile_extents, self.blocks, strict=True)
+        ]
+        self.size = _PERIODS * lcm(*(block or 1 for block in self.blocks))
+        differ = kernel.tiles != "all" or any(s.when is not None or s.transposed for s in stores)
+        self.square = differ and all(self.several)
 
-    def mistake(self, stores: list[Operation], *, whole: bool) -> str:
-        """An element that is not stored once, '' if there is none; ``whole``: nor left out."""
-        rows, columns = self.size // self.blocks[0], self.size // self.blocks[1]
-        if rows * columns > _MOST_TILES:
-            return ""
-        ends = [n for s in stores for p in _sides(s) for n in (p.size, p.block, p.offset)]
-        step = gcd(self.size, *ends)
-        counts = np.zeros((self.size // step,) * 2, int)
-        for row in range(rows):
-            for column in range(columns):
-                if self.kernel.tiles == "all" or self._computed(row, column):
-                    for store in stores:
-                        self._count(counts, step, store, row, column)
-        wrong = np.argwhere(counts != 1 if whole else counts > 1)
+    def mistake(self) -> StoreMistake | None:
+        """An element that is not stored once."""
+        if len(self._tiles()) > _MOST_TILES:
+            return None
+        every = list(self._stored())
+        step = gcd(*(edge for stored in every for side in stored.box for edge in side), self.size)
+        ends = [max(b[axis][1] for b in (s.box for s in every)) for axis in self._dimensions()]
+        if self.square:
+            ends = [self.size if self._along(axis) else end for axis, end in enumerate(ends)]
+        counts = np.zeros([end // step for end in ends], int)
+        for stored in every:
+            counts[tuple(slice(begin // step, end // step) for begin, end in stored.box)] += 1
+        wrong = np.argwhere(counts != 1 if self.whole else counts > 1)
         if not len(wrong):
-            return ""
-        at = ", ".join(str(int(n) * step) for n in wrong[0])
-        times = int(counts[tuple(wrong[0])])
-        return (
-            f"element ({at}) of a matrix is stored {times} times"
-            if times
-            else (f"element ({at}) of a matrix is never stored")
-        )
+            return None
+        return self._describe([int(n) * step for n in wrong[0]], every)
 
-    def _computed(self, row: int, column: int) -> bool:
+    def _describe(self, at: list[int], every: Sequence[_Stored]) -> StoreMistake:
+        element = f"element ({', '.join(map(str, at))}) of '{self.tensor}'"
+        here = [
+            stored
+            for stored in every
+            if all(b <= n < e for n, (b, e) in zip(at, stored.box, strict=True))
+        ]
+        if not here:
+            message, fix = f"{element} is never stored", "change 'when' of its stores, or the tiles"
+            return StoreMistake("bad-coverage", self.tensor, "", message, fix)
+        message = f"{element} is stored {len(here)} times: by {here[0]} and by {here[1]}"
+        fix = "store each element once: change 'when', or store to another argument"
+        if here[0].tile != here[1].tile and here[0].operation.base == here[1].operation.base:
+            columns = here[0].tile[0] == here[1].tile[0]
+            extent = self.kernel.tile_extents[columns]
+            name = "tile_column" if columns else "tile_row"
+            fix = (
+                f"name '{extent}' in 'one_tile' if a single tile covers it, give '{self.tensor}' "
+                f"an extent for these tiles, or store one of them with 'when: {name} == 0'"
+            )
+        return StoreMistake("bad-coverage", self.tensor, here[1].operation.base, message, fix)
+
+    # -- tiles and boxes -----------------------------------------------------------------------
+
+    def _tiles(self) -> list[tuple[int, int]]:
+        counts = [
+            (self.size // block if self.square else _PERIODS) if several else 1
+            for block, several in zip(self.blocks, self.several, strict=True)
+        ]
+        tiles = list(product(range(counts[0]), range(counts[1])))
+        return tiles if self.kernel.tiles == "all" else [t for t in tiles if self._computed(t)]
+
+    def _computed(self, tile: tuple[int, int]) -> bool:
         """Whether a tile reaches to the diagonal or below it."""
-        return (row + 1) * self.blocks[0] > column * self.blocks[1]
+        return (tile[0] + 1) * self.blocks[0] > tile[1] * self.blocks[1]
 
-    def _count(
-        self, counts: np.ndarray, step: int, store: Operation, row: int, column: int
-    ) -> None:
-        if store.when is not None and not evaluate(store.when, self._values(row, column)):
-            return
-        at = {self.kernel.tile_extents[0]: row, self.kernel.tile_extents[1]: column}
-        box: list[slice] = []
-        for place in _sides(store):
-            start = place.block * at.get(place.along, 0) + place.offset
-            box.append(slice(start // step, (start + place.size) // step))
-        counts[tuple(box)] += 1
+    @property
+    def _iterations(self) -> int:
+        """Of the main loop, as far as they are looked at."""
+        count = self.kernel.trip_count
+        if count is None or references(count):
+            return _PERIODS
+        return min(_PERIODS, int(evaluate(count, {})))
 
-    def _values(self, row: int, column: int) -> dict[str, Value]:
+    def _stored(self) -> Iterator[_Stored]:
+        for tile in self._tiles():
+            values = self._values(tile)
+            for store in self.stores:
+                if store.when is not None and not evaluate(store.when, values):
+                    continue
+                for iteration in range(self._iterations if store.phase is Phase.BODY else 1):
+                    yield _Stored(store, tile, iteration, self._box(store, tile, iteration))
+
+    def _box(
+        self, store: Operation, tile: tuple[int, int], iteration: int
+    ) -> tuple[tuple[int, int], ...]:
+        at = dict(zip(self.kernel.tile_extents, tile, strict=True))
+        found: list[tuple[int, int]] = []
+        for axis in self._dimensions_of(store):
+            place = store.places[axis]
+            start = place.block * at.get(place.along, 0) + place.step * iteration + place.offset
+            found.append((start, start + place.size))
+        return tuple(found)
+
+    def _dimensions_of(self, store: Operation) -> list[int]:
+        """Axes of the tensor that differ between these tiles, or that a tile lies along."""
+        extents = {*self.kernel.tile_extents}
+
+        def counts(place: Place) -> bool:
+            return bool(place.side or place.step or not place.along or place.along in extents)
+
+        kept = [any(counts(s.places[n]) for s in self.stores) for n in range(len(store.places))]
+        return [n for n, keep in enumerate(kept) if keep]
+
+    def _dimensions(self) -> range:
+        return range(len(self._dimensions_of(self.stores[0])))
+
+    def _along(self, dimension: int) -> bool:
+        axis = self._dimensions_of(self.stores[0])[dimension]
+        return any(store.places[axis].along in self.kernel.tile_extents for store in self.stores)
+
+    def _values(self, tile: tuple[int, int]) -> dict[str, Value]:
         extents = {extent for argument in self.kernel.arguments for extent in argument.shape}
         values: dict[str, Value] = dict.fromkeys(sorted(extents), Fraction(self.size))
         values |= {name: literal(text) for name, text in self.kernel.parameters}
-        return values | {"tile_row": Fraction(row), "tile_column": Fraction(column)}
+        return values | {"tile_row": Fraction(tile[0]), "tile_column": Fraction(tile[1])}

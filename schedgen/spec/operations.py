@@ -110,14 +110,8 @@ class OperationBinder:
         self, entry: entries.Operation, phase: Phase, index: Index, path: Path
     ) -> Operation | None:
         draft = Draft(self.names, index)
+        when = self._condition(entry, draft, index, (*path, "when"))  # before anything is written
         tensor = self._operands(entry, draft, phase, path)
-        when = None
-        if entry.when is not None and isinstance(entry, entries.Store):
-            when = self._tile_condition(entry.when, index, (*path, "when"))
-        elif entry.when is not None and isinstance(entry, entries.Load):
-            when = self._load_condition(entry.when, draft, (*path, "when"))
-        elif entry.when is not None:
-            when = draft.formula(entry.when, (*path, "when"), output=None, condition=True)
         operation = Operation(
             name=instance_name(entry.id, list(index.values())),
             base=entry.id,
@@ -145,6 +139,42 @@ class OperationBinder:
         if bound is None:
             return None
         return replace(bound, places=self.placing.places(bound, draft, index))
+
+    def _condition(
+        self, entry: entries.Operation, draft: Draft, index: Index, path: Path
+    ) -> Expression | None:
+        """The condition at run time, of those operations that can have one."""
+        if entry.when is None:
+            return None
+        match entry:
+            case entries.Store():
+                return self._tile_condition(entry.when, index, path)
+            case entries.Load():
+                return self._load_condition(entry.when, draft, path)
+            case entries.Map():
+                return self._map_condition(entry, entry.when, draft, path)
+            case _:
+                message = f"'{entry.id}' has a 'when', but a '{entry.kind}' happens always"
+                fix = "use a map: where(condition, new, old) for each of its outputs"
+                draft.error("bad-condition", message, Place(path, key=True), fix=fix)
+                return None
+
+    def _map_condition(
+        self, entry: entries.Map, text: str | int, draft: Draft, path: Path
+    ) -> Expression | None:
+        """Of each element; what it reads is from before the map, which one output may write over
+        but not several: the later ones would ask again.
+        """
+        expression = draft.formula(text, path, output=None, condition=True)
+        for name in () if expression is None or len(entry.to) == 1 else references(expression):
+            if name.name in entry.to:
+                message = (
+                    f"'{entry.id}' has several outputs, and writes '{name.name}' of its 'when'"
+                )
+                fix = f"make each output a map of its own, '{name.name}' the last one"
+                draft.error("bad-condition", message, Place(path).of(name), fix=fix)
+                return None
+        return expression
 
     def _tile_condition(self, text: str | int, index: Index, path: Path) -> Expression | None:
         """Whether a store happens for an output tile: exact arithmetic over its coordinates,
@@ -252,9 +282,9 @@ class OperationBinder:
                     self._accumulate(draft, phase, (*path, "d"))
             case entries.Reduce():
                 draft.read(entry.source, "from", (*path, "from"))
-                draft.write(entry.to, "to", (*path, "to"))
-                if entry.carry is not None:
+                if entry.carry is not None:  # of the value before, also if that is written over
                     draft.formula(entry.carry, (*path, "carry"), output="carry")
+                draft.write(entry.to, "to", (*path, "to"))
                 for name, text in entry.then.items():
                     draft.output(name, text, (*path, "then", name))
             case entries.Map():

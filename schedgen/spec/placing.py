@@ -1,9 +1,10 @@
 """Where the tiles of a spec lie in global tensors, from the names of extents.
 
 The rules: the rows and columns of a tile lie along the last extents of a tensor, or along those
-that it calls ``tiled``; along its other extents the tile is one element. Extents that the trip
-count mentions are walked by the main loop; extents of tensors that are stored are cut into output
-tiles; every other one is covered as a whole. Along an extent that the main loop walks a tile is the
+that it calls ``tiled``; along its other extents the tile is one element, and so is a tile of one
+row along the extent of its rows. The extent that the trip count grows with is walked by the main
+loop; extents of tensors that are stored are cut into output tiles; every other one is covered as a
+whole. Along an extent that the main loop walks a tile is the
 next one in each iteration, or the next element if it does not lie along it. Instances of a buffer
 lie side by side: along the columns if their dimension splits columns elsewhere, else along the
 rows.
@@ -13,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 
-from schedgen.expressions import references
+from schedgen.expressions import Expression, ExpressionError, evaluate, references
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase
 from schedgen.spec.dimensions import Index
 from schedgen.spec.draft import Draft
@@ -28,6 +30,8 @@ from schedgen.tensors import GridAxis, Place
 
 _SIDES = ("rows", "columns")
 _COORDINATES = {"row", "column"}
+_MUCH = 1024
+"""A factor by which an extent outgrows any rounding of the trip count."""
 
 
 class Placing:
@@ -50,12 +54,25 @@ class Placing:
             return ()
         sides = self._sides(self._widest(operation, draft), draft, index)
         extents = list(self.tile_extents)
-        if operation.phase is Phase.BODY and len(self._walked) == 1:
-            extents[1] = next(iter(self._walked))
+        if operation.phase is Phase.BODY and len(self.walked) == 1:
+            extents[1] = next(iter(self.walked))
         if not all(extents):
             return ()
         rows, columns = (self._along(*pair, operation) for pair in zip(extents, sides, strict=True))
         return rows, columns
+
+    def lying(self, operation: Operation, extents: tuple[str, str]) -> Operation:
+        """``operation`` with coordinates along the extents that its rows and columns do lie along,
+        as far as these are known.
+        """
+        if operation.tensor is not None or not operation.places:
+            return operation
+        places: list[Place] = []
+        for at, extent in zip(operation.places, extents, strict=True):
+            side = replace(at, along="", block=at.block or at.step, step=0, share="")
+            known = extent and extent != at.extent
+            places.append(self._along(extent, side, operation) if known else at)
+        return replace(operation, places=tuple(places))
 
     def _widest(self, operation: Operation, draft: Draft) -> str:
         """Return an output of ``operation`` that has columns, or else one of its vectors."""
@@ -103,20 +120,35 @@ class Placing:
         return {extent: None for shape in shapes for extent in shape}
 
     @cached_property
-    def _walked(self) -> set[str]:
-        """The extents that the main loop walks: those of the trip count.
+    def walked(self) -> set[str]:
+        """The extents that the main loop walks: those that the trip count grows with.
 
-        A trip count that mentions none is for whatever its loads reach and the output has not.
+        Another extent may have the name of a parameter there, such as the elements of an iteration,
+        by which it divides. A trip count that grows with none is for whatever its loads reach and
+        the output has not.
         """
         trips = self.scope.expression(self.spec.loops.trips, ("loops", "trips"))
         named = {name.name for name in references(trips)} if trips is not None else set[str]()
         extents = {size for argument in self.spec.arguments.values() for size in argument.shape}
         extents -= {self.spec.loops.share}
-        if named & extents:
-            return named & extents
+        grown = {x for x in sorted(named & extents) if trips is not None and self._grows(trips, x)}
+        if grown:
+            return grown
         loaded = [e.source for e in self.spec.operations.body if isinstance(e, Load)]
         reached = {x for name in loaded if name in self.spec.arguments for x in self._tiled(name)}
         return reached - self._stored.keys() - self.spec.parameters.keys()
+
+    def _grows(self, trips: Expression, extent: str) -> bool:
+        """Whether there are more iterations of a much larger extent."""
+        nominal = self.scope.values.get(extent)
+        if not isinstance(nominal, Fraction):
+            return False
+        try:
+            now = evaluate(trips, self.scope.values)
+            then = evaluate(trips, {**self.scope.values, extent: nominal * _MUCH})
+        except ExpressionError:
+            return False
+        return isinstance(now, Fraction) and isinstance(then, Fraction) and then > now
 
     @property
     def _share(self) -> str:
@@ -181,6 +213,9 @@ class Placing:
             used = {tiled[0]: sides[1]}
         else:
             used = dict(zip(tiled, sides, strict=True))
+        if len(region.shape) > 1 and region.rows == 1 and not operation.transposed:
+            # a row is copied as a vector, from one element along the extent of the rows
+            used = {x: s if s.side == "columns" else replace(s, side="") for x, s in used.items()}
         frame = {extent: extent for extent in used}
         if operation.transposed:
             frame = dict(zip(used, reversed(used), strict=True))
@@ -192,7 +227,7 @@ class Placing:
             elif extent in self.spec.loops.groups:
                 along = self.spec.loops.groups[extent]
                 places.append(Place(extent, along=along, grouped=True))
-            elif operation.phase is Phase.BODY and extent in self._walked:
+            elif operation.phase is Phase.BODY and extent in self.walked:
                 places.append(Place(extent, step=1, share=self._share))
             elif extent in self._stored:
                 places.append(Place(extent, along=extent, block=1))
@@ -202,7 +237,7 @@ class Placing:
 
     def _along(self, extent: str, side: Place, operation: Operation) -> Place:
         """Return the place of one side of a tile that lies along ``extent``."""
-        if operation.phase is Phase.BODY and extent in self._walked:
+        if operation.phase is Phase.BODY and extent in self.walked:
             return replace(side, extent=extent, block=0, step=side.block, share=self._share)
         if extent in self._stored:
             return replace(side, extent=extent, along=extent)

@@ -142,6 +142,11 @@ class Loops(Model):
         description="an extent of the results whose tiles share the main loop: the one at c takes "
         "the iterations from c * trips on",
     )
+    one_tile: list[Identifier] = Field(
+        default_factory=list[Identifier],
+        description="extents of the results that a single tile covers: larger tensors are refused",
+        examples=[["n"]],
+    )
     persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
     tiles: Literal["all", "lower_triangle"] = Field("all", description="tiles to compute")
     groups: dict[Identifier, Identifier] = Field(

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from schedgen.errors import DiagnosticSink, suggest
 from schedgen.expressions import Expression, ExpressionError, Name, evaluate, parse
+from schedgen.expressions.errors import UnknownName
 from schedgen.kernel import DTYPE_BITS, Space
 from schedgen.spec.source import Source
 
@@ -78,7 +79,7 @@ class Scope:
         """Report a mistake in the expression at ``path``."""
         place = Place(path, error.offset, max(1, error.length))
         fix = error.fix or _FIXES[rule]
-        if error.fix is None and error.message.startswith("unknown name"):
+        if error.fix is None and isinstance(error, UnknownName):
             fix = "declare it under 'parameters'"
         self.error(rule, error.message, place, fix=fix)
 

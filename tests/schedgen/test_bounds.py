@@ -13,6 +13,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from schedgen.bounds import Constraint, Cycle, ImpossibleCycle, Load, busiest, critical_cycle
+from schedgen.reasons import Reason, ReasonKind
 
 GRAPHS = Path(__file__).parents[1] / "data" / "attention_graphs.json"
 
@@ -121,7 +122,8 @@ def test_published_attention_graphs(name: str) -> None:
 
 
 def test_busiest_takes_the_first_on_ties() -> None:
-    loads = [Load("X", 3, (("a", 3),)), Load("Y", 5, (("b", 2), ("c", 3))), Load("Z", 5, ())]
+    x, y, z = (Reason(ReasonKind.UNIT, (name,)) for name in "XYZ")
+    loads = [Load(x, 3, (("a", 3),)), Load(y, 5, (("b", 2), ("c", 3))), Load(z, 5, ())]
     assert busiest(loads) is loads[1]
     assert busiest([]) is None
     assert loads[1].render() == "Y is busy 5 cycles: b 2, c 3"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedgen import emitting, read_machine, read_spec
+from schedgen import emitting, read_machine, read_spec, selecting
 from schedgen.cli import app
 from schedgen.codegen import report
 from schedgen.codegen.compiling import Built
@@ -173,9 +173,9 @@ class Compiler:
         self.given: list[int] = []
 
     def emission(
-        self, spec: Any, machine: Any, settings: Any, progress: Any, *, events: bool
+        self, spec: Any, machine: Any, settings: Any, progress: Any, **others: Any
     ) -> emitting.Emission:
-        del spec, settings, progress, events
+        del spec, settings, progress, others
         self.given.append(machine.role["vector"].registers)
         if self.given[-1] > 60:
             raise Infeasible("no registers")
@@ -188,10 +188,10 @@ class Compiler:
 
     def compiled(self, patch: pytest.MonkeyPatch) -> list[int]:
         """Registers beside tiles of the attempts."""
-        patch.setattr(emitting, "emission", self.emission)
+        patch.setattr(selecting, "emission", self.emission)
         patch.setattr(report, "compile_report", self.report)
         spec, machine = read_spec("gemm_chain"), read_machine("h200")
-        attempts = emitting.compiled_emission(spec, machine, {})[1]
+        attempts = selecting.compiled_emission(spec, machine, {})[1]
         return [attempt.more_registers for attempt in attempts]
 
 
@@ -216,7 +216,7 @@ def test_rounds_for_products_that_wait(folder: Path, monkeypatch: pytest.MonkeyP
 def test_rounds_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EmitError, match=r"112 bytes .*, 16 bytes .* with 16 more.*no registers"):
         Compiler(folder, 112, 16, 8).compiled(monkeypatch)
-    monkeypatch.setattr(emitting, "ROUNDS", 2)
+    monkeypatch.setattr(selecting, "ROUNDS", 2)
     with pytest.raises(EmitError, match="smaller tiles"):
         Compiler(folder, 112, 16).compiled(monkeypatch)
 

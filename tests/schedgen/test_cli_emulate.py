@@ -36,8 +36,8 @@ def instead(patch: pytest.MonkeyPatch, old: str, new: str, times: int = -1) -> N
     """Kernels that are emitted have ``new`` instead of ``old``."""
     plain = emit.emit
 
-    def changed(proven: ProvenProgram, kernel: Kernel, *rest: Any) -> str:
-        text = plain(proven, kernel, *rest)
+    def changed(proven: ProvenProgram, kernel: Kernel, **others: Any) -> str:
+        text = plain(proven, kernel, **others)
         assert old in text
         return text.replace(old, new, times)
 

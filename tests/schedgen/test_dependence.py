@@ -38,7 +38,7 @@ def anti_edges(
 
 def in_space(graph: DependenceGraph, edge: Edge, space: Space) -> bool:
     """Whether the storage of ``edge`` is in ``space``; a tenant's is called ``P in S``."""
-    return graph.kernel.region[edge.resource.partition(" in ")[0]].space is space
+    return graph.kernel.region[edge.about[0]].space is space
 
 
 def test_fa4_unit_is_the_published_graph() -> None:
@@ -52,7 +52,7 @@ def test_fa4_unit_is_the_published_graph() -> None:
         *(("QK[0]", "LK", 4), ("QK[1]", "LK", 4)),
         *(("PV[0]", "LV", 4), ("PV[1]", "LV", 4)),
     }
-    assert not [edge for edge in anti if edge.resource[0] in "SP"]
+    assert not [edge for edge in anti if edge.about[0][0] in "SP"]
 
 
 @pytest.mark.parametrize("tile", [0, 1])
@@ -60,7 +60,7 @@ def test_fa4_unit_protects_tensor_memory(tile: int) -> None:
     graph = graph_of("fa4_unit", "abstract", tmem_hazards="true")
     published = graph_of("fa4_unit", "abstract", tmem_hazards="false")
     assert set(published.edges) < set(graph.edges)
-    added = [edge for edge in anti_edges(graph) if edge.resource[0] in "SP"]
+    added = [edge for edge in anti_edges(graph) if edge.about[0][0] in "SP"]
     assert all(in_space(graph, edge, Space.TMEM) for edge in added)
     assert {arrow for arrow in arrows(added) if arrow[0].endswith(f"[{tile}]")} == {
         (f"PV[{tile}]", f"QK[{tile}]", 1),  # P over S: what the published graph leaves out

@@ -239,7 +239,7 @@ def compare(derived: set[Arrow], simulated: set[Arrow]) -> None:
 def reads(kernel: Kernel, edge: Edge) -> bool:
     """Whether the source of ``edge`` reads the storage that the edge protects."""
     regions = {kernel.piece[read.piece].region for read in kernel.operation[edge.src].reads}
-    names = edge.resource.split(" in ")
+    names = edge.about
     return any(name in names or kernel.region[name].ring in names for name in regions)
 
 
@@ -256,7 +256,7 @@ def test_edges_are_the_conflicts_of_simulated_storage(kernel: Kernel, data: st.D
     for edge in graph.resolve(
         depths, {c.name: c.options.index(chosen[c.name]) for c in graph.choices}
     ):
-        name = edge.resource.rpartition(" in ")[2]
+        name = edge.about[-1]
         store = simulation.store(name) if name in kernel.region else name
         flow = edge.kind in (EdgeClass.FLOW, EdgeClass.CARRIED)
         (flows if flow else others)[store].add((edge.src, edge.dst, edge.distance))

@@ -4,9 +4,9 @@ promises.
 
 import pytest
 
-from schedgen.emitting import with_registers
 from schedgen.machine_file import read_machine
 from schedgen.schedule import Schedule, read_schedule
+from schedgen.selecting import with_registers
 from schedgen.solution import Infeasible, Solution, solve
 from schedgen.spec.reader import read_spec, shipped_specs
 

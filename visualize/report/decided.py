@@ -40,11 +40,11 @@ def _taken(
     """Whether the storage of ``buffers`` is alternative ``number`` of ``choice``."""
     option = choice.options[number]
     if isinstance(option, RingOption):
-        regions = problem.kernel.ring[choice.name.removeprefix("ring ")].regions
+        regions = problem.kernel.ring[choice.about].regions
         found = [buffers[name] for name in regions]
         same = tuple(buffer.lag for buffer in found) == option.lags
         return same and found[0].depth == option.depth
-    buffer = buffers[choice.name.removeprefix("place of ")]
+    buffer = buffers[choice.about]
     if option.host is None or buffer.alias is None:
         return option.host == buffer.alias
     unit = 4 if buffer.space == "tmem" else 1

@@ -21,7 +21,6 @@ _COLUMN_BYTES = 4
 """Of one lane, in a column of tensor memory (PTX ISA)."""
 _REGISTER_BYTES = 4 * 128
 """A register of each thread of a warpgroup."""
-_REGISTERS = "registers"
 
 
 @dataclass
@@ -54,7 +53,7 @@ def memory(program: Program | None, view: Unrolled, schedule: Schedule) -> list[
         stores = [store for store in program.stores if store.space is space]
         places = {s.name: _Place(s.address, s.size // s.slots, s.slots) for s in stores}
         if places:
-            panels.append(_panel(program, view, owners, places, what))
+            panels.append(_panel(program, view, owners, places, space, what))
     panels.extend(_registers(program, view, owners, schedule))
     return panels
 
@@ -117,6 +116,7 @@ def _panel(
     view: Unrolled,
     owners: list[_Owner],
     places: dict[str, _Place],
+    space: Space,
     what: tuple[str, str, int],
 ) -> dict[str, Any]:
     title, unit, room = what
@@ -125,12 +125,12 @@ def _panel(
         for owner in owners
         if owner.access.store in places
     ]
-    addressed = not title.startswith(_REGISTERS)
     return {
         "title": title,
+        "space": space.value,
         "unit": unit,
         "room": room,
-        "used": max(place.end for place in places.values()) if addressed else _peak(rows),
+        "used": _peak(rows) if space is Space.REGISTERS else max(p.end for p in places.values()),
         "stores": [
             {"name": name, "from": place.begin, "to": place.end, "slots": place.slots}
             for name, place in places.items()
@@ -209,8 +209,8 @@ def _registers(
                 places[store.name] = _Place(top, high - low, store.slots, low)
                 top = places[store.name].end
         if places:
-            what = f"{_REGISTERS} of {role.name}", "registers per thread", role.registers
-            yield _panel(program, view, held[role.name], places, what)
+            what = f"registers of {role.name}", "registers per thread", role.registers
+            yield _panel(program, view, held[role.name], places, Space.REGISTERS, what)
 
 
 def _without_program(view: Unrolled, schedule: Schedule) -> Iterator[dict[str, Any]]:
@@ -223,6 +223,7 @@ def _without_program(view: Unrolled, schedule: Schedule) -> Iterator[dict[str, A
             top = max(o.address + o.size for o in mine)
             yield {
                 "title": title,
+                "space": space,
                 "unit": unit,
                 "room": top,
                 "used": top,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from schedgen.program.model import Arrive, Commit, Drain, Fence, Program, RoleProgram, Run, Wait
+from schedgen.program.model import (
+    Arrive,
+    Commit,
+    Drain,
+    Fence,
+    FenceKind,
+    Program,
+    RoleProgram,
+    Run,
+    Wait,
+)
 from schedgen.program.text import show_step
 from schedgen.schedule import Schedule
 from schedgen.visualize.unrolled import Unrolled, links, split_name
@@ -82,7 +92,7 @@ def synchronization(program: Program) -> dict[str, tuple[list[Any], list[Any]]]:
             last = ""
             for step in section:
                 row = {"text": show_step(step), "barrier": getattr(step.action, "barrier", None)}
-                row |= {"why": step.why, "when": _when(step.guard)}
+                row |= {"do": step.action.do, "why": step.why, "when": _when(step.guard)}
                 match step.action:
                     case Run(operation=name):
                         found.setdefault(name, ([], []))[0].extend(pending)
@@ -94,9 +104,7 @@ def synchronization(program: Program) -> dict[str, tuple[list[Any], list[Any]]]:
                     case Drain(operation=name):
                         last = name
                         found.setdefault(last, ([], []))[1].append(row)
-                    case Fence(kind=kind) if kind.value.endswith(
-                        ("after_thread_sync", "wgmma.fence")
-                    ):
+                    case Fence(kind=FenceKind.TMEM_AFTER | FenceKind.REGISTERS):
                         pending.append(row)
                     case Arrive(bytes=size) if size:
                         pending.append(row)

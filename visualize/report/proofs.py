@@ -9,14 +9,11 @@ from schedgen.program.model import Program
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
 from schedgen.proof.graph import all_findings
 from schedgen.proof.orders import Orders, Way
-
-_BARRIER = "barrier "
-_IN_ROLE = "order of "
+from schedgen.reasons import Reason, ReasonKind
 
 
 def barriers(program: Program) -> list[dict[str, Any]]:
     """A row for each barrier with the roles at both sides."""
-    skipped = {barrier.name: barrier.skipped for barrier in program.barriers}
     return [
         {
             "name": row.name,
@@ -27,20 +24,21 @@ def barriers(program: Program) -> list[dict[str, Any]]:
             "producers": list(row.producer),
             "consumers": list(row.consumer),
             "protects": list(row.protects),
-            "skipped": list(skipped[row.name]),
+            "stores": list(program.barrier[row.name].stores),
+            "skipped": list(program.barrier[row.name].skipped),
         }
         for row in barrier_rows(program)
     ]
 
 
 class _Words:
-    """A table of texts that occur many times on the page."""
+    """A table of events and reasons that occur many times on the page."""
 
     def __init__(self) -> None:
-        self.number: dict[str, int] = {}
+        self.number: dict[str | Reason, int] = {}
 
-    def __call__(self, text: str) -> int:
-        return self.number.setdefault(text, len(self.number))
+    def __call__(self, word: str | Reason) -> int:
+        return self.number.setdefault(word, len(self.number))
 
 
 def proofs(program: Program) -> dict[str, Any]:
@@ -71,34 +69,37 @@ def proofs(program: Program) -> dict[str, Any]:
                 row["cases"].append(case)
     listed = list(words.number)
     return {
-        "words": listed,
+        "words": [word.text if isinstance(word, Reason) else word for word in listed],
         "paths": [[list(step) for step in path] for path in paths],
         "orders": _finished(list(rows.values()), listed, list(paths)),
-        "findings": [{"claim": f.claim.value, "text": f.text} for f in all_findings(orders)],
+        "findings": [{"claim": f.claim.value, "text": f.text} for f in all_findings(program)],
     }
 
 
 def _finished(
-    rows: list[dict[str, Any]], words: list[str], paths: list[tuple[tuple[int, int], ...]]
+    rows: list[dict[str, Any]],
+    words: list[str | Reason],
+    paths: list[tuple[tuple[int, int], ...]],
 ) -> list[dict[str, Any]]:
     """Rows with the barriers that their paths lead through; those that need one come first."""
     for row in rows:
         cases: list[tuple[str, int]] = row["cases"]
-        reasons = {words[why] for _, number in cases if number >= 0 for _, why in paths[number]}
-        row["barriers"] = sorted(r.removeprefix(_BARRIER) for r in reasons if _BARRIER in r[:8])
-        row["trivial"] = all(reason.startswith(_IN_ROLE) for reason in reasons)
+        numbers = {why for _, number in cases if number >= 0 for _, why in paths[number]}
+        reasons = [word for word in map(words.__getitem__, numbers) if isinstance(word, Reason)]
+        row["barriers"] = sorted(r.subjects[0] for r in reasons if r.kind is ReasonKind.BARRIER)
+        row["trivial"] = all(reason.kind is ReasonKind.STEPS for reason in reasons)
     return sorted(rows, key=lambda row: (row["trivial"], not row["barriers"]))
 
 
-def steps(orders: Orders, way: Way) -> list[tuple[str, str]]:
+def steps(orders: Orders, way: Way) -> list[tuple[str, Reason]]:
     """The events of a way, each with what orders it after the one before; several steps of one role
     in a row are one, as in `Way.explain`.
     """
     arcs = [arc for _, arc in way.reach.way(way.place)]
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, Reason]] = []
     for number, arc in enumerate(arcs):
-        following = arcs[number + 1].why if number + 1 < len(arcs) else ""
-        if not (arc.why.startswith(_IN_ROLE) and arc.why == following):
+        following = arcs[number + 1].why if number + 1 < len(arcs) else None
+        if not (arc.in_role and arc.why == following):
             found.append((orders.graph.events[arc.dst].name, arc.why))
     return found
 

@@ -8,6 +8,7 @@ from typing import Any
 from schedgen.bounds import Constraint, ImpossibleCycle, Load, critical_cycle
 from schedgen.program.model import Program
 from schedgen.program.pace import gains, pace
+from schedgen.reasons import ReasonKind
 from schedgen.schedule import Schedule
 from schedgen.solver.decisions import Decisions, order_constraints
 from schedgen.solver.problem import Problem
@@ -51,7 +52,7 @@ def _role(schedule: Schedule, problem: Problem | None, name: str) -> dict[str, A
     counted = {
         part: cycles
         for load in found
-        if load.resource.startswith("issue of ")
+        if load.resource.kind is ReasonKind.ISSUE
         for part, cycles in load.parts
     }
     cycles = {op.id: counted.get(op.id, op.hold) for op in mine}

@@ -77,7 +77,7 @@ kernel: copies
 targets: [b200]
 arguments:
   x: {shape: [n, m], dtype: f32, tiled: [TILED]}
-  y: {shape: [n, m], dtype: f32}
+  y: {shape: [n, m], dtype: f32, tiled: [RESULT]}
 buffers:
   s: {space: smem, shape: [4, 8]}
 loops: {trips: 1, groups: {GROUPS}}
@@ -88,16 +88,20 @@ operations:
 """
 
 
+def _text(tiled: str, groups: str, result: str = "n, m") -> str:
+    return TEXT.replace("TILED", tiled).replace("GROUPS", groups).replace("RESULT", result)
+
+
 @pytest.mark.parametrize(
     ("tiled", "groups", "place"),
     [("n, k", "", "6:45"), ("n, m", "k: m", "10:28"), ("n, m", "m: k", "10:31")],
 )
 def test_unknown_extents(tiled: str, groups: str, place: str) -> None:
     with pytest.raises(SpecError, match="'k' is not an extent that can stand here") as caught:
-        kernel_of(TEXT.replace("TILED", tiled).replace("GROUPS", groups))
+        kernel_of(_text(tiled, groups))
     assert f":{place}: error[unknown-extent]" in str(caught.value)
 
 
 def test_other_order_of_rows_and_columns() -> None:
-    made = kernel_of(TEXT.replace("TILED", "m, n").replace("GROUPS", ""))
+    made = kernel_of(_text("m, n", "", "m, n"))
     assert [place.side for place in made.operation["L"].places] == ["columns", "rows"]

@@ -25,6 +25,7 @@ kernel: two
 targets: [b200]
 arguments:
   x: {shape: [m, n], dtype: f32}
+  y: {shape: [m, n], dtype: f32}
 dimensions: {part: {count: 2}}
 buffers:
   S: {space: smem, shape: [4, 8]}
@@ -35,7 +36,7 @@ operations:
     - {id: L, kind: load, from: x, to: S}
     - {id: M, kind: map, over: [part], to: {P: 1}}
     - {id: R, kind: map, to: {S: P + 0}}
-    - {id: T, kind: store, from: S, to: x}
+    - {id: T, kind: store, from: S, to: y}
 """)
 
 

@@ -20,6 +20,7 @@ from schedgen.program.model import (
     Program,
     RoleProgram,
     Run,
+    Spread,
     Step,
     Store,
     TileOperation,
@@ -43,7 +44,8 @@ def gemm(depth: int = 3) -> Program:
     ) -> Access:
         width = {"sA": 128, "acc": 512, "sD": 256}[store]
         turn = (0, lag, place)
-        return Access(store, number, (0, 128), (0, width), write, turn, store, initial)
+        spread = Spread("rows", 32, "row") if place == 2 else None
+        return Access(store, number, (0, 128), (0, width), write, turn, store, initial, spread)
 
     each = Number()
     operations = (

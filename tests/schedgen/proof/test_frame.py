@@ -24,7 +24,7 @@ from schedgen.program.model import (
     Publish,
     ReleaseKernel,
 )
-from schedgen.program.warps import Warps
+from schedgen.program.warpgroups import Warpgroups
 from schedgen.proof.frame import frame_findings
 from schedgen.proof.mutate import with_role
 from schedgen.proof.mutate_frame import frame_mutants
@@ -97,7 +97,7 @@ def test_setup_and_teardown() -> None:
 def test_registers() -> None:
     """A warpgroup changes them together, and all together have no more than there is."""
     made = program("registers move")
-    warps = Warps(made.roles)
+    warps = Warpgroups(made.roles)
     assert warps.moves
     assert all(role.enter == (Budget(warps.registers(role)),) for role in made.roles)
     apart = with_role(made, replace(made.role["load"], enter=(Budget(40),)))

@@ -9,7 +9,7 @@ import pytest
 from schedgen.dependence import derive
 from schedgen.kernel import Depth, Kernel, Kind, Operation, Phase, Piece, Read, Region, Space
 from schedgen.machine_file import read_machine
-from schedgen.solver.confirm import Encoding, Reason, confirm_infeasible, make_solver
+from schedgen.solver.confirm import Encoding, Premise, confirm_infeasible, make_solver
 from schedgen.solver.explain import explain_bound, find_core, render_core
 from schedgen.solver.problem import Problem, build_problem
 from schedgen.solver.search import smallest
@@ -80,10 +80,10 @@ def test_a_dependence_cycle() -> None:
     assert "= 12 cycles / 1 iteration" in sentences[0]
 
 
-def refuted_by(problem: Problem, ii: int, reasons: tuple[Reason, ...]) -> bool:
+def refuted_by(problem: Problem, ii: int, premises: tuple[Premise, ...]) -> bool:
     encoding = Encoding(problem, ii)
     solver = make_solver(encoding, 50_000_000)
-    kept = {*reasons}
+    kept = {*premises}
     for reason, assertion in encoding.assertions:
         if reason in kept or reason.family == "given":
             solver.add(assertion)
@@ -103,9 +103,9 @@ def test_a_core_is_enough_and_minimal() -> None:
     core = find_core(problem, 10)
     assert core.verdict == "infeasible"
     assert core.minimal
-    assert refuted_by(problem, 10, core.reasons)
-    for left_out in core.reasons:
-        fewer = tuple(reason for reason in core.reasons if reason is not left_out)
+    assert refuted_by(problem, 10, core.premises)
+    for left_out in core.premises:
+        fewer = tuple(premise for premise in core.premises if premise is not left_out)
         assert not refuted_by(problem, 10, fewer)
 
 
@@ -143,7 +143,7 @@ def test_too_little_tensor_memory() -> None:
     assert "place of P[0]: in S[0]: PV[0,1] -(128, +1)-> QK[0]" in text
     assert "of iteration +1" in text
     core = find_core(problem, ii - 1)
-    assert refuted_by(problem, ii - 1, core.reasons)
+    assert refuted_by(problem, ii - 1, core.premises)
 
 
 def test_alike_chains_are_told_once() -> None:

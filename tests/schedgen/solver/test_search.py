@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count, islice, product
+from pathlib import Path
+from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
@@ -26,6 +29,7 @@ from schedgen.kernel import (
     Space,
 )
 from schedgen.machine_file import read_machine
+from schedgen.solution import solve
 from schedgen.solver import search as module
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.enumerate import enumerate_schedules
@@ -195,11 +199,101 @@ def test_backtracking_agrees_with_the_search(problem: Problem, beyond: int) -> N
 # -- what the search relies on -------------------------------------------------------------------
 
 
-def feasible(problem: Problem, ii: int) -> Decisions | None:
-    """A schedule at ``ii``, whichever the solver finds first."""
-    status, decisions = module._feasible(problem, ii, module._Clock(0.0, None))
+def feasible(problem: Problem, ii: int, *, proof: bool = False) -> Decisions | None:
+    """A schedule at ``ii``, whichever the solver finds first; ``proof`` is how it looks for it."""
+    efforts = (module.Effort(60.0, proof),)
+    status, decisions = module._feasible(problem, ii, module._Clock(0.0, None), efforts)
     assert status in ("feasible", "infeasible")
     return decisions
+
+
+def compare_with_implied(problem: Problem) -> None:
+    """Constraints for proofs exclude nothing: with them there is a schedule at the same IIs."""
+    result = found(problem)
+    assume(result is not None)
+    assert result is not None
+    for ii in range(max(result.bound.cycles, result.ii - 2), result.ii + 4):
+        made = feasible(problem, ii, proof=True)
+        assert (made is not None) == (ii >= result.ii)
+        assert made is None or verify(problem, made) == ()
+
+
+@settings(PATIENT, max_examples=40)
+@given(unit_problems())
+def test_implied_constraints_exclude_nothing_on_units(problem: Problem) -> None:
+    compare_with_implied(problem)
+
+
+@settings(PATIENT, max_examples=30)
+@given(st.data())
+def test_implied_constraints_exclude_nothing(
+    toy_problems: st.SearchStrategy[Problem], data: st.DataObject
+) -> None:
+    compare_with_implied(data.draw(toy_problems))
+
+
+@pytest.mark.parametrize(("name", "target"), [("attention_fwd", "b200"), ("fa4_unit", "abstract")])
+def test_implied_constraints_of_shipped_specs(name: str, target: str) -> None:
+    solution = solve(read_spec(name), read_machine(target))
+    ii = solution.schedule.ii_cycles
+    for cycles in range(ii - 2, ii + 3):
+        made = feasible(solution.problem, cycles, proof=True) is not None
+        assert made == (cycles >= ii)
+
+
+# -- looks and proofs ----------------------------------------------------------------------------
+
+SOFT_CAP = Path(__file__).parents[2] / "data" / "specs" / "soft_cap.yaml"
+
+
+@pytest.mark.parametrize(("target", "ii"), [("b200", 3656), ("h200", 2710)])
+def test_a_unit_that_is_nearly_full(target: str, ii: int) -> None:
+    """Attention with a soft cap. It took 90 s and 9 s, when each II that was looked at had to be
+    proven infeasible, one after the other and without implied constraints.
+    """
+    begin = process_time()
+    schedule = solve(read_spec(str(SOFT_CAP)), read_machine(target)).schedule
+    assert (schedule.ii_cycles, schedule.lower_bound_cycles) == (ii, ii)
+    assert schedule.proven_optimal
+    assert schedule.certificate.kind == "infeasible"
+    assert process_time() - begin < 20  # 4 s on the machine that this was written on
+
+
+def test_looks_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no look finds anything out, the result is the same: all is left to proofs."""
+    spec, machine = read_spec("attention_fwd"), read_machine("b200")
+    kernel = bind(spec.source, spec.file, "b200", {"exp2_polynomial": "1/4"})[0]
+    problem = build_problem(kernel, machine, derive(kernel))
+    plain = module._feasible
+
+    def blind(problem: Problem, ii: int, clock: Any, efforts: Any) -> Any:
+        if efforts is module.LOOK and ii < 2100:
+            return "unknown", None
+        return plain(problem, ii, clock, efforts)
+
+    monkeypatch.setattr(module, "_feasible", blind)
+    result = smallest(problem)
+    assert result is not None
+    assert (result.ii, result.lower_bound, result.proven) == (2095, 2095, True)
+
+
+def test_what_is_not_proven_is_not_called_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last proof ends without an answer: the bound is what was proven before."""
+    spec, machine = read_spec("attention_fwd"), read_machine("b200")
+    kernel = bind(spec.source, spec.file, "b200", {"exp2_polynomial": "1/4"})[0]
+    problem = build_problem(kernel, machine, derive(kernel))
+    plain = module._feasible
+
+    def blind(problem: Problem, ii: int, clock: Any, efforts: Any) -> Any:
+        status, decisions = plain(problem, ii, clock, efforts)
+        return ("unknown", None) if status == "infeasible" else (status, decisions)
+
+    monkeypatch.setattr(module, "_feasible", blind)
+    result = smallest(problem)
+    assert result is not None
+    assert result.ii == 2095
+    assert result.lower_bound == result.bound.cycles < result.ii
+    assert not result.proven
 
 
 @settings(PATIENT, max_examples=30)

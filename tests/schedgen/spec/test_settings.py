@@ -86,7 +86,7 @@ buffers:
   sX: {space: smem, shape: [64, n]}
   r: {space: registers, shape: [64], lives: tile, initial: 0}
   sY: {space: smem, shape: [64, n]}
-loops: {trips: 4}
+loops: {trips: 1}
 operations:
   body:
     - {id: LX, kind: load, from: x, to: sX}

@@ -145,7 +145,7 @@ def test_all_results_have_the_extent() -> None:
 def test_gaps_only_where_a_result_is_not_whole() -> None:
     text = read_spec("gemm_symmetric_parts").source.text
     spec = parse_spec(text.replace(", whole: false", ""))
-    with pytest.raises(SpecError, match=r"bad-coverage.*is never stored in 'd'"):
+    with pytest.raises(SpecError, match=r"bad-coverage.*of 'd' is never stored"):
         bind(spec.source, spec.file, "h200", {})
 
 
@@ -154,6 +154,6 @@ def test_twice_is_a_mistake_in_any_case() -> None:
     store = "    - {id: STD, kind: store, over: [slice], from: sD, to: d}\n"
     assert text.count(store) == 1
     spec = parse_spec(text.replace(store, store + store.replace("STD", "AGAIN")))
-    with pytest.raises(SpecError, match="is stored 2 times in 'd'"):
+    with pytest.raises(SpecError, match=r"of 'd' is stored 2 times: by STD.* and by AGAIN"):
         bind(spec.source, spec.file, "h200", {})
     assert coverage_mistakes(kernel("gemm_symmetric_parts")) == []

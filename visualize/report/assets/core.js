@@ -39,7 +39,7 @@ const signalsOf = new Map(D.barriers.map((barrier) => [barrier.name, new Set()])
 const waitsOf = new Map(D.barriers.map((barrier) => [barrier.name, new Set()]));
 for (const op of D.ops) {
   for (const step of op.signals) if (signalsOf.has(step.barrier)) signalsOf.get(step.barrier).add(op.id);
-  for (const step of op.waits) if (waitsOf.has(step.barrier) && step.text.startsWith("wait")) waitsOf.get(step.barrier).add(op.id);
+  for (const step of op.waits) if (waitsOf.has(step.barrier) && step.do === "wait") waitsOf.get(step.barrier).add(op.id);
 }
 
 // Run again when colours change.

@@ -64,7 +64,7 @@ function storageList(op, slice) {
     if (!slice) return "";
     for (const panel of D.memory) {
       const mine = panel.owners.find((owner) => owner.buffer === use.buffer && owner.store === use.store && uses(owner, op.id) && slice.start >= owner.start && slice.start <= owner.end);
-      if (mine) return `${panel.unit === "registers per thread" ? "" : `${panel.title.replace(" memory", "")} at ${number(mine.from)}, `}slot ${mine.slot}`;
+      if (mine) return `${panel.space === "registers" ? "" : `${panel.title.replace(" memory", "")} at ${number(mine.from)}, `}slot ${mine.slot}`;
     }
     return "";
   };
@@ -76,14 +76,14 @@ function storageList(op, slice) {
 function aboutOwner(focus) {
   const owner = focus.buffer;
   return [closeButton(), h("h2", {}, owner.buffer), h("p", { class: "muted" }, owner.tenant ? `lives in the storage of ${owner.store}` : `in ${owner.store}`),
-    h("h3", {}, "Place"), facts([[focus.panel.title.startsWith("registers") ? "registers" : focus.panel.unit, `${number(owner.from)} to ${number(owner.to)}`], ["slot", String(owner.slot)],
+    h("h3", {}, "Place"), facts([[focus.panel.space === "registers" ? "registers" : focus.panel.unit, `${number(owner.from)} to ${number(owner.to)}`], ["slot", String(owner.slot)],
       ["version", owner.iteration < 0 ? "of the tile" : `of iteration ${owner.iteration}`], ["owned", `from ${number(realTime(owner.start))} for ${number(owner.end - owner.start)} cycles`]]),
     h("h3", {}, "Written by"), h("div", { class: "chain" }, owner.writers.map((id) => [opButton(id), " "])),
     h("h3", {}, "Read by"), h("div", { class: "chain" }, owner.readers.map((id) => [opButton(id), " "])),
     barriersOf(owner)];
 }
 function barriersOf(owner) {
-  const guards = D.barriers.filter((barrier) => barrier.protects.some((text) => text.includes(` ${owner.store} `)));
+  const guards = D.barriers.filter((barrier) => barrier.stores.includes(owner.store));
   return guards.length ? [h("h3", {}, "Guarded by"), h("ul", {}, guards.map((barrier) => h("li", {}, barrierButton(barrier.name))))] : null;
 }
 

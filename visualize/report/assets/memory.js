@@ -40,9 +40,9 @@ function drawMemory() {
 }
 
 function drawPanel(place, panel) {
-  const wanted = panel.title === "shared memory" ? 230 : panel.title === "tensor memory" ? 200 : 110;
+  const wanted = panel.space === "smem" ? 230 : panel.space === "tmem" ? 200 : 110;
   const scale = memoryScale(panel, wanted);
-  const card = h("div", { class: "card panel" }, h("h3", {}, panel.title, h("span", {}, `${panel.unit === "registers per thread" ? "at most " : ""}${number(panel.used)} of ${number(panel.room)} ${panel.unit}`)));
+  const card = h("div", { class: "card panel" }, h("h3", {}, panel.title, h("span", {}, `${panel.space === "registers" ? "at most " : ""}${number(panel.used)} of ${number(panel.room)} ${panel.unit}`)));
   place.append(card);
   for (const owner of panel.owners) {
     owner.y0 = PANEL_TOP + scale.at(owner.from);
@@ -142,7 +142,7 @@ function drawStores(context, chart, panel, scale) {
     if (y1 - y0 > 26) {
       context.fillText(label, 12, y0 + 9);
       context.fillStyle = palette.muted;
-      const where = panel.unit === "registers per thread" ? `${number(store.to - store.from)} regs` : `at ${number(store.from)}`;
+      const where = panel.space === "registers" ? `${number(store.to - store.from)} regs` : `at ${number(store.from)}`;
       context.fillText(store.slots > 1 ? `${where} ×${store.slots}` : where, 12, y0 + 22);
     } else if (y1 - y0 > 9) context.fillText(label, 12, (y0 + y1) / 2);
   }

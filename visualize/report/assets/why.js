@@ -48,7 +48,7 @@ function drawFigures() {
   }
   const warps = D.roles.reduce((sum, role) => sum + role.warps, 0);
   list.append(figure("Roles", String(D.roles.length), plural(warps, "warp")));
-  for (const panel of D.memory.filter((panel) => panel.title.endsWith("memory"))) {
+  for (const panel of D.memory.filter((panel) => panel.space !== "registers")) {
     list.append(figure(panel.title[0].toUpperCase() + panel.title.slice(1), percent(panel.used / panel.room), `${number(panel.used)} of ${number(panel.room)} ${panel.unit}`));
   }
   const proof = D.proofs;

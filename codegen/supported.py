@@ -1,0 +1,201 @@
+"""What no emitter can write: found for all of a kernel before any of it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.plan import SWIZZLED_ROWS, Part, Plan, View
+from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Region, Space
+
+_DTYPES = ("bf16", "fp16", "f32")
+_MULTIPLIED = ("bf16", "fp16")
+_STEP_BYTES = 32
+"""Bytes of a row of the left operand that one instruction multiplies."""
+_COPIED_BYTES = 16
+"""Bulk tensor copies move multiples of this along the innermost axis (PTX ISA, tensor maps)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """What an architecture's instruction multiplies.
+
+    Attributes:
+        rows: of its left operand and its result.
+        column_step, most_columns: columns of the result: multiples of the one, up to the other.
+        left: memory spaces of the left operand.
+        result: memory space of the result.
+    """
+
+    instruction: str
+    rows: int
+    column_step: int
+    most_columns: int
+    left: tuple[Space, ...]
+    result: Space
+
+
+def refusals(plan: Plan, products: Products) -> list[EmitError]:
+    """Everything in a kernel that there is no emitter for; what an operation of the spec is refused
+    for is listed once, for its first instance.
+    """
+    found: dict[tuple[tuple[str, str] | None, str], EmitError] = {}
+    for error in _all(plan, products):
+        found.setdefault((error.subject, error.rule), error)
+    return list(found.values())
+
+
+def _all(plan: Plan, products: Products) -> Iterator[EmitError]:
+    unknown = list(_dtypes(plan.kernel))
+    yield from unknown
+    if unknown:
+        return
+    for region in plan.kernel.regions:
+        if region.name in plan.views:
+            yield from _view(region, plan.views[region.name])
+    for operation in plan.kernel.operations:
+        try:
+            if operation.kind is Kind.MMA:
+                yield from _product(plan, products, operation)
+            elif operation.kind in (Kind.LOAD, Kind.STORE):
+                yield from _copy(plan, operation)
+        except EmitError as error:
+            yield error
+
+
+def _dtypes(kernel: Kernel) -> Iterator[EmitError]:
+    for region in kernel.regions:
+        if region.dtype not in _DTYPES:
+            yield EmitError(
+                f"'{region.base}': there is no emitter for elements of {region.dtype}",
+                region,
+                rule="no-emitter-for-dtype",
+                fix=f"use {', '.join(_DTYPES)}; with {region.dtype} a kernel can be scheduled and "
+                "proven, but not emitted",
+            )
+
+
+def _view(region: Region, view: View) -> Iterator[EmitError]:
+    """A tile in shared memory is made of panels whose rows are swizzled together."""
+    if len(region.shape) == 2 and region.shape[1] == 1:
+        yield EmitError(
+            f"'{region.base}': a tile of one column",
+            region,
+            rule="tile-of-one-column",
+            fix=f"make its shape [{region.rows}]: a value per row",
+        )
+    elif not view.vector and view.row_bytes % _COPIED_BYTES:
+        yield EmitError(
+            f"'{region.base}': rows of {view.row_bytes} bytes in shared memory are no multiple of "
+            f"{_COPIED_BYTES} bytes",
+            region,
+            rule="bytes-of-row",
+            fix=f"make columns a multiple of {_COPIED_BYTES * 8 // DTYPE_BITS[region.dtype]}",
+        )
+    elif not view.vector:
+        repeat = SWIZZLED_ROWS * view.panel * DTYPE_BITS[view.dtype] // 8
+        apart = view.stride if view.slots > 1 else 0
+        if view.address % repeat or (apart and apart != view.rows * view.row_bytes):
+            yield EmitError(
+                f"'{region.base}': {view.rows} x {view.columns} elements of {view.dtype} do not "
+                f"fill blocks of {repeat} bytes that are swizzled together",
+                region,
+                rule="swizzled-blocks",
+                fix="make rows * columns a multiple of 1024 bytes",
+            )
+
+
+def _product(plan: Plan, products: Products, operation: Operation) -> Iterator[EmitError]:
+    name, which = operation.name, products.instruction
+    a, b, d = (plan.part(operation, operand) for operand in "abd")
+    columns = b.rows if operation.transpose_b else b.columns
+    if a.region.dtype != b.region.dtype or a.region.dtype not in _MULTIPLIED:
+        yield EmitError(
+            f"{name}: there is no emitter for products of {a.region.dtype} and {b.region.dtype}",
+            operation,
+            rule="no-emitter-for-dtype",
+            fix=f"convert operands to {' or '.join(_MULTIPLIED)} with a map",
+        )
+        return
+    rows = a.rows if a.rows != products.rows else d.rows
+    if rows != products.rows:
+        yield EmitError(
+            f"{name}: {which} multiplies {products.rows} rows, not {rows}",
+            operation,
+            rule="rows-of-product",
+            fix=f"split rows over a dimension of {products.rows} rows each ('split: {{rows: band}}' "
+            "and 'over: [band]', docs/faq.md)"
+            if rows > products.rows
+            else f"make it {products.rows} rows; those beyond a tensor's end are zero",
+        )
+    if columns != d.columns:
+        yield EmitError(
+            f"{name}: the product has {columns} columns, its result {d.columns}",
+            operation,
+            rule="columns-of-product",
+            fix="multiply tiles whose sizes fit",
+        )
+    elif columns % products.column_step or columns > products.most_columns:
+        yield EmitError(
+            f"{name}: {which} has no products with {columns} columns",
+            operation,
+            rule="columns-of-product",
+            fix=f"make it a multiple of {products.column_step} up to {products.most_columns}",
+        )
+    if a.columns * DTYPE_BITS[a.region.dtype] // 8 % _STEP_BYTES:
+        step = _STEP_BYTES * 8 // DTYPE_BITS[a.region.dtype]
+        yield EmitError(
+            f"{name}: {which} adds up products of {step} elements, and {a.columns} are no multiple",
+            operation,
+            rule="depth-of-product",
+            fix=f"make the columns of '{a.region.base}' a multiple of {step}",
+        )
+    yield from _places_of_product(products, operation, a, b, d)
+
+
+def _places_of_product(
+    products: Products, operation: Operation, a: Part, b: Part, d: Part
+) -> Iterator[EmitError]:
+    name, which = operation.name, products.instruction
+    wanted = ((a, products.left), (b, (Space.SMEM,)), (d, (products.result,)))
+    for part, spaces in wanted:
+        if part.region.space not in spaces:
+            yield EmitError(
+                f"{name}: '{part.region.base}' is in {part.region.space.value}, where {which} has "
+                "no such operand",
+                operation,
+                rule="space-of-operand",
+                fix=f"put it into {' or '.join(space.value for space in spaces)}",
+            )
+    if d.region.dtype != "f32":
+        yield EmitError(
+            f"{name}: results are f32, '{d.region.base}' is {d.region.dtype}",
+            operation,
+            rule="no-emitter-for-dtype",
+            fix=f"make '{d.region.base}' f32, and convert it with a map",
+        )
+
+
+def _copy(plan: Plan, operation: Operation) -> Iterator[EmitError]:
+    """Of a bulk tensor copy."""
+    part = plan.part(operation, "from" if operation.kind is Kind.STORE else "to")
+    view, base = plan.views[part.region.name], part.region.base
+    bits = DTYPE_BITS[part.region.dtype]
+    if view.vector and part.rows * part.columns * bits // 8 % _COPIED_BYTES:
+        yield EmitError(
+            f"{operation.name}: a copy of {part.rows * part.columns * bits // 8} bytes",
+            operation,
+            rule="bytes-of-copy",
+            fix=f"make '{base}' a multiple of {_COPIED_BYTES * 8 // bits} elements",
+        )
+    elif not view.vector and part.columns != view.columns and part.columns % view.panel:
+        # a tensor map's box has the swizzling of its own width
+        yield EmitError(
+            f"{operation.name}: a copy moves {part.columns} columns of '{base}', whose panels of "
+            f"{view.panel} columns are swizzled as a whole",
+            operation,
+            rule="copy-of-part",
+            fix=f"split '{base}' into multiples of {view.panel} columns, or use 'per' instead of "
+            "'split', so that each part is a buffer of its own",
+        )

@@ -1,0 +1,348 @@
+"""A kernel on concrete tensors in float64, by code of its own: a check of the interpreters, too.
+
+Operations are executed in the order of the spec, one output tile after the other. It shares no code
+with `schedgen.interpret`, `schedgen.codegen` and `schedgen.emulator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from schedgen.errors import SchedgenError
+from schedgen.expressions.nodes import Name
+from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Phase, Region
+from schedgen.reference.estimate import (
+    UNIT,
+    Estimate,
+    added,
+    chosen,
+    differ,
+    exact,
+    larger,
+    largest,
+    loosened,
+    product,
+    stored,
+    total,
+    unknown,
+)
+from schedgen.reference.formulas import Condition, Formulas, arithmetic
+from schedgen.reference.problem import Sizes, stored_tensors
+from schedgen.reference.rounding import Array, Truth
+
+Box = tuple[slice, slice]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a kernel stores in a tensor.
+
+    Attributes:
+        number: values, rounded to the tensor's data type, with magnitudes and error bounds; of what
+            is never stored nothing is known.
+        stores: how often each element is stored; the value of one that is stored more than once is
+            that of the last tile in the order of the grid, which is nobody's on a GPU.
+        clashes: elements that are stored more than once with values that differ.
+    """
+
+    number: Estimate
+    stores: npt.NDArray[np.int64]
+    clashes: Truth
+
+
+def evaluate(
+    kernel: Kernel,
+    inputs: Mapping[str, Array | float],
+    extents: Mapping[str, int] | None = None,
+) -> dict[str, Expected]:
+    """What ``kernel`` stores for these tensors and scalars, by the names of its arguments.
+
+    Args:
+        inputs: float64 arrays whose values are ones of the arguments' data types, and numbers.
+        extents: of results that no input has.
+
+    Raises:
+        SchedgenError: an input or an extent is missing, or the stores do not make up a grid.
+    """
+    return _Evaluation(kernel, inputs, extents or {}).run()
+
+
+class _Evaluation:
+    """All tiles of one problem."""
+
+    def __init__(
+        self, kernel: Kernel, inputs: Mapping[str, Array | float], extents: Mapping[str, int]
+    ) -> None:
+        self.kernel = kernel
+        self.tensors: dict[str, Estimate] = {}
+        self.scalars: dict[str, Estimate] = {}
+        sizes: dict[str, int] = {}
+        outputs = stored_tensors(kernel)
+        for argument in kernel.arguments:
+            if argument.name not in inputs:
+                if argument.name in outputs:
+                    continue
+                raise SchedgenError(f"the input '{argument.name}' is missing")
+            value = np.asarray(inputs[argument.name], np.float64)
+            sizes.update(zip(argument.shape, value.shape, strict=True))
+            if argument.shape:
+                self.tensors[argument.name] = exact(value)
+            else:
+                self.scalars[argument.name] = exact(float(np.float32(value)))
+        missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
+        if missing:
+            raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
+        self.sizes = Sizes(kernel, {**extents, **sizes})
+        self.expected: dict[str, Expected] = {}
+        for argument in kernel.arguments:
+            if argument.name in outputs:
+                shape = tuple(self.sizes.extents[extent] for extent in argument.shape)
+                none = np.zeros(shape, np.int64)
+                found = Expected(unknown(shape), none, none.astype(bool))
+                self.expected[argument.name] = found
+                self.tensors.setdefault(argument.name, found.number)
+
+    def run(self) -> dict[str, Expected]:
+        for tile in self.sizes.tiles():
+            _Tile(self, tile).run()
+        return self.expected
+
+
+class _Tile:
+    """The buffers of one output tile: now, and as they were at the end of earlier iterations."""
+
+    def __init__(self, problem: _Evaluation, tile: Mapping[str, int]) -> None:
+        self.problem, self.kernel, self.tile = problem, problem.kernel, tile
+        self.now = {region.name: _first(region) for region in self.kernel.regions}
+        self.ends: dict[str, list[Estimate]] = {}
+
+    def run(self) -> None:
+        phases = {phase: [o for o in self.kernel.operations if o.phase is phase] for phase in Phase}
+        body = phases[Phase.BODY]
+        old = {self._region(r.piece).name for o in body for r in o.reads if r.distance > 0}
+        lost = {self._region(p).name for o in body if not o.boundary for p in o.writes}
+        for operation in phases[Phase.BEFORE]:
+            self._execute(operation, 0)
+        self.ends = {name: [self.now[name].copy()] for name in old}
+        for iteration in range(self.problem.sizes.trips(self.tile)):
+            for name in lost:  # what an iteration does not write it must not read
+                if not self.kernel.region[name].per_tile:
+                    self.now[name] = unknown(self.now[name].value.shape)
+            for operation in body:
+                self._execute(operation, iteration)
+            for name in old:
+                self.ends[name].append(self.now[name].copy())
+        for operation in phases[Phase.AFTER]:
+            self._execute(operation, 0)
+
+    def _execute(self, operation: Operation, iteration: int) -> None:
+        if operation.kind is Kind.STORE:
+            self._store(operation, iteration)
+            return
+        _Execution(self, operation, iteration).run()
+
+    def _store(self, operation: Operation, iteration: int) -> None:
+        sizes = self.problem.sizes
+        when = operation.when
+        if when is not None and not arithmetic(when, sizes.names(self.tile)):
+            return
+        slices, (rows, columns), flipped = sizes.parts(operation, self.tile, iteration)
+        expected = self.problem.expected[operation.tensor or ""]
+        found = self.operand(dict(operation.operands)["from"], 0)[:rows, :columns]
+        found = found.transposed if flipped else found
+        target = expected.number[slices]
+        shaped = (found.value, found.magnitude, found.error)
+        new = Estimate(*(part.reshape(target.value.shape) for part in shaped))
+        expected.clashes[slices] |= (expected.stores[slices] > 0) & differ(new, target)
+        expected.number.put(slices, new)
+        expected.stores[slices] += 1
+
+    # -- storage -------------------------------------------------------------------------------
+
+    def _region(self, piece: str) -> Region:
+        return self.kernel.region[self.kernel.piece[piece].region]
+
+    def box(self, piece: str) -> Box:
+        """Rows and columns of a piece within its region."""
+        found = self.kernel.piece[piece]
+        bits = DTYPE_BITS[self._region(piece).dtype]
+        columns = slice(found.byte0 * 8 // bits, found.byte1 * 8 // bits)
+        return slice(found.row0, found.row1), columns
+
+    def operand(self, pieces: tuple[str, ...], distance: int) -> Estimate:
+        """The tile that pieces of one region make up together, ``distance`` iterations ago."""
+        region = self._region(pieces[0]).name
+        whole = self.now[region]
+        if distance > 0:
+            ends = self.ends[region]
+            whole = ends[max(0, len(ends) - distance)]
+        boxes = [self.box(piece) for piece in pieces]
+        rows = slice(min(b[0].start for b in boxes), max(b[0].stop for b in boxes))
+        columns = slice(min(b[1].start for b in boxes), max(b[1].stop for b in boxes))
+        return whole[rows, columns].copy()
+
+
+class _Execution:
+    """One operation in one iteration; ``made`` has the pieces that it has computed so far."""
+
+    def __init__(self, tile: _Tile, operation: Operation, iteration: int) -> None:
+        self.tile, self.operation, self.iteration = tile, operation, iteration
+        self.kernel = tile.kernel
+        self.operands = dict(operation.operands)
+        self.formulas = dict(operation.formulas)
+        self.made: dict[tuple[str, ...], Estimate] = {}
+        self.evaluator = Formulas(self._look, polynomial=bool(operation.polynomial))
+        self.held: Condition | None = None
+
+    def run(self) -> None:
+        when = self.operation.when
+        if when is not None and self.operation.kind is not Kind.LOAD:
+            self.held = self.evaluator.condition(when)  # of values from before the operation
+        match self.operation.kind:
+            case Kind.LOAD:
+                self._load()
+            case Kind.COPY:
+                found = self._read("from")
+                self._make("to", found.transposed if self.operation.transposed else found)
+            case Kind.MMA:
+                self._product()
+            case Kind.REDUCE:
+                self._reduce()
+            case Kind.MASK:
+                keep = self.evaluator.condition(self.formulas["keep"])
+                fill = exact(float(self.operation.fill or "-inf"))
+                self._make("to", chosen(keep.truth, keep.sure, self._read("from"), fill))
+            case Kind.MAP:
+                for name, formula in self.operation.formulas:
+                    self._make(name, self.evaluator.number(formula))
+            case Kind.STORE:
+                raise AssertionError("stores are not executed here")
+        self._write()
+
+    def _load(self) -> None:
+        problem, operation = self.tile.problem, self.operation
+        slices, (rows, columns), flipped = problem.sizes.parts(
+            operation, self.tile.tile, self.iteration
+        )
+        sides = {place.side: place.size for place in operation.places}
+        shape = (sides.get("rows", 1), sides.get("columns", 1))
+        found = exact(np.zeros(shape))
+        when = operation.when
+        if when is None or bool(self.evaluator.condition(when).truth):
+            part = problem.tensors[operation.tensor or ""][slices]
+            source = (columns, rows) if flipped else (rows, columns)
+            fields = (field.reshape(source) for field in (part.value, part.magnitude, part.error))
+            block = Estimate(*fields)
+            found.put((slice(rows), slice(columns)), block.transposed if flipped else block)
+        self._make("to", found)
+
+    def _product(self) -> None:
+        operation = self.operation
+        a, b = self._factor("a"), self._factor("b")
+        unit = self._unit()
+        found = product(a, b.transposed if operation.transpose_b else b, unit)
+        if operation.accumulate:
+            old = self._read("d")
+            found = added(old, found)
+            found = loosened(found, unit * np.abs(old.value))
+        self._make("d", found)
+
+    def _unit(self) -> float:
+        """The relative error of each addition of a product: sums of 8-bit factors have 14 bits."""
+        if self._dtype("d") == "fp16":
+            return 2.0**-10
+        return 2.0**-13 if self._dtype("a") in ("e4m3", "e5m2") else UNIT
+
+    def _factor(self, operand: str) -> Estimate:
+        """A factor; of tf32 the hardware takes 11 bits, rounded or cut off."""
+        found = self._read(operand)
+        if self._dtype(operand) != "tf32":
+            return found
+        return loosened(found, 2.0**-10 * np.abs(found.value))
+
+    def _reduce(self) -> None:
+        tile = self._read("from")
+        largest_of = self.operation.reduction == "max"
+        found = largest(tile) if largest_of else total(tile)
+        if "carry" in self.formulas:
+            carry = self.evaluator.number(self.formulas["carry"])
+            found = larger(carry, found) if largest_of else added(carry, found)
+        self._make("to", found)
+        for name, formula in self.operation.formulas:
+            if name != "carry":
+                self._make(name, self.evaluator.number(formula))
+
+    # -- operands ------------------------------------------------------------------------------
+
+    def _dtype(self, operand: str) -> str:
+        piece = self.kernel.piece[self.operands[operand][0]]
+        return self.kernel.region[piece.region].dtype
+
+    def _read(self, operand: str) -> Estimate:
+        """An operand that is read at one distance."""
+        pieces = self.operands[operand]
+        distance = next(r.distance for r in self.operation.reads if r.piece == pieces[0])
+        return self.tile.operand(pieces, distance)
+
+    def _make(self, operand: str, number: Estimate) -> None:
+        """Note an output, rounded to the data type of its buffer."""
+        pieces = self.operands[operand]
+        boxes = [self.tile.box(piece) for piece in pieces]
+        shape = (
+            max(b[0].stop for b in boxes) - min(b[0].start for b in boxes),
+            max(b[1].stop for b in boxes) - min(b[1].start for b in boxes),
+        )
+        self.made[pieces] = stored(number, self._dtype(operand)).broadcast(shape)
+
+    def _write(self) -> None:
+        """Put outputs into their buffers, where the condition of the operation holds."""
+        held = self.held
+        for pieces, made in self.made.items():
+            boxes = [self.tile.box(piece) for piece in pieces]
+            row, column = min(b[0].start for b in boxes), min(b[1].start for b in boxes)
+            distances = [r.distance for r in self.operation.reads if r.piece in pieces]
+            kept = self.tile.operand(pieces, distances[0] if distances else 0)
+            found = made if held is None else chosen(held.truth, held.sure, made, kept)
+            for piece, (rows, columns) in zip(pieces, boxes, strict=True):
+                at = (
+                    slice(rows.start - row, rows.stop - row),
+                    slice(columns.start - column, columns.stop - column),
+                )
+                self.tile.now[self.kernel.piece[piece].region].put((rows, columns), found[at])
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def _look(self, name: Name) -> Estimate:
+        pieces = self.operands.get(name.name)
+        if pieces is not None:
+            if name.distance == 0 and pieces in self.made:
+                return self.made[pieces]
+            return self.tile.operand(pieces, name.distance)
+        if name.name in ("row", "column"):
+            return self._axis(name.name)
+        if name.name in self.tile.problem.scalars:
+            return self.tile.problem.scalars[name.name]
+        value = self.tile.problem.sizes.names(self.tile.tile)[name.name]
+        return exact(float(np.float32(float(value))))
+
+    def _axis(self, which: str) -> Estimate:
+        """The coordinates of rows or columns of what is written, in the global tensor."""
+        if not self.operation.places:
+            raise SchedgenError(f"nothing says where the tile of '{self.operation.name}' lies")
+        place = self.operation.places[which == "column"]
+        first = self.tile.problem.sizes.start(place, self.tile.tile, self.iteration)
+        along = np.arange(first, first + place.size, dtype=np.float64)
+        return exact(along[:, None] if which == "row" else along[None, :])
+
+
+def _first(region: Region) -> Estimate:
+    """What a buffer holds when an output tile begins."""
+    shape = (region.shape[0], region.shape[1] if len(region.shape) > 1 else 1)
+    if region.initial is None:
+        return unknown(shape)
+    above, _, below = region.initial.partition("/")
+    return exact(np.full(shape, float(above) / float(below or 1)))

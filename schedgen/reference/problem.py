@@ -1,0 +1,106 @@
+"""Extents, output tiles and parts of tensors for one problem, from the facts of a kernel alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+from schedgen.errors import SchedgenError
+from schedgen.kernel import Kernel, Kind, Operation
+from schedgen.reference.formulas import arithmetic
+from schedgen.tensors import Place
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A kernel with the sizes of its tensors: where output tiles are and how long they take."""
+
+    kernel: Kernel
+    extents: Mapping[str, int]
+
+    @property
+    def parameters(self) -> dict[str, Fraction | bool | str]:
+        """The parameters of the kernel: numbers, truth values and words."""
+        return {name: _meaning(text) for name, text in self.kernel.parameters}
+
+    def names(self, tile: Mapping[str, int]) -> dict[str, Fraction | bool | str]:
+        """What names of exact arithmetic stand for at an output tile."""
+        extents = {name: Fraction(size) for name, size in self.extents.items()}
+        row, column = (Fraction(tile.get(extent, 0)) for extent in self.kernel.tile_extents)
+        return {**self.parameters, **extents, "tile_row": row, "tile_column": column}
+
+    @property
+    def all_trips(self) -> int:
+        """Iterations of the main loop, of a tile that needs them all."""
+        assert self.kernel.trip_count is not None
+        return int(arithmetic(self.kernel.trip_count, self.names({})))
+
+    def trips(self, tile: Mapping[str, int]) -> int:
+        """Iterations of the main loop of one output tile."""
+        if self.kernel.tile_trips is None:
+            return self.all_trips
+        return min(
+            self.all_trips, max(1, int(arithmetic(self.kernel.tile_trips, self.names(tile))))
+        )
+
+    def tiles(self) -> list[dict[str, int]]:
+        """The output tiles, by the extents that they are cut along.
+
+        Raises SchedgenError if the stores of the kernel do not make up a grid.
+        """
+        axes = self.kernel.grid
+        if not axes:
+            raise SchedgenError(f"the stores of {self.kernel.name} do not make up a grid of tiles")
+        counts = [range(-(-self.extents[axis.extent] // axis.block)) for axis in axes]
+        found = [
+            {axis.extent: at for axis, at in zip(axes, place, strict=True)}
+            for place in product(*counts)
+        ]
+        if self.kernel.tiles == "all":
+            return found
+        block = {axis.extent: axis.block for axis in axes}
+        row, column = self.kernel.tile_extents
+        return [t for t in found if (t[row] + 1) * block[row] - 1 >= t[column] * block[column]]
+
+    def start(self, place: Place, tile: Mapping[str, int], iteration: int) -> int:
+        """The first element along an axis."""
+        if place.grouped:
+            return tile[place.along] * self.extents[place.extent] // self.extents[place.along]
+        first = tile[place.share] * self.all_trips if place.share else 0
+        coordinate = tile[place.along] if place.along else 0
+        return place.offset + place.block * coordinate + place.step * (first + iteration)
+
+    def parts(
+        self, operation: Operation, tile: Mapping[str, int], iteration: int
+    ) -> tuple[tuple[slice, ...], tuple[int, int], bool]:
+        """Which elements of its tensor a load or store touches: a slice along each axis, how many
+        rows and columns of the tile those are, and whether the columns' axis comes first.
+        """
+        slices: list[slice] = []
+        lengths = {"rows": 1, "columns": 1}
+        sides: list[str] = []
+        for place in operation.places:
+            extent = self.extents[place.extent]
+            begin = min(self.start(place, tile, iteration), extent)
+            end = min(begin + place.size, extent)
+            slices.append(slice(begin, end))
+            lengths[place.side or "rows"] *= end - begin
+            sides += [place.side] if place.side else []
+        flipped = sides[:1] == ["columns"] and len(sides) == 2
+        return tuple(slices), (lengths["rows"], lengths["columns"]), flipped
+
+
+def stored_tensors(kernel: Kernel) -> set[str]:
+    """The arguments that the kernel writes."""
+    return {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
+
+
+def _meaning(text: str) -> Fraction | bool | str:
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return Fraction(text)
+    except ValueError:
+        return text

@@ -1,0 +1,198 @@
+"""Whether what is computed together lies along the same extents of tensors.
+
+Loads say along which extents the rows and columns of a tile lie, and operations carry that on: a
+product adds up along one extent of both of its operands, what a formula reads element by element
+lies where its output does, and a store puts a tile where it belongs. Equal sizes are no reason to
+think so: a square tile that lies the other way round fits as well.
+
+What nobody says, such as the columns of a vector, fits everything; so does, in formulas, an extent
+that a tile covers as a whole: it may be a pattern that repeats in each tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from schedgen.kernel import Kind, Operation, Read
+from schedgen.spec.layout import Layout
+from schedgen.spec.values import Place, Scope
+
+_PASSES = 2
+"""The second one knows what the first iteration has left in buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The extents along which rows and columns of a tile lie; '' for those that nobody knows."""
+
+    rows: str = ""
+    columns: str = ""
+
+    def with_(self, other: _Axes) -> _Axes:
+        return _Axes(self.rows or other.rows, self.columns or other.columns)
+
+    @property
+    def turned(self) -> _Axes:
+        return _Axes(self.columns, self.rows)
+
+    def differs(self, other: _Axes) -> str:
+        """Both names where these axes and others disagree, '' if they do not."""
+        for mine, its in ((self.rows, other.rows), (self.columns, other.columns)):
+            if mine and its and mine != its:
+                return f"'{mine}' and '{its}'"
+        return ""
+
+
+def check_alignment(
+    scope: Scope,
+    layout: Layout,
+    operations: Sequence[Operation],
+    places: Mapping[tuple[str, Read], Place],
+) -> dict[str, tuple[str, str]]:
+    """Report operations whose operands lie along different extents; ``places`` says where in the
+    file each of their reads stands.
+
+    Returns for each operation of threads along which extents the rows and columns of what it
+    computes lie, '' for those that nobody knows.
+    """
+    checker = _Checker(scope, layout, places)
+    for _ in range(_PASSES):
+        for operation in operations:
+            checker.visit(operation)
+    return checker.computed
+
+
+class _Checker:
+    def __init__(
+        self, scope: Scope, layout: Layout, places: Mapping[tuple[str, Read], Place]
+    ) -> None:
+        self.scope, self.layout, self.at = scope, layout, places
+        self.region = {
+            piece: region for region, pieces in layout.pieces.items() for piece in pieces
+        }
+        self.axes: dict[str, _Axes] = {}
+        self.moving: set[str] = set()  # extents that tiles are parts of
+        self.computed: dict[str, tuple[str, str]] = {}
+        self._reported: set[tuple[str, str]] = set()
+
+    def visit(self, operation: Operation) -> None:
+        """Check one operation, and note along what its results lie."""
+        operands = dict(operation.operands)
+        self.moving |= {p.extent for p in operation.places if p.along or p.step or p.grouped}
+        match operation.kind:
+            case Kind.LOAD:
+                self._write(operands["to"], _lies(operation))
+            case Kind.STORE:
+                self._agree(operation, "from", self._of(operands["from"]), _lies(operation))
+            case Kind.MMA:
+                self._product(operation, operands)
+            case Kind.REDUCE:
+                source = _Axes(self._of(operands["from"]).rows)
+                found = self._formulas(operation, operands, source)
+                self._write(operands["to"], found)
+                self.computed[operation.name] = found.rows, found.columns
+            case Kind.COPY:
+                source = self._of(operands["from"])
+                self._write(operands["to"], source.turned if operation.transposed else source)
+            case Kind.MAP:
+                found = self._formulas(operation, operands, _Axes())
+                self.computed[operation.name] = found.rows, found.columns
+            case Kind.MASK:
+                found = self._of(operands["to"])
+                self.computed[operation.name] = found.rows, found.columns
+
+    def _product(self, operation: Operation, operands: Mapping[str, tuple[str, ...]]) -> None:
+        a, b = self._of(operands["a"]), self._of(operands["b"])
+        b = b.turned if operation.transpose_b else b
+        inner = _Axes(a.columns).differs(_Axes(b.rows))
+        if inner:
+            message = (
+                f"the product adds up along {inner}: columns of '{self._name(operands['a'])}' and "
+                f"{'columns' if operation.transpose_b else 'rows'} of "
+                f"'{self._name(operands['b'])}' are of the same size, but not the same extent"
+            )
+            fix = "multiply tiles that lie along one extent, or give both extents one name"
+            self._report(operation, "b", message, fix)
+            return
+        product = _Axes(a.rows, b.columns)
+        if operation.accumulate:
+            self._agree(operation, "d", self._of(operands["d"]), product)
+        self._write(operands["d"], product)
+
+    def _formulas(
+        self, operation: Operation, operands: Mapping[str, tuple[str, ...]], source: _Axes
+    ) -> _Axes:
+        """Check that all operands of formulas lie along the same; return along what."""
+        known = source
+        outputs = [name for name, _ in operation.formulas if name in operands]
+        names = [name for name in operands if name not in ("from", "to")]
+        for name in sorted(names, key=lambda name: name in outputs):
+            if any(read.piece in operands[name] for read in operation.reads):
+                mine = self._moving(self._of(operands[name]))
+                if self._agree(operation, name, known, mine):
+                    known = known.with_(mine)
+        for name in outputs:
+            self._write(operands[name], self._shaped(operands[name], known))
+        return known
+
+    def _shaped(self, pieces: Sequence[str], axes: _Axes) -> _Axes:
+        """What an output has of the axes of its operands: a vector has rows only."""
+        region = self.layout.regions[self.region[pieces[0]]]
+        return _Axes(axes.rows) if len(region.shape) == 1 else axes
+
+    def _moving(self, axes: _Axes) -> _Axes:
+        """Of axes those along which tiles are parts."""
+        rows, columns = (name if name in self.moving else "" for name in (axes.rows, axes.columns))
+        return _Axes(rows, columns)
+
+    # -- what is known -------------------------------------------------------------------------
+
+    def _of(self, pieces: Sequence[str]) -> _Axes:
+        return self.axes.get(self.region[pieces[0]], _Axes())
+
+    def _write(self, pieces: Sequence[str], axes: _Axes) -> None:
+        for piece in pieces:
+            self.axes[self.region[piece]] = axes
+
+    def _name(self, pieces: Sequence[str]) -> str:
+        return self.layout.regions[self.region[pieces[0]]].base
+
+    # -- mistakes ------------------------------------------------------------------------------
+
+    def _agree(self, operation: Operation, operand: str, one: _Axes, other: _Axes) -> bool:
+        both = one.differs(other)
+        if both:
+            name = self._name(dict(operation.operands)[operand])
+            message = (
+                f"'{operation.base}' puts {both} together at '{name}': they are of the same size "
+                "here, but not the same extent"
+            )
+            fix = "transpose one of them with a copy, or give both extents one name"
+            self._report(operation, operand, message, fix)
+        return not both
+
+    def _report(self, operation: Operation, operand: str, message: str, fix: str) -> None:
+        if (operation.base, operand) in self._reported:
+            return
+        self._reported.add((operation.base, operand))
+        pieces = dict(operation.operands)[operand]
+        at = next(
+            place
+            for (name, read), place in self.at.items()
+            if name == operation.name and read.piece in pieces
+        )
+        self.scope.error("extent-mismatch", message, at, fix=fix)
+
+
+def _lies(operation: Operation) -> _Axes:
+    """The extents that the tile of a load or store lies along.
+
+    A tile that is stored in the transposed place lies as the output tile does.
+    """
+    sides = {
+        place.side: (place.along or place.extent) if operation.transposed else place.extent
+        for place in operation.places
+        if place.side
+    }
+    return _Axes(sides.get("rows", ""), sides.get("columns", ""))

@@ -1,0 +1,121 @@
+"""Meetings of a role's warps: where they are needed, that they are enough, and none too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schedgen.emulating import default_extents, emulate
+from schedgen.emulator.machine.policies import Adversarial, RoundRobin
+from schedgen.program.model import Arrive, Fence, FenceKind, Program, Wait
+from schedgen.program.warps import by_warps
+from schedgen.proof.explore import explore
+from schedgen.proof.graph import prove
+from schedgen.proof.judge import Outcome, judge
+from schedgen.proof.mutants import sampled
+from schedgen.proof.mutate_steps import without_fence, without_meeting
+from schedgen.proof.report import Claim
+from schedgen.proof.smt import refute
+from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
+
+RELU, TRANSPOSE = SPECS / "relu_in_role.yaml", SPECS / "transpose_in_role.yaml"
+ROUND_TRIP = SPECS / "tensor_round_trip.yaml"
+CASES = [(RELU, "h200"), (TRANSPOSE, "h200"), (TRANSPOSE, "b200"), (ROUND_TRIP, "b200")]
+
+
+def program_of(spec: Path, target: str) -> Program:
+    return solved(spec, target)[0].program
+
+
+def meetings(program: Program) -> list[str]:
+    return [barrier.name for barrier in program.barriers if barrier.kind == "role"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "expected"),
+    [
+        (RELU, "h200", ["one meets before MMA"]),
+        (TRANSPOSE, "h200", ["one meets before BACK", "one meets before PUT"]),
+        (TRANSPOSE, "b200", ["one meets before BACK", "one meets before PUT"]),
+        (ROUND_TRIP, "b200", []),
+    ],
+)
+def test_meetings_stand_where_warps_touch_bytes_of_each_other(
+    spec: Path, target: str, expected: list[str]
+) -> None:
+    assert sorted(meetings(program_of(spec, target))) == sorted(expected)
+
+
+@pytest.mark.parametrize(("spec", "target"), CASES, ids=lambda value: getattr(value, "stem", value))
+def test_none_can_be_left_out(spec: Path, target: str) -> None:
+    changes = list(without_meeting(program_of(spec, target)))
+    assert len(changes) == len(meetings(program_of(spec, target)))
+    for what, changed, _ in changes:
+        for verdict in (prove(changed), refute(changed), explore(changed)):
+            found = {finding.claim for finding in verdict.findings}
+            assert Claim.RACE in found, (what, verdict.method)
+
+
+def test_each_meeting_says_what_it_is_for() -> None:
+    found = {
+        text
+        for spec in (RELU, TRANSPOSE)
+        for barrier in program_of(spec, "h200").barriers
+        if barrier.kind == "role"
+        for text in barrier.protects
+    }
+    assert "MMA uses what FUN of other warps did in sF" in found
+    assert "PUT writes over what BACK of other warps did in sT" in found
+
+
+def test_arrival_and_wait_of_a_meeting_are_neighbours() -> None:
+    program = program_of(RELU, "h200")
+    for role in program.roles:
+        for one, other in zip(role.loop, role.loop[1:], strict=False):
+            if isinstance(other.action, Wait) and other.action.barrier in meetings(program):
+                assert one.action == Arrive(other.action.barrier, other.action.number, 128)
+
+
+def test_stores_to_tensor_memory_are_waited_for_by_who_loads_them() -> None:
+    program = program_of(ROUND_TRIP, "b200")
+    needed = list(without_fence(FenceKind.TMEM_STORED)(program))
+    assert needed
+    for what, changed, _ in needed:
+        for verdict in (prove(changed), refute(changed), explore(changed)):
+            assert {finding.claim for finding in verdict.findings} == {Claim.RACE}, what
+
+
+@pytest.mark.parametrize(("spec", "target"), CASES, ids=lambda value: getattr(value, "stem", value))
+def test_no_mistake_survives(spec: Path, target: str) -> None:
+    for mutant in sampled(program_of(spec, target), 1):
+        assert judge(mutant).outcome is not Outcome.SURVIVED, mutant.what
+
+
+@pytest.mark.parametrize("spec", ["attention_fwd", "gemm", "gemm_epilogue", "gemm_chain"])
+@pytest.mark.parametrize("target", ARCHITECTURES)
+def test_shipped_programs_need_none(spec: str, target: str) -> None:
+    """Their roles write and read what their own threads hold, and products read what was loaded."""
+    program = program_of(Path(spec), target)
+    assert by_warps(program) is program
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("spec", "target"), CASES, ids=lambda value: getattr(value, "stem", value))
+@pytest.mark.parametrize("policy", [RoundRobin, lambda: Adversarial(1)], ids=["turns", "adverse"])
+def test_emulated(spec: Path, target: str, policy: type[RoundRobin]) -> None:
+    _, kernel = solved(spec, target)
+    extents = default_extents(kernel, {})
+    text, arch = text_of(spec, target), ARCHITECTURES[target]
+    outcome = emulate(text, kernel, arch, extents=extents, policy=policy())
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+def test_fences_come_before_meetings() -> None:
+    """A thread fences what it wrote itself; behind the meeting it would be somebody else's."""
+    role = program_of(RELU, "h200").role["one"]
+    actions = [step.action for step in role.loop]
+    fence = actions.index(Fence(FenceKind.ASYNC_PROXY))
+    waits = [a.barrier if isinstance(a, Wait) else "" for a in actions]
+    assert fence < waits.index("one meets before MMA")
