@@ -23,11 +23,12 @@ DONE, REFUSED, BAD_INPUT = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``), one that
-    records ``events``, where its ``schedule`` is to be written, whether to ``cache``.
+    """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``; None: if there
+    is one), one that records ``events``, where its ``schedule`` is to be written, whether to
+    ``cache``.
     """
 
-    compiled: bool
+    compiled: bool | None
     events: bool
     as_json: bool
     schedule: Path | None = None
@@ -47,6 +48,7 @@ def run_emit(
 
     Returns the exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
     """
+    from schedgen.codegen.compiling import packages
     from schedgen.codegen.errors import EmitError
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
@@ -61,7 +63,7 @@ def run_emit(
             settings,
             progress,
             events=wanted.events,
-            compiled=wanted.compiled,
+            compiled=bool(packages()) if wanted.compiled is None else wanted.compiled,
             store=Store() if wanted.cache else None,
         )
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +72,7 @@ def run_emit(
         return REFUSED
     except SchedgenError as error:
         typer.echo(str(error), err=True)
-        return BAD_INPUT
+        return error.status
     except OSError as error:
         typer.echo(f"{folder}: {error.strerror}", err=True)
         return BAD_INPUT
@@ -107,7 +109,7 @@ def run_compile(
     from schedgen.conform.report import compared, data, lines
     from schedgen.machine_file import read_machine
 
-    found = None
+    found, assembly = None, None
     try:
         facts = read_facts(path)
         arch = read_machine(target).arch if target else facts.target
@@ -119,7 +121,8 @@ def run_compile(
         report = compile_report(path, folder or Path(mkdtemp(prefix="schedgen-")))
         if conform:
             program, kernel = derived(facts, target, str(path))
-            found = compared(report.built.ptx, program, kernel)
+            built = report.built
+            found, assembly = compared(built.ptx, built.cubin, program, kernel)
     except (CompileError, Underivable) as error:
         typer.echo(str(error), err=True)
         return REFUSED
@@ -130,14 +133,14 @@ def run_compile(
         typer.echo(f"{error.filename or folder}: {error.strerror}", err=True)
         return BAD_INPUT
     if as_json:
-        conformance = {} if found is None else {"conformance": data(found)}
+        conformance = {} if found is None else {"conformance": data(found, assembly)}
         typer.echo(json.dumps(_report_data(report) | conformance, indent=1))
     else:
-        told = [] if found is None else list(lines(found))
+        told = [] if found is None else list(lines(found, assembly))
         typer.echo("\n".join([str(path), *_report_text(report), *told]))
     problems = [text for kind, text in report.problems_by_kind if kind not in allow]
     if found is not None and not found.holds:
-        problems += [f"{finding.text}" for finding in found.findings]
+        problems += [finding.text for finding in found.findings]
     for problem in problems:
         typer.echo(problem, err=True)
     return REFUSED if problems else DONE
@@ -177,7 +180,9 @@ def _emitted_text(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
             f"  rejected     with {attempt.more_registers} more registers beside tiles: "
             f"{attempt.report.problems[0]}"
         )
-    return lines + (_report_text(attempts[-1].report, files=False) if attempts else [])
+    if not attempts:
+        return [*lines, "  compiled     no: spills and serialized products are not known"]
+    return lines + _report_text(attempts[-1].report, files=False)
 
 
 def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:
@@ -191,6 +196,7 @@ def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:
             {"name": r.name, "warps": r.warps, "registers": r.registers} for r in facts.roles
         ],
         "local_bytes": report.local_bytes,
+        "unfenced": [str(one) for one in report.unfenced],
         "shared_bytes": facts.shared_bytes,
         "tensor_columns": facts.tensor_columns,
         "problems": list(report.problems),

@@ -33,9 +33,13 @@ Progress = Callable[[str], None]
 class Infeasible(SchedgenError):
     """No schedule exists; the message names the constraint and the smallest change to mend it."""
 
+    status = 1
+
 
 class OutOfTime(SchedgenError):
     """The time limit ended before any schedule was found."""
+
+    status = 3
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def solve(
     """
     from schedgen.solver.assemble import assemble
     from schedgen.solver.search import Unsolved, refine, smallest
-    from schedgen.solver.tiles import schedule_tiles
+    from schedgen.solver.tiles import schedule_tiles, shortage
 
     begin = perf_counter()
     check_target(spec, machine)
@@ -114,11 +118,11 @@ def solve(
     _check(candidate.problem, result)
     tiles = schedule_tiles(candidate.problem, result.decisions)
     if tiles is None:
+        lack = shortage(candidate.problem, result.decisions)
         raise Infeasible(
             f"{candidate.problem.kernel.name} has no schedule on {machine.name} "
-            "[registers-capacity]: its best main loop leaves no registers for what warpgroups "
-            "compute outside of it\n  fix: make tiles smaller, or give that work to a role of the "
-            "loop with 'role:'"
+            f"[registers-capacity]: {lack}\n  fix: make tiles smaller, cut what is outside of the "
+            "main loop into slices ('over'), or pass a tile through shared memory"
         )
     schedule = assemble(candidate.problem, result, tiles, _notes(candidates, candidate, skipped))
     if confirm:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schedgen.kernel import Kernel, Region
+from schedgen.kernel import Kernel, Region, Ring, Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ def storage_mistakes(kernel: Kernel) -> Iterator[StorageMistake]:
         yield from _aliases(kernel, region, written)
         yield from _distances(kernel, region)
     for ring in kernel.rings:
+        yield from _registers_in_turn(kernel, ring)
         inside = [name for name in ring.regions if name in written]
         if inside and len(inside) < len(ring.regions):
             other = next(name for name in ring.regions if name not in written)
@@ -40,6 +41,20 @@ def storage_mistakes(kernel: Kernel) -> Iterator[StorageMistake]:
                 "give buffers that are filled outside of the main loop a ring of their own",
             )
     yield from _early_reads(kernel, written)
+
+
+def _registers_in_turn(kernel: Kernel, ring: Ring) -> Iterator[StorageMistake]:
+    """Slots are chosen when a kernel runs, and registers have no addresses."""
+    held = [name for name in ring.regions if kernel.region[name].space is Space.REGISTERS]
+    if held and ring.depth.high > 1:
+        yield StorageMistake(
+            kernel.region[held[0]].base,
+            "",
+            "ring-of-registers",
+            f"ring '{ring.name}' has up to {ring.depth.high} slots for '{held[0]}', and registers "
+            "cannot be chosen when a kernel runs",
+            f"give '{ring.name}' a depth of 1, or take its buffers out of it",
+        )
 
 
 def _aliases(kernel: Kernel, region: Region, written: set[str]) -> Iterator[StorageMistake]:

@@ -27,9 +27,9 @@ def derived(facts: Facts, target: str | None, path: str) -> tuple[Program, Kerne
         Underivable: the file does not say what it was made from, or that gives another program.
         SchedgenError: the spec or the machine is not there, or has no schedule.
     """
-    from schedgen.emitting import ROUNDS, STEP, with_registers
     from schedgen.machine_file import read_machine
     from schedgen.program.synthesize import synthesize
+    from schedgen.selecting import ROUNDS, STEP, with_registers
     from schedgen.solution import Infeasible, solve
     from schedgen.spec.reader import read_spec
 

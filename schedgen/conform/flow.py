@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import networkx as nx
 
@@ -111,7 +112,7 @@ class Flow:
 
 def _dominators(graph: nx.DiGraph[int], start: int) -> dict[int, int]:
     """Immediate dominators of all blocks but the first."""
-    found: dict[int, int | None] = nx.immediate_dominators(graph, start)
+    found = cast("dict[int, int | None]", nx.immediate_dominators(graph, start))
     return {block: above for block, above in found.items() if above is not None}
 
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedgen.codegen.plan import Plan
+from schedgen.codegen.plan import PANEL_BYTES, Plan
 from schedgen.conform.cases import Case, Turn
 from schedgen.conform.values import Array, Value
 from schedgen.kernel import DTYPE_BITS, Operation, Space
 from schedgen.program.model import Access, Number, TileOperation
 
-_PANEL = 128
-"""Bytes of a row that lie together: wider tiles are panels of these, side by side."""
 WORD = 8
 
 
@@ -89,11 +87,10 @@ class Places:
         width = self._row_bytes(piece.region)
         if len(shape) < 2 or 1 in shape:
             return ((0, rows * width),)
-        if width <= _PANEL:
-            return ((piece.row0 * width, piece.row1 * width),)
-        panels = range(piece.byte0 // _PANEL, -(-piece.byte1 // _PANEL))
+        panel = next(span for span in PANEL_BYTES if width % span == 0)
+        panels = range(piece.byte0 // panel, -(-piece.byte1 // panel))
         return tuple(
-            ((p * rows + piece.row0) * _PANEL, (p * rows + piece.row1) * _PANEL) for p in panels
+            ((p * rows + piece.row0) * panel, (p * rows + piece.row1) * panel) for p in panels
         )
 
     def _row_bytes(self, region: str) -> int:

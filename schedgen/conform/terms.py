@@ -174,7 +174,7 @@ class Terms:
         return None
 
     def _divided(self, of: Term | int | str, magic: Term | int | str, power: int) -> Term | None:
-        """``x m div 2^power`` is ``x div d`` for all x below 2^32 if m d is above 2^power by no more
+        """``x m div 2^power`` is ``x div d`` for all x below 2^32 if m d exceeds 2^power by no more
         than 2^(power - 32) (Granlund and Montgomery, Division by Invariant Integers using
         Multiplication, 4.2).
         """

@@ -159,9 +159,9 @@ def _shuffled_from(a: Value, lane: Value) -> Value | None:
         return a
     if not lane.plain or lane.array.size != lane.array.shape[-1]:
         return None
-    lanes = np.broadcast_to(lane.array.reshape(-1), (threads,)) % 32
+    lanes: Array = np.broadcast_to(lane.array.reshape(-1), (threads,)) % 32
     whole = np.broadcast_to(a.array, (*a.array.shape[:-1], threads))
-    at: Array = np.arange(threads) // 32 * 32 + lanes
+    at: Array = np.arange(threads, dtype=np.int64) // 32 * 32 + lanes
     return Value(whole[..., at], a.modulus, a.shared, a.tensor)
 
 

@@ -60,8 +60,8 @@ class Walk:
         found: list[Item] = []
         while block != way.stop or inside:
             if block == END or (way.loop is not None and block not in way.loop):
-                raise Refusal("a condition leaves a loop, or ends a role", self._last(block))
-            if block in self.flow.loops and not inside:
+                raise Refusal("a loop is left under a condition, or by a role", self._last(block))
+            if block in self.flow.loops and not inside and not self._passes(block, state):
                 block = self._loop(block, state, found)
                 continue
             inside = False
@@ -152,6 +152,19 @@ class Walk:
         state.written.update(left[1].written)
         return left[0]
 
+    def _passes(self, header: int, state: State) -> bool:
+        """Whether a loop is left at the end of its first block, always: it is none then."""
+        block = self.flow.blocks[header]
+        if block.guard is None:
+            return False
+        scratch = State(state)
+        self._straight(block, scratch, [])
+        condition = self.registers.condition(scratch, self.kernel.body[block.end])
+        holds = self.threads.decide(condition)
+        if holds is None:
+            return False
+        return (block.taken if holds else block.next) not in self.flow.loops[header]
+
     def _written(self, blocks: frozenset[int]) -> list[str]:
         """Registers that instructions of blocks write, each once."""
         found: dict[str, None] = {}
@@ -166,21 +179,28 @@ class Walk:
         self, header: int, blocks: frozenset[int], state: State
     ) -> tuple[Action, int] | None:
         """A loop that does nothing but test a phase until it is complete."""
+        block, scratch = self.flow.blocks[header], State(state)
         inside = [
-            one
-            for start in blocks
-            for one in self.kernel.body[self.flow.blocks[start].begin : self.flow.blocks[start].end]
+            (place, self.kernel.body[place])
+            for start in sorted(blocks)
+            for place in range(self.flow.blocks[start].begin, self.flow.blocks[start].end)
         ]
-        block = self.flow.blocks[header]
-        if len(inside) != 1 or kind(inside[0]) != "wait" or block.guard is None:
+        if not inside or kind(inside[-1][1]) != "wait" or block.guard is None:
             return None
-        test, done = inside[0], block.guard
+        later = set(self._written(blocks))
+        for place, one in inside[:-1]:
+            sources = {name for operand in one.operands[1:] for name in names(operand)}
+            if one.opcode not in PURE or one.opcode == "elect" or one.guard or sources & later:
+                return None
+            self.registers.execute(scratch, one, place)
+            later -= set(_destinations(one))
+        test, done = inside[-1][1], block.guard
         if test.guard is not None or test.operands[0] != Register(done.register):
             return None
         to = block.next if done.negated else block.taken
         if to in blocks:
             return None
-        return self._action(test, state, "wait"), to
+        return self._action(test, scratch, "wait"), to
 
     # -- instructions --------------------------------------------------------------------------
 
