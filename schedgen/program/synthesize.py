@@ -16,6 +16,7 @@ from math import ceil
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.program.build import ProgramError, Storage, capacities, tile_operations
+from schedgen.program.frame import framed
 from schedgen.program.layout import (
     Assignment,
     BarrierPlace,
@@ -72,7 +73,7 @@ def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
     program = _Synthesis(Layout(kernel, schedule, skeleton)).run()
     late = Layout(kernel, schedule, skeleton, late=True)
     other = _as_fast(program, late) if late.late else None
-    return other or program
+    return framed(other or program)
 
 
 def _as_fast(program: Program, layout: Layout) -> Program | None:
