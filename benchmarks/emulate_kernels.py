@@ -100,8 +100,7 @@ def judged(made: Compiled, extents: dict[str, int]) -> Row:
         right += outcome.correct
         clean += outcome.clean
         instructions += outcome.report.statistics.instructions
-        ratios = (outcome.errors[name] / outcome.allowed[name] for name in outcome.errors)
-        worst = max(worst, *ratios)
+        worst = max(worst, *(result.ratio for result in outcome.results.values()))
         if not (outcome.correct and outcome.clean):
             notes = notes or f"seed {seed}: {outcome.report.text or outcome.errors}"
     return {

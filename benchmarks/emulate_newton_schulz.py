@@ -68,8 +68,7 @@ def judged(made: Compiled, size: int) -> Row:
         right += outcome.correct
         findings += len(outcome.report.errors)
         instructions += outcome.report.statistics.instructions
-        ratios = (outcome.errors[key] / outcome.allowed[key] for key in outcome.errors)
-        worst = max(worst, *ratios)
+        worst = max(worst, *(result.ratio for result in outcome.results.values()))
         if not (outcome.correct and outcome.clean):
             notes = notes or f"{name}: {outcome.report.text or outcome.errors}"
     return {

@@ -1,4 +1,4 @@
-"""A spec under construction for the fuzzer: random choices, tiles that exist, formulas over them."""
+"""A spec under construction for the fuzzer: random choices, tiles that exist, formulas."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ class Sketch:
     roles: Sequence[str] = ()
     over: list[str] = field(default_factory=list[str])
     """Dimensions that operations on threads are repeated over."""
+    _role: str = ""
     _counts: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
@@ -119,7 +120,9 @@ class Sketch:
         if not entry.get("over", True):
             del entry["over"]
         if threads and self.roles and self.chance(0.7):
-            entry["role"] = self.pick(*self.roles)
+            if not self._role or self.chance(0.1):  # registers stay with one role
+                self._role = self.pick(*self.roles)
+            entry["role"] = self._role
         self.data["operations"][phase].append(entry)
         return name
 

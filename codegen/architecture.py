@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from schedgen.codegen.ir import Code, Fence
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
@@ -25,7 +27,7 @@ class Architecture:
 
     imports: str
     library: str
-    fences: Mapping[FenceKind, str]
+    fences: Mapping[FenceKind, Code]
     products: Products
     threads: Threads
 
@@ -43,17 +45,19 @@ class Architecture:
 
     def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
         """A fence of the program, which is ``step`` of a role."""
-        source.add(self.fences[kind])
+        source.put(Fence(kind, self.fences[kind]))
 
-    def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
-        """Issues a product in iteration ``i``, or what keeps count of those that do not run."""
+    def product(
+        self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool
+    ) -> None:
+        """Issues a product in an iteration, or what keeps count of those that do not run."""
         raise NotImplementedError
 
     def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
         """Waits for a product."""
         raise NotImplementedError
 
-    def commit(self, source: Source, role: RoleProgram, action: Commit, at: str) -> None:
+    def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:
         """One arrival at the barrier ``at`` when the products issued so far are complete."""
         raise NotImplementedError
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import code, integer
+from schedgen.codegen.formulas import code, integer, library_functions
+from schedgen.codegen.ir import Node
 from schedgen.codegen.masks import Limits, always, limits
 from schedgen.codegen.operands import Operand, Shape, columns_of, operands_of
 from schedgen.codegen.pieces import Pieces
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.printing import lines_of
 from schedgen.codegen.registers import initial_value
 from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
@@ -33,7 +35,7 @@ class Body:
         self.plan, self.share, self.operation = plan, share, operation
         self.operands = operands_of(plan, operation)
         self.columns = columns_of(operation, self.operands)
-        self.source = Source(1)
+        self.source = Source()
         fresh = {self.operands[name].parameter for name in initial}
         self.elements = Elements(share, operation, self.operands, fresh, self.source)
         self.pieces = Pieces(self.elements, self.columns, span)
@@ -46,8 +48,13 @@ class Body:
         return self.elements.uses
 
     @property
+    def nodes(self) -> tuple[Node, ...]:
+        return self.source.nodes
+
+    @property
     def lines(self) -> tuple[str, ...]:
-        return tuple(self.source.lines)
+        """Its lines as they stand in the function."""
+        return tuple(lines_of(self.nodes, 1))
 
     @property
     def parameters(self) -> list[Operand]:
@@ -128,6 +135,7 @@ class Body:
             if operand.shape is Shape.ROWS and not operand.in_registers:
                 self._check_space(operand)
                 name = operand.parameter
+                self.source.uses("rows_of")
                 self.source.add(f"in_{name} = rows_of({name}, {self.elements.thread()})")
 
     def _rows(self, formulas: Formulas) -> None:
@@ -142,6 +150,7 @@ class Body:
         for operand in outside:
             self._check_space(operand)
             arguments = [f"out_{operand.parameter}", operand.parameter, self.elements.thread()]
+            self.source.uses("store_rows")
             self.source.call("store_rows", arguments)
 
     def _check_space(self, operand: Operand) -> None:
@@ -163,8 +172,11 @@ class Body:
         with self.source.block(f"for v in cutlass.range_constexpr({self.share.values}):"):
             self.elements.coordinates(operation.formulas, rows=True)
             self.elements.remember(operation.formulas, rows=True)
-            value = f"row_{'max' if largest else 'sum'}({source.parameter}, v)"
+            combined = "row_max" if largest else "row_sum"
+            value = f"{combined}({source.parameter}, v)"
+            self.source.uses(combined)
             if "carry" in formulas:
+                self.source.uses(*library_functions(formulas["carry"]))
                 carry = code(
                     formulas["carry"], lambda name: self.elements.value_of(name, rows=True)
                 )
@@ -180,6 +192,7 @@ class Body:
             raise EmitError(f"{self.operation.name}: masks work on registers")
         keep = dict(self.operation.formulas)["keep"]
         self.elements.use_names([("keep", keep)])
+        self.source.uses(*library_functions(keep))
         self.elements.uses |= {"row_0", "column_0", "thread"}
         everywhere = always(keep, "row_0", "column_0", operand.part.rows, operand.part.columns)
         kept = limits(keep, self.plan.extents)

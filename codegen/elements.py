@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from schedgen.codegen.formulas import LOG2_E, code
+from schedgen.codegen.formulas import LOG2_E, code, library_functions
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.plan import DTYPES
 from schedgen.codegen.registers import initial_value
 from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
-from schedgen.expressions import Expression, Name, references
+from schedgen.expressions import Call, Expression, Name, references
+from schedgen.expressions.nodes import walk
 from schedgen.kernel import Operation
 
 Formulas = Sequence[tuple[str, Expression]]
@@ -67,6 +68,13 @@ class Elements:
             "exp": f"exp2_in_part(({{0}} * {LOG2_E}), {more})",
         }
 
+    def _use_functions(self, formula: Expression, *, rows: bool) -> None:
+        """Says which functions of the library the code of a formula calls."""
+        self.source.uses(*library_functions(formula))
+        calls = {node.function for node in walk(formula) if isinstance(node, Call)}
+        if not rows and calls & set(self._functions):
+            self.source.uses("exp2_in_part")
+
     def read(self, formulas: Formulas) -> list[Operand]:
         """Operands that formulas and the condition read from before this operation."""
         made: set[str] = set()
@@ -111,7 +119,9 @@ class Elements:
         for place, (output, formula) in enumerate(formulas):
             operand = self.operands[output]
             text = code(formula, look, None if rows else self._functions)
+            self._use_functions(formula, rows=rows)
             if when is not None:
+                self.source.uses(*library_functions(when))
                 kept = self.value_of(Name(output), rows=rows, at=at)
                 text = f"Float32({text}) if {code(when, look)} else Float32({kept})"
             parts = {

@@ -8,6 +8,7 @@ from schedgen.codegen.errors import EmitError, EmitErrors
 from schedgen.codegen.events import LIBRARY, Clocks, Silent, with_argument
 from schedgen.codegen.facts import constants
 from schedgen.codegen.harness import Harness
+from schedgen.codegen.ir import functions
 from schedgen.codegen.library import used
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.sm90 import Hopper
@@ -56,7 +57,7 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool) -> str:
     Harness(architecture, clocks or Silent()).emit(source)
     parts = [
         f"{_header(architecture.plan)}\n{architecture.imports}",
-        used(source.text, architecture.library + (f"\n{LIBRARY}" if clocks else "")),
+        used(functions(source.nodes), architecture.library + (f"\n{LIBRARY}" if clocks else "")),
         source.text,
         constants(program, kernel) + (clocks.table.text() if clocks else ""),
     ]

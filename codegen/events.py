@@ -12,10 +12,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 from schedgen.codegen.event_table import ARGUMENT, CALIBRATION, Event, EventTable, RoleWords
+from schedgen.codegen.ir import Name, called, code
 from schedgen.codegen.source import Source
 from schedgen.kernel import Kernel
 from schedgen.program.model import Drain, Program, RoleProgram, Run, Step, Wait
 from schedgen.tensors import Argument
+
+_WORDS = Name(ARGUMENT)
 
 LIBRARY = '''
 def event_room(words, role, thread):
@@ -125,7 +128,8 @@ class Clocks(Silent):
     def begin(self, source: Source, role: RoleProgram) -> None:
         thread = "thread" if role.warps == 4 else "cute.arch.lane_idx()"
         number = self._roles.index(role.name)
-        source.add(f"event_at, event_end = event_room({ARGUMENT}, {number}, {thread})")
+        room = called("event_room", _WORDS, number, thread)
+        source.add(code("event_at, event_end = {}", room))
         largest = self._words[role.name]
         source.comment("what is left at the end is too small for a section")
         margin = max(CALIBRATION, 1 + largest.before, largest.loop, largest.after)
@@ -135,7 +139,8 @@ class Clocks(Silent):
         source.add(f"event_at += {CALIBRATION}")
 
     def begin_tile(self, source: Source, role: RoleProgram) -> None:
-        source.add(f"event_count({ARGUMENT}, event_at, event_end, trips)", "event_at += 1")
+        count = called("event_count", _WORDS, "event_at", "event_end", Name("trips"))
+        source.add(count, "event_at += 1")
 
     def end_section(self, source: Source, role: RoleProgram, section: str) -> None:
         if count := getattr(self._words[role.name], section):
@@ -150,7 +155,7 @@ class Clocks(Silent):
             self._clock(source, self._events[id(step)].end)
 
     def _clock(self, source: Source, place: int) -> None:
-        source.add(f"event_clock({ARGUMENT}, event_at, event_end, {place})")
+        source.add(called("event_clock", _WORDS, "event_at", "event_end", place))
 
 
 def _takes_time(step: Step) -> bool:

@@ -5,9 +5,10 @@ roles, memory. They are read without importing the file, which would import the 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -31,7 +32,9 @@ NAMES = {
 """Constants that every generated file ends with, and attributes of `Facts`."""
 COVERED = "COVERED"
 """One more, where there are such extents."""
-_READ = {*NAMES, COVERED}
+ORIGIN = {"MACHINE": "machine", "SETTINGS": "settings", "PROGRAM_SHA256": "program_sha256"}
+"""What it was made from, which files of earlier versions do not say."""
+_READ = {*NAMES, *ORIGIN, COVERED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,9 @@ class Facts:
         tensor_columns: columns of tensor memory in use.
         sha256: of the whole file, in hexadecimal.
         covered: extents of which the kernel covers a fixed number of elements, and how many.
+        machine: the machine model that it was solved for; empty if the file does not say.
+        settings: all parameters of the spec with their values.
+        program_sha256: of the program that it was emitted from, see `program_digest`.
     """
 
     kernel: str
@@ -79,6 +85,9 @@ class Facts:
     tensor_columns: int
     sha256: str
     covered: tuple[tuple[str, int], ...] = ()
+    machine: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+    program_sha256: str = ""
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
@@ -125,11 +134,32 @@ def constants(program: Program, kernel: Kernel) -> str:
         f"CYCLES_PER_ITERATION = {program.ii_cycles}",
         f"SHARED_BYTES = {max(shared, default=1024)}",
         f"TENSOR_COLUMNS = {max(columns, default=0)}",
+        f"MACHINE = {_text(program.target)}",
+        *_table("SETTINGS", [tuple(setting) for setting in kernel.parameters]),
+        f"PROGRAM_SHA256 = {_text(program_digest(program))}",
     ]
     most = covered(kernel)
     if most:
         rows += _table(COVERED, list(most.items()))
     return "\n".join(rows) + "\n"
+
+
+_TOLD = ("why", "protects", "removals", "handoff", "ii_cycles", "trips", "capacities")
+"""What a program says about itself that no instruction comes from."""
+
+
+def program_digest(program: Program) -> str:
+    """SHA-256, in hexadecimal, of what instructions come from: steps, barriers, storage."""
+    return sha256(json.dumps(_bare(asdict(program)), sort_keys=True).encode()).hexdigest()
+
+
+def _bare(data: Any) -> Any:
+    if isinstance(data, dict):
+        items = cast("dict[str, Any]", data).items()
+        return {key: _bare(value) for key, value in items if key not in _TOLD}
+    if isinstance(data, list | tuple):
+        return [_bare(one) for one in cast("list[Any]", data)]
+    return data
 
 
 def _table(name: str, rows: list[tuple[Any, ...]]) -> list[str]:
@@ -168,7 +198,8 @@ def read_facts(path: Path) -> Facts:
     try:
         found["ARGUMENTS"] = tuple(Parameter(*row) for row in found["ARGUMENTS"])
         found["ROLES"] = tuple(RoleFacts(*row) for row in found["ROLES"])
-        values = {attribute: found[name] for name, attribute in NAMES.items()}
+        known = NAMES | {name: attribute for name, attribute in ORIGIN.items() if name in found}
+        values = {attribute: found[name] for name, attribute in known.items()}
         most = tuple(tuple(row) for row in found.get(COVERED, ()))
         return Facts(**values, sha256=sha256(data).hexdigest(), covered=most)
     except TypeError as error:

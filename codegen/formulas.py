@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code
+from schedgen.codegen.ir import code as piece
+from schedgen.codegen.printing import expression as as_text
 from schedgen.expressions import (
     Binary,
     Boolean,
@@ -16,6 +20,7 @@ from schedgen.expressions import (
     Number,
     Unary,
 )
+from schedgen.expressions.nodes import walk
 
 Look = Callable[[Name], str]
 """What stands for a name of the formula."""
@@ -81,20 +86,56 @@ def code(expression: Expression, look: Look, functions: Mapping[str, str] | None
             raise EmitError(f"no emitter for '{expression}' in a formula")
 
 
-def integer(expression: Expression, names: dict[str, str] | None = None) -> str:
+def scalar(expression: Expression) -> Code:
+    """The same over scalars of the kernel, as values."""
+    found: list[Name] = []
+
+    def look(name: Name) -> str:
+        found.append(name)
+        return "{}"
+
+    text = code(expression, look)
+    return Code(
+        (
+            *piece(text, *(ir.Name(name.name) for name in found)).parts,
+            *map(ir.LibraryFunction, ()),
+        )
+    )
+
+
+_LIBRARY = {"sigmoid": "sigmoid", "silu": "sigmoid", "gelu": "gelu"}
+
+
+def library_functions(expression: Expression) -> tuple[str, ...]:
+    """The functions of the library that `code` writes calls of."""
+    nodes = (node for node in walk(expression) if isinstance(node, Call))
+    found = (_LIBRARY.get(node.function, "") for node in nodes)
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def integer(expression: Expression, names: Mapping[str, str] | None = None) -> str:
     """An expression over extents, in integers."""
+    return as_text(whole(expression, names))
+
+
+def whole(expression: Expression, names: Mapping[str, str] | None = None) -> Code:
+    """The same with its variables as values; ``names`` has other variables for some of them."""
+
+    def again(part: Expression) -> Code:
+        return whole(part, names)
+
     match expression:
         case Call("ceil", (Binary("/", left, right),)):
-            return f"cute.ceil_div({integer(left, names)}, {integer(right, names)})"
+            return piece("cute.ceil_div({}, {})", again(left), again(right))
         case Call("floor", (Binary("/", left, right),)) | Binary("//", left, right):
-            return f"({integer(left, names)} // {integer(right, names)})"
+            return piece("({} // {})", again(left), again(right))
         case Number(value) if value.denominator == 1:
-            return str(int(value))
+            return piece(str(int(value)))
         case Name(name):
-            return (names or {}).get(name, name)
+            return piece("{}", ir.Name((names or {}).get(name, name)))
         case Binary("+" | "-" | "*" | "%" as operator, left, right):
-            return f"({integer(left, names)} {operator} {integer(right, names)})"
+            return piece(f"({{}} {operator} {{}})", again(left), again(right))
         case Unary("+" | "-" as operator, operand):
-            return f"({operator}{integer(operand, names)})"
+            return piece(f"({operator}{{}})", again(operand))
         case _:
             raise EmitError(f"no emitter for the number '{expression}'")

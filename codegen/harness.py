@@ -5,6 +5,7 @@ from __future__ import annotations
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
+from schedgen.codegen.ir import Code, Function, called, code
 from schedgen.codegen.plan import DTYPES, View
 from schedgen.codegen.roles import Role
 from schedgen.codegen.source import Source
@@ -32,7 +33,7 @@ class Harness:
         """Operations, roles, the kernel, ``launch``."""
         self.plan.check_words(self.architecture.words())
         parameters = self._parameters()
-        kernel = Source(1)
+        kernel = Source()
         scope = parameters | self._variables(kernel)
         roles, calls = Source(), dict[str, list[str]]()
         for role in self.roles:
@@ -41,9 +42,9 @@ class Harness:
         self._dispatch(kernel, calls)
         self.architecture.end(kernel)
         self.architecture.threads.functions(source)
-        source.add(*roles.lines, "@cute.kernel")
-        source.call("def kernel", [f"{n}: {kind}" for n, kind in parameters.items()], end=":")
-        source.add(*kernel.lines, "", "")
+        source.put(*roles.nodes)
+        source.put(Function("@cute.kernel", "kernel", tuple(parameters.items()), kernel.nodes))
+        source.add("", "")
         self._launch(source, list(parameters))
 
     # -- device --------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ class Harness:
         source.add("cute.arch.griddepcontrol_wait()")
         source.add("cute.arch.griddepcontrol_launch_dependents()")
         for view in {view.name: view for view in self.plan.views.values()}.values():
-            source.add(f"{view.name} = {_made(view)}")
+            source.add(code(f"{view.name} = {{}}", _made(view)))
             found[view.name] = "cute.Tensor"
         return found
 
@@ -126,13 +127,11 @@ class Harness:
 
     def _launch(self, source: Source, parameters: list[str]) -> None:
         tensors = [argument for argument in self.plan.kernel.arguments if argument.shape]
-        given = [f"{tensor.name}: cute.Tensor" for tensor in tensors]
-        given += [f"{name}: Float32" for name in self.plan.scalars]
-        given += ["sms: cutlass.Constexpr", "stream: cuda.CUstream"]
+        given = [(tensor.name, "cute.Tensor") for tensor in tensors]
+        given += [(name, "Float32") for name in self.plan.scalars]
+        given += [("sms", "cutlass.Constexpr"), ("stream", "cuda.CUstream")]
         here = {extent: f"n_{extent}" for extent in self.plan.extents}  # tensors may have the name
-        source.add("@cute.jit")
-        source.call("def launch", given, end=":")
-        body = Source(1)
+        body = Source()
         for map_ in self.transfers.distinct:
             self.transfers.make(body, map_)
         for extent in self.plan.extents:
@@ -151,7 +150,7 @@ class Harness:
             "    stream=stream,",
             ")",
         )
-        source.add(*body.lines)
+        source.put(Function("@cute.jit", "launch", tuple(given), body.nodes))
 
     def _refuse(self, source: Source, host: dict[str, str]) -> None:
         """Tensors that are larger than what the kernel covers: no tiles, with which no launch
@@ -165,14 +164,14 @@ class Harness:
                 source.add("tiles = Int32(0)")
 
 
-def _made(view: View) -> str:
+def _made(view: View) -> Code:
     """A view as an expression over ``shared``."""
     dtype = DTYPES[view.dtype]
     if view.vector:
         stride = view.stride * 8 // DTYPE_BITS[view.dtype]
         sizes = f"{view.rows * view.columns}, {view.slots}, {stride}"
-        return f"vectors_at(shared + {view.address}, {sizes}, {dtype})"
+        return called("vectors_at", f"shared + {view.address}", sizes, dtype)
     if view.stride != view.rows * view.row_bytes:
         raise EmitError(f"'{view.name}': slots are {view.stride} bytes apart")
     sizes = f"{view.rows}, {view.columns}, {view.slots}"
-    return f"tiles_at(shared + {view.address}, {sizes}, {dtype})"
+    return called("tiles_at", f"shared + {view.address}", sizes, dtype)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import ast
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
 
 COMMON = '''
 def slot(number, slots):
@@ -170,22 +173,34 @@ def gelu(x):
 '''
 
 
-def used(body: str, library: str) -> str:
-    """The functions that ``body`` calls, and those that they call, in order."""
+def used(called: Collection[str], library: str) -> str:
+    """The functions that ``called`` names, and those that they call, in order."""
     functions = _functions(COMMON) | _functions(library)
     needed: set[str] = set()
-    found = _called(body, functions)
+    found = set(called)
     while found - needed:
         needed |= found
-        found = set[str]().union(*(_called(functions[name], functions) for name in needed))
-    return "\n\n".join(functions[name] for name in functions if name in needed)
+        found = set[str]().union(*(functions[name].calls & functions.keys() for name in needed))
+    return "\n\n".join(functions[name].text for name in functions if name in needed)
 
 
-def _functions(library: str) -> dict[str, str]:
-    """Name -> its text with decorator, in order."""
-    texts = re.split(r"\n\n\n", library.strip("\n"))
-    return {re.search(r"def (\w+)", text)[1]: text + "\n" for text in texts}  # type: ignore[index]
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function of the library: its text with decorator, and the names that it calls."""
+
+    text: str
+    calls: frozenset[str]
 
 
-def _called(text: str, functions: dict[str, str]) -> set[str]:
-    return {name for name in re.findall(r"\b(\w+)\(", text) if name in functions}
+@cache
+def _functions(library: str) -> dict[str, _Function]:
+    """Name -> function, in order."""
+    lines, found = library.splitlines(), dict[str, _Function]()
+    for node in ast.parse(library).body:
+        assert isinstance(node, ast.FunctionDef)
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        text = "\n".join(lines[first - 1 : node.end_lineno]) + "\n"
+        calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+        names = frozenset(each.id for each in calls if isinstance(each, ast.Name))
+        found[node.name] = _Function(text, names)
+    return found

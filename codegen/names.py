@@ -17,9 +17,10 @@ from schedgen.codegen.library_sm100 import LIBRARY as BLACKWELL
 _MADE = "a at b bar by d event g in mma n new old out phase r s slot t tma x"
 """What variables begin with that are made of names of the spec, and ``_``."""
 _FIXED = """
-    ARGUMENTS BFloat16 CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32 KERNEL OUTPUTS
-    OperandMajorMode ROLES SHARED_BYTES SPEC TARGET TENSOR_COLUMNS TFloat32 all_trips band cpasync
-    cuda cute cutlass kernel launch sm90_utils sms stream tcgen05 tiles triangle trips warpgroup
+    ARGUMENTS BFloat16 COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32 KERNEL
+    OUTPUTS OperandMajorMode ROLES SHARED_BYTES SPEC TARGET TENSOR_COLUMNS TFloat32 all_trips band
+    cpasync cuda cute cutlass kernel launch sm90_utils sms stream tcgen05 tiles triangle trips
+    warpgroup
 """
 _ON_DEVICE = """
     barriers column column_0 end first fresh i inside k_step piece rest row row_0 shared start t
@@ -41,7 +42,7 @@ _LIKE_MADE = re.compile(rf"(?:{'|'.join(_MADE.split())})_|_")
 
 def plain(name: str) -> str:
     """``EXP[0,1]`` -> ``EXP_0_1``; ``sA full sB full`` -> ``sA_full_sB_full``."""
-    text = re.sub(r"\W+", "_", name.replace("'", "_prime")).strip("_")
+    text = re.sub(r"\W+", "_", name).strip("_")
     return f"x_{text}" if text[:1].isdigit() else text
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 
 from schedgen.codegen.elements import Elements, Formulas
-from schedgen.codegen.formulas import LOG2_E, code
+from schedgen.codegen.formulas import LOG2_E, code, library_functions
 from schedgen.codegen.operands import Shape
 from schedgen.expressions import Binary, Call, Expression, Name, Number, Unary, references
 from schedgen.expressions.nodes import walk
@@ -59,6 +59,7 @@ class Pairs:
             for n, more in enumerate(("", " + 1")):
                 text = f"{made}[{n}]"
                 if when is not None:
+                    elements.source.uses(*library_functions(when))
                     condition = code(when, partial(self._value, at=at, more=more))
                     kept = self._value(Name(output), at, more)
                     text = f"{text} if {condition} else Float32({kept})"
@@ -96,7 +97,9 @@ class Pairs:
 
     def _text(self, node: Expression, at: str) -> str:
         """A pair."""
+        uses = self.elements.source.uses
         if not self._varies(node):
+            uses("twice", *library_functions(node))
             return f"twice({code(node, partial(self._value, at=at))})"
 
         def text(other: Expression) -> str:
@@ -106,6 +109,7 @@ class Pairs:
             case Name():
                 return self._name(node, at)
             case Unary("-", operand):
+                uses("twice")
                 return f"{_PRODUCT}({text(operand)}, twice(-1.0))"
             case Unary(_, operand):
                 return text(operand)
@@ -121,10 +125,14 @@ class Pairs:
                 function = {"+": _SUM, "-": _DIFFERENCE, "*": _PRODUCT}[operator]
                 return f"{function}({text(left)}, {text(right)})"
             case Call(function, (argument,)) if function in _PAIRED:
+                uses(f"{function}_pair")
                 return f"{function}_pair({text(argument)})"
             case Call(function, (argument,)):
                 x = text(argument)
-                x = f"{_PRODUCT}({x}, twice({LOG2_E}))" if function == "exp" else x
+                uses("exp2_pair")
+                if function == "exp":
+                    uses("twice")
+                    x = f"{_PRODUCT}({x}, twice({LOG2_E}))"
                 return f"exp2_pair({', '.join([x, *self.elements.in_part])})"
             case _:
                 raise AssertionError(node)

@@ -7,7 +7,7 @@ from math import gcd
 
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import code
+from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.pairs import Pairs
 from schedgen.codegen.plan import DTYPES
@@ -48,6 +48,7 @@ class Pieces:
             if self.elements.share.values != 1:
                 raise EmitError(f"{self.operation.name}: threads with several rows cannot vote")
             condition = code(when, partial(self.elements.value_of, rows=True, v="0"))
+            self.source.uses(*library_functions(when))
             head = "elif" if carried else "if"
             with self.source.block(f"{head} cute.arch.vote_any_sync({condition}):"):
                 self._pieces(formulas)
@@ -121,6 +122,7 @@ class Pieces:
         same = [operand for operand in operands if operand.given == given]
         rest = [operand for operand in operands if operand.given != given]
         self.elements.use_names([("", given)])
+        self.source.uses(*library_functions(given))
         with self.source.block(f"if {code(given, lambda name: name.name)}:"):
             self._bring(same, span, piece)
             self._where_given(rest, formulas, span, piece)
@@ -148,7 +150,9 @@ class Pieces:
             name = f"out_{operand.parameter}"
             if operand.in_registers:
                 to = operand.parameter
-                to = f"part_of({to}, {count} * piece, {count})" if piece else to
+                if piece:
+                    self.source.uses("part_of")
+                    to = f"part_of({to}, {count} * piece, {count})"
                 self.source.add(f"{to}.store({name}.load().to({DTYPES[operand.dtype]}))")
             else:
                 self.store(name, operand, span, piece)
@@ -170,6 +174,7 @@ class Pieces:
             name, to = operand.parameter, f"in_{operand.parameter}"
             if operand.shape is Shape.COLUMNS:
                 part = f"part_of({name}, {span} * piece, {span})" if piece else name
+                self.source.uses(*(["part_of"] if piece else []), "columns_of")
                 self.source.add(f"{to} = columns_of({part}, {self.elements.thread()})")
                 continue
             count = self.elements.share.elements(span)
@@ -184,22 +189,27 @@ class Pieces:
     def load(self, operand: Operand, registers: str, span: int, piece: str) -> None:
         if operand.space is Space.TMEM:
             arguments = [self._cut(operand, span, piece), registers, self.elements.thread()]
+            self.source.uses("load_columns")
             self.source.call("load_columns", arguments)
         else:
             first = [f"{span} * piece"] if piece else []
             arguments = [operand.parameter, registers, self.elements.thread(), *first]
+            self.source.uses("load_tile")
             self.source.call("load_tile", arguments)
 
     def store(self, registers: str, operand: Operand, span: int, piece: str) -> None:
         if operand.space is Space.TMEM:
             arguments = [registers, self._cut(operand, span, piece), self.elements.thread()]
+            self.source.uses("store_columns")
             self.source.call("store_columns", arguments)
         elif self.operation.transposed:
             arguments = [registers, operand.parameter, self.elements.thread()]
+            self.source.uses("store_transposed")
             self.source.call("store_transposed", arguments)
         else:
             first = [f"{span} * piece"] if piece else []
             arguments = [registers, operand.parameter, self.elements.thread(), *first]
+            self.source.uses("store_tile")
             self.source.call("store_tile", arguments)
 
     def _cut(self, operand: Operand, span: int, piece: str) -> str:

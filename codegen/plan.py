@@ -7,7 +7,9 @@ from functools import cached_property
 from math import prod
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code, Name, Stage, code
 from schedgen.codegen.names import Names
+from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
@@ -159,14 +161,14 @@ class Plan:
         found = self.program.operation[operation.name].accesses
         return [access for access in found if access.buffer == piece]
 
-    def matrix(self, part: Part) -> str:
+    def matrix(self, part: Part) -> Code:
         """A part of a view in shared memory as (rows, columns, slots)."""
         view = self.views[part.region.name]
         if (part.rows, part.columns) == (view.rows, view.columns):
-            return view.name
+            return code("{}", Name(view.name))
         row, column = self.tile_number(part)
         sizes = f"({part.rows}, {part.columns}, {view.slots})"
-        return f"cute.local_tile({view.name}, {sizes}, ({row}, {column}, 0))"
+        return code(f"cute.local_tile({{}}, {sizes}, ({row}, {column}, 0))", Name(view.name))
 
     def tile_number(self, part: Part) -> tuple[int, int]:
         """Which of the tiles of its size, counted along rows and columns, a part of a view is.
@@ -214,6 +216,13 @@ class Plan:
 
     def slots(self, access: Access) -> int:
         return self.program.store[access.store].slots
+
+    def stage(self, access: Access, at: Iteration | None) -> Code:
+        """The slot that an access uses in an iteration."""
+        slots = self.slots(access)
+        if slots == 1:
+            return code("0")
+        return code("{}", Stage(Running(access.version, slots, at, (access.store,))))
 
     # -- roles ---------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code, called, code
 from schedgen.codegen.plan import DTYPES, Part, Plan
 from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
@@ -45,12 +46,12 @@ class Registers:
     def whole(self, part: Part) -> bool:
         return part == self.plan.covered(self.plan.pieces_of(part.region))
 
-    def tensor(self, part: Part) -> str:
+    def tensor(self, part: Part) -> Code:
         """The elements of a part as a tensor."""
-        name = self.name(part)
+        name = code(self.name(part))
         if self.whole(part):
             return name
-        return f"part_of({name}, {self.offset(part)}, {self.count(part)})"
+        return called("part_of", name, self.offset(part), self.count(part))
 
     def offset(self, part: Part) -> int:
         """The first element of a part in its array."""

@@ -53,31 +53,38 @@ class Report:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why the kernel is not acceptable; empty if it is."""
-        facts, found = self.facts, list[str]()
+        return tuple(text for _, text in self.problems_by_kind)
+
+    @property
+    def problems_by_kind(self) -> tuple[tuple[str, str], ...]:
+        """The same with what kind each is: spills, serialized, unfenced, memory, registers."""
+        facts, found = self.facts, list[tuple[str, str]]()
         if self.local_bytes:
-            found.append(f"registers are spilled to {self.local_bytes} bytes of local memory")
+            text = f"registers are spilled to {self.local_bytes} bytes of local memory"
+            found.append(("spills", text))
         if self.serialized:
-            found.append(
+            text = (
                 "products (wgmma) are serialized, each waits for the one before; fix: "
                 "'schedgen emit --compile' leaves more registers"
             )
+            found.append(("serialized", text))
         if self.unfenced:
-            found.append(
+            text = (
                 f"{self.unfenced[0]} with no wgmma.fence between them, as {len(self.unfenced)} "
                 "products do; fix: compute it earlier, or in another role"
             )
+            found.append(("unfenced", text))
         if facts.shared_bytes > MOST_SHARED_BYTES:
-            found.append(
-                f"shared memory: {facts.shared_bytes} bytes, a block has {MOST_SHARED_BYTES}"
-            )
+            text = f"shared memory: {facts.shared_bytes} bytes, a block has {MOST_SHARED_BYTES}"
+            found.append(("memory", text))
         if facts.tensor_columns > MOST_TENSOR_COLUMNS:
-            found.append(
-                f"tensor memory: {facts.tensor_columns} columns, there are {MOST_TENSOR_COLUMNS}"
-            )
+            text = f"tensor memory: {facts.tensor_columns} columns, there are {MOST_TENSOR_COLUMNS}"
+            found.append(("memory", text))
         given = max(role.registers for role in facts.roles)
         allowed = max(self.budgets, default=self._entry_registers)
         if given > allowed:
-            found.append(f"registers: a role was given {given}, its code may use {allowed}")
+            text = f"registers: a role was given {given}, its code may use {allowed}"
+            found.append(("registers", text))
         return tuple(found)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 
+from schedgen.codegen import ir
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
-from schedgen.codegen.formulas import code
+from schedgen.codegen.formulas import library_functions, scalar
+from schedgen.codegen.ir import Code, code
 from schedgen.codegen.pending import pending
+from schedgen.codegen.running import Carried, Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.codegen.tiles import Tiles
@@ -59,18 +61,17 @@ class Role:
 
         These are the names of ``scope``, variables of the kernel with their types, that it uses.
         """
-        body = Source(1)
+        body = Source()
+        operations = " ".join(o.name for o in self.plan.runs[self.role.name])
+        warps = f"{self.role.warps} warp{'s' if self.role.warps > 1 else ''}"
+        body.add(f'"""{warps}: {operations}."""')
         self._body(body)
-        used = body.words()
+        used = ir.names(body.nodes)
         if self.threads:
             used -= set(self.tiles.handed_over)  # it finds them itself
         arguments = [name for name in scope if name in used]
-        warps = f"{self.role.warps} warp{'s' if self.role.warps > 1 else ''}"
-        operations = " ".join(o.name for o in self.plan.runs[self.role.name])
-        source.add("@cute.jit")
-        source.call(f"def {self.name}", [f"{name}: {scope[name]}" for name in arguments], end=":")
-        source.add(f'    """{warps}: {operations}."""')
-        source.add(*body.lines)
+        parameters = tuple((name, scope[name]) for name in arguments)
+        source.put(ir.Function("@cute.jit", self.name, parameters, body.nodes))
         return arguments
 
     def _body(self, source: Source) -> None:
@@ -83,12 +84,12 @@ class Role:
                 self.transfers.partition(source, operation)
         self.events.begin(source, self.role)
         self.tiles.begin(source)
-        body = Source(2)
+        body = Source()
         self._tile(body)
-        source.lines += self.tiles.loop(body, ahead=not self.threads).lines
+        self.tiles.loop(source, body.nodes, ahead=not self.threads)
         if any(self._engine(o) is Engine.COPY_OUT for o in self.plan.runs[self.role.name]):
             source.comment("shared memory has to live until everything is read")
-            source.add("cute.arch.cp_async_bulk_wait_group(0, read=True)")
+            source.put(ir.WaitGroup("bulk", 0))
         self.architecture.end_role(source, self.role)
 
     def _tile(self, source: Source) -> None:
@@ -97,47 +98,53 @@ class Role:
             self.architecture.begin_tile(source, self.role)
         self.events.begin_tile(source, self.role)
         for step in self.role.before:
-            self._step(source, step, "", "", True)
+            self._step(source, step, None, True)
         self.events.end_section(source, self.role, "before")
-        end_turn = partial(self.events.end_section, source, self.role, "loop")
-        emit_loop(source, self.role, self._step, end_turn)
+        emit_loop(source, self.role, self._step, self._state, self._end_turn)
         for step in self.role.after:
-            self._step(source, step, "", "", True)
+            self._step(source, step, None, True)
         self.events.end_section(source, self.role, "after")
+
+    def _state(self, state: Carried, name: str) -> str:
+        """A variable for a slot or phase that the loop carries along."""
+        return self.plan.names.of("state", f"{name} {state}", base=name)
+
+    def _end_turn(self, source: Source) -> None:
+        self.events.end_section(source, self.role, "loop")
 
     def _engine(self, operation: Operation) -> Engine:
         return self.plan.program.operation[operation.name].engine
 
-    def _step(self, source: Source, step: Step, i: str, c: str, runs: bool) -> None:
+    def _step(self, source: Source, step: Step, at: Iteration | None, runs: bool) -> None:
         """Writes a step and its events."""
         if runs:
             self.events.before(source, step)
-        self._action(source, step, i, c, runs)
+        self._action(source, step, at, runs)
         if runs:
             self.events.after(source, step)
 
-    def _action(self, source: Source, step: Step, i: str, c: str, runs: bool) -> None:
+    def _action(self, source: Source, step: Step, at: Iteration | None, runs: bool) -> None:
         """Writes a step, or the empty group of an operation that does not run in this turn."""
         action = step.action
         if isinstance(action, Run):
-            self._run(source, self.plan.operation(action.operation), action, i, c, runs)
+            self._run(source, self.plan.operation(action.operation), action, at, runs)
         elif not runs:
             return
         elif isinstance(action, Wait):
             if step.why:
                 source.comment(step.why)
             if not self.barriers.meet(source, self.role, step):
-                self.barriers.wait(source, action, c)
+                self.barriers.wait(source, action, at)
         elif isinstance(action, Arrive) and self.barriers.meet(source, self.role, step):
             return
         elif isinstance(action, Arrive):
-            self.barriers.arrive(source, self.role, action, c, self._announced(step, action))
+            self.barriers.arrive(source, self.role, action, at, self._announced(step, action))
         elif isinstance(action, Drain):
             source.comment(f"{action.operation} is complete")
             self._drain(source, step, action)
         elif isinstance(action, Commit):
-            at = self.barriers.at(action.barrier, action.number, c)
-            self.architecture.commit(source, self.role, action, at)
+            place = self.barriers.at(action.barrier, action.number, at)
+            self.architecture.commit(source, self.role, action, place)
         elif action.kind in self.architecture.fences:
             self.architecture.fence(source, self.role, step, action.kind)
         else:
@@ -147,53 +154,67 @@ class Role:
     def _drain(self, source: Source, step: Step, action: Drain) -> None:
         if self.plan.program.operation[action.operation].engine is Engine.COPY_OUT:
             count = pending(self.plan, self.role, step)
-            source.add(f"cute.arch.cp_async_bulk_wait_group({count}, read=True)")
+            source.put(ir.WaitGroup("bulk", count))
         else:
             self.architecture.drain(source, self.role, step, action)
 
     def _run(
-        self, source: Source, operation: Operation, action: Run, i: str, c: str, runs: bool
+        self,
+        source: Source,
+        operation: Operation,
+        action: Run,
+        at: Iteration | None,
+        runs: bool,
     ) -> None:
         engine = self._engine(operation)
         if runs:
-            source.comment(operation.name + (f": {operation.label}" if operation.label else ""))
-        if engine is Engine.COPY_IN and runs:
+            with source.issue(operation.name, operation.label):
+                self._issue(source, operation, action, at)
+        elif engine in (Engine.WGMMA, Engine.TENSOR):
+            self.architecture.product(source, operation, at, runs=False)
+        if engine is Engine.COPY_OUT:
+            source.put(ir.CommitGroup("bulk"))
+
+    def _issue(
+        self, source: Source, operation: Operation, action: Run, at: Iteration | None
+    ) -> None:
+        engine = self._engine(operation)
+        if engine is Engine.COPY_IN:
             assert action.barrier is not None
             assert action.number is not None
-            barrier = self.barriers.at(action.barrier, action.number, c)
+            barrier = self.barriers.at(action.barrier, action.number, at)
             access = self.plan.access(operation, "to", write=True)
             with self._conditionally(source, operation):
-                self.transfers.copy(source, operation, access, i, c, barrier)
+                self.transfers.copy(source, operation, access, at, barrier)
         elif engine is Engine.COPY_OUT:
-            if runs:
-                access = self.plan.access(operation, "from", write=False)
-                with self._conditionally(source, operation):
-                    self.transfers.copy(source, operation, access, i, c, "")
-            source.add("cute.arch.cp_async_bulk_commit_group()")
+            access = self.plan.access(operation, "from", write=False)
+            with self._conditionally(source, operation):
+                self.transfers.copy(source, operation, access, at, None)
         elif engine in (Engine.WGMMA, Engine.TENSOR):
-            self.architecture.product(source, operation, i, c, runs=runs)
-        elif runs:
+            self.architecture.product(source, operation, at, runs=True)
+        else:
             if not self.threads:
                 raise EmitError(f"{operation.name}: {self.role.warps} warps cannot compute it")
-            self.architecture.threads.call(source, self.role, operation, i, c)
+            self.architecture.threads.call(source, self.role, operation, at)
 
     def _conditionally(self, source: Source, operation: Operation) -> AbstractContextManager[None]:
         """Lines of a copy: inside of its condition, if it has one."""
         if operation.when is None:
             return nullcontext()
-        return source.block(f"if {self._condition(operation)}:")
+        source.uses(*library_functions(operation.when))
+        return source.guarded([self._condition(operation)])
 
-    def _condition(self, operation: Operation) -> str:
+    def _condition(self, operation: Operation) -> Code:
         """Of a store: over coordinates of the tile; of a load: over scalars."""
         assert operation.when is not None
         if self._engine(operation) is Engine.COPY_OUT:
             return self.tiles.condition_of(operation.when)
-        return code(operation.when, lambda name: name.name)
+        return scalar(operation.when)
 
-    def _announced(self, step: Step, action: Arrive) -> str:
+    def _announced(self, step: Step, action: Arrive) -> Code | None:
         """Bytes that an arrival announces, if that depends: none for a load that is left out."""
         if not action.bytes:
-            return ""
+            return None
         sections = (self.role.before, self.role.loop, self.role.after)
         # arrivals for two loads may be equal, if these share a barrier and are as large
         section, at = next((s, n) for s in sections for n, one in enumerate(s) if one is step)
@@ -203,6 +224,6 @@ class Role:
             if isinstance(run, Run) and (run.barrier, run.number, run.bytes) == mine:
                 operation = self.plan.operation(run.operation)
                 if operation.when is None:
-                    return ""
-                return f"{action.bytes} if {self._condition(operation)} else 0"
-        return ""
+                    return None
+                return code(f"{action.bytes} if {{}} else 0", self._condition(operation))
+        return None

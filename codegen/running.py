@@ -1,23 +1,84 @@
 """Running numbers of rings: which slot one uses, and in which phase the barrier of that slot is.
 
-Between its ends a loop carries both along instead of dividing in each turn: ``slot_3, phase_3`` are
-those of number ``first + turn`` in a ring of 3 slots, ``slot_3_1, phase_3_1`` those of the number
-after it. ``_by_2`` stands behind those of a ring that each iteration uses twice.
+Between its ends a loop carries both along instead of dividing in each turn: ``kv_stage, kv_phase``
+are those of number ``first + turn`` in the ring ``kv``, ``kv_stage_next, kv_phase_next`` those of
+the number after it. Rings with as many slots share them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from schedgen.program.model import Number
 
-STEADY = "first + turn"
-"""The iteration, counted over all tiles, in turns between the ends of a loop; a step's shift is
-subtracted."""
-_STEADY = re.compile(rf"{re.escape(STEADY)}(?: - (\d+))?")
-_CARRIED = re.compile(r"(?:slot|phase)_(\d+)(?:_(\d+))?(?:_by_(\d+))?")
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """An iteration of a role's loop, counted within its tile, from ``base`` on.
+
+    ``base``: 0, the turn of the loop, or the number of iterations of the tile.
+    """
+
+    base: Literal["", "turn", "trips"]
+    offset: int = 0
+
+    @property
+    def text(self) -> str:
+        if not self.base:
+            return str(self.offset)
+        sign = "-" if self.offset < 0 else "+"
+        return f"{self.base} {sign} {abs(self.offset)}" if self.offset else self.base
+
+    @property
+    def total(self) -> str:
+        """The same counted over all tiles."""
+        return "first" if self.text == "0" else f"first + {self.text}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables in it."""
+        return (self.base,) if self.base else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running number of a ring of ``slots`` slots in an iteration; None: outside of the loop.
+
+    ``of`` are the stores whose slots the ring has.
+    """
+
+    number: Number
+    slots: int
+    at: Iteration | None
+    of: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """An expression that is never negative: a multiple of two turns of the ring is added, which
+        changes neither slot nor parity.
+        """
+        offset, scale = self.number.offset, self.number.scale
+        while offset < 0:
+            offset += 2 * self.slots
+        counter = self._counter
+        if scale != 1 and " " in counter:
+            counter = f"({counter})"
+        text = counter if scale == 1 else f"{scale} * {counter}"
+        return f"{text} + {offset}" if offset else text
+
+    @property
+    def _counter(self) -> str:
+        if self.number.per_tile:
+            return "t"
+        if self.at is None:
+            raise ValueError(f"number {self.number.text} has no iteration here")
+        return self.at.total
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return () if self.number.per_tile or self.at is None else self.at.names
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,72 +89,87 @@ class Carried:
     ahead: int
     scale: int
 
-    @property
-    def name(self) -> str:
-        ahead = f"_{self.ahead}" if self.ahead else ""
-        return f"{self.slots}{ahead}" + (f"_by_{self.scale}" if self.scale != 1 else "")
 
-    @property
-    def both(self) -> str:
-        return f"slot_{self.name}, phase_{self.name}"
+@dataclass(frozen=True, slots=True)
+class PipelineState:
+    """What is carried, and the variables for it."""
+
+    carried: Carried
+    stage: str
+    phase: str
 
     def begin(self, turn: int) -> str:
         """The line before the loop, whose first turn is ``turn``."""
-        given = number(Number(self.scale, self.ahead + self.scale * turn), self.slots, "first")
-        return f"{self.both} = slot({given}, {self.slots}), phase({given}, {self.slots})"
+        slots, scale = self.carried.slots, self.carried.scale
+        number = Number(scale, self.carried.ahead + scale * turn)
+        given = Running(number, slots, Iteration("")).text
+        return f"{self.stage}, {self.phase} = slot({given}, {slots}), phase({given}, {slots})"
 
     @property
     def advance(self) -> str:
         """The line at the end of a turn."""
-        more = f", {self.scale}" if self.scale != 1 else ""
-        return f"{self.both} = advance({self.both}, {self.slots}{more})"
+        both = f"{self.stage}, {self.phase}"
+        more = f", {self.carried.scale}" if self.carried.scale != 1 else ""
+        return f"{both} = advance({both}, {self.carried.slots}{more})"
 
 
-def slot_of(value: Number, slots: int, iteration: str) -> str:
-    """The slot of a running number, in the iteration that an expression says."""
-    found = _carried(value, slots, iteration)
-    if found is not None:
-        return f"slot_{found[0].name}"
-    return f"slot({number(value, slots, iteration)}, {slots})"
+States = Collection[Carried]
 
 
-def phase_of(value: Number, slots: int, iteration: str) -> str:
-    """The parity of the phase of its barrier."""
-    found = _carried(value, slots, iteration)
-    if found is not None:
-        carried, turns = found
-        return f"1 - phase_{carried.name}" if turns % 2 else f"phase_{carried.name}"
-    return f"phase({number(value, slots, iteration)}, {slots})"
+def steady(number: Running) -> tuple[Carried, int] | None:
+    """What a loop can carry for a number, and how many turns of the ring later it is.
 
-
-def number(value: Number, slots: int, iteration: str) -> str:
-    """A running number as an expression that is never negative: a multiple of two turns of the
-    ring is added, which changes neither slot nor parity.
+    None if it is no number of a turn between the loop's ends. ``advance`` goes round a ring once at
+    most, so no number that grows faster is carried.
     """
-    offset = value.offset
-    while offset < 0:
-        offset += 2 * slots
-    counter = "t" if value.per_tile else iteration
-    if value.scale != 1 and " " in counter:
-        counter = f"({counter})"
-    text = counter if value.scale == 1 else f"{value.scale} * {counter}"
-    return f"{text} + {offset}" if offset else text
-
-
-def carried_in(lines: Iterable[str]) -> list[Carried]:
-    """What lines of a loop use, in order."""
-    words = (word for line in lines for word in re.findall(r"\w+", line.split("#")[0]))
-    found = filter(None, map(_CARRIED.fullmatch, words))
-    return sorted({Carried(int(m[1]), int(m[2] or 0), int(m[3] or 1)) for m in found})
-
-
-def _carried(value: Number, slots: int, iteration: str) -> tuple[Carried, int] | None:
-    """What is carried for a number, and how many turns of the ring later it is; None if nothing.
-
-    ``advance`` goes round a ring once at most, so no number that grows faster is carried.
-    """
-    match = _STEADY.fullmatch(iteration)
-    if match is None or value.per_tile or slots == 1 or value.scale > slots:
+    value, at, slots = number.number, number.at, number.slots
+    if at is None or at.base != "turn" or value.per_tile or slots == 1 or value.scale > slots:
         return None
-    turns, ahead = divmod(value.offset - value.scale * int(match[1] or 0), slots)
+    turns, ahead = divmod(value.offset + value.scale * at.offset, slots)
     return Carried(slots, ahead, value.scale), turns
+
+
+def carried(number: Running, states: States) -> tuple[Carried, int] | None:
+    """What one of ``states`` is for a number, and how many turns of the ring later it is."""
+    found = steady(number)
+    return found if found is not None and found[0] in states else None
+
+
+def states_of(
+    numbers: Iterable[Running], give: Callable[[Carried, str], str]
+) -> tuple[PipelineState, ...]:
+    """The states that a loop carries whose turns use these numbers.
+
+    ``give`` makes a variable of a name that says what it is.
+    """
+    owners: dict[Carried, dict[str, None]] = {}
+    for number in numbers:
+        found = steady(number)
+        if found is not None:
+            owners.setdefault(found[0], {}).update(dict.fromkeys(number.of))
+    return tuple(
+        PipelineState(
+            state,
+            *(give(state, f"{_ring(state, owners[state])} {kind}{_which(state)}") for kind in BOTH),
+        )
+        for state in sorted(owners)
+    )
+
+
+BOTH = ("stage", "phase")
+_MOST = 2
+"""Stores that a state is named after; one that more of them share is named after its slots."""
+
+
+def _ring(state: Carried, stores: Iterable[str]) -> str:
+    found = sorted(stores)
+    return " ".join(found) if 0 < len(found) <= _MOST else f"ring of {state.slots}"
+
+
+def _which(state: Carried) -> str:
+    """Which number of the turn it is."""
+    after, before = state.ahead, state.slots - state.ahead
+    if not after:
+        return ""
+    word, count = ("next", after) if after <= before else ("before", before)
+    return f" {word}" if count == 1 else f" {word} {count}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code, Fence, Name, Wait, called, code
+from schedgen.codegen.ir import Commit as CommitNode
 from schedgen.codegen.library_sm100 import LIBRARY
 from schedgen.codegen.plan import DTYPES, Plan
-from schedgen.codegen.running import slot_of
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import ROW
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
@@ -16,14 +18,15 @@ from schedgen.kernel import Kind, Operation, Space
 from schedgen.program.model import Commit, Drain, Engine, FenceKind, RoleProgram, Step
 
 _FENCES = {
-    FenceKind.ASYNC_PROXY: 'cute.arch.fence_proxy("async.shared", space="cta")',
-    FenceKind.TMEM_LOADED: "cute.arch.fence_view_async_tmem_load()",
-    FenceKind.TMEM_STORED: "cute.arch.fence_view_async_tmem_store()",
-    FenceKind.TMEM_BEFORE: "tmem_before_sync()",
-    FenceKind.TMEM_AFTER: "tmem_after_sync()",
+    FenceKind.ASYNC_PROXY: code('cute.arch.fence_proxy("async.shared", space="cta")'),
+    FenceKind.TMEM_LOADED: code("cute.arch.fence_view_async_tmem_load()"),
+    FenceKind.TMEM_STORED: code("cute.arch.fence_view_async_tmem_store()"),
+    FenceKind.TMEM_BEFORE: called("tmem_before_sync"),
+    FenceKind.TMEM_AFTER: called("tmem_after_sync"),
 }
 
-_RETRIEVE = "tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)"
+_PRODUCTS, _ADDRESS = Name("bar_products"), Name("tmem_address")
+_RETRIEVE = code("tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, {})", _ADDRESS)
 _WHOLE = "tmem = cute.make_ptr(Float32, 0, cutlass.AddressSpace.tmem, assumed_align=16)"
 """A pointer to the first column. Where all columns are allocated there is only one place for them,
 and the addresses of products need no registers; those of threads have their lane in them anyway."""
@@ -63,47 +66,47 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 
     def _declare(self, source: Source, operation: Operation) -> None:
         name = self.plan.names.of("operation", operation.name)
-        a, b, d = (self.plan.part(operation, operand) for operand in "abd")
+        a, b = (self.plan.part(operation, operand) for operand in "ab")
         columns = b.rows if operation.transpose_b else b.columns
         place = "TMEM" if a.region.space is Space.TMEM else "SMEM"
         major = "K" if operation.transpose_b else "MN"
-        source.add(
-            f'mma_{name} = product({DTYPES[a.region.dtype]}, {columns}, "{place}", "{major}")'
-        )
+        made = called("product", DTYPES[a.region.dtype], columns, f'"{place}"', f'"{major}"')
+        source.add(code(f"mma_{name} = {{}}", made))
         if place == "SMEM":
-            tile = self.plan.matrix(a)
-            source.add(f"a_{name} = left_operand(mma_{name}, {tile})")
+            left = called("left_operand", f"mma_{name}", self.plan.matrix(a))
+            source.add(code(f"a_{name} = {{}}", left))
         tile = self.plan.matrix(b)
-        tile = tile if operation.transpose_b else f"transposed({tile})"
-        source.add(f"b_{name} = right_operand(mma_{name}, {tile})")
+        tile = tile if operation.transpose_b else called("transposed", tile)
+        source.add(code(f"b_{name} = {{}}", called("right_operand", f"mma_{name}", tile)))
 
-    def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
+    def product(
+        self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool
+    ) -> None:
         if not runs:
             return
         name = self.plan.names.of("operation", operation.name)
         d = self.plan.part(operation, "d")
         arguments = [
             f"mma_{name}",
-            f"result_at({self.memory.at(operation, 'd', c)}, {d.columns})",
-            self._left(operation, name, c),
-            f"b_{name}[(None, None, None, {self._slot(operation, 'b', c)})]",
-            self._accumulate(operation, i),
+            called("result_at", self.memory.at(operation, "d", at), d.columns),
+            self._left(operation, name, at),
+            code(f"b_{name}[(None, None, None, {{}})]", self._slot(operation, "b", at)),
+            self._accumulate(operation, at),
         ]
+        source.uses("multiply")
         source.call("multiply", arguments)
 
-    def _left(self, operation: Operation, name: str, c: str) -> str:
+    def _left(self, operation: Operation, name: str, at: Iteration | None) -> Code:
         a = self.plan.part(operation, "a")
         if a.region.space is Space.TMEM:
-            at = self.memory.at(operation, "a", c)
-            return f"operand_at({at}, {a.columns}, {DTYPES[a.region.dtype]})"
-        return f"a_{name}[(None, None, None, {self._slot(operation, 'a', c)})]"
+            place = self.memory.at(operation, "a", at)
+            return called("operand_at", place, a.columns, DTYPES[a.region.dtype])
+        return code(f"a_{name}[(None, None, None, {{}})]", self._slot(operation, "a", at))
 
-    def _slot(self, operation: Operation, operand: str, c: str) -> str:
-        access = self.plan.access(operation, operand, write=False)
-        slots = self.plan.slots(access)
-        return slot_of(access.version, slots, c) if slots > 1 else "0"
+    def _slot(self, operation: Operation, operand: str, at: Iteration | None) -> Code:
+        return self.plan.stage(self.plan.access(operation, operand, write=False), at)
 
-    def _accumulate(self, operation: Operation, i: str) -> str:
+    def _accumulate(self, operation: Operation, at: Iteration | None) -> str | Code:
         """Whether the result is added to what is there, and not to an initial value of 0."""
         if not operation.accumulate:
             return "False"
@@ -113,26 +116,28 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         region = self.plan.part(operation, "d").region
         if float(region.initial or "nan") != 0.0:
             raise EmitError(f"{operation.name}: '{region.name}' has to begin with 0")
-        return f"{i} >= {initial}" if initial > 1 else f"{i} != 0"
+        if at is None:
+            raise EmitError(f"{operation.name}: its first iterations are not those of a loop")
+        return code(f"{{}} >= {initial}" if initial > 1 else "{} != 0", at)
 
     def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
         raise EmitError(f"{role.name}: tcgen05 has no wait for {action.operation}")
 
-    def commit(self, source: Source, role: RoleProgram, action: Commit, at: str) -> None:
-        with source.block("with cute.arch.elect_one():"):
-            source.add(f"tcgen05.commit({at})")
+    def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:
+        source.put(CommitNode(at))
 
     def end_role(self, source: Source, role: RoleProgram) -> None:
         if self._multiplies(role):
             source.comment("nothing may be in the tensor queue when the block ends")
-            with source.block("with cute.arch.elect_one():"):
-                source.add("tcgen05.commit(bar_products)")
-            source.add("cute.arch.mbarrier_wait(bar_products, 0)")
+            source.put(CommitNode(code("{}", _PRODUCTS)), Wait(code("{}", _PRODUCTS), code("0")))
         if self.memory.used_by(role.name):
             if not self._multiplies(role):
                 source.comment("accesses to tensor memory are over before it is freed")
-                source.add(self.fences[FenceKind.TMEM_LOADED], self.fences[FenceKind.TMEM_STORED])
-            source.add(self.fences[FenceKind.TMEM_BEFORE])
+                source.put(*map(self._fence, (FenceKind.TMEM_LOADED, FenceKind.TMEM_STORED)))
+            source.put(self._fence(FenceKind.TMEM_BEFORE))
+
+    def _fence(self, kind: FenceKind) -> Fence:
+        return Fence(kind, self.fences[kind])
 
     # -- the kernel ----------------------------------------------------------------------------
 
@@ -169,8 +174,5 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         source.comment("all roles are done with tensor memory")
         source.add("cute.arch.sync_threads()")
         with source.block("if warp == 0:"):
-            source.add(
-                self.fences[FenceKind.TMEM_AFTER],
-                _RETRIEVE,
-                f"cute.arch.dealloc_tmem(tmem, {self.memory.columns})",
-            )
+            source.put(self._fence(FenceKind.TMEM_AFTER))
+            source.add(_RETRIEVE, f"cute.arch.dealloc_tmem(tmem, {self.memory.columns})")

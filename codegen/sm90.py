@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code, CommitGroup, Fence, WaitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import DTYPES, Part, Plan
-from schedgen.codegen.running import slot_of
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import FRAGMENT
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
@@ -22,8 +23,8 @@ _K_BYTES = 32
 
 
 _FENCES = {
-    FenceKind.ASYNC_PROXY: 'cute.arch.fence_proxy("async.shared", space="cta")',
-    FenceKind.REGISTERS: "warpgroup.fence()",
+    FenceKind.ASYNC_PROXY: code('cute.arch.fence_proxy("async.shared", space="cta")'),
+    FenceKind.REGISTERS: code("warpgroup.fence()"),
 }
 
 
@@ -77,13 +78,19 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
             source.add(f"a_{name} = cute.make_tensor({at}, cute.make_layout({layout}))")
         else:
             source.add(
-                f"a_{name} = mma_{name}.make_fragment_A("
-                f"mma_{name}.get_slice(0).partition_A({self.plan.matrix(a)}))"
+                code(
+                    f"a_{name} = mma_{name}.make_fragment_A("
+                    f"mma_{name}.get_slice(0).partition_A({{}}))",
+                    self.plan.matrix(a),
+                )
             )
         tile = self.plan.matrix(b)
-        tile = tile if operation.transpose_b else f"transposed({tile})"
+        tile = tile if operation.transpose_b else called("transposed", tile)
         source.add(
-            f"b_{name} = mma_{name}.make_fragment_B(mma_{name}.get_slice(0).partition_B({tile}))"
+            code(
+                f"b_{name} = mma_{name}.make_fragment_B(mma_{name}.get_slice(0).partition_B({{}}))",
+                tile,
+            )
         )
         at = f"{registers.name(d)}.iterator + {registers.offset(d)}"
         layout = f"((2, 2, {columns // 8}), 1, 1)"
@@ -100,7 +107,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         # Initial values are no steps of the program, nor are undefined registers.
         operands = [part for o in products for part in self._registers(o)]
         self._pin(source, [part for part in operands if part.region.initial is not None])
-        source.add(self.fences[FenceKind.REGISTERS])
+        source.put(Fence(FenceKind.REGISTERS, self.fences[FenceKind.REGISTERS]))
 
     def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
         """With the registers of the product behind it pinned; those of a fence that only a tile's
@@ -131,8 +138,8 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         """Has the compiler compute registers before what comes next: else it may do that, and move
         them, behind a fence (``warpgroup_fence_operand`` of CUTLASS).
         """
-        for name in dict.fromkeys(map(self.threads.registers.tensor, parts)):
-            source.call("pin", [name])
+        for tensor in dict.fromkeys(map(self.threads.registers.tensor, parts)):
+            source.add(called("pin", tensor))
 
     def shared_memory(self, source: Source) -> None:
         """An address that does not come from a special register.
@@ -145,28 +152,30 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         arguments = ["cutlass.Uint8", "start", "cute.AddressSpace.smem", "assumed_align=1024"]
         source.call("shared = cute.make_ptr", arguments)
 
-    def product(self, source: Source, operation: Operation, i: str, c: str, *, runs: bool) -> None:
+    def product(
+        self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool
+    ) -> None:
         """All steps along k, as one group; an empty group if it does not run."""
         if runs:
             name, steps = self._name(operation), self._steps(operation)
-            a, b = (self._slot(operation, operand, c) for operand in "ab")
+            a, b = (self._slot(operation, operand, at) for operand in "ab")
             with source.block(f"for k_step in cutlass.range_constexpr({steps}):"):
                 clear = "True" if operation.accumulate else "k_step != 0"
                 source.add(f"mma_{name}.set(warpgroup.Field.ACCUMULATE, {clear})")
-                left = f"a_{name}[(None, None, k_step{a})]"
-                right = f"b_{name}[(None, None, k_step{b})]"
-                source.add(f"cute.gemm(mma_{name}, d_{name}, {left}, {right}, d_{name})")
-        source.add("warpgroup.commit_group()")
+                left = code(f"a_{name}[(None, None, k_step{{}})]", a)
+                right = code(f"b_{name}[(None, None, k_step{{}})]", b)
+                multiply = f"cute.gemm(mma_{name}, d_{name}, {{}}, {{}}, d_{name})"
+                source.add(code(multiply, left, right))
+        source.put(CommitGroup("wgmma"))
 
-    def _slot(self, operation: Operation, operand: str, c: str) -> str:
+    def _slot(self, operation: Operation, operand: str, at: Iteration | None) -> Code:
         access = self.plan.access(operation, operand, write=False)
         if self.plan.program.store[access.store].space is not Space.SMEM:
-            return ""
-        slots = self.plan.slots(access)
-        return f", {slot_of(access.version, slots, c)}" if slots > 1 else ", 0"
+            return Code(())
+        return code(", {}", self.plan.stage(access, at))
 
     def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
-        source.add(f"warpgroup.wait_group({pending(self.plan, role, step)})")
+        source.put(WaitGroup("wgmma", pending(self.plan, role, step)))
 
-    def commit(self, source: Source, role: RoleProgram, action: Commit, at: str) -> None:
+    def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:
         raise EmitError(f"{role.name}: wgmma does not arrive at barriers")

@@ -1,63 +1,91 @@
-"""Text of generated Python: lines with indentation."""
+"""Nodes of a generated file under construction."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-WIDTH = 100
-"""Columns of a line."""
+from schedgen.codegen.ir import Block, Call, Code, Comment, Guarded, Issue, Line, Node, Uses
+from schedgen.codegen.printing import WIDTH, lines_of, text_of
+
+__all__ = ["WIDTH", "Source"]
 
 
 class Source:
-    """Lines under construction."""
+    """Nodes, one after the other and inside of one another.
 
-    def __init__(self, depth: int = 0) -> None:
-        self.lines: list[str] = []
-        self._depth = depth
+    Plain text has to say which functions of the library it uses (`uses`), and must not name
+    variables that a role is given: those are values (`schedgen.codegen.ir.Name`).
+    """
 
-    def add(self, *lines: str) -> None:
-        """Appends lines at the current depth; an empty one stays empty."""
-        self.lines += ["    " * self._depth + line if line else "" for line in lines]
+    def __init__(self) -> None:
+        self._open: list[list[Node]] = [[]]
 
-    def insert(self, at: int, *lines: str) -> None:
-        """Puts lines of the current depth before line ``at``."""
-        self.lines[at:at] = ["    " * self._depth + line for line in lines]
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(self._open[0])
 
-    def call(self, function: str, arguments: Sequence[str], end: str = "") -> None:
-        """A call, on one line if it fits, else with its arguments below it."""
-        room = WIDTH - 4 * self._depth
-        inline = ", ".join(arguments)
-        if len(f"{function}({inline}){end}") <= room:
-            self.add(f"{function}({inline}){end}")
-        elif len(inline) + 4 <= room:
-            self.add(f"{function}(", f"    {inline}", f"){end}")
-        else:
-            self.add(f"{function}(", *(f"    {argument}," for argument in arguments), f"){end}")
+    def put(self, *nodes: Node) -> None:
+        """Appends nodes."""
+        self._open[-1] += nodes
+
+    def add(self, *lines: str | Code) -> None:
+        """Appends statements of one line."""
+        self.put(*(Line(_code(line)) for line in lines))
+
+    def call(self, function: str | Code, arguments: Sequence[str | Code], end: str = "") -> None:
+        """Appends a call, which may need several lines."""
+        self.put(Call(_code(function), tuple(map(_code, arguments)), end))
 
     def comment(self, text: str) -> None:
-        self.add(f"# {text}")
+        self.put(Comment(text))
+
+    def uses(self, *functions: str) -> None:
+        """Says which functions of the library lines of plain text call."""
+        if functions:
+            self.put(Uses(functions))
 
     @contextmanager
-    def block(self, head: str) -> Generator[None]:
-        """``head`` with what is added inside indented below it."""
-        self.add(head)
-        self._depth += 1
-        start = len(self.lines)
-        try:
+    def block(self, head: str | Code) -> Generator[None]:
+        """``head`` with what is added inside below it."""
+        with self.inner() as body:
             yield
-        finally:
-            if not any(
-                line.strip() and not line.strip().startswith("#") for line in self.lines[start:]
-            ):
-                self.add("pass")
-            self._depth -= 1
+        self.put(Block(_code(head), tuple(body)))
 
-    def words(self) -> set[str]:
-        """All names in its code."""
-        return {word for line in self.lines for word in re.findall(r"\w+", line.split("#")[0])}
+    @contextmanager
+    def guarded(self, terms: Sequence[Code]) -> Generator[None]:
+        """What is added inside runs where all terms hold."""
+        with self.inner() as body:
+            yield
+        self.put(*([Guarded(tuple(terms), tuple(body))] if terms else body))
+
+    @contextmanager
+    def issue(self, operation: str, label: str) -> Generator[None]:
+        """What is added inside is how an operation is done."""
+        with self.inner() as body:
+            yield
+        self.put(Issue(operation, label, tuple(body)))
+
+    @contextmanager
+    def inner(self) -> Generator[list[Node]]:
+        """A list that takes what is added inside."""
+        body: list[Node] = []
+        self._open.append(body)
+        try:
+            yield body
+        finally:
+            self._open.pop()
+
+    @property
+    def lines(self) -> list[str]:
+        return lines_of(self.nodes)
 
     @property
     def text(self) -> str:
-        return "\n".join(self.lines) + "\n"
+        return text_of(self.nodes)
+
+
+def _code(text: str | Code) -> Code:
+    if isinstance(text, Code):
+        return text
+    return Code((text,) if text else ())

@@ -5,8 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Arrive as ArriveNode
+from schedgen.codegen.ir import Code, Name, Phase, Stage, code
+from schedgen.codegen.ir import Wait as WaitNode
 from schedgen.codegen.plan import Plan
-from schedgen.codegen.running import phase_of, slot_of
+from schedgen.codegen.running import Iteration, Running
 from schedgen.codegen.source import Source
 from schedgen.program.model import Arrive, Barrier, Number, RoleProgram, Step, Wait
 
@@ -21,16 +24,20 @@ class Barriers:
         """The variable that points to the first word of an array."""
         return self.plan.names.of("barrier", barrier, "bar_")
 
-    def at(self, barrier: str, value: Number, iteration: str) -> str:
+    def at(self, barrier: str, value: Number, iteration: Iteration | None) -> Code:
         """A pointer to the barrier of a running number."""
-        slots = self.plan.program.barrier[barrier].slots
-        if slots == 1:
-            return self.name(barrier)
-        return f"{self.name(barrier)} + {slot_of(value, slots, iteration)}"
+        pointer = Name(self.name(barrier))
+        if self.plan.program.barrier[barrier].slots == 1:
+            return code("{}", pointer)
+        return code("{} + {}", pointer, Stage(self._running(barrier, value, iteration)))
 
-    def phase(self, barrier: str, value: Number, iteration: str) -> str:
-        slots = self.plan.program.barrier[barrier].slots
-        return phase_of(value, slots, iteration)
+    def phase(self, barrier: str, value: Number, iteration: Iteration | None) -> Code:
+        """The parity of a running number's phase."""
+        return code("{}", Phase(self._running(barrier, value, iteration)))
+
+    def _running(self, barrier: str, value: Number, iteration: Iteration | None) -> Running:
+        found = self.plan.program.barrier[barrier]
+        return Running(value, found.slots, iteration, found.stores)
 
     def declare(self, source: Source) -> dict[str, str]:
         """Writes pointers to the arrays; returns their names and types."""
@@ -81,27 +88,26 @@ class Barriers:
             )
         return True
 
-    def wait(self, source: Source, action: Wait, iteration: str) -> None:
+    def wait(self, source: Source, action: Wait, iteration: Iteration | None) -> None:
         at = self.at(action.barrier, action.number, iteration)
-        source.add(
-            f"cute.arch.mbarrier_wait({at}, {self.phase(action.barrier, action.number, iteration)})"
-        )
+        source.put(WaitNode(at, self.phase(action.barrier, action.number, iteration)))
 
     def arrive(
-        self, source: Source, role: RoleProgram, action: Arrive, iteration: str, announced: str = ""
+        self,
+        source: Source,
+        role: RoleProgram,
+        action: Arrive,
+        iteration: Iteration | None,
+        announced: Code | None = None,
     ) -> None:
-        """``announced``: how many bytes, where that is not known before; else ""."""
+        """``announced``: how many bytes, where that is not known before."""
         at = self.at(action.barrier, action.number, iteration)
         threads = 32 * role.warps
-        if action.bytes:
-            line = f"cute.arch.mbarrier_arrive_and_expect_tx({at}, {announced or action.bytes})"
-        else:
-            line = f"cute.arch.mbarrier_arrive({at})"
+        size = (announced or code(str(action.bytes))) if action.bytes else None
         if action.count == threads and not action.bytes:
-            source.add(line)
+            source.put(ArriveNode(at, elected=False))
         elif action.count == 1 and role.warps == 1:
-            with source.block("with cute.arch.elect_one():"):
-                source.add(line)
+            source.put(ArriveNode(at, elected=True, bytes=size))
         else:
             raise EmitError(
                 f"{role.name}: {action.count} arrivals of {threads} threads at '{action.barrier}'"

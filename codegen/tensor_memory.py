@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code, called, code
 from schedgen.codegen.plan import DTYPES, Plan
-from schedgen.codegen.running import slot_of
+from schedgen.codegen.running import Iteration
 from schedgen.kernel import DTYPE_BITS, Operation, Space
 from schedgen.program.model import Access
 
@@ -36,7 +37,7 @@ class TensorMemory:
             for access in self.plan.program.operation[operation.name].accesses
         )
 
-    def at(self, operation: Operation, operand: str, c: str) -> str:
+    def at(self, operation: Operation, operand: str, iteration: Iteration | None) -> Code:
         """A pointer to the first column of what an operand means."""
         part, access = self.plan.part(operation, operand), self._access(operation, operand)
         if part.rows != LANES:
@@ -49,16 +50,16 @@ class TensorMemory:
             raise EmitError(f"{operation.name}: '{operand}' begins between columns")
         column += store.address
         if store.slots == 1:
-            return f"tmem + {column}"
+            return code(f"tmem + {column}")
         stride = store.size // store.slots
-        slot = slot_of(access.version, store.slots, c)
-        return f"tmem + {stride} * {slot}" + (f" + {column}" if column else "")
+        more = f" + {column}" if column else ""
+        return code(f"tmem + {stride} * {{}}{more}", self.plan.stage(access, iteration))
 
-    def tile(self, operation: Operation, operand: str, c: str) -> str:
+    def tile(self, operation: Operation, operand: str, iteration: Iteration | None) -> Code:
         """What an operand means, as a tile of lanes and columns."""
         part = self.plan.part(operation, operand)
         dtype = DTYPES[part.region.dtype]
-        return f"columns_at({self.at(operation, operand, c)}, {part.columns}, {dtype})"
+        return called("columns_at", self.at(operation, operand, iteration), part.columns, dtype)
 
     def initial(self, operation: Operation, operand: str) -> int:
         """The first iterations of a tile in which an operand has its initial value."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from schedgen.codegen.bodies import Body
 from schedgen.codegen.errors import EmitError, about
+from schedgen.codegen.ir import Code, Function, Name, Node, called, code, joined
 from schedgen.codegen.operands import Operand, Shape, band_of, rows_of
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
-from schedgen.codegen.running import slot_of
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import TensorMemory
-from schedgen.codegen.transfers import shared
+from schedgen.codegen.transfers import atom, shared
 from schedgen.kernel import Operation, Space
 from schedgen.program.model import RoleProgram
 from schedgen.tensors import Place
@@ -30,18 +31,20 @@ class Threads:
         self.plan, self.share = plan, share
         self.registers = Registers(plan, share)
         self.memory = TensorMemory(plan)
-        self._functions: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        self._functions: dict[tuple[tuple[tuple[str, str], ...], tuple[Node, ...]], str] = {}
         """(parameters, body) -> name."""
 
-    def call(self, source: Source, role: RoleProgram, operation: Operation, i: str, c: str) -> None:
+    def call(
+        self, source: Source, role: RoleProgram, operation: Operation, at: Iteration | None
+    ) -> None:
         """Writes calls of the operation's function, one for each band of as many rows as four warps
         work on at a time.
         """
         with about(operation):
-            self._call(source, role, operation, i, c)
+            self._call(source, role, operation, at)
 
     def _call(
-        self, source: Source, role: RoleProgram, operation: Operation, i: str, c: str
+        self, source: Source, role: RoleProgram, operation: Operation, at: Iteration | None
     ) -> None:
         initial = {name for name, _ in operation.operands if self._initial(operation, name)}
         body = Body(self.plan, self.share, operation, self._span(role, operation), initial)
@@ -51,8 +54,8 @@ class Threads:
                 band_of(operation, operand, self.share.rows, first // self.share.rows)
                 for operand in body.parameters
             ]
-            arguments = [self._argument(operation, operand, c) for operand in operands]
-            arguments += [self._beside(operation, use, i, first) for use in self._uses(body)]
+            arguments = [self._argument(operation, operand, at) for operand in operands]
+            arguments += [self._beside(operation, use, at, first) for use in self._uses(body)]
             source.call(name, arguments)
 
     def _rows(self, operation: Operation, body: Body) -> int:
@@ -60,7 +63,8 @@ class Threads:
         rows = rows_of(operation, body.operands)
         if not rows or rows % self.share.rows:
             raise EmitError(
-                f"{operation.name}: four warps work on {self.share.rows} rows at a time, not {rows}",
+                f"{operation.name}: four warps work on {self.share.rows} rows at a time, "
+                f"not {rows}",
                 operation,
                 rule="rows-of-threads",
                 fix=f"make the number of rows a multiple of {self.share.rows}",
@@ -69,15 +73,14 @@ class Threads:
 
     def functions(self, source: Source) -> None:
         """All functions that are called."""
-        for (parameters, lines), name in self._functions.items():
-            source.add("@cute.jit")
-            source.call(f"def {name}", parameters, end=":")
-            source.add(*lines, "", "")
+        for (parameters, body), name in self._functions.items():
+            source.put(Function("@cute.jit", name, parameters, body))
+            source.add("", "")
 
     def _function(self, operation: Operation, body: Body) -> str:
-        parameters = [f"{operand.parameter}: cute.Tensor" for operand in body.parameters]
-        parameters += [f"{use}: {self._type(use)}" for use in self._uses(body)]
-        key = (tuple(parameters), body.lines)
+        parameters = [(operand.parameter, "cute.Tensor") for operand in body.parameters]
+        parameters += [(use, self._type(use)) for use in self._uses(body)]
+        key = (tuple(parameters), body.nodes)
         if key not in self._functions:
             number = len(self._functions)
             name = self.plan.names.of("function", str(number), base=operation.base)
@@ -116,16 +119,16 @@ class Threads:
 
     # -- arguments -----------------------------------------------------------------------------
 
-    def _argument(self, operation: Operation, operand: Operand, c: str) -> str:
+    def _argument(self, operation: Operation, operand: Operand, at: Iteration | None) -> Code:
         match operand.space:
             case Space.REGISTERS:
                 return self.registers.tensor(operand.part)
             case Space.TMEM:
-                return self.memory.tile(operation, operand.name, c)
+                return self.memory.tile(operation, operand.name, at)
             case Space.SMEM:
-                return self._shared(operation, operand, c)
+                return self._shared(operation, operand, at)
 
-    def _shared(self, operation: Operation, operand: Operand, c: str) -> str:
+    def _shared(self, operation: Operation, operand: Operand, at: Iteration | None) -> Code:
         """A tile or vector in shared memory."""
         part, view = operand.part, self.plan.views[operand.part.region.name]
         accesses = self.plan.accesses(operation, operand.name)
@@ -134,36 +137,40 @@ class Threads:
             raise EmitError(
                 f"{operation.name}: '{operand.name}' is read in one slot, written in another"
             )
-        at = slot_of(accesses[0].version, slots, c) if slots > 1 else "0"
+        name, stage = Name(view.name), self.plan.stage(accesses[0], at)
         if operand.shape is not Shape.TILE:
-            text = f"{view.name}[(None, {at})]"
+            text = code("{}[(None, {})]", name, stage)
             whole, first, count = view.columns, part.column0, part.columns
             if operand.shape is Shape.ROWS:
                 whole, first, count = view.rows, part.row0, part.rows
-            return text if count == whole else f"part_of({text}, {first}, {count})"
-        text = f"{view.name}[(None, None, {at})]"
+            return text if count == whole else called("part_of", text, first, count)
+        text = code("{}[(None, None, {})]", name, stage)
         if (part.rows, part.columns) == (view.rows, view.columns):
             return text
         row, column = self.plan.tile_number(part)
-        return f"cute.local_tile({text}, ({part.rows}, {part.columns}), ({row}, {column}))"
+        return code(
+            f"cute.local_tile({{}}, ({part.rows}, {part.columns}), ({row}, {column}))", text
+        )
 
-    def _beside(self, operation: Operation, use: str, i: str, first: int) -> str:
+    def _beside(self, operation: Operation, use: str, at: Iteration | None, first: int) -> Code:
         """What a function takes beside operands, for the band that begins at row ``first``."""
         if use == "fresh":
             first = max(self._initial(operation, name) for name, _ in operation.operands)
-            return f"{i} < {first}" if first > 1 else f"{i} == 0"
+            if at is None:
+                raise EmitError(f"{operation.name}: its first iterations are not those of a loop")
+            return code(f"{{}} < {first}" if first > 1 else "{} == 0", at)
         if use == "row_0" and first:
-            return f"{start(operation.places[0], i)} + {first}"
+            return code(f"{{}} + {first}", start(operation.places[0], at))
         if use in ("row_0", "column_0"):
-            return start(operation.places[use == "column_0"], i)
-        return use
+            return start(operation.places[use == "column_0"], at)
+        return code("{}", Name(use))
 
 
-def start(place: Place, i: str) -> str:
-    """Where a tile begins along an axis, in iteration ``i``."""
-    terms = [f"{place.block} * at_{place.along}"] if place.block else []
-    i = shared(place, i)
+def start(place: Place, at: Iteration | None) -> Code:
+    """Where a tile begins along an axis, in an iteration."""
+    along = Name(f"at_{place.along}")
+    terms = [code(f"{place.block} * {{}}", along)] if place.block else []
     if place.step:
-        terms.append(f"{place.step} * ({i})" if " " in i else f"{place.step} * {i}")
-    terms += [str(place.offset)] if place.offset else []
-    return " + ".join(terms) or "0"
+        terms.append(code(f"{place.step} * {{}}", atom(shared(place, at))))
+    terms += [code(str(place.offset))] if place.offset else []
+    return joined(" + ", terms) if terms else code("0")

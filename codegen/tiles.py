@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
+from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import integer
+from schedgen.codegen.formulas import whole
+from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
 from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary
@@ -16,6 +18,7 @@ BAND = 8
 
 
 _FIRST = "tile = cute.arch.block_idx()[0]"
+_TRIPS, _TILES, _TILE = Name("trips"), Name("tiles"), Name("tile")
 
 
 class Tiles:
@@ -49,35 +52,35 @@ class Tiles:
         """The name for the iterations of a tile, or the most that one may have."""
         return "trips" if self.plan.kernel.tile_trips is None else "all_trips"
 
-    def _divisors(self) -> dict[str, str]:
+    def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
         if self.triangle:
             axes = self._outer()
-            return {axis: self._count(axis) for axis in axes[1:]} | {"triangle": "triangle"}
+            return {axis: self._count(axis) for axis in axes[1:]} | {"triangle": code("triangle")}
         if self.banded:
             rows, columns = (self._count(extent) for extent in self.axes[-2:])
             found = {axis: self._count(axis) for axis in self.axes[1:-2]}
-            return found | {"slice": f"{rows} * {columns}", "band": f"{BAND} * {columns}"}
+            band = code(f"{BAND} * {{}}", columns)
+            return found | {"slice": code("{} * {}", rows, columns), "band": band}
         return {axis: self._count(axis) for axis in self.axes[1:]}
 
     def host(self, source: Source, host: dict[str, str]) -> None:
         """Computes the parameters; ``host`` has the names of extents there."""
 
-        def text(expression: str) -> str:
-            return re.sub(r"\b[A-Za-z_]\w*", lambda m: host.get(m[0], m[0]), expression)
-
         assert self.plan.kernel.trip_count is not None
-        source.add(f"{self._all_trips} = {text(integer(self.plan.kernel.trip_count))}")
-        axes = self.axes
+        trips = whole(self.plan.kernel.trip_count).renamed(host)
+        source.add(code(f"{self._all_trips} = {{}}", trips))
+        counts = [self._count(axis) for axis in self.axes]
         if self.triangle:
             rows, _ = self.plan.kernel.tile_extents
-            count = f"tiles_in_rows({text(self._count(rows))}, {self._blocks})"
-            source.add(f"triangle = {count}")
-            axes = [*self._outer(), "triangle"]
-        total = " * ".join(map(self._count, axes)) or "Int32(1)"
-        source.add(f"tiles = {text(total)}")
+            count = called("tiles_in_rows", self._count(rows), self._blocks).renamed(host)
+            source.add(code("triangle = {}", count))
+            counts = [*map(self._count, self._outer()), code("triangle")]
+        total = joined(" * ", counts) if counts else code("Int32(1)")
+        source.add(code("tiles = {}", total.renamed(host)))
         for name, count in self._divisors().items():
-            source.add(f"by_{name} = cute.fast_divmod_create_divisor_v2({text(count)})")
+            divisor = "cute.fast_divmod_create_divisor_v2"
+            source.add(code(f"by_{name} = {divisor}({{}})", count.renamed(host)))
 
     @property
     def _blocks(self) -> str:
@@ -87,10 +90,10 @@ class Tiles:
         """Axes beside rows and columns."""
         return [axis for axis in self.axes if axis not in self.plan.kernel.tile_extents]
 
-    def _count(self, extent: str) -> str:
+    def _count(self, extent: str) -> Code:
         """The number of tiles along an extent."""
         block = self.plan.block(extent)
-        return extent if block == 1 else f"cute.ceil_div({extent}, {block})"
+        return code("{}" if block == 1 else f"cute.ceil_div({{}}, {block})", Name(extent))
 
     # -- device --------------------------------------------------------------------------------
 
@@ -134,30 +137,28 @@ class Tiles:
             source.add(_FIRST, "first = Int32(0)")
         source.add("t = Int32(0)")
 
-    def loop(self, body: Source, *, ahead: bool) -> Source:
-        """A role's loop over tiles; ``body`` is what it does in one, as lines of depth 2.
+    def loop(self, source: Source, body: Sequence[Node], *, ahead: bool) -> None:
+        """Writes a role's loop over tiles; ``body`` is what it does in one.
 
         ``ahead``: coordinates of the first tile are handed over, those of the next one are computed
         at the end of each. That takes registers.
         """
-        source = Source(1)
-        used, trips = body.words(), self.plan.kernel.tile_trips
+        used, trips = ir.names(body), self.plan.kernel.tile_trips
         placed = trips is not None or used & {f"at_{axis}" for axis in self.axes}
         ahead = ahead and trips is None
         source.add(*self._constants(used))
-        with source.block("while tile < tiles:"):
+        with source.block(code("while {} < {}:", _TILE, _TILES)):
             if placed and not ahead:
                 self.coordinates(source)
             if trips is None:
-                source.add("first = t * trips")
-            source.lines += body.lines
+                source.add(code("first = t * {}", _TRIPS))
+            source.put(*body)
             if trips is not None:
                 source.add("first += trips")
             source.add("tile += cute.arch.grid_dim()[0]", "t += 1")
             if placed and ahead:
-                with source.block("if tile < tiles:"):
+                with source.block(code("if {} < {}:", _TILE, _TILES)):
                     self.coordinates(source)
-        return source
 
     def _constants(self, used: set[str]) -> list[str]:
         """Lines for coordinates that are the same for all tiles, as far as a role uses them."""
@@ -167,26 +168,31 @@ class Tiles:
     def coordinates(self, source: Source) -> None:
         """``at_X`` for each extent that has several tiles; ``trips``, if that depends on them."""
         rows, columns = self.plan.kernel.tile_extents
-        rest, axes = "tile", self.axes
+        rest, axes = _TILE, self.axes
         if self.triangle:
-            inside = f"inside, {self._count(rows)}, {self._blocks}"
+            found = called("in_triangle", "inside", self._count(rows), self._blocks)
             source.add(
-                "rest, inside = divmod(tile, by_triangle)",
-                f"at_{rows}, at_{columns} = in_triangle({inside})",
+                code("rest, inside = divmod({}, {})", _TILE, Name("by_triangle")),
+                code("{}, {} = {}", *self._at(rows, columns), found),
             )
-            rest, axes = "rest", self._outer()
+            rest, axes = Name("rest"), self._outer()
         elif self.banded:
-            inside = f"inside, {self._count(rows)}, by_band"
+            found = called("in_bands", "inside", self._count(rows), Name("by_band"))
             source.add(
-                "rest, inside = divmod(tile, by_slice)",
-                f"at_{rows}, at_{columns} = in_bands({inside})",
+                code("rest, inside = divmod({}, {})", _TILE, Name("by_slice")),
+                code("{}, {} = {}", *self._at(rows, columns), found),
             )
-            rest, axes = "rest", axes[:-2]
+            rest, axes = Name("rest"), axes[:-2]
         for axis in reversed(axes[1:]):
-            source.add(f"rest, at_{axis} = divmod({rest}, by_{axis})")
-            rest = "rest"
-        source.add(*(f"at_{axis} = {rest}" for axis in axes[:1]))
+            found = code("divmod({}, {})", rest, Name(f"by_{axis}"))
+            source.add(code("rest, {} = {}", *self._at(axis), found))
+            rest = Name("rest")
+        source.add(*(code("{} = {}", *self._at(axis), rest) for axis in axes[:1]))
         self._trips(source)
+
+    def _at(self, *axes: str) -> list[Name]:
+        """Variables that are given values; those that a branch changes have to be there before."""
+        return [Name(f"at_{axis}") for axis in axes]
 
     def _trips(self, source: Source) -> None:
         needed = self.plan.kernel.tile_trips
@@ -195,28 +201,29 @@ class Tiles:
         rows, columns = self.plan.kernel.tile_extents
         if rows in self.axes[1:]:
             source.comment("the last rows of tiles have the most iterations, and come first")
-            source.add(f"at_{rows} = by_{rows}.divisor - 1 - at_{rows}")
-        count = integer(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})
-        source.add(f"trips = cutlass.min(all_trips, cutlass.max(Int32({count}), Int32(1)))")
+            source.add(code(f"at_{rows} = {{}}.divisor - 1 - at_{rows}", Name(f"by_{rows}")))
+        count = whole(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})
+        trips = "trips = cutlass.min({}, cutlass.max(Int32({}), Int32(1)))"
+        source.add(code(trips, Name("all_trips"), count))
 
-    def condition_of(self, when: Expression) -> str:
+    def condition_of(self, when: Expression) -> Code:
         """A condition of a store, over the coordinates of the tile."""
         rows, columns = self.plan.kernel.tile_extents
         names = {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"}
         return integer_condition(when, names)
 
 
-def integer_condition(expression: Expression, names: dict[str, str]) -> str:
-    """A condition over whole numbers, as `integer` writes them."""
+def integer_condition(expression: Expression, names: dict[str, str]) -> Code:
+    """A condition over whole numbers, as `whole` writes them."""
     match expression:
         case Boolean(value):
-            return repr(value)
+            return code(repr(value))
         case Unary("not", operand):
-            return f"(not {integer_condition(operand, names)})"
+            return code("(not {})", integer_condition(operand, names))
         case Compare(operator, left, right):
-            return f"({integer(left, names)} {operator} {integer(right, names)})"
+            return code(f"({{}} {operator} {{}})", whole(left, names), whole(right, names))
         case Logical(operator, left, right):
             both = (integer_condition(left, names), integer_condition(right, names))
-            return f"({f' {operator} '.join(both)})"
+            return code("({})", joined(f" {operator} ", both))
         case _:
             raise EmitError(f"no emitter for the condition '{expression}'")

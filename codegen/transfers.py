@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.ir import Code, LibraryFunction, Name, code, joined
 from schedgen.codegen.plan import DTYPES, Plan
-from schedgen.codegen.running import slot_of
+from schedgen.codegen.printing import expression
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.kernel import Kind, Operation
 from schedgen.program.model import Access
@@ -92,18 +94,18 @@ class Transfers:
         dtype = DTYPES[map_.argument.dtype]
         both = all(side in map_.sides for side in ("rows", "columns"))
         if both and 1 in (map_.rows, map_.columns):
-            tile = f"cute.make_layout(({map_.rows}, {map_.columns}))"  # a row of a matrix
+            tile = code(f"cute.make_layout(({map_.rows}, {map_.columns}))")  # a row of a matrix
         elif both:
-            tile = f"one_tile({map_.rows}, {map_.columns}, {dtype})"
+            tile = code(f"{{}}({map_.rows}, {map_.columns}, {dtype})", LibraryFunction("one_tile"))
         else:
-            tile = f"cute.make_layout({map_.rows * map_.columns})"
+            tile = code(f"cute.make_layout({map_.rows * map_.columns})")
         sided = [n for n, side in zip(map_.tile, map_.order, strict=True) if map_.sides[side]]
         tiler = f"({', '.join(map(str, sided))},)"
         source.add(
             f"tma_{map_.name}, g_{map_.name} = cpasync.make_tiled_tma_atom(",
             f"    {op},",
             f"    cute.make_tensor({map_.argument.name}.iterator, {tensor}),",
-            f"    {tile},",
+            code("    {},", tile),
             f"    {tiler},",
             ")",
         )
@@ -121,12 +123,17 @@ class Transfers:
         modes = len(map_.tile)
         source.add(
             f"s_{name}, t_{name} = cpasync.tma_partition(",
-            f"    tma_{map_.name},",
+            code("    {},", Name(f"tma_{map_.name}")),
             "    0,",
             "    cute.make_layout(1),",
-            f"    cute.group_modes({self.plan.matrix(part)}, 0, {1 if view.vector else 2}),",
+            code(
+                f"    cute.group_modes({{}}, 0, {1 if view.vector else 2}),", self.plan.matrix(part)
+            ),
             "    cute.group_modes(",
-            f"        cute.local_tile(g_{map_.name}, {tile}, ({tiles},)), 0, {modes}",
+            code(
+                f"        cute.local_tile({{}}, {tile}, ({tiles},)), 0, {modes}",
+                Name(f"g_{map_.name}"),
+            ),
             "    ),",
             ")",
         )
@@ -135,40 +142,53 @@ class Transfers:
         return self.plan.names.of("operation", operation.name)
 
     def copy(
-        self, source: Source, operation: Operation, access: Access, i: str, c: str, barrier: str
+        self,
+        source: Source,
+        operation: Operation,
+        access: Access,
+        at: Iteration | None,
+        barrier: Code | None,
     ) -> None:
-        """The copy itself; ``barrier`` is "" for a store."""
+        """The copy itself; a store has no ``barrier``."""
         map_, name = self.maps[operation.name], self._name(operation)
-        slots = self.plan.slots(access)
-        slot = slot_of(access.version, slots, c) if slots > 1 else "0"
-        at = ", ".join(self._index(operation.places[axis], i) for axis in map_.order)
-        tile, stage = f"t_{name}[(None, {at})]", f"s_{name}[(None, {slot})]"
-        if map_.store:
-            source.add(f"cute.copy(tma_{map_.name}, {stage}, {tile})")
+        where = joined(", ", (self._index(operation.places[axis], at) for axis in map_.order))
+        tile = code(f"t_{name}[(None, {{}})]", where)
+        stage = code(f"s_{name}[(None, {{}})]", self.plan.stage(access, at))
+        tma = Name(f"tma_{map_.name}")
+        if barrier is None:
+            source.add(code("cute.copy({}, {}, {})", tma, stage, tile))
         else:
-            source.add(f"cute.copy(tma_{map_.name}, {tile}, {stage}, tma_bar_ptr={barrier})")
+            source.add(code("cute.copy({}, {}, {}, tma_bar_ptr={})", tma, tile, stage, barrier))
 
-    def _index(self, place: Place, i: str) -> str:
+    def _index(self, place: Place, at: Iteration | None) -> Code:
         """Which tile along an axis."""
+        along = Name(f"at_{place.along}")
         if place.grouped:
-            return f"at_{place.along} * {place.extent} // {place.along}"
-        i = shared(place, i)
-        terms: list[str] = []
-        for size, what in ((place.block, f"at_{place.along}"), (place.step, i), (place.offset, "")):
+            return code("{} * {} // {}", along, Name(place.extent), Name(place.along))
+        i = shared(place, at)
+        terms: list[Code] = []
+        for size, what in ((place.block, code("{}", along)), (place.step, i), (place.offset, None)):
             if size % place.size:
                 raise EmitError(f"a tile of {place.size} begins {size} along '{place.extent}'")
             if size:
                 times = size // place.size
-                terms.append(
-                    (f"{times} * {_atom(what)}" if times > 1 else what) if what else str(times)
-                )
-        return " + ".join(terms) or "0"
+                if what is None:
+                    terms.append(code(str(times)))
+                else:
+                    terms.append(code(f"{times} * {{}}", atom(what)) if times > 1 else what)
+        return joined(" + ", terms) if terms else code("0")
 
 
-def shared(place: Place, i: str) -> str:
+def shared(place: Place, at: Iteration | None) -> Code:
     """An iteration counted from the first one of all tiles that share the main loop."""
-    return f"{i} + trips * at_{place.share}" if place.share else i
+    if at is None and place.step:
+        raise EmitError(f"a tile outside of the loop moves along '{place.extent}' with it")
+    found = Code(()) if at is None else code("{}", at)
+    if not place.share:
+        return found
+    return code("{} + {} * {}", found, Name("trips"), Name(f"at_{place.share}"))
 
 
-def _atom(text: str) -> str:
-    return f"({text})" if " " in text else text
+def atom(value: Code) -> Code:
+    """A sum in parentheses."""
+    return code("({})", value) if " " in expression(value) else value

@@ -8,26 +8,28 @@ conditions keep the turns at both ends apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 
-from schedgen.codegen.running import carried_in
+from schedgen.codegen.ir import Code, Loop, Name, code, rings
+from schedgen.codegen.running import Carried, Iteration, states_of
 from schedgen.codegen.source import Source
 from schedgen.program.model import Guard, RoleProgram, Step
 
-Emit = Callable[[Source, Step, str, str, bool], None]
-"""Writes a step: source, step, the iteration within its tile, over all tiles, and whether it runs.
+Emit = Callable[[Source, Step, Iteration | None, bool], None]
+"""Writes a step: source, step, the iteration within its tile, and whether it runs.
 
 A step that does not run may still have to leave something behind (an empty group)."""
+Give = Callable[[Carried, str], str]
+"""Makes a variable of a name for something that a loop carries."""
+_TRIPS = Name("trips")
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One region of turns: a name for the turn, and which shifts are active for certain."""
+    """One region of turns, and which shifts are active for certain."""
 
-    text: str
     first: int | None
     """The turn counted from 0, if it is one of the first ones."""
     last: int | None
@@ -38,41 +40,42 @@ class Turn:
             return self.first >= shift
         return self.last is None or self.last < shift
 
-    def iteration(self, shift: int) -> str:
+    def iteration(self, shift: int) -> Iteration:
         if self.first is not None:
-            return str(self.first - shift)
+            return Iteration("", self.first - shift)
         if self.last is not None:
-            return f"trips - {shift - self.last}"
-        return self.text if not shift else f"{self.text} - {shift}"
+            return Iteration("trips", self.last - shift)
+        return Iteration("turn", -shift)
 
 
 def emit_loop(
-    source: Source, role: RoleProgram, emit: Emit, end_turn: Callable[[], object] = object
+    source: Source,
+    role: RoleProgram,
+    emit: Emit,
+    give: Give,
+    end_turn: Callable[[Source], object] = lambda _: None,
 ) -> None:
-    """Writes all turns; ``trips`` is at least 1. ``end_turn`` is called at the end of each."""
+    """Writes all turns; ``trips`` is at least 1. ``end_turn`` writes what each ends with."""
     if not role.loop:
         return
     shifts = role.shifts
     for number in range(shifts):
         source.comment(f"turn {number}: the pipeline fills")
-        _turn(source, role, Turn("", number, None), emit)
-        end_turn()
-    begin = f"{shifts}, " if shifts else ""
-    start = len(source.lines)
-    with source.block(f"for turn in cutlass.range({begin}trips, unroll=1):"):
-        _turn(source, role, Turn("turn", None, None), emit)
-        rings = carried_in(source.lines[start:])
-        source.add(*(ring.advance for ring in rings))
-        end_turn()
-    source.insert(start, *(ring.begin(shifts) for ring in rings))
+        _turn(source, role, Turn(number, None), emit)
+        end_turn(source)
+    between, last = Source(), Source()
+    _turn(between, role, Turn(None, None), emit)
+    end_turn(last)
+    states = states_of(rings(between.nodes), give)
+    source.put(Loop(shifts, between.nodes, last.nodes, states))
     for number in range(shifts):
         source.comment(
             f"turn trips + {number}: the pipeline drains"
             if number
             else "turn trips: the pipeline drains"
         )
-        _turn(source, role, Turn("", None, number), emit)
-        end_turn()
+        _turn(source, role, Turn(None, number), emit)
+        end_turn(source)
 
 
 def _turn(source: Source, role: RoleProgram, turn: Turn, emit: Emit) -> None:
@@ -80,16 +83,14 @@ def _turn(source: Source, role: RoleProgram, turn: Turn, emit: Emit) -> None:
         terms = conditions(turn, shift, guard, role.shifts) if turn.active(shift) else None
         if terms is None:
             for step in steps:
-                emit(source, step, "", "", False)
+                emit(source, step, None, False)
             continue
-        i = turn.iteration(shift)
-        c = "first" if i == "0" else f"first + {i}"
-        with _guarded(source, terms):
+        with source.guarded(terms):
             for step in steps:
-                emit(source, step, i, c, True)
+                emit(source, step, turn.iteration(shift), True)
 
 
-def conditions(turn: Turn, shift: int, guard: Guard, shifts: int) -> list[str] | None:
+def conditions(turn: Turn, shift: int, guard: Guard, shifts: int) -> list[Code] | None:
     """What has to be asked before a step of iteration i runs; None if it never runs there.
 
     Between its ends the loop has ``shifts <= turn < trips``. At the ends nothing but ``trips >= 1``
@@ -102,41 +103,32 @@ def conditions(turn: Turn, shift: int, guard: Guard, shifts: int) -> list[str] |
     low, high = guard.low, guard.high
     needed = _at_least(low, shifts + 1)
     if guard.kind == "first":
-        return [f"turn == {shifts}", *needed] if shift == shifts else None
+        return [code(f"turn == {shifts}"), *needed] if shift == shifts else None
     if guard.kind == "last":
-        return None if shift else ["turn == trips - 1", *needed]
-    terms = [] if shifts - shift >= low else [f"turn >= {low + shift}"]
-    return terms + ([] if shift >= high else [f"turn < trips - {high - shift}"])
+        return None if shift else [code("turn == {} - 1", _TRIPS), *needed]
+    terms = [] if shifts - shift >= low else [code(f"turn >= {low + shift}")]
+    return terms + ([] if shift >= high else [code(f"turn < {{}} - {high - shift}", _TRIPS)])
 
 
-def _while_filling(i: int, guard: Guard) -> list[str] | None:
+def _while_filling(i: int, guard: Guard) -> list[Code] | None:
     """Iteration number ``i``."""
     if guard.kind == "first":
         return None if i else _at_least(guard.low, 1)
     if guard.kind == "last":
-        return [f"trips == {i + 1}"] if i + 1 >= guard.low else None
+        return [code(f"{{}} == {i + 1}", _TRIPS)] if i + 1 >= guard.low else None
     return _at_least(i + guard.high + 1, 1) if i >= guard.low else None
 
 
-def _while_draining(number: int, shift: int, guard: Guard, shifts: int) -> list[str] | None:
+def _while_draining(number: int, shift: int, guard: Guard, shifts: int) -> list[Code] | None:
     """Iteration ``trips - left``, in a turn that is not one of the first ones."""
     left, fewest = shift - number, shifts - number
     if guard.kind == "first":
-        return [f"trips == {left}"] if shift == shifts and left >= guard.low else None
+        return [code(f"{{}} == {left}", _TRIPS)] if shift == shifts and left >= guard.low else None
     if guard.kind == "last":
         return _at_least(max(fewest, guard.low), 1) if left == 1 else None
     return _at_least(max(fewest, guard.low + left), 1) if left > guard.high else None
 
 
-def _at_least(trips: int, known: int) -> list[str]:
+def _at_least(trips: int, known: int) -> list[Code]:
     """A condition for that many iterations, if not so many are known to be there."""
-    return [f"trips >= {trips}"] if trips > known else []
-
-
-@contextmanager
-def _guarded(source: Source, terms: list[str]) -> Generator[None]:
-    if not terms:
-        yield
-        return
-    with source.block(f"if {' and '.join(terms)}:"):
-        yield
+    return [code(f"{{}} >= {trips}", _TRIPS)] if trips > known else []

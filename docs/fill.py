@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import emulator_tables
 import trace_tables
@@ -22,7 +23,10 @@ import trace_tables
 ROOT = Path(__file__).parent.parent
 FILES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("attention", "emulator", "kernels", "proof", "solver")),
+    *(
+        f"docs/{name}.md"
+        for name in ("attention", "conform", "emulator", "kernels", "proof", "solver")
+    ),
 )
 PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
 
@@ -114,6 +118,25 @@ def mutants() -> str:
     whole = judged == sum(row["mutants"] for row in found["rows"])
     which = "all mutants" if whole else "a sample of each operator and program"
     return f"{text}\n\n*{where['date']}; {which}; `{path.name}`*"
+
+
+def conform() -> str:
+    """Shipped kernels beside their programs, by spec and architecture."""
+    path = ROOT / "benchmarks" / "results" / "conform.json"
+    found = json.loads(path.read_text("utf-8"))
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        groups.setdefault((row["kernel"].partition("_sm_")[0], row["arch"]), []).append(row)
+    columns = ("spec", "arch", "kernels", "conform", "steps", "instructions", "most seconds")
+    lines = [(*columns, "mutants", "refused"), ("---",) * 9]
+    for (spec, arch), rows in groups.items():
+        sums = (sum(row[key] for row in rows) for key in ("conforms", "steps", "compared"))
+        most = max(row["seconds"] for row in rows)
+        counts = (sum(row[key] for row in rows) for key in ("mutants", "refused"))
+        lines.append(tuple(map(str, (spec, arch, len(rows), *sums, most, *counts))))
+    where = found["environment"]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{text}\n\n*{where['date']}, {where['cores']} cores; `benchmarks/results/{path.name}`*"
 
 
 def on_gpu(name: str, problem: Sequence[str]) -> str:
@@ -248,6 +271,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "sanitize": sanitize,
     "fa4": fa4,
     "mutants": mutants,
+    "conform": conform,
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),

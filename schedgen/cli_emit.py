@@ -72,7 +72,7 @@ def run_emit(
         return REFUSED
     except SchedgenError as error:
         typer.echo(str(error), err=True)
-        return BAD_INPUT
+        return error.status
     except OSError as error:
         typer.echo(f"{folder}: {error.strerror}", err=True)
         return BAD_INPUT
@@ -87,17 +87,29 @@ def run_emit(
     return DONE
 
 
-def run_compile(path: Path, target: str | None, folder: Path | None, as_json: bool) -> int:
-    """Compiles the generated file ``path`` and prints what the kernel takes.
+def run_compile(
+    path: Path,
+    target: str | None,
+    folder: Path | None,
+    as_json: bool,
+    *,
+    conform: bool = True,
+    allow: frozenset[str] = frozenset(),
+) -> int:
+    """Compiles the generated file ``path``, prints what the kernel takes, and compares its PTX with
+    its program if ``conform``. ``allow``: kinds of problems that are none.
 
-    Returns the exit status: 0 acceptable, 1 it does not compile, spills, or takes too much memory,
-    2 bad input.
+    Returns the exit status: 0 acceptable, 1 it does not compile, spills, takes too much memory, or
+    is not what its program says, 2 bad input.
     """
     from schedgen.codegen.compiling import CompileError
     from schedgen.codegen.facts import read_facts
     from schedgen.codegen.report import compile_report
+    from schedgen.conform.derive import Underivable, derived
+    from schedgen.conform.report import compared, data, lines
     from schedgen.machine_file import read_machine
 
+    found, assembly = None, None
     try:
         facts = read_facts(path)
         arch = read_machine(target).arch if target else facts.target
@@ -107,7 +119,11 @@ def run_compile(path: Path, target: str | None, folder: Path | None, as_json: bo
                 f"{target}"
             )
         report = compile_report(path, folder or Path(mkdtemp(prefix="schedgen-")))
-    except CompileError as error:
+        if conform:
+            program, kernel = derived(facts, target, str(path))
+            built = report.built
+            found, assembly = compared(built.ptx, built.cubin, program, kernel)
+    except (CompileError, Underivable) as error:
         typer.echo(str(error), err=True)
         return REFUSED
     except SchedgenError as error:
@@ -117,12 +133,17 @@ def run_compile(path: Path, target: str | None, folder: Path | None, as_json: bo
         typer.echo(f"{error.filename or folder}: {error.strerror}", err=True)
         return BAD_INPUT
     if as_json:
-        typer.echo(json.dumps(_report_data(report), indent=1))
+        conformance = {} if found is None else {"conformance": data(found, assembly)}
+        typer.echo(json.dumps(_report_data(report) | conformance, indent=1))
     else:
-        typer.echo("\n".join([str(path), *_report_text(report)]))
-    for problem in report.problems:
+        told = [] if found is None else list(lines(found, assembly))
+        typer.echo("\n".join([str(path), *_report_text(report), *told]))
+    problems = [text for kind, text in report.problems_by_kind if kind not in allow]
+    if found is not None and not found.holds:
+        problems += [finding.text for finding in found.findings]
+    for problem in problems:
         typer.echo(problem, err=True)
-    return REFUSED if report.problems else DONE
+    return REFUSED if problems else DONE
 
 
 def _emitted_data(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) -> dict[str, Any]:

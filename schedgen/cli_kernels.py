@@ -144,15 +144,28 @@ def compile_file(
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Folder for PTX, cubin and object."),
     ] = None,
+    conform: Annotated[
+        bool, typer.Option("--conform/--no-conform", help="Compare the PTX with the program.")
+    ] = True,
+    allow_spills: Annotated[
+        bool, typer.Option("--allow-spills", help="Accept registers in local memory.")
+    ] = False,
+    allow_serialized: Annotated[
+        bool, typer.Option("--allow-serialized", help="Accept products that wait for each other.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Compile FILE without a GPU; print its registers, spills and memory.
+    """Compile FILE without a GPU: registers, spills, memory, and whether it is its program.
 
-    Exit status: 0 acceptable, 1 it does not compile, spills or needs too much memory, 2 bad input.
+    Every instruction of the PTX that synchronizes or accesses memory is mapped to a step of the
+    program, for all trip counts at once (docs/conform.md). Exit status: 0 acceptable, 1 it does not
+    compile, spills, needs too much memory or is not what its program says, 2 bad input.
     """
     from schedgen.cli_emit import run_compile
 
-    raise typer.Exit(run_compile(file, target, output, json))
+    allowed = {"spills": allow_spills, "serialized": allow_serialized}
+    allow = frozenset(kind for kind, given in allowed.items() if given)
+    raise typer.Exit(run_compile(file, target, output, json, conform=conform, allow=allow))
 
 
 def trace(

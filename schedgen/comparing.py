@@ -54,8 +54,8 @@ class Compared:
         nan_wanted: how many are not a number in the reference.
         unknown: how many may be anything: they depend on what nobody has written, or on what the
             reference can say nothing of.
-        error: relative error in the Frobenius norm, of elements that are numbers.
-        allowed: the same of the bounds.
+        error: relative error in the Frobenius norm, of elements that are numbers in both.
+        allowed: the same of the bounds, of those that are in the reference.
     """
 
     extents: tuple[str, ...]
@@ -92,7 +92,8 @@ class Compared:
             text += f" ({self.differ * share:.2g} %)"
         if self.worst is not None and (self.differ or self.worst.ratio):
             at = ", ".join(f"{x}={n}" for x, n in zip(self.extents, self.worst.at, strict=True))
-            text += f", the worst at ({at}): {self.worst.found:.6g} for {self.worst.wanted:.6g}"
+            text += f", the worst at ({at}): {self.worst.found:.6g} instead of "
+            text += f"{self.worst.wanted:.6g}"
             text += f", {self.worst.allowed:.2g} allowed"
         if self.nan or self.nan_wanted:
             text += f"; NaN are {self.nan * share:.2g} %"
@@ -150,7 +151,8 @@ def compare(
         worst = Worst(
             tuple(int(n) for n in at), float(found[at]), float(value[at]), float(limit[at])
         )
-    numbers = np.isfinite(value) & np.isfinite(found) & ~unknown
+    numbers = np.isfinite(value) & ~unknown
+    both = numbers & np.isfinite(found)
     size = float(np.square(value[numbers]).sum()) or 1e-300
     return Compared(
         extents,
@@ -160,6 +162,6 @@ def compare(
         int((np.isnan(found) & stored).sum()),
         int((np.isnan(value) & stored & ~unknown).sum()),
         int(unknown.sum()),
-        float(np.sqrt(np.square(gap[numbers]).sum() / size)),
+        float(np.sqrt(np.square(gap[both]).sum() / size)),
         float(np.sqrt(np.square(limit[numbers]).sum() / size)),
     )

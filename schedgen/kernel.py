@@ -179,7 +179,7 @@ class Read:
 @dataclass(frozen=True, slots=True)
 class Work:
     """What an operation does, as numbers a machine model can price. Lane counts are summed over the
-    tile.
+    tile. ``element_bytes`` is the size of an element of the operands of a product.
     """
 
     rows: int = 0
@@ -200,6 +200,7 @@ class Work:
     smem_out: int = 0
     a_bytes: int = 0
     b_bytes: int = 0
+    element_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

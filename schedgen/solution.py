@@ -33,9 +33,13 @@ Progress = Callable[[str], None]
 class Infeasible(SchedgenError):
     """No schedule exists; the message names the constraint and the smallest change to mend it."""
 
+    status = 1
+
 
 class OutOfTime(SchedgenError):
     """The time limit ended before any schedule was found."""
+
+    status = 3
 
 
 @dataclass(frozen=True)

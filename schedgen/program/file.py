@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, cast
 
+from schedgen.errors import SchedgenError
 from schedgen.program.model import Program
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 PROGRAM_FORMAT = 1
 
 
-class ProgramFileError(ValueError):
+class ProgramFileError(SchedgenError, ValueError):
     """A program file that cannot be read; the message says what is wrong with it."""
 
 

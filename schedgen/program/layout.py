@@ -145,10 +145,19 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The barriers, and the one of each signal."""
+    """The barriers, and the one of each signal.
+
+    ``place`` tells a barrier from others that do the same, while more and more are made: names say
+    what tells all of them apart, which changes with each.
+    """
 
     barriers: tuple[Barrier, ...]
     of: Mapping[Signal, Mapped]
+    place: Mapping[str, BarrierPlace] = field(default_factory=dict[str, "BarrierPlace"])
+
+
+BarrierPlace = tuple[str, int]
+"""What a barrier does, and the number of barriers before it that do the same."""
 
 
 Key = tuple[int, int, int, int, int]

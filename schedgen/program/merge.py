@@ -10,8 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from schedgen.program.layout import Assignment, Handoff, Layout, Mapped, Signal, Synchronization
+from schedgen.program.layout import (
+    Assignment,
+    BarrierPlace,
+    Handoff,
+    Layout,
+    Mapped,
+    Signal,
+    Synchronization,
+)
 from schedgen.program.model import Barrier
+from schedgen.program.naming import Guard, names_of
 
 
 def separate(layout: Layout, made: Synchronization) -> Assignment:
@@ -47,7 +56,7 @@ class _Group:
 
 
 def assign(
-    layout: Layout, made: Synchronization, more: Mapping[str, int] | None = None
+    layout: Layout, made: Synchronization, more: Mapping[BarrierPlace, int] | None = None
 ) -> Assignment:
     """Barriers for all signals, as few as their phases allow.
 
@@ -142,18 +151,19 @@ def _name(
     layout: Layout,
     groups: list[_Group],
     awaited: dict[Signal, list[Handoff]],
-    more: Mapping[str, int],
+    more: Mapping[BarrierPlace, int],
 ) -> Assignment:
     barriers: list[Barrier] = []
     of: dict[Signal, Mapped] = {}
-    used: set[str] = set()
-    for group in groups:
-        handoffs = [h for signal in group.signals for h in awaited[signal]]
-        reasons = dict.fromkeys((h.store, h.fills) for h in handoffs)
-        name = " ".join(dict.fromkeys(f"{s} {'full' if f else 'empty'}" for s, f in reasons))
-        while name in used:
-            name += "'"
-        used.add(name)
+    guards = [
+        Guard(tuple(group.signals), tuple(h for s in group.signals for h in awaited[s]))
+        for group in groups
+    ]
+    plain = [guard.plain for guard in guards]
+    places = [(name, plain[:number].count(name)) for number, name in enumerate(plain)]
+    names = names_of(layout, guards)
+    for group, guard, name, place in zip(groups, guards, names, places, strict=True):
+        handoffs = guard.handoffs
         phase = next(iter(group.phases.values()))
         skipped: list[int] = []
         for signal in group.signals:
@@ -168,7 +178,7 @@ def _name(
             Barrier(
                 name,
                 "mbarrier",
-                max(group.slots, more.get(name, 0)),
+                max(group.slots, more.get(place, 0)),
                 sum(layout.arrivals(signal) for signal in phase),
                 sum(layout.loaded_bytes(signal.operation) for signal in phase),
                 tuple(sorted(set(skipped))),
@@ -176,4 +186,4 @@ def _name(
                 tuple(dict.fromkeys(h.store for h in handoffs)),
             )
         )
-    return Assignment(tuple(barriers), of)
+    return Assignment(tuple(barriers), of, dict(zip(names, places, strict=True)))

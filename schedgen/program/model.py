@@ -162,7 +162,7 @@ class Barrier:
 
     ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
     phases are completed when the barriers are initialized. ``protects`` says what for, ``stores``
-    what it is about.
+    has the stores whose data or free slots it makes known.
     """
 
     name: str

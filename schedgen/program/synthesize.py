@@ -18,6 +18,7 @@ from schedgen.machine import Machine
 from schedgen.program.build import ProgramError, Storage, capacities, tile_operations
 from schedgen.program.layout import (
     Assignment,
+    BarrierPlace,
     Fenced,
     Handoff,
     Layout,
@@ -139,7 +140,7 @@ class _Synthesis:
         A slot more lets a phase wait for its observer; where any number of phases could pass, the
         observer has to say that it has seen one.
         """
-        more: dict[str, int] = {}
+        more: dict[BarrierPlace, int] = {}
         added: list[Handoff] = []
         text = ""
         for _ in range(_REPAIRS):
@@ -152,7 +153,7 @@ class _Synthesis:
                 of = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
                 slots = program.barrier[name].slots
                 if slots < _MOST_SLOTS and not any(h.signal.number.per_tile for h in of):
-                    more[name] = slots + 1
+                    more[assignment.place[name]] = slots + 1
                 else:
                     answers.extend(self._answer(handoff) for handoff in of)
             new = [answer for answer in answers if answer not in self.made.handoffs]
@@ -163,13 +164,15 @@ class _Synthesis:
         raise ProgramError(f"no barrier keeps the phases apart: {text}")
 
     def _phases(
-        self, made: Synchronization, more: dict[str, int]
+        self, made: Synchronization, more: dict[BarrierPlace, int]
     ) -> tuple[Program, list[Finding], Assignment]:
         assignment = assign(self.layout, made, more)
         program = self.layout.lay_out(made, assignment)
         return program, list(phase_findings(Orders(program))), assignment
 
-    def _fewest(self, program: Program, added: list[Handoff], more: dict[str, int]) -> Program:
+    def _fewest(
+        self, program: Program, added: list[Handoff], more: dict[BarrierPlace, int]
+    ) -> Program:
         """Drops the answers that turn out not to be needed."""
         for answer in added:
             fewer = self.made.without(answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from schedgen.errors import SchedgenError
 from schedgen.program.model import Program
 from schedgen.proof.report import Claim, Finding, Verdict
 
@@ -74,8 +75,10 @@ class Proof:
         }
 
 
-class Refuted(ValueError):
+class Refuted(SchedgenError, ValueError):
     """A program that is not proven; ``proof`` has the findings."""
+
+    status = 1
 
     def __init__(self, proof: Proof) -> None:
         first = proof.findings[0]

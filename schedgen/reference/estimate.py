@@ -59,11 +59,13 @@ class Estimate:
 
     @property
     def low(self) -> Array:
-        return self.value - self.error
+        with np.errstate(invalid="ignore"):
+            return self.value - self.error
 
     @property
     def high(self) -> Array:
-        return self.value + self.error
+        with np.errstate(invalid="ignore"):
+            return self.value + self.error
 
 
 def exact(values: Array | float) -> Estimate:

@@ -16,13 +16,16 @@ from itertools import combinations
 
 from schedgen.bounds import Constraint, Load
 from schedgen.dependence import DependenceGraph, Edge, EdgeClass
+from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 from schedgen.reasons import Reason, ReasonKind
 
 
-class ProblemError(ValueError):
+class ProblemError(SchedgenError, ValueError):
     """The kernel cannot be scheduled at all; the message names the rule and a fix."""
+
+    status = 1
 
 
 @dataclass(frozen=True, slots=True)

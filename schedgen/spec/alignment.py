@@ -49,14 +49,18 @@ def check_alignment(
     layout: Layout,
     operations: Sequence[Operation],
     places: Mapping[tuple[str, Read], Place],
-) -> None:
+) -> dict[str, tuple[str, str]]:
     """Report operations whose operands lie along different extents; ``places`` says where in the
     file each of their reads stands.
+
+    Returns for each operation of threads along which extents the rows and columns of what it
+    computes lie, '' for those that nobody knows.
     """
     checker = _Checker(scope, layout, places)
     for _ in range(_PASSES):
         for operation in operations:
             checker.visit(operation)
+    return checker.computed
 
 
 class _Checker:
@@ -69,6 +73,7 @@ class _Checker:
         }
         self.axes: dict[str, _Axes] = {}
         self.moving: set[str] = set()  # extents that tiles are parts of
+        self.computed: dict[str, tuple[str, str]] = {}
         self._reported: set[tuple[str, str]] = set()
 
     def visit(self, operation: Operation) -> None:
@@ -84,14 +89,18 @@ class _Checker:
                 self._product(operation, operands)
             case Kind.REDUCE:
                 source = _Axes(self._of(operands["from"]).rows)
-                self._write(operands["to"], self._formulas(operation, operands, source))
+                found = self._formulas(operation, operands, source)
+                self._write(operands["to"], found)
+                self.computed[operation.name] = found.rows, found.columns
             case Kind.COPY:
                 source = self._of(operands["from"])
                 self._write(operands["to"], source.turned if operation.transposed else source)
             case Kind.MAP:
-                self._formulas(operation, operands, _Axes())
+                found = self._formulas(operation, operands, _Axes())
+                self.computed[operation.name] = found.rows, found.columns
             case Kind.MASK:
-                pass
+                found = self._of(operands["to"])
+                self.computed[operation.name] = found.rows, found.columns
 
     def _product(self, operation: Operation, operands: Mapping[str, tuple[str, ...]]) -> None:
         a, b = self._of(operands["a"]), self._of(operands["b"])

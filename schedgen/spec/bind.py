@@ -72,7 +72,8 @@ def _kernel(
     check_trips(spec, scope, binder.placing, operations)
     sink.raise_if_any()
     check_dataflow(scope, Dataflow(layout, operations), rings, binder.places)
-    check_alignment(scope, layout, operations, binder.places)
+    lie = check_alignment(scope, layout, operations, binder.places)
+    operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]

@@ -61,6 +61,19 @@ class Placing:
         rows, columns = (self._along(*pair, operation) for pair in zip(extents, sides, strict=True))
         return rows, columns
 
+    def lying(self, operation: Operation, extents: tuple[str, str]) -> Operation:
+        """``operation`` with coordinates along the extents that its rows and columns do lie along,
+        as far as these are known.
+        """
+        if operation.tensor is not None or not operation.places:
+            return operation
+        places: list[Place] = []
+        for at, extent in zip(operation.places, extents, strict=True):
+            side = replace(at, along="", block=at.block or at.step, step=0, share="")
+            known = extent and extent != at.extent
+            places.append(self._along(extent, side, operation) if known else at)
+        return replace(operation, places=tuple(places))
+
     def _widest(self, operation: Operation, draft: Draft) -> str:
         """Return an output of ``operation`` that has columns, or else one of its vectors."""
         outputs = [name for name, _ in operation.formulas if name in draft.operands]

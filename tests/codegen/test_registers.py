@@ -8,6 +8,7 @@ import pytest
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.printing import expression
 from schedgen.codegen.registers import Registers, initial_value
 from schedgen.codegen.share import FRAGMENT, ROW
 from schedgen.codegen.source import Source
@@ -54,9 +55,9 @@ def test_parts_of_arrays() -> None:
     plan = plan_of("attention_fwd", "b200", head_dim="64")
     registers = Registers(plan, ROW)
     part = plan.part(plan.operation("EXP[0,1]"), "rS")
-    assert registers.tensor(part) == "part_of(r_rS_0, 96, 32)"
+    assert expression(registers.tensor(part)) == "part_of(r_rS_0, 96, 32)"
     whole = plan.part(plan.operation("SUB[0]"), "rS")
-    assert registers.tensor(whole) == "r_rS_0"
+    assert expression(registers.tensor(whole)) == "r_rS_0"
 
 
 def test_other_numbers_of_rows() -> None:
@@ -83,7 +84,7 @@ def test_blocks_of_rows() -> None:
     registers = Registers(plan, FRAGMENT)
     assert declared(registers, roles[0]) == {"r_acc_0": "(64, Float32)", "r_acc_1": "(64, Float32)"}
     parts = [plan.part(plan.operation(f"EPI[1,{band}]"), "acc") for band in range(2)]
-    assert [registers.tensor(part) for part in parts] == [
+    assert [expression(registers.tensor(part)) for part in parts] == [
         "part_of(r_acc_0, 32, 32)",
         "part_of(r_acc_1, 32, 32)",
     ]

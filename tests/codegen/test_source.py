@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from schedgen.codegen.ir import Issue, Line, code, functions
+from schedgen.codegen.printing import lines_of
 from schedgen.codegen.source import WIDTH, Source
 
 
 def test_calls_fit_the_page() -> None:
-    source = Source(1)
+    source = Source()
     for count in (2, 8, 40):
         source.call("function", [f"argument{n}" for n in range(count)], end=":")
-    assert all(len(line) <= WIDTH for line in source.lines)
-    text = "\n".join(source.lines)
+    lines = lines_of(source.nodes, 1)
+    assert all(len(line) <= WIDTH for line in lines)
+    text = "\n".join(lines)
     assert text.startswith(
         "    function(argument0, argument1):\n    function(\n        argument0, "
     )
@@ -26,7 +29,21 @@ def test_blocks_are_never_empty() -> None:
     assert source.lines == ["if x:", "    # nothing to do", "    pass", "if y:", "    z = 1", ""]
 
 
-def test_words_are_those_of_the_code() -> None:
+def test_what_is_inside() -> None:
+    """Blocks inside of blocks; nothing is guarded without a condition."""
     source = Source()
-    source.add("a[b] = c  # d")
-    assert source.words() == {"a", "b", "c"}
+    with source.issue("MMA[0]", "tensor"), source.guarded([code("a"), code("b")]):
+        source.add("c()")
+    with source.guarded([]):
+        source.add("d()")
+    assert source.lines == ["# MMA[0]: tensor", "if a and b:", "    c()", "d()"]
+    assert [type(node) for node in source.nodes] == [Issue, Line]
+
+
+def test_functions_of_plain_text() -> None:
+    source = Source()
+    source.uses("twice")
+    source.uses()
+    source.add("x = twice(y)  # gelu(z)")
+    assert functions(source.nodes) == {"twice"}
+    assert source.lines == ["x = twice(y)  # gelu(z)"]

@@ -8,6 +8,7 @@ import pytest
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.library import COMMON
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.program.model import Arrive, Number, RoleProgram, Wait
@@ -22,9 +23,9 @@ WARP, GROUP = RoleProgram("one", 1, 24), RoleProgram("four", 4, 64)
 def line(barriers: Barriers, action: Wait | Arrive, role: RoleProgram = GROUP) -> list[str]:
     source = Source()
     if isinstance(action, Wait):
-        barriers.wait(source, action, "first + 1")
+        barriers.wait(source, action, Iteration("", 1))
     else:
-        barriers.arrive(source, role, action, "first + 1")
+        barriers.arrive(source, role, action, Iteration("", 1))
     return source.lines
 
 

@@ -9,6 +9,8 @@ import pytest
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.library import COMMON
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.printing import expression
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.kernel import Space
 from schedgen.program.model import Program
@@ -45,8 +47,8 @@ def test_roles() -> None:
 
 def address(memory: TensorMemory, operation: str, operand: str, first: int) -> int:
     """A column, where ``tmem`` is 0, in iteration and tile ``first``."""
-    text = memory.at(memory.plan.operation(operation), operand, "first")
-    return value(text, library(COMMON) | {"tmem": 0, "first": first, "t": first})
+    found = memory.at(memory.plan.operation(operation), operand, Iteration(""))
+    return value(expression(found), library(COMMON) | {"tmem": 0, "first": first, "t": first})
 
 
 def test_slots_of_an_accumulator() -> None:
@@ -91,4 +93,4 @@ def test_other_numbers_of_rows() -> None:
     )
     kernel = replace(PLAN.kernel, regions=regions, pieces=pieces)
     with pytest.raises(EmitError, match=r"'d' has 64 rows, not 128"):
-        TensorMemory(Plan(PLAN.program, kernel)).at(kernel.operation["MMA[0]"], "d", "first")
+        TensorMemory(Plan(PLAN.program, kernel)).at(kernel.operation["MMA[0]"], "d", None)

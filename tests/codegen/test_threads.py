@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.printing import expression
+from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import FRAGMENT, ROW
 from schedgen.codegen.source import Source
 from schedgen.codegen.threads import Threads, start
@@ -27,7 +29,7 @@ def written(threads: Threads, *operations: Operation) -> tuple[list[str], str]:
         role = next(
             r for r in threads.plan.program.roles if operation.name in _ran(threads, r.name)
         )
-        threads.call(calls, role, operation, "turn", "first + turn")
+        threads.call(calls, role, operation, Iteration("turn"))
     threads.functions(functions)
     return calls.lines, functions.text
 
@@ -128,4 +130,4 @@ def test_reductions_work_on_registers() -> None:
     ],
 )
 def test_start(place: Place, wanted: str) -> None:
-    assert start(place, "turn - 1") == wanted
+    assert expression(start(place, Iteration("turn", -1))) == wanted

@@ -12,8 +12,10 @@ import pytest
 from schedgen.codegen.binding import bound
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import integer
+from schedgen.codegen.ir import Line, Name, Node, joined
 from schedgen.codegen.library import COMMON
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.printing import expression
 from schedgen.codegen.source import Source
 from schedgen.codegen.tiles import Tiles
 from schedgen.expressions import parse
@@ -59,6 +61,11 @@ def visited(tiles: Tiles, extents: dict[str, int], *wanted: str) -> list[tuple[i
     return found
 
 
+def _using(source: Source, *names: str) -> tuple[Node, ...]:
+    """Lines that use variables."""
+    return (*source.nodes, Line(joined("; ", map(Name, names))))
+
+
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("spec", ["gemm", "gemm_symmetric"])
 def test_blocks_take_turns(spec: str, ahead: bool) -> None:
@@ -66,10 +73,11 @@ def test_blocks_take_turns(spec: str, ahead: bool) -> None:
     tiles = tiles_of(spec)
     extents = {"batch": 2, "m": 700, "n": 700, "k": 100}
     wanted = sorted(visited(tiles, extents, "at_batch", "at_m", "at_n"))
-    host, first, body = Source(), Source(), Source(2)
+    host, first, body, loop = Source(), Source(), Source(), Source()
     tiles.host(host, {})
     taken_over = tiles.first(first)
     body.add("seen.append((int(at_batch), int(at_m), int(at_n)))")
+    tiles.loop(loop, _using(body, *taken_over), ahead=ahead)
     found: list[tuple[int, ...]] = []
     for block in range(5):
         here = SimpleNamespace(block_idx=lambda block=block: (block,), grid_dim=lambda: (5,))
@@ -78,17 +86,20 @@ def test_blocks_take_turns(spec: str, ahead: bool) -> None:
         known["cute"] = SimpleNamespace(**{**vars(DSL), "arch": here})
         kernel_has = run(first.text, known)
         role = {name: kernel_has[name] for name in taken_over} if ahead else {"tile": block}
-        run("if True:\n" + tiles.loop(body, ahead=ahead).text, known | role)
+        run(loop.text, known | role)
     assert sorted(found) == wanted
 
 
 def test_coordinates_only_where_they_are_used() -> None:
     """A role that multiplies what others load does not ask where its tile lies."""
-    tiles, body = tiles_of("gemm"), Source(2)
+    tiles, body, loop = tiles_of("gemm"), Source(), Source()
     body.add("multiply(first)")
-    text = tiles.loop(body, ahead=False).text
-    assert "at_" not in text
-    assert "first = t * trips" in text
+    tiles.loop(loop, body.nodes, ahead=False)
+    assert "at_" not in loop.text
+    assert "first = t * trips" in loop.text
+    placed = Source()
+    tiles.loop(placed, _using(body, "at_m"), ahead=False)
+    assert "at_m, at_n = in_bands(" in placed.text
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1000, 300), (128 * 17, 256 * 3), (700, 5000)])
@@ -156,7 +167,8 @@ def test_tiles_of_different_sizes() -> None:
 def test_condition_of_a_store() -> None:
     rows, columns = tiles_of("gemm_symmetric").plan.kernel.tile_extents
     found = tiles_of("gemm_symmetric").condition_of(parse("tile_row != tile_column + 1"))
-    assert found == f"(at_{rows} != (at_{columns} + 1))"
+    assert set(found.values) == {Name(f"at_{rows}"), Name(f"at_{columns}")}
+    assert expression(found) == f"(at_{rows} != (at_{columns} + 1))"
 
 
 def test_number_without_emitter() -> None:

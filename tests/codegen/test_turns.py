@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from schedgen.codegen.ir import Phase, Stage, code
 from schedgen.codegen.library import COMMON
-from schedgen.codegen.running import phase_of, slot_of
+from schedgen.codegen.names import plain
+from schedgen.codegen.running import Carried, Iteration, Running
 from schedgen.codegen.source import Source
 from schedgen.codegen.turns import emit_loop
 from schedgen.program.model import EVERY, FIRST, LAST, Guard, Number, RoleProgram, Run, Step
@@ -31,15 +33,20 @@ def role(shifts: int) -> RoleProgram:
     return RoleProgram("role", 4, 64, loop=tuple(steps))
 
 
+def give(state: Carried, name: str) -> str:
+    return plain(name)
+
+
 def emitted(loop: RoleProgram) -> str:
     source = Source()
 
-    def emit(out: Source, step: Step, i: str, c: str, runs: bool) -> None:
+    def emit(out: Source, step: Step, at: Iteration | None, runs: bool) -> None:
         assert isinstance(step.action, Run)
         if runs:
-            out.add(f"log(({step.action.operation!r}, {i}, {c}))")
+            assert at is not None
+            out.add(code(f"log(({step.action.operation!r}, {{}}, {at.total}))", at))
 
-    emit_loop(source, loop, emit)
+    emit_loop(source, loop, emit, give)
     return source.text
 
 
@@ -84,15 +91,17 @@ def test_nothing_is_asked_that_is_known(shifts: int) -> None:
 def test_slots_of_a_ring(shifts: int, trips: int, slots: int) -> None:
     """Carried through the loop, whatever is guarded in it, and found anew at its ends."""
     loop, first, log = role(shifts), 100, list[Any]()
-    ring, source = Number(1, 2), Source()
+    source = Source()
 
-    def emit(out: Source, step: Step, i: str, c: str, runs: bool) -> None:
+    def emit(out: Source, step: Step, at: Iteration | None, runs: bool) -> None:
         if runs:
-            out.add(f"log(({c}, {slot_of(ring, slots, c)}, {phase_of(ring, slots, c)}))")
+            assert at is not None
+            ring = Running(Number(1, 2), slots, at, ("kv",))
+            out.add(code(f"log(({at.total}, {{}}, {{}}))", Stage(ring), Phase(ring)))
 
-    emit_loop(source, loop, emit, lambda: source.add("ended()"))
+    emit_loop(source, loop, emit, give, lambda out: out.add("ended()"))
     names = {"trips": trips, "first": first, "log": log.append, "ended": lambda: None}
     run(source.text, library(COMMON) | names)
     numbers = [(n, n + 2) for n in (first + i.iteration for i in sequence(loop, [trips]))]
     assert log == [(n, number % slots, number // slots % 2) for n, number in numbers]
-    assert source.text.count("advance(slot") == (min(shifts + 1, slots) if slots > 1 else 0)
+    assert source.text.count("advance(kv_stage") == (min(shifts + 1, slots) if slots > 1 else 0)

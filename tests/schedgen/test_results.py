@@ -240,6 +240,31 @@ def test_columns_of_the_main_loop_whatever_the_trip_count_divides_by() -> None:
     assert covered(kernel)["keys"] == 128
 
 
+def with_columns_of_the_result() -> Spec:
+    """Attention that adds to its result by coordinates, in the main loop: the columns of O lie
+    along head_dim, whatever the main loop walks.
+    """
+    text = GATED.read_text("utf-8")
+    old = "to: {O: O@1 * alpha}"
+    assert text.count(old) == 1
+    new = 'to: {O: "O@1 * alpha + where(column < 20, 1, 0) + where(row < 70, 0, 2)"}'
+    return parse_spec(text.replace(old, new))
+
+
+def test_coordinates_are_those_of_what_is_computed() -> None:
+    kernel = kernel_of(with_columns_of_the_result())
+    rows, columns = kernel.operation["FIX"].places
+    assert (rows.extent, rows.along, rows.block) == ("seq_q", "seq_q", 64)
+    assert (columns.extent, columns.along, columns.block) == ("head_dim", "head_dim", 64)
+    assert (columns.step, columns.share) == (0, "")
+    assert kernel.operation["MASK"].places[1].extent == "seq_k"
+
+
+@BOTH
+def test_coordinates_of_the_result_in_the_main_loop(target: str) -> None:
+    assert is_right(executed(with_columns_of_the_result(), target, seq_k=200))
+
+
 @BOTH
 def test_a_row_of_a_matrix(target: str) -> None:
     assert is_right(executed(with_slopes(), target, heads=2, seq_k=200))

@@ -1,0 +1,1 @@
+"""Translation validation: a kernel's PTX against its program, without executing anything."""

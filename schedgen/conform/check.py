@@ -1,0 +1,295 @@
+"""A kernel's PTX beside its program: role by role, tile by tile, for all trip counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from schedgen.codegen.binding import bound
+from schedgen.codegen.plan import Plan
+from schedgen.conform.cases import Case, cases
+from schedgen.conform.closed import Closed
+from schedgen.conform.compare import Comparison
+from schedgen.conform.expected import Expected, Frame, tile
+from schedgen.conform.flow import Flow
+from schedgen.conform.frame import Surroundings
+from schedgen.conform.numbers import main_loops, numbers_of, output_tile, trip_count, written_with
+from schedgen.conform.places import WORD, Places
+from schedgen.conform.refusal import Refusal
+from schedgen.conform.registers import SHARED
+from schedgen.conform.skeleton import Branch, Exit, Items, Loop
+from schedgen.conform.taking import Mismatch
+from schedgen.conform.terms import Term, Terms
+from schedgen.conform.trace import Event, Numbers, Trace
+from schedgen.conform.values import SHARED_ALIGNMENT, Value, along, exact
+from schedgen.conform.walk import Walk
+from schedgen.emulator.ptx.tree import Instruction, Module
+from schedgen.kernel import Kernel
+from schedgen.program.model import Program, RoleProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Where kernel and program differ, or what cannot be decided; ``step`` is empty then.
+
+    ``line``: of the PTX, 0 if no instruction is to blame.
+    """
+
+    role: str
+    step: str
+    instruction: str
+    line: int
+    message: str
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        where = f"line {self.line}: {self.instruction}: " if self.line else ""
+        step = f"{self.step}: " if self.step else ""
+        return f"{self.role}: {step}{where}{self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleResult:
+    """How much of a role was compared: steps with the instructions that they are."""
+
+    name: str
+    steps: int
+    instructions: int
+    cases: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """The result: no findings if the kernel is what its program says."""
+
+    findings: tuple[Finding, ...]
+    roles: tuple[RoleResult, ...]
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        return not self.findings
+
+
+def conform(module: Module, program: Program, kernel: Kernel) -> Conformance:
+    """Compares the only kernel of ``module`` with ``program``, made from ``kernel``."""
+    begin = perf_counter()
+    check = Check(module, program, kernel)
+    findings, roles = check.run()
+    return Conformance(tuple(findings), tuple(roles), perf_counter() - begin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """Warps of the kernel that do the same: a role, or none."""
+
+    name: str
+    program: RoleProgram | None
+    first: int
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The skeleton of a role around its loop over tiles; ``without``: all of it if it has none."""
+
+    before: Items
+    tiles: Loop | None
+    after: Items
+    without: Items
+
+
+class Check:
+    """One kernel."""
+
+    def __init__(self, module: Module, program: Program, kernel: Kernel) -> None:
+        self.module, self.program = module, program
+        self.plan = Plan(program, bound(kernel))
+        self.places, self.surroundings = Places(self.plan), Surroundings(self.plan)
+        self.terms = Terms()
+        self.count: tuple[str, Term] | None = None
+        self.tiles: Term | None = None
+
+    def run(self) -> tuple[list[Finding], list[RoleResult]]:
+        findings: list[Finding] = []
+        results: list[RoleResult] = []
+        if len(self.module.kernels) != 1:
+            message = f"there are {len(self.module.kernels)} kernels, not one"
+            return [Finding("kernel", "", "", 0, message)], []
+        (kernel,) = self.module.kernels.values()
+        try:
+            self.flow = Flow(kernel)
+            self._threads()
+        except Refusal as error:
+            return [_finding("kernel", error)], []
+        for role in self._roles():
+            try:
+                results.append(self._role(role))
+            except Refusal as error:
+                findings.append(_finding(role.name, error))
+        return findings, results
+
+    def _threads(self) -> None:
+        """Whether there are as many threads as the program has warps."""
+        directives = self.flow.kernel.directives
+        threads = directives.get("reqntid") or directives.get("maxntid")
+        wanted = (32 * self.plan.warps, 1, 1)
+        if threads is None or (*threads, 1, 1)[:3] != wanted:
+            raise Refusal(f"a block has {threads} threads, the program {wanted}")
+
+    def _roles(self) -> list[_Role]:
+        first = self.plan.first_warp
+        found = [_Role(r.name, r, first[r.name], r.warps) for r in self.program.roles]
+        # Roles with loops come first: they know how many iterations a tile has.
+        found.sort(key=lambda role: not (role.program and role.program.loop))
+        used = sum(role.warps for role in found)
+        idle = range(used, self.plan.warps)
+        return found + [_Role(f"warp {warp}, without a role", None, warp, 1) for warp in idle]
+
+    # -- one role ------------------------------------------------------------------------------
+
+    def _role(self, role: _Role) -> RoleResult:
+        items = Walk(self.flow, self.terms, 32 * role.first, 32 * role.warps).skeleton()
+        closed = Closed(items, self._rings())
+        parts = self._split(items)
+        tiles = parts.tiles
+        if tiles is not None and role.program is None:
+            raise Refusal("it has no role but works on tiles", tiles.instruction)
+        numbers = Numbers(None, (), ())
+        if tiles is not None:
+            numbers = self._numbers(role, closed, tiles)
+        trace = Trace(self.terms, closed, numbers, self._given(role))
+        mapped: dict[str, set[int]] = {}
+        frames = self.surroundings
+        begins = frames.before(role.program, role.first, role.warps)
+        ends = frames.after(role.program, role.first, role.warps)
+        around = [(parts.without, [*begins, *ends])]
+        if tiles is not None:
+            around += [(parts.before, begins), (parts.after, ends)]
+        for part, wanted in around:
+            events = trace.events(part, None)
+            self._compare(role, None, events, wanted, mapped)
+        count = 0
+        if role.program is not None:
+            if tiles is None:
+                raise Refusal("there is no loop over tiles")
+            for case in cases(self.program, role.program):
+                events = trace.events(_body(tiles), case)
+                wanted = [*frames.tile(role.program), *tile(role.program, case)]
+                self._compare(role, case, events, wanted, mapped)
+                count += 1
+        lines = {line for found in mapped.values() for line in found}
+        return RoleResult(role.name, len(mapped), len(lines), count)
+
+    def _compare(
+        self,
+        role: _Role,
+        case: Case | None,
+        events: list[Event],
+        wanted: Sequence[Expected | Frame],
+        mapped: dict[str, set[int]],
+    ) -> None:
+        one = Comparison(self.places, role.program, case, events, (role.first, role.warps))
+        one.compare(wanted)
+        for step, instruction in one.mapped:
+            mapped.setdefault(step, set()).add(instruction.line)
+
+    def _rings(self) -> set[int]:
+        rings = {barrier.slots for barrier in self.program.barriers}
+        return rings | {store.slots for store in self.program.stores}
+
+    def _given(self, role: _Role) -> dict[Term, Value]:
+        """Symbols that have values everywhere."""
+        thread = 32 * role.first + np.arange(32 * role.warps)
+        zero = exact(0).array
+        word = WORD * (self.plan.words + 1)
+        return {
+            self.terms.symbol("%tid.x"): along("thread", thread),
+            self.terms.symbol("%laneid"): along("thread", thread % 32),
+            self.terms.symbol(SHARED): Value(zero, 0, SHARED_ALIGNMENT),
+            self.terms.make("word", word): Value(zero, 0, 0, 1),
+        }
+
+    def _split(self, items: Items) -> _Parts:
+        """What comes before the loop over tiles, it, what comes after it, and what comes if there
+        are no tiles.
+        """
+        for place, item in enumerate(items):
+            if not main_loops((item,)):
+                continue
+            if not isinstance(item, Branch):
+                raise Refusal("the loop over tiles runs even if there are none", item.instruction)
+            arm, other = (item.yes, item.no) if main_loops(item.yes) else (item.no, item.yes)
+            at = next((n for n, one in enumerate(arm) if isinstance(one, Loop)), None)
+            if at is None or len(main_loops((*arm, *other))) > 1:
+                raise Refusal("there is more than the loop over tiles", item.instruction)
+            loop = arm[at]
+            assert isinstance(loop, Loop)
+            self._guarded(item, loop, enters=arm is item.yes)
+            before, rest = items[:place], items[place + 1 :]
+            return _Parts(
+                (*before, *arm[:at]), loop, (*arm[at + 1 :], *rest), before + other + rest
+            )
+        return _Parts(items, None, (), items)
+
+    def _guarded(self, guard: Branch, loop: Loop, *, enters: bool) -> None:
+        """Whether the loop runs for all output tiles of a block, up to the number of tiles."""
+        terms, names = self.terms, output_tile(loop, self.terms)
+        ends = [one for one in loop.body if isinstance(one, Exit)]
+        if len(names) != 1 or len(ends) != 1 or loop.body[-1] is not ends[0]:
+            raise Refusal("the loop over tiles is not understood", loop.instruction)
+        ((symbol, _),) = names.items()
+        carried = loop.carried[symbol]
+        first = guard.condition if enters else terms.negation(guard.condition)
+        begins = _bound(terms, first, carried.entry)
+        goes_on = _bound(terms, terms.negation(ends[0].condition), carried.update)
+        if begins is None or begins is not goes_on:
+            raise Refusal("the loop over tiles ends elsewhere than it begins", loop.instruction)
+        if self.tiles is None:
+            self.tiles = begins
+        if self.tiles is not begins:
+            raise Refusal("roles disagree about how many tiles there are", loop.instruction)
+
+    def _numbers(self, role: _Role, closed: Closed, tiles: Loop) -> Numbers:
+        assert role.program is not None
+        loops = main_loops(tiles.body)
+        if len(loops) > 1 or (loops and not role.program.loop):
+            raise Refusal("there are loops that the program has not", loops[-1].instruction)
+        here = output_tile(tiles, self.terms)
+        if not loops:
+            if role.program.loop and self.count is None:
+                raise Refusal("there is no loop over iterations", tiles.instruction)
+            back = {name: symbol for symbol, name in here.items()}
+            count = written_with(self.terms, self.count[1], back) if self.count else None
+            return numbers_of(self.terms, tiles, count)
+        count = trip_count(closed, loops[0])
+        known = written_with(self.terms, count, here)
+        if self.count is None:
+            self.count = role.name, known
+        elif self.count[1] is not known:
+            raise Refusal(
+                f"it has another number of iterations than '{self.count[0]}'", loops[0].instruction
+            )
+        return numbers_of(self.terms, tiles, count)
+
+
+def _bound(terms: Terms, condition: Term, tile_term: Term) -> Term | None:
+    """What ``tile_term`` is compared with, if the condition is that it is less."""
+    if condition.op != "lt":
+        return None
+    (difference,) = condition.parts
+    return terms.sum(((tile_term, 1), (difference, -1)))
+
+
+def _body(tiles: Loop) -> Items:
+    return tuple(item for item in tiles.body if not isinstance(item, Exit))
+
+
+def _finding(role: str, error: Refusal) -> Finding:
+    one: Instruction | None = error.instruction
+    step = error.step if isinstance(error, Mismatch) else ""
+    return Finding(role, step, one.name if one else "", one.line if one else 0, error.message)

@@ -1,0 +1,170 @@
+"""Registers that the turns of a loop hand on, in closed form over the number of the turn.
+
+Counters grow by the same in each turn. Slots and phases of rings are finite machines: what a turn
+makes of a slot is computed for each of its values, and if it is ``slot + s mod D`` for all, that is
+what it is in any turn; likewise for pairs of slot and phase. Nothing is guessed from how the code
+looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedgen.conform.evaluate import Environment, Linear
+from schedgen.conform.skeleton import Branch, Carried, Items, Loop
+from schedgen.conform.terms import Term, addends, below
+from schedgen.conform.values import Array, Value, along
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A slot that moves on by ``step`` of ``slots``; or the phase that belongs to ``slot``."""
+
+    slots: int
+    step: int
+    slot: Term | None = None
+
+
+class Closed:
+    """The loops of a role. ``rings``: sizes that rings of the program have."""
+
+    def __init__(self, skeleton: Items, rings: Iterable[int]) -> None:
+        self.loops = list(_loops(skeleton))
+        self._owner = {symbol: loop for loop in self.loops for symbol in loop.carried}
+        self._sizes = sorted({2, *(size for size in rings if size > 1)})
+        self._rings: dict[Term, Ring | None] = {}
+
+    def carried(self, symbol: Term) -> tuple[Loop, Carried] | None:
+        loop = self._owner.get(symbol)
+        return None if loop is None else (loop, loop.carried[symbol])
+
+    def step(self, symbol: Term) -> int | None:
+        """What a counter grows by in each turn; 0 for what stays; None if it is no counter."""
+        found = self.carried(symbol)
+        if found is None:
+            return None
+        constant, pairs = addends(found[1].update)
+        return constant if pairs == [(symbol, 1)] else None
+
+    # -- for environments ----------------------------------------------------------------------
+
+    def value(self, env: Environment, symbol: Term) -> Value | None:
+        found = self.carried(symbol)
+        if found is None:
+            return None
+        loop, carried = found
+        step = self.step(symbol)
+        if step is not None:
+            return _moved(env.value(carried.entry), env, loop, step)
+        ring = self._ring(symbol, loop)
+        if ring is None:
+            return None
+        if ring.slot is None:
+            entry = _within(env.value(carried.entry), ring.slots)
+            moved = _moved(entry, env, loop, ring.step)
+            return _remainder(moved, ring.slots)
+        slot = _within(env.value(loop.carried[ring.slot].entry), ring.slots)
+        phase = _within(env.value(carried.entry), 2)
+        if slot is None or phase is None:
+            return None
+        number = Value(slot.array + ring.slots * phase.array)
+        moved = _remainder(_moved(number, env, loop, ring.step), 2 * ring.slots)
+        return None if moved is None else Value(moved.array // ring.slots)
+
+    def form(self, env: Environment, symbol: Term) -> Linear | None:
+        """A counter as a linear form."""
+        found, step = self.carried(symbol), self.step(symbol)
+        if found is None or step is None:
+            return None
+        entry = env.form(found[1].entry)
+        if not step or entry is None:
+            return entry
+        number = env.form(found[0].number)
+        return None if number is None else entry.plus(number, step)
+
+    # -- rings ---------------------------------------------------------------------------------
+
+    def _ring(self, symbol: Term, loop: Loop) -> Ring | None:
+        if symbol not in self._rings:
+            self._rings[symbol] = None
+            self._rings[symbol] = self._found(symbol, loop)
+        return self._rings[symbol]
+
+    def _found(self, symbol: Term, loop: Loop) -> Ring | None:
+        update = loop.carried[symbol].update
+        leaves = {leaf for leaf in below(update) if leaf.op == "sym"}
+        if leaves == {symbol}:
+            return next(filter(None, (_slot(symbol, update, size) for size in self._sizes)), None)
+        others = leaves - {symbol}
+        if symbol not in leaves or len(others) != 1:
+            return None
+        (other,) = others
+        if other not in loop.carried:
+            return None
+        ring = self._ring(other, loop)
+        if ring is None or ring.slot is not None:
+            return None
+        return _phase(symbol, other, update, ring)
+
+
+def _slot(symbol: Term, update: Term, size: int) -> Ring | None:
+    now = np.arange(size)
+    after = _computed(update, {symbol: along("turn", now)})
+    if after is None:
+        return None
+    after = after.reshape(-1)
+    step = int(after[0])
+    if 0 < step < size and bool((after == (now + step) % size).all()):
+        return Ring(size, step)
+    return None
+
+
+def _phase(symbol: Term, slot: Term, update: Term, ring: Ring) -> Ring | None:
+    slots, phases = np.arange(ring.slots), np.arange(2)
+    after = _computed(update, {slot: along("turn", slots), symbol: along("tile", phases)})
+    if after is None:
+        return None
+    again = along("turn", (slots + ring.step) // ring.slots).array
+    wanted = along("tile", phases).array ^ again
+    return Ring(ring.slots, ring.step, slot) if bool((after == wanted).all()) else None
+
+
+def _computed(update: Term, given: dict[Term, Value]) -> Array | None:
+    found = Environment(given, {}).value(update)
+    return found.array if found is not None and found.plain else None
+
+
+def _moved(entry: Value | None, env: Environment, loop: Loop, step: int) -> Value | None:
+    if entry is None or not step:
+        return entry
+    number = env.value(loop.number)
+    if number is None:
+        return None
+    modulus = int(np.gcd(entry.modulus, step * number.modulus))
+    return Value(entry.array + step * number.array, modulus, entry.shared, entry.tensor)
+
+
+def _within(value: Value | None, size: int) -> Value | None:
+    """A value that is exact and in range."""
+    if value is None or not value.plain:
+        return None
+    return value if bool(((value.array >= 0) & (value.array < size)).all()) else None
+
+
+def _remainder(value: Value | None, size: int) -> Value | None:
+    if value is None or value.modulus % size or value.shared or value.tensor:
+        return None
+    return Value(value.array % size)
+
+
+def _loops(items: Items) -> Iterable[Loop]:
+    for item in items:
+        if isinstance(item, Branch):
+            yield from _loops(item.yes)
+            yield from _loops(item.no)
+        elif isinstance(item, Loop):
+            yield item
+            yield from _loops(item.body)

@@ -1,0 +1,191 @@
+"""Events of a role beside the steps of its program, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from schedgen.conform.cases import Case
+from schedgen.conform.expected import Expected, Frame
+from schedgen.conform.gaps import Gaps
+from schedgen.conform.places import Places
+from schedgen.conform.runs import Runs
+from schedgen.conform.taking import CLOSE, SOFT, WAITS, Mismatch, plain
+from schedgen.conform.trace import Event
+from schedgen.program.model import (
+    Arrive,
+    Commit,
+    Drain,
+    Engine,
+    Fence,
+    FenceKind,
+    RoleProgram,
+    Run,
+    Wait,
+)
+
+FENCES = {
+    FenceKind.ASYNC_PROXY: "fence.proxy.async",
+    FenceKind.REGISTERS: "wgmma.fence",
+    FenceKind.TMEM_BEFORE: "tcgen05.fence::before_thread_sync",
+    FenceKind.TMEM_AFTER: "tcgen05.fence::after_thread_sync",
+}
+
+
+class Comparison(Runs, Gaps):
+    """One tile of a role, or what stands around its tiles, in one case."""
+
+    def __init__(
+        self,
+        places: Places,
+        role: RoleProgram | None,
+        case: Case | None,
+        events: Sequence[Event],
+        warps: tuple[int, int],
+    ) -> None:
+        super().__init__(places, role, case, events, warps)
+        self.announced = []
+        self.last = {}
+
+    def compare(self, wanted: Sequence[Expected | Frame]) -> None:
+        """Raises Mismatch at the first difference."""
+        gap: list[Expected] = []
+        for one in wanted:
+            if isinstance(one, Expected) and self._soft(one):
+                gap.append(one)
+                continue
+            self.gap(gap, one.text, frame=isinstance(one, Frame) and one.kind in SOFT)
+            gap = []
+            if isinstance(one, Frame):
+                self._frame(one)
+            else:
+                self._step(one)
+        self.gap(gap, "the end")
+        self.skip_closed()
+        if self.at < len(self.events):
+            event = self.events[self.at]
+            self.differ(f"'{event.action.instruction.name}' belongs to no step", "the end", event)
+        if any(groups.open for groups in self.groups.values()):
+            raise Mismatch("operations are not committed to a group", "the end", None)
+
+    def _soft(self, one: Expected) -> bool:
+        action = one.step.action
+        if isinstance(action, Fence):
+            return action.kind in WAITS
+        return isinstance(action, Run) and self.engine(action.operation) is Engine.THREADS
+
+    # -- what stands around --------------------------------------------------------------------
+
+    def _frame(self, one: Frame) -> None:
+        event = self.take(one.kind, one.text)
+        if one.warp is None:
+            self.who(event, one.who, one.text)
+        else:
+            self.who(event, one.who, one.text, when=True)
+            self._warp(event, one)
+        if one.address is not None:
+            self.address(event, event.action.address, np.array(one.address), one.text)
+        values = event.action.values[-len(one.values) :] if one.values else ()
+        for term, wanted in zip(values, one.values, strict=True):
+            self.value(event, term, np.array(wanted), one.text)
+
+    def _warp(self, event: Event, one: Frame) -> None:
+        """Whether exactly the threads of one warp come there."""
+        mine = np.ones((1, 1, 1, 1), bool)
+        for condition, holds in event.conditions:
+            value = event.env.value(condition)
+            if value is None or not value.plain:
+                self.differ("which threads do it is not known", one.text, event)
+            mine = mine & ((value.array != 0) == holds)
+        first, count = self.warps
+        threads = 32 * count
+        warps = first + np.arange(threads) // 32
+        if not bool((np.broadcast_to(mine.reshape(-1), (threads,)) == (warps == one.warp)).all()):
+            self.differ(f"other threads than those of warp {one.warp} do it", one.text, event)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _step(self, one: Expected) -> None:
+        match one.step.action:
+            case Wait() as action:
+                self._wait(one, action)
+            case Arrive() as action:
+                self._arrive(one, action)
+            case Commit() as action:
+                event = self.take("commit", one.text)
+                self.who(event, "one", one.text)
+                at, _ = self.barrier(action, one)
+                self.address(event, event.action.address, at, one.text)
+            case Drain() as action:
+                self._drain(one, action)
+            case Fence(kind):
+                self.who(self.take(FENCES[kind], one.text), "all", one.text)
+            case Run() as action:
+                self.run(one, action)
+
+    def _meets(self, barrier: str) -> bool:
+        """Whether the warps of the role meet there: one instruction arrives and waits."""
+        return self.places.program.barrier[barrier].kind == "role"
+
+    def _meet(self, one: Expected, action: Wait) -> None:
+        assert self.role is not None
+        event = self.take("bar.sync", one.text)
+        self.who(event, "all", one.text)
+        number = self.places.plan.meeting_ids[self.role.name]
+        wanted = (number, self.places.program.barrier[action.barrier].arrivals)
+        if len(event.action.values) != len(wanted):
+            self.differ("it does not say how many threads meet", one.text, event)
+        for term, value in zip(event.action.values, wanted, strict=True):
+            self.value(event, term, np.array(value), one.text)
+
+    def _wait(self, one: Expected, action: Wait) -> None:
+        if self._meets(action.barrier):
+            self._meet(one, action)
+            return
+        event = self.take("wait", one.text)
+        self.who(event, "all", one.text)
+        at, parity = self.barrier(action, one)
+        self.address(event, event.action.address, at, one.text)
+        self.value(event, event.action.values[0], parity, one.text)
+
+    def _arrive(self, one: Expected, action: Arrive) -> None:
+        if self._meets(action.barrier):
+            return  # with the wait right behind it
+        event = self.take("expect" if action.bytes else "arrive", one.text)
+        assert self.role is not None
+        self.who(event, "one" if action.count == 1 else "all", one.text)
+        at, _ = self.barrier(action, one)
+        self.address(event, event.action.address, at, one.text)
+        term = event.action.values[0]
+        if not action.bytes:
+            each = 1 if action.count == 1 else action.count // (32 * self.role.warps)
+            self.value(event, term, np.array(each), one.text)
+            return
+        if term.op == "select":
+            condition, yes, no = term.parts
+            asked, holds = plain(condition)
+            if no.number == action.bytes:
+                yes, no, holds = no, yes, not holds
+            if no.number == 0:
+                self.announced.append((action.barrier, asked, holds))
+                term = yes
+        self.value(event, term, np.array(action.bytes), one.text)
+
+    def _drain(self, one: Expected, action: Drain) -> None:
+        kind = "close products" if self.engine(action.operation) is Engine.WGMMA else "close copies"
+        event = self.take(CLOSE[kind], one.text)
+        self.who(event, "all", one.text)
+        groups = self.groups[kind]
+        left = event.action.values[0].number
+        if left is None or left < 0:
+            self.differ("how many groups it leaves is not known", one.text, event)
+        if one.section == "loop":
+            target = action.operation, one.index - action.lag
+        else:
+            target = action.operation, self.last.get(action.operation, 0)
+        pending = groups.closed[len(groups.closed) - left :] if left else []
+        if groups.open or any(target in group for group in pending):
+            self.differ(
+                f"it leaves {left} groups, '{action.operation}' among them", one.text, event
+            )

@@ -1,0 +1,54 @@
+"""The program of a generated file, derived again from what the file says that it was made from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedgen.codegen.facts import Facts, program_digest
+from schedgen.errors import SchedgenError
+
+if TYPE_CHECKING:
+    from schedgen.kernel import Kernel
+    from schedgen.program.model import Program
+
+
+class Underivable(SchedgenError):
+    """A generated file whose program is not known."""
+
+
+def derived(facts: Facts, target: str | None, path: str) -> tuple[Program, Kernel]:
+    """Program and kernel of the file ``path``, whose facts are ``facts``; ``target`` is a machine
+    model, by default the one that the file names.
+
+    Solving is deterministic, so that the same spec, settings and machine give the same program; the
+    file has its digest. As when it was emitted, schedules are tried that leave more registers.
+
+    Raises:
+        Underivable: the file does not say what it was made from, or that gives another program.
+        SchedgenError: the spec or the machine is not there, or has no schedule.
+    """
+    from schedgen.machine_file import read_machine
+    from schedgen.program.synthesize import synthesize
+    from schedgen.selecting import ROUNDS, STEP, with_registers
+    from schedgen.solution import Infeasible, solve
+    from schedgen.spec.reader import read_spec
+
+    again = "write it again with 'schedgen emit'"
+    if not facts.program_sha256:
+        raise Underivable(f"{path}: there is no PROGRAM_SHA256 in it; {again}")
+    spec, machine = read_spec(facts.kernel), read_machine(target or facts.machine)
+    for number in range(ROUNDS):
+        try:
+            solution = solve(
+                spec, with_registers(machine, number * STEP), settings=dict(facts.settings)
+            )
+        except Infeasible:
+            break
+        problem = solution.problem
+        program = synthesize(problem.kernel, solution.schedule, problem.machine)
+        if program_digest(program) == facts.program_sha256:
+            return program, problem.kernel
+    raise Underivable(
+        f"{path}: '{facts.kernel}' with its settings has another program today than this file was "
+        f"emitted from (PROGRAM_SHA256 {facts.program_sha256[:16]}...); {again}"
+    )

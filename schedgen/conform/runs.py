@@ -1,0 +1,160 @@
+"""Bulk copies and products beside the operations of a program."""
+
+from __future__ import annotations
+
+from schedgen.conform.expected import Expected
+from schedgen.conform.places import Place, inside, offset_in, partition
+from schedgen.conform.taking import Taker
+from schedgen.conform.terms import Term
+from schedgen.conform.trace import Event
+from schedgen.conform.values import SHARED_ALIGNMENT, Array
+from schedgen.kernel import Space
+from schedgen.program.model import Engine, Run
+
+_DESCRIPTOR_UNIT, _DESCRIPTOR_BITS = 16, 0x3FFF
+"""Descriptors of shared memory have addresses in 16 bytes, in their lowest bits."""
+COLUMN_BITS = 0xFFFF
+"""Of an address in tensor memory; those above are the lane."""
+
+
+class Runs(Taker):
+    """Operations that the threads of a role only issue.
+
+    ``announced``: barriers with the conditions on which bytes were announced there. ``last``: the
+    last iteration of each operation so far.
+    """
+
+    announced: list[tuple[str, Term, bool]]
+    last: dict[str, int]
+
+    def run(self, one: Expected, action: Run) -> None:
+        """All instructions of an operation, and the group that they are committed to."""
+        engine = self.engine(action.operation)
+        self.last[action.operation] = max(one.index, self.last.get(action.operation, one.index))
+        if engine in (Engine.COPY_IN, Engine.COPY_OUT):
+            self._copies(one, action, loads=engine is Engine.COPY_IN)
+        else:
+            self._products(one, action, engine)
+        if engine in (Engine.COPY_OUT, Engine.WGMMA):
+            kind = "close products" if engine is Engine.WGMMA else "close copies"
+            self.groups[kind].open.add((action.operation, one.index))
+            if self.at == len(self.events) or self.events[self.at].action.kind != kind:
+                event = self.events[self.at] if self.at < len(self.events) else None
+                self.differ("its group is not committed behind it", one.text, event)
+
+    def _copies(self, one: Expected, action: Run, *, loads: bool) -> None:
+        """Bulk copies of one tile: together they make it up, each in the slot of its number."""
+        assert self.case is not None
+        kind = "load" if loads else "store"
+        places = [p for p in self.places_of(one, action) if p.write == loads]
+        parts = [part for place in places for part in place.parts]
+        found: list[int] = []
+        while True:
+            event = self.take(kind, one.text)
+            found.append(self._copied(one, action, event, places))
+            if len(set(found)) < len(found) or not self._another(kind, places):
+                break
+        if not partition(parts, found):
+            self.differ("copies are missing, or there are too many", one.text, event)
+
+    def _another(self, kind: str, places: list[Place]) -> bool:
+        """Whether the next event copies another part of the same tile."""
+        if self.at == len(self.events) or self.events[self.at].action.kind != kind:
+            return False
+        event = self.events[self.at]
+        address = event.action.address
+        value = None if address is None else event.env.value(address)
+        if value is None or value.modulus:
+            return False
+        return any(self._part(place, value.array) is not None for place in places)
+
+    def _part(self, place: Place, at: Array) -> int | None:
+        """Where in a slot a copy begins, if it does so within the parts of a place."""
+        offset = offset_in(place, at)
+        if offset is None or not any(a <= offset < b for a, b in place.parts):
+            return None
+        return offset
+
+    def _copied(self, one: Expected, action: Run, event: Event, places: list[Place]) -> int:
+        when = self.places.plan.operation(action.operation).when is not None
+        loads = action.barrier is not None
+        self.who(event, "one" if loads else "any", one.text, when=when)
+        if when and not event.conditions:
+            self.differ("it does not hang on the condition of its operation", one.text, event)
+        if when and loads:
+            self._announced(one, action, event)
+        value = self.known(event, event.action.address, one.text)
+        offsets = [self._part(place, value.array) for place in places]
+        offset = next((found for found in offsets if found is not None), None)
+        if value.shared != SHARED_ALIGNMENT or offset is None:
+            self.differ("it is not in the slot of its number", one.text, event)
+        if action.barrier is not None and action.number is not None:
+            assert self.case is not None
+            at, _ = self.places.barrier(action.barrier, action.number, self.case, one.iteration)
+            self.address(event, event.action.values[0], at, one.text)
+        return offset
+
+    def _announced(self, one: Expected, action: Run, event: Event) -> None:
+        """A load on a condition needs that the same one was asked for its bytes."""
+        mine = [entry for entry in self.announced if entry[0] == action.barrier]
+        if not mine or event.conditions != (mine[0][1:],):
+            self.differ("its bytes are announced on another condition", one.text, event)
+        self.announced.remove(mine[0])
+
+    def _products(self, one: Expected, action: Run, engine: Engine) -> None:
+        """All steps of a product along k."""
+        operation = self.places.plan.operation(action.operation)
+        for number in range(self.places.steps(operation)):
+            kind = "wgmma" if engine is Engine.WGMMA else "mma"
+            event = self.take(kind, one.text)
+            self.who(event, "all" if kind == "wgmma" else "one", one.text)
+            a, b, adds = event.action.values
+            self._operand(one, event, a, "a")
+            self._operand(one, event, b, "b")
+            if kind == "mma":
+                self._result(one, event)
+            self._adds(one, event, adds, number)
+
+    def _operand(self, one: Expected, event: Event, term: Term, operand: str) -> None:
+        assert self.case is not None
+        assert isinstance(one.step.action, Run)
+        operation = self.places.plan.operation(one.step.action.operation)
+        places = self.places.operand(operation, operand, self.case, one.iteration)
+        if not places:
+            return
+        value = self.known(event, term, one.text)
+        at = value.array & COLUMN_BITS
+        if places[0].space is Space.SMEM:
+            if value.shared != SHARED_ALIGNMENT // _DESCRIPTOR_UNIT:
+                self.differ(f"'{operand}' is not in shared memory", one.text, event)
+            at = (value.array & _DESCRIPTOR_BITS) * _DESCRIPTOR_UNIT
+        if not any(inside(place, at) for place in places):
+            self.differ(f"'{operand}' is not in the slot of its number", one.text, event)
+
+    def _result(self, one: Expected, event: Event) -> None:
+        assert self.case is not None
+        assert isinstance(one.step.action, Run)
+        operation = self.places.plan.operation(one.step.action.operation)
+        value = self.known(event, event.action.address, one.text)
+        places = self.places.operand(operation, "d", self.case, one.iteration)
+        if not any(inside(place, value.array & COLUMN_BITS) for place in places):
+            self.differ("its result is not in the slot of its number", one.text, event)
+
+    def _adds(self, one: Expected, event: Event, term: Term, number: int) -> None:
+        """Whether it adds to what is there: not in the first step of a product of its own."""
+        assert self.case is not None
+        assert isinstance(one.step.action, Run)
+        name = one.step.action.operation
+        operation = self.places.plan.operation(name)
+        wanted = bool(number) or operation.accumulate
+        if not number and operation.accumulate and event.action.kind == "mma":
+            first = max(
+                (a.initial for a in self.places.program.operation[name].accesses if not a.write),
+                default=0,
+            )
+            wanted = one.iteration is None or not (
+                not one.iteration.base and one.iteration.offset < first
+            )
+        if event.env.decide(term) is not wanted:
+            what = "does not add" if wanted else "adds"
+            self.differ(f"it {what} to its result", one.text, event)

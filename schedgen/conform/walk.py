@@ -1,0 +1,296 @@
+"""The code of one role as a skeleton: its instructions that synchronize or access memory, in loops
+and conditions, with operands as terms.
+
+Control flow is followed from the entry; a branch that all threads of the role take alike, because
+it asks for the number of their warp, is taken. Both arms of any other are followed to the block in
+which they meet; where they leave different values in a register it holds a choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedgen.conform.actions import ACCESSES, IGNORED, PURE, bulk_kind, kind
+from schedgen.conform.evaluate import Environment
+from schedgen.conform.flow import END, Block, Flow
+from schedgen.conform.refusal import Refusal
+from schedgen.conform.registers import Registers, State, low_half, names
+from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop
+from schedgen.conform.terms import Term, Terms
+from schedgen.conform.values import along
+from schedgen.emulator.ptx.tree import Address, Instruction, Kernel, Register
+
+_SYSTEM_BYTES = 1024
+"""Shared memory before the buffers: barriers, and the address of tensor memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where a way through the code ends: before ``stop``, within the blocks of a loop."""
+
+    stop: int
+    loop: frozenset[int] | None = None
+    header: int = END
+
+
+class Walk:
+    """Follows the threads ``first`` to ``first + threads - 1``."""
+
+    def __init__(self, flow: Flow, terms: Terms, first: int, threads: int) -> None:
+        self.flow, self.terms = flow, terms
+        self.kernel: Kernel = flow.kernel
+        self.registers = Registers(self.kernel, terms)
+        self._left: tuple[int, State] | None = None
+        thread = along("thread", np.arange(first, first + threads))
+        self.threads = Environment({terms.symbol("%tid.x"): thread}, {})
+
+    def skeleton(self) -> Items:
+        """All that these threads do."""
+        return self._follow(0, State(), _Way(END))
+
+    # -- ways ----------------------------------------------------------------------------------
+
+    def _follow(self, block: int, state: State, way: _Way, *, inside: bool = False) -> Items:
+        """From a block to the end of the way; ``state`` becomes that at the end.
+
+        ``inside``: the first block is the header of the loop that the way is in.
+        """
+        found: list[Item] = []
+        while block != way.stop or inside:
+            if block == END or (way.loop is not None and block not in way.loop):
+                raise Refusal("a loop is left under a condition, or by a role", self._last(block))
+            if block in self.flow.loops and not inside and not self._passes(block, state):
+                block = self._loop(block, state, found)
+                continue
+            inside = False
+            one = self.flow.blocks[block]
+            self._straight(one, state, found)
+            block = self._onward(block, one, state, way, found)
+        return tuple(found)
+
+    def _last(self, block: int) -> Instruction | None:
+        return self.kernel.body[block] if 0 <= block < len(self.kernel.body) else None
+
+    def _onward(self, at: int, block: Block, state: State, way: _Way, found: list[Item]) -> int:
+        """Where control goes from the end of a block, once its branches have been followed."""
+        if block.guard is None:
+            return block.next
+        last = self.kernel.body[block.end]
+        condition = self.registers.condition(state, last)
+        holds = self.threads.decide(condition)
+        if holds is not None:
+            return block.taken if holds else block.next
+        if way.loop is not None:
+            outside = [to for to in block.successors if to not in way.loop]
+            if outside:
+                return self._leave(block, condition, state, way, found)
+        meet = self.flow.meets[at]
+        yes, no = State(state), State(state)
+        mine = _Way(meet, way.loop, way.header)
+        items = self._follow(block.taken, yes, mine), self._follow(block.next, no, mine)
+        if any(items):
+            found.append(Branch(condition, *items, last))
+        self._join(condition, state, yes, no)
+        return meet
+
+    def _join(self, condition: Term, state: State, yes: State, no: State) -> None:
+        for name in yes.written.keys() | no.written.keys():
+            a, b = yes.get(name), no.get(name)
+            if a is None or b is None:  # written in one arm only: nobody may read it
+                state.written[name] = self.terms.unknown()
+            else:
+                state.written[name] = a if a is b else self.terms.select(condition, a, b)
+
+    def _leave(
+        self, block: Block, condition: Term, state: State, way: _Way, found: list[Item]
+    ) -> int:
+        """A branch out of the loop."""
+        last = self.kernel.body[block.end]
+        assert way.loop is not None
+        leaves = block.taken not in way.loop
+        to, stay = (block.taken, block.next) if leaves else (block.next, block.taken)
+        if stay not in way.loop or self._left is not None:
+            raise Refusal("a loop is left in several places", last)
+        copy = State()
+        copy.written = dict(state.written)
+        self._left = to, copy
+        found.append(Exit(condition if leaves else self.terms.negation(condition), last))
+        return stay
+
+    # -- loops ---------------------------------------------------------------------------------
+
+    def _loop(self, header: int, state: State, found: list[Item]) -> int:
+        """Adds a loop; ``state`` becomes that after it. Returns where control goes then."""
+        blocks = self.flow.loops[header]
+        waiting = self._waiting(header, blocks, state)
+        if waiting is not None:
+            found.append(waiting[0])
+            return waiting[1]
+        number = self.terms.symbol(f"turns at {header}")
+        carried: dict[Term, tuple[str, Term]] = {}
+        inner = State(state)
+        for name in self._written(blocks):
+            entry = state.get(name)
+            if entry is not None:
+                symbol = self.terms.symbol(f"{name} at {header}")
+                carried[symbol] = name, entry
+                inner.written[name] = symbol
+        outer, self._left = self._left, None
+        body = self._follow(header, inner, _Way(header, blocks, header), inside=True)
+        left, self._left = self._left, outer
+        first = self.kernel.body[header]
+        if left is None:
+            raise Refusal("a loop has no end", first)
+        kept = {
+            symbol: Carried(name, entry, inner.get(name) or self.terms.unknown())
+            for symbol, (name, entry) in carried.items()
+        }
+        if any(not isinstance(item, Exit) for item in body):  # else it only computes
+            found.append(Loop(number, kept, body, first))
+        state.written.update(left[1].written)
+        return left[0]
+
+    def _passes(self, header: int, state: State) -> bool:
+        """Whether a loop is left at the end of its first block, always: it is none then."""
+        block = self.flow.blocks[header]
+        if block.guard is None:
+            return False
+        scratch = State(state)
+        self._straight(block, scratch, [])
+        condition = self.registers.condition(scratch, self.kernel.body[block.end])
+        holds = self.threads.decide(condition)
+        if holds is None:
+            return False
+        return (block.taken if holds else block.next) not in self.flow.loops[header]
+
+    def _written(self, blocks: frozenset[int]) -> list[str]:
+        """Registers that instructions of blocks write, each once."""
+        found: dict[str, None] = {}
+        for start in sorted(blocks):
+            block = self.flow.blocks[start]
+            for one in self.kernel.body[block.begin : block.end]:
+                for name in _destinations(one):
+                    found[name] = None
+        return list(found)
+
+    def _waiting(
+        self, header: int, blocks: frozenset[int], state: State
+    ) -> tuple[Action, int] | None:
+        """A loop that does nothing but test a phase until it is complete."""
+        block, scratch = self.flow.blocks[header], State(state)
+        inside = [
+            (place, self.kernel.body[place])
+            for start in sorted(blocks)
+            for place in range(self.flow.blocks[start].begin, self.flow.blocks[start].end)
+        ]
+        if not inside or kind(inside[-1][1]) != "wait" or block.guard is None:
+            return None
+        later = set(self._written(blocks))
+        for place, one in inside[:-1]:
+            sources = {name for operand in one.operands[1:] for name in names(operand)}
+            if one.opcode not in PURE or one.opcode == "elect" or one.guard or sources & later:
+                return None
+            self.registers.execute(scratch, one, place)
+            later -= set(_destinations(one))
+        test, done = inside[-1][1], block.guard
+        if test.guard is not None or test.operands[0] != Register(done.register):
+            return None
+        to = block.next if done.negated else block.taken
+        if to in blocks:
+            return None
+        return self._action(test, scratch, "wait"), to
+
+    # -- instructions --------------------------------------------------------------------------
+
+    def _straight(self, block: Block, state: State, found: list[Item]) -> None:
+        for place in range(block.begin, block.end):
+            one = self.kernel.body[place]
+            if one.opcode in PURE or (
+                one.opcode == "ld" and one.modifiers[0] in ("param", "const")
+            ):
+                self.registers.execute(state, one, place)
+            elif one.opcode not in IGNORED:
+                action = self._action(one, state, bulk_kind(one) or kind(one))
+                if one.guard is None:
+                    found.append(action)
+                else:
+                    condition = self.registers.condition(state, one)
+                    found.append(Branch(condition, (action,), (), one))
+                self._forget(one, action, state)
+
+    def _forget(self, one: Instruction, action: Action, state: State) -> None:
+        """What an action writes to registers is not known, but for words that never change."""
+        for number, name in enumerate(_destinations(one)):
+            value = self.terms.unknown()
+            if action.kind == "read" and action.address is not None and not number:
+                at = self.terms.sum(((action.address, 1), (self.terms.symbol("shared"), -1)))
+                if at.number is not None and 0 <= at.number < _SYSTEM_BYTES:
+                    value = self.terms.make("word", at.number)
+            state.written[name] = value
+
+    def _action(self, one: Instruction, state: State, what: str) -> Action:
+        """An instruction with the operands that are compared."""
+        operands = one.operands
+
+        def read(number: int) -> Term:
+            return self.registers.read(state, operands[number])
+
+        addresses = [
+            self.registers.address(state, operand)
+            for operand in operands
+            if isinstance(operand, Address)
+        ]
+        match what:
+            case "init" | "arrive" | "expect" | "wait":
+                last = 2 if what == "wait" else len(operands) - 1
+                given = not isinstance(operands[last], Address)
+                return Action(
+                    what, one, addresses[0], (read(last) if given else self.terms.const(1),)
+                )
+            case "load":
+                return Action(what, one, addresses[0], (addresses[2],))
+            case "store":
+                return Action(what, one, addresses[1])
+            case "wgmma":
+                return Action(what, one, None, self._product(one, state))
+            case "mma":
+                left = operands[1]
+                sides = [
+                    addresses[1] if isinstance(left, Address) else low_half(self.terms, read(1)),
+                    low_half(self.terms, read(2)),
+                    read(len(operands) - 1),
+                ]
+                return Action(what, one, addresses[0], tuple(sides))
+            case "commit":
+                return Action(what, one, addresses[0])
+            case _ if what in ACCESSES or what == "alloc":
+                return Action(what, one, addresses[0], (read(1),) if what == "alloc" else ())
+            case _:
+                plain = [operand for operand in operands if not isinstance(operand, Address)]
+                values = tuple(self.registers.read(state, operand) for operand in plain)
+                return Action(what, one, addresses[0] if addresses else None, values)
+
+    def _product(self, one: Instruction, state: State) -> tuple[Term, ...]:
+        """The left operand in shared memory, if it is there, the right one, whether it adds."""
+        _, left, right, scale, *_ = one.operands
+        terms = [self.registers.read(state, operand) for operand in (left, right, scale)]
+        if not isinstance(left, Register):
+            terms[0] = self.terms.make("registers?")
+        return (low_half(self.terms, terms[0]), low_half(self.terms, terms[1]), terms[2])
+
+
+def _destinations(one: Instruction) -> list[str]:
+    """Registers that an instruction writes."""
+    if not one.operands or one.opcode in ("st", "stmatrix", "red", "prefetch"):
+        return []
+    first = one.operands[0]
+    found = list(names(first))
+    if one.opcode == "tcgen05" and not one.name.startswith("tcgen05.ld"):
+        return []
+    if one.opcode in ("bar", "barrier", "cp", "setmaxnreg", "griddepcontrol", "fence", "bra"):
+        return []
+    if one.opcode == "wgmma" and one.modifiers[0] != "mma_async":
+        return []
+    return found

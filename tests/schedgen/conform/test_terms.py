@@ -1,0 +1,68 @@
+"""Terms: sums, quotients by multiplication, and what is not one."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedgen.conform.terms import Term, Terms
+
+
+@pytest.fixture
+def terms() -> Terms:
+    return Terms()
+
+
+def test_equal_terms_are_one(terms: Terms) -> None:
+    x, y = terms.symbol("x"), terms.symbol("y")
+    assert terms.add(x, y) is terms.add(y, x)
+    assert terms.sum(((x, 2), (y, 1), (x, -2))) is y
+    assert terms.product(terms.sum(((x, 1),), 1), y) is terms.add(terms.product(x, y), y)
+    assert terms.unknown() is not terms.unknown()
+
+
+@pytest.mark.parametrize(
+    ("magic", "by", "bits", "divisor"),
+    [
+        (0xAAAAAAAB, 1, 32, 3),
+        (0xCCCCCCCD, 2, 32, 5),
+        (2635249153617166336, 0, 64, 7),
+        (0xAAAAAAAB, 2, 32, 6),
+    ],
+)
+def test_quotients(terms: Terms, magic: int, by: int, bits: int, divisor: int) -> None:
+    x = terms.symbol("x")
+    high = terms.high_product(x, terms.const(magic), bits)
+    assert terms.shifted_right(high, by) is terms.divided(x, divisor)
+    for value in (0, 1, divisor - 1, divisor, 12345, 2**31, 2**32 - 1):
+        assert value * magic >> (bits + by) == value // divisor
+
+
+def test_quotient_of_33_bits(terms: Terms) -> None:
+    """Division by 7 with 32-bit registers: half of what is left is added to the upper half."""
+    x = terms.symbol("x")
+    high = terms.high_product(x, terms.const(0x24924925))
+    half = terms.shifted_right(terms.sum(((x, 1), (high, -1))), 1)
+    assert terms.shifted_right(terms.add(half, high), 2) is terms.divided(x, 7)
+
+
+@pytest.mark.parametrize("magic", [0xAAAAAAAA, 0xAAAAAAB0, 0x12345678])
+def test_other_products_are_no_quotients(terms: Terms, magic: int) -> None:
+    high = terms.high_product(terms.symbol("x"), terms.const(magic))
+    assert terms.shifted_right(high, 1).op == "shr"
+
+
+def test_remainders(terms: Terms) -> None:
+    x = terms.sum(((terms.symbol("x"), 2),), 3)
+    quotient = terms.divided(x, 3)
+    assert terms.sum(((x, 1), (quotient, -3))) is terms.remainder(x, 3)
+    eight = terms.sum(((x, 8), (quotient, -24)), 56)
+    assert eight is terms.sum(((terms.remainder(x, 3), 8),), 56)
+    assert terms.sum(((x, 1), (quotient, -2))).op == "sum"
+
+
+def test_comparisons(terms: Terms) -> None:
+    x, two = terms.symbol("x"), terms.const(2)
+    assert terms.compare("ne", x, two) is terms.negation(terms.compare("eq", two, x))
+    assert terms.compare("gt", x, two) is terms.negation(terms.compare("le", x, two))
+    truth: Term = terms.compare("lt", terms.const(1), two)
+    assert truth.number == 1
