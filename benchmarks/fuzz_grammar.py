@@ -101,9 +101,10 @@ def _products(sketch: Sketch) -> None:
             extents = [*batch, "n", "k"] if across else [*batch, "k", "n"]
             b = _load(sketch, "b", extents, shape, dtype)
         split = {"rows": band} if band else None
+        several = sketch.target == "b200" and sketch.chance(0.3)
         acc = sketch.buffer(
             "acc", sketch.accumulator, (rows, columns), lives="tile", initial=0, split=split,
-            depth=sketch.pick(2, "auto") if sketch.target == "b200" and sketch.chance(0.3) else None,
+            depth=sketch.pick(2, "auto") if several else None,
         )  # fmt: skip
         _mma(sketch, a, b, acc, across=across, accumulate=True, band=band)
         results.append(Tile(acc, "tile", sketch.accumulator, rows, columns))
@@ -335,7 +336,7 @@ def _load(
     """A tile that is loaded in every iteration; its buffer. ``ring``: perhaps shared slots."""
     tensor = sketch.argument(stem, extents, dtype)
     shared = ring and (ring in sketch.data["rings"] or sketch.chance(0.5))
-    split = {"rows": band} if band and sketch.chance(0.9) else None
+    split = {"rows": band} if band else None
     depth = None if shared else _depth(sketch)
     name = sketch.buffer(f"s{stem.upper()}", "smem", shape, dtype=dtype, split=split, depth=depth)
     if shared:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +19,9 @@ import torch
 from fuzz_sketch import Case, text_of
 
 from schedgen.errors import SchedgenError, SpecError
+from schedgen.extents import beyond
 from schedgen.interpret.pieces import TORCH
-from schedgen.kernel import Kernel
+from schedgen.kernel import Kernel, Kind
 from schedgen.reference.evaluate import Expected
 
 SOLVE_SECONDS = 15.0
@@ -38,6 +38,7 @@ class Ending(StrEnum):
     TRACEBACK = "traceback"
     DISAGREE = "interpreter and numpy differ"
     AMBIGUOUS = "several tiles store different values"
+    REJECTED = "right, but validation of the PTX rejects it"
     WRONG = "wrong"
     RACE = "race"
     DEADLOCK = "deadlock"
@@ -204,22 +205,26 @@ class _Run:
         with self._at("prove"):
             proven = prove(program, ("graph", "execution"), quick=True)
         self.proven = True
+        with self._at("emit"):
+            text = emit(proven, kernel)
         extents = dict(self.case.extents)
+        with self._at("extents"):  # as `schedgen emulate` and the launch function do
+            if wrong := beyond(kernel, extents):
+                raise SchedgenError(wrong)
         inputs = random_inputs(kernel, extents, self.case)
         with self._at("reference"):
             expected = _reference(kernel, inputs, extents)
         with self._at("interpreter"):
             self._interpret(kernel, inputs, expected)
-        with self._at("emit"):
-            text = emit(proven, kernel)
         with self._at("compile"), _compiled(text, kernel, inputs, extents, program.arch) as launch:
-            _validate(launch.ptx(), proven, kernel)
             for name, policy in (("round-robin", RoundRobin()), ("adversarial", Adversarial(1))):
                 with self._at("emulate"):
                     outputs = launch(policy)
                 self.emulated = True
                 with self._at("compare"):
                     _compare(outputs, expected, Ending.WRONG, name)
+            with self._at("validate"):
+                _validate(launch.module, program, kernel)
 
     def _interpret(
         self, kernel: Kernel, inputs: Mapping[str, Any], expected: Mapping[str, Expected]
@@ -242,12 +247,13 @@ def random_inputs(kernel: Kernel, extents: Mapping[str, int], case: Case) -> dic
     from schedgen.emulating import random_inputs as normal
 
     inputs = normal(kernel, extents, 0)
-    stored = {o.tensor for o in kernel.operations if o.kind.value == "store"}
-    for argument in kernel.arguments:  # of one that is stored and read, too
-        if argument.shape and argument.name in stored:
-            if any(o.tensor == argument.name and o.kind.value == "load" for o in kernel.operations):
-                shape = [extents[e] for e in argument.shape]
-                inputs[argument.name] = torch.ones(shape, dtype=TORCH[argument.dtype])
+    loaded, stored = (
+        {o.tensor for o in kernel.operations if o.kind is kind} for kind in (Kind.LOAD, Kind.STORE)
+    )
+    both = loaded & stored
+    for argument in (a for a in kernel.arguments if a.name in both):
+        shape = [extents[extent] for extent in argument.shape]
+        inputs[argument.name] = torch.ones(shape, dtype=TORCH[argument.dtype])
     if case.inputs == "special":
         seed = int(hashlib.sha256(str(case.data).encode()).hexdigest()[:8], 16)
         draw = np.random.default_rng(seed)
@@ -287,27 +293,37 @@ def _compare(
             reason = "stored outside" if touched.any() else "NaN" if nan.all() else "values"
             raise _Ended(
                 ending, reason,
-                f"{name}: {tensor}: {wrong.sum()} of {wrong.size} elements are wrong; at {list(at)} "
-                f"{value[at]!r} instead of {number.value[at]!r} +- {number.error[at]:.3g}",
+                f"{name}: {tensor}: {wrong.sum()} of {wrong.size} elements are wrong, {list(at)} "
+                f"{value[at]} instead of {number.value[at]} +- {number.error[at]:.3g}",
             )  # fmt: skip
 
 
-def _validate(ptx: str, proven: Any, kernel: Kernel) -> None:
-    """Translation validation, where it is there."""
-    if importlib.util.find_spec("schedgen.conform") is None:
-        return
-    # The lead wires the call in here: ``ptx`` against ``proven.program``.
+def _validate(module: Any, program: Any, kernel: Kernel) -> None:
+    """Compares the PTX with the program. Raises `_Ended` if they differ: the kernel was right."""
+    from schedgen.conform.check import conform
+
+    found = conform(module, program, kernel)
+    if not found.holds:
+        first = found.findings[0]
+        text = "\n".join(finding.text for finding in found.findings)
+        raise _Ended(Ending.REJECTED, _rule(first.message), text[:3000])
 
 
 class _Launch:
-    """A compiled kernel with its inputs: called with an order of warps, it gives the outputs."""
+    """A compiled kernel with its inputs: called with an order of warps, it gives the outputs.
+
+    ``module`` is its PTX, once it has been called.
+    """
 
     def __init__(self, function: Any, gpu: Any, kernel: Kernel, inputs: Any, extents: Any) -> None:
         self.function, self.gpu, self.kernel = function, gpu, kernel
         self.inputs, self.extents = inputs, extents
+        self.module: Any = None
+        gpu.emulator.rewrite = self._keep
 
-    def ptx(self) -> str:
-        return getattr(self.function, "__ptx__", None) or ""
+    def _keep(self, module: Any) -> Any:
+        self.module = module
+        return module
 
     def __call__(self, policy: Any) -> dict[str, Any]:
         from schedgen.emulating import _passed, _stream
@@ -318,7 +334,7 @@ class _Launch:
         report = self.gpu.reports[-1]
         if report.errors:
             raise _Ended(Ending.RACE, _rule(report.text), report.text[:3000])
-        stored = {o.tensor for o in self.kernel.operations if o.kind.value == "store"}
+        stored = {o.tensor for o in self.kernel.operations if o.kind is Kind.STORE}
         return {n: v.double().numpy() for n, v in arguments.items() if n in stored}
 
 
@@ -328,7 +344,7 @@ def _outputs(kernel: Kernel, inputs: Any, extents: Mapping[str, int]) -> dict[st
 
     found: dict[str, Any] = {}
     for argument in kernel.arguments:
-        if argument.name in {o.tensor for o in kernel.operations if o.kind.value == "store"}:
+        if argument.name in {o.tensor for o in kernel.operations if o.kind is Kind.STORE}:
             made = _aligned(argument, [extents[e] for e in argument.shape]).fill_(torch.nan)
             found[argument.name] = (
                 made.copy_(inputs[argument.name]) if argument.name in inputs else made

@@ -96,8 +96,8 @@ def _plainer(data: Data, phase: str, place: int) -> Iterator[Data]:
     """A formula becomes the name of a buffer in it, or that and a constant."""
     buffers = set(data["buffers"])
     for output, formula in data["operations"][phase][place]["to"].items():
-        names = [n for n in dict.fromkeys(re.findall(r"[A-Za-z_]\w*(?:@\d+)?", str(formula)))]
-        names = [n for n in names if n.partition("@")[0] in buffers]
+        found = dict.fromkeys(re.findall(r"[A-Za-z_]\w*(?:@\d+)?", str(formula)))
+        names = [n for n in found if n.partition("@")[0] in buffers]
         for simple in [*names, *(f"{n} * 0.5" for n in names), " + ".join(names)]:
             if simple and simple != formula and len(simple) < len(str(formula)):
                 made = copy.deepcopy(data)

@@ -17,6 +17,15 @@ def failures(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if Ending(row["ending"]).failure]
 
 
+def known(row: Row, entries: Sequence[Row]) -> bool:
+    """Whether an entry lists this kind of failure; its reason may be the beginning of the row's."""
+    return any(
+        (row["ending"], row["stage"]) == (entry["ending"], entry["stage"])
+        and row["reason"].startswith(entry["reason"])
+        for entry in entries
+    )
+
+
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Everything that a report says."""
     kinds = Counter((r["ending"], r["stage"], r["reason"]) for r in failures(rows))
@@ -60,8 +69,8 @@ def refusals(rows: Sequence[Row]) -> list[Row]:
 def tables(rows: Sequence[Row]) -> str:
     """All of it as Markdown."""
     found = summary(rows)
-    reach = found["emulated"] / max(found["specs"], 1)
-    head = f"{found['specs']} specs, {found['proven']} proven, {found['emulated']} emulated ({reach:.0%})"
+    specs, proven, emulated = (found[key] for key in ("specs", "proven", "emulated"))
+    head = f"{specs} specs, {proven} proven, {emulated} emulated ({emulated / max(specs, 1):.0%})"
     parts = [
         table(found[key]) for key in ("rows", "families", "refusals", "failures") if found[key]
     ]

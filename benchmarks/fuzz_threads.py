@@ -176,7 +176,7 @@ def epilogue(
         for one in rest:
             _store(sketch, one, [], dtype, extents)
     if vectors and sketch.chance(0.5):
-        _store_vector(sketch, vectors[-1], tile.rows, extents)
+        _store_vector(sketch, vectors[-1], tile.rows, tile.columns, extents)
 
 
 def _conditional(sketch: Sketch, tile: Tile, dtype: str, extents: list[str]) -> list[str]:
@@ -211,13 +211,17 @@ def _store(sketch: Sketch, tile: Tile, others: list[str], dtype: str, extents: l
     sketch.operation("after", "STD", "store", **{"from": box, "to": to})
 
 
-def _store_vector(sketch: Sketch, name: str, rows: int, extents: list[str]) -> None:
+def _store_vector(sketch: Sketch, name: str, rows: int, columns: int, extents: list[str]) -> None:
     """Values per row to a tensor: of each output tile, or of all in a row of tiles."""
     box = sketch.buffer("sS", "smem", (rows,), lives="tile")
     sketch.operation(
         "after", "VEC", "map", threads=True, to={box: sketch.pick(f"{name} * 2", name)}
     )
     to = sketch.argument("s", extents[:-1], "f32")
+    if sketch.chance(0.85):  # else every tile in a row of tiles stores them
+        across = sketch.data["loops"].setdefault("one_tile", [])
+        across += [extents[-1]] if extents[-1] not in across else []
+        sketch.extents[extents[-1]] = min(sketch.extents[extents[-1]], columns)
     sketch.operation("after", "STS", "store", **{"from": box, "to": to})
 
 

@@ -94,6 +94,12 @@ def compile_file(path: Path, folder: Path, *, sms: int) -> Built:
     return Built(*(folder / f"{path.stem}.{kind}" for kind in ("o", "ptx", "cubin")))
 
 
+def first_lines(error: Exception, most: int = 6) -> str:
+    """What ``error`` says in its first lines, each indented."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return "\n".join(f"  {line}" for line in lines[:most]) or f"  {type(error).__name__}"
+
+
 def _reason(output: str) -> str:
     """The end of what a failed process said."""
     lines = [line for line in output.splitlines() if line.strip()]

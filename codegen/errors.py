@@ -22,6 +22,8 @@ class EmitError(SchedgenError):
         fix: what to do about it.
     """
 
+    status = 1
+
     def __init__(
         self,
         message: str,

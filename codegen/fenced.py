@@ -32,7 +32,10 @@ class Unfenced:
     product: int
 
     def __str__(self) -> str:
-        return f"line {self.line} of the PTX accesses {self.register}, which line {self.product} multiplies"
+        return (
+            f"line {self.line} of the PTX accesses {self.register}, which the product in line "
+            f"{self.product} uses,"
+        )
 
 
 def unfenced(ptx: str) -> tuple[Unfenced, ...]:
@@ -69,9 +72,8 @@ class _Flow:
             for _ in self._block(start, after):
                 pass
             for following in self._following(start):
-                new = {
-                    name: line for name, line in after.items() if name not in reaching[following]
-                }
+                known = reaching[following]
+                new = {name: line for name, line in after.items() if name not in known}
                 if new:
                     reaching[following] |= new
                     waiting.append(following)

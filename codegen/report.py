@@ -9,6 +9,7 @@ from pathlib import Path
 from schedgen.codegen.compiling import Built, compile_file
 from schedgen.codegen.cubin import products_and_drains, read_resources
 from schedgen.codegen.facts import Facts, read_facts
+from schedgen.codegen.fenced import Unfenced, unfenced
 
 MOST_SHARED_BYTES = 232448
 """Shared memory that a block can have (CUDA C++ Programming Guide, compute capability 9 and 10)."""
@@ -32,6 +33,7 @@ class Report:
         serialized: whether the assembler has each product of Hopper wait for the one before, which
             halves their rate. It does so where registers are scarce, or where it cannot tell that
             accumulators are left alone until products are complete (ptxas: C7510, C7518, C7520).
+        unfenced: accesses to registers of Hopper's products that no ``wgmma.fence`` orders.
     """
 
     facts: Facts
@@ -40,6 +42,7 @@ class Report:
     budgets: tuple[int, ...]
     local_bytes: int
     serialized: bool = False
+    unfenced: tuple[Unfenced, ...] = ()
 
     @property
     def _entry_registers(self) -> int:
@@ -54,7 +57,7 @@ class Report:
 
     @property
     def problems_by_kind(self) -> tuple[tuple[str, str], ...]:
-        """The same with what kind each is: spills, serialized, memory or registers."""
+        """The same with what kind each is: spills, serialized, unfenced, memory, registers."""
         facts, found = self.facts, list[tuple[str, str]]()
         if self.local_bytes:
             text = f"registers are spilled to {self.local_bytes} bytes of local memory"
@@ -65,6 +68,12 @@ class Report:
                 "'schedgen emit --compile' leaves more registers"
             )
             found.append(("serialized", text))
+        if self.unfenced:
+            text = (
+                f"{self.unfenced[0]} with no wgmma.fence between them, as {len(self.unfenced)} "
+                "products do; fix: compute it earlier, or in another role"
+            )
+            found.append(("unfenced", text))
         if facts.shared_bytes > MOST_SHARED_BYTES:
             text = f"shared memory: {facts.shared_bytes} bytes, a block has {MOST_SHARED_BYTES}"
             found.append(("memory", text))
@@ -89,9 +98,15 @@ def compile_report(path: Path, folder: Path) -> Report:
     resources = read_resources(built.cubin)
     ptx = built.ptx.read_text("utf-8")
     budgets = tuple(sorted({int(text) for text in _BUDGET.findall(ptx)}))
-    serialized = facts.target == "sm_90a" and _serialized(ptx, built.cubin)
+    hopper = facts.target == "sm_90a"
     return Report(
-        facts, built, resources.registers, budgets, resources.local_bytes, serialized=serialized
+        facts,
+        built,
+        resources.registers,
+        budgets,
+        resources.local_bytes,
+        serialized=hopper and _serialized(ptx, built.cubin),
+        unfenced=unfenced(ptx) if hopper else (),
     )
 
 

@@ -15,6 +15,7 @@ from math import ceil
 
 import numpy as np
 
+from schedgen.errors import SchedgenError
 from schedgen.reasons import Reason
 
 # Above this denominator of a ratio, 64-bit integers could overflow along a path.
@@ -66,11 +67,16 @@ class Cycle:
         return f"{' '.join(parts)} = {self.delay} cycles / {self.distance} iteration{plural}"
 
 
-class ImpossibleCycle(ValueError):
+class ImpossibleCycle(SchedgenError, ValueError):
     """A dependence cycle that no II satisfies: it spans no iteration but takes time."""
 
+    status = 1
+
     def __init__(self, cycle: Cycle) -> None:
-        super().__init__(f"operations wait for each other within one iteration: {cycle.render()}")
+        super().__init__(
+            f"operations wait for each other within one iteration: {cycle.render()}\n"
+            "  fix: let one of them read what the iteration before wrote (NAME@1)"
+        )
         self.cycle = cycle
 
 

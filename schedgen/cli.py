@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from schedgen import __version__
+from schedgen.cli_guard import guarded
 from schedgen.cli_kernels import bench, compile_file, emit, emulate, trace
 from schedgen.cli_schedules import check, schema, show, solve, specs, targets
 
@@ -50,7 +51,7 @@ for _name, _command in {
     "targets": targets,
     "schema": schema,
 }.items():  # in the order of `schedgen --help`
-    app.command(_name)(_command)
+    app.command(_name)(guarded(_command))
 
 
 def main() -> None:

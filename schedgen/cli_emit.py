@@ -23,11 +23,12 @@ DONE, REFUSED, BAD_INPUT = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``), one that
-    records ``events``, where its ``schedule`` is to be written, whether to ``cache``.
+    """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``; None: if there
+    is one), one that records ``events``, where its ``schedule`` is to be written, whether to
+    ``cache``.
     """
 
-    compiled: bool
+    compiled: bool | None
     events: bool
     as_json: bool
     schedule: Path | None = None
@@ -47,6 +48,7 @@ def run_emit(
 
     Returns the exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
     """
+    from schedgen.codegen.compiling import packages
     from schedgen.codegen.errors import EmitError
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
@@ -61,7 +63,7 @@ def run_emit(
             settings,
             progress,
             events=wanted.events,
-            compiled=wanted.compiled,
+            compiled=bool(packages()) if wanted.compiled is None else wanted.compiled,
             store=Store() if wanted.cache else None,
         )
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +72,7 @@ def run_emit(
         return REFUSED
     except SchedgenError as error:
         typer.echo(str(error), err=True)
-        return BAD_INPUT
+        return error.status
     except OSError as error:
         typer.echo(f"{folder}: {error.strerror}", err=True)
         return BAD_INPUT
@@ -178,7 +180,9 @@ def _emitted_text(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
             f"  rejected     with {attempt.more_registers} more registers beside tiles: "
             f"{attempt.report.problems[0]}"
         )
-    return lines + (_report_text(attempts[-1].report, files=False) if attempts else [])
+    if not attempts:
+        return [*lines, "  compiled     no: spills and serialized products are not known"]
+    return lines + _report_text(attempts[-1].report, files=False)
 
 
 def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:
@@ -192,6 +196,7 @@ def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:
             {"name": r.name, "warps": r.warps, "registers": r.registers} for r in facts.roles
         ],
         "local_bytes": report.local_bytes,
+        "unfenced": [str(one) for one in report.unfenced],
         "shared_bytes": facts.shared_bytes,
         "tensor_columns": facts.tensor_columns,
         "problems": list(report.problems),

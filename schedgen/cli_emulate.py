@@ -125,7 +125,7 @@ def run_emulate(
         return BAD_INPUT if is_generated(spec) else WRONG
     except SchedgenError as error:
         typer.echo(str(error), err=True)
-        return BAD_INPUT
+        return error.status
     rows: list[dict[str, Any]] = []
     status = CLEAN
     with compiled(

@@ -102,12 +102,13 @@ def emit(
         typer.Option("-o", "--output", metavar="DIR", help="Folder for SPEC_ARCH[_VARIANT].py."),
     ] = Path(),
     compile_: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--compile",
-            help="Compile it; if registers are too few, solve for a schedule with more.",
+            "--compile/--no-compile",
+            help="Compile it; if registers are too few, solve for a schedule with more. Default: "
+            "if CuTe DSL is installed.",
         ),
-    ] = False,
+    ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="A kernel that records when its operations run.")
     ] = False,
@@ -121,6 +122,7 @@ def emit(
     """Write the kernel of SPEC as a CuTe DSL file, from its best schedule and a proven program.
 
     SPEC may be the file of a schedule ('solve -o'): it is verified and proven, not solved again.
+    Whether a kernel spills registers, or its products wait for each other, only the compiler knows.
 
     Exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
     """

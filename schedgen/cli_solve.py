@@ -73,7 +73,7 @@ def _solved(spec: str, target: str | None, wanted: Wanted) -> tuple[Solution, Pr
     except (Infeasible, OutOfTime) as error:
         fail(str(error), INFEASIBLE if isinstance(error, Infeasible) else UNPROVEN)
     except SchedgenError as error:
-        fail(str(error))
+        fail(str(error), error.status)
 
 
 def _write(solution: Solution, proved: Proved | Unproved, wanted: Wanted) -> None:

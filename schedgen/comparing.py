@@ -92,7 +92,8 @@ class Compared:
             text += f" ({self.differ * share:.2g} %)"
         if self.worst is not None and (self.differ or self.worst.ratio):
             at = ", ".join(f"{x}={n}" for x, n in zip(self.extents, self.worst.at, strict=True))
-            text += f", the worst at ({at}): {self.worst.found:.6g} for {self.worst.wanted:.6g}"
+            text += f", the worst at ({at}): {self.worst.found:.6g} instead of "
+            text += f"{self.worst.wanted:.6g}"
             text += f", {self.worst.allowed:.2g} allowed"
         if self.nan or self.nan_wanted:
             text += f"; NaN are {self.nan * share:.2g} %"

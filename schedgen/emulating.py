@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from schedgen.codegen.compiling import CompileError, first_lines
 from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
 from schedgen.errors import SchedgenError, suggest
@@ -311,7 +312,14 @@ def compiled(
         from cutlass import cute  # which takes the architecture when it is imported
 
         arguments = {**random_inputs(kernel, sizes, 0), **_outputs(kernel, sizes)}
-        function: Any = cute.compile(module.launch, *_passed(kernel, arguments), sms, _stream())
+        passed = [*_passed(kernel, arguments), sms, _stream()]
+        try:
+            function: Any = cute.compile(module.launch, *passed)
+        except Exception as error:  # the DSL's own kinds, none of which is told apart
+            raise CompileError(
+                f"{kernel.name} does not compile for {arch}:\n{first_lines(error)}\n"
+                "  fix: 'schedgen emit' writes the file that the message is about"
+            ) from error
         yield Compiled(kernel, function, gpu)
 
 

@@ -66,7 +66,13 @@ class Diagnostic:
 
 
 class SchedgenError(Exception):
-    """Base class of every error that schedgen raises on purpose."""
+    """Base class of every error that schedgen raises on purpose.
+
+    ``status`` is the exit status of a command that it ends: 2 for bad input, 1 where the input is
+    right and there is nothing that could be made of it.
+    """
+
+    status = 2
 
 
 class SpecError(SchedgenError):

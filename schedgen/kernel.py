@@ -179,7 +179,7 @@ class Read:
 @dataclass(frozen=True, slots=True)
 class Work:
     """What an operation does, as numbers a machine model can price. Lane counts are summed over the
-    tile.
+    tile. ``element_bytes`` is the size of an element of the operands of a product.
     """
 
     rows: int = 0
@@ -200,6 +200,7 @@ class Work:
     smem_out: int = 0
     a_bytes: int = 0
     b_bytes: int = 0
+    element_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +328,18 @@ class Kernel:
 
     def region_of(self, piece: str) -> Region:
         return self.region[self.piece[piece].region]
+
+    def registers_of(self, piece: str) -> tuple[str, ...]:
+        """Names for the places of a piece in registers: two pieces have one in common if they take
+        the same registers of some thread. Regions of a ring take turns in its only slot.
+        """
+        one, region = self.piece[piece], self.region_of(piece)
+        if region.ring is None:
+            return (piece,)
+        inside = set(self.ring[region.ring].regions)
+        starts = {other.row0 for other in self.pieces if other.region in inside}
+        rows = sorted(row for row in starts if one.row0 <= row < one.row1)
+        return tuple(f"row {row} of ring {region.ring}" for row in rows)
 
     @cached_property
     def products(self) -> int:

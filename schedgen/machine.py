@@ -15,12 +15,15 @@ from functools import cached_property
 from math import ceil
 from typing import Literal
 
+from schedgen.errors import SchedgenError
 from schedgen.expressions import Expression, evaluate
 from schedgen.kernel import Kind, Operation
 
 
-class CostError(ValueError):
+class CostError(SchedgenError, ValueError):
     """No rule of the machine prices an operation, or a rule is wrong for it."""
+
+    status = 1
 
 
 @dataclass(frozen=True, slots=True)

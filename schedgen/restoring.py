@@ -91,12 +91,12 @@ def differing(schedule: Schedule, file: str) -> dict[str, str]:
 def restored(schedule: Schedule, kernel: Kernel, machine: Machine, file: str) -> Solution:
     """``schedule`` with the problem that it solves. Raises SchedgenError if it is none of it."""
     from schedgen.dependence import derive
-    from schedgen.solver.problem import ProblemError, build_problem
+    from schedgen.solver.problem import build_problem
     from schedgen.solver.restore import mistakes
 
     try:
         problem = build_problem(kernel, machine, derive(kernel), schedule.latencies)
-    except ProblemError as error:
+    except SchedgenError as error:
         raise SchedgenError(f"{file}: {error}") from None
     found = mistakes(problem, schedule)
     if found:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
+from schedgen.errors import SchedgenError
 from schedgen.reasons import Reason, is_whole
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 
 
-class ScheduleError(ValueError):
+class ScheduleError(SchedgenError, ValueError):
     """A schedule file that cannot be read; the message says what is wrong with it."""
 
 

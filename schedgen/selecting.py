@@ -96,8 +96,10 @@ def _first_emission(
 
 
 def acceptable(report: Report) -> bool:
-    """Whether a kernel is to be used: nothing is spilled, and no product waits for another."""
-    return not report.local_bytes and not report.serialized
+    """Whether a kernel is to be used: nothing is spilled, no product waits for another, and the
+    compiler left registers of products alone behind their fences.
+    """
+    return not (report.local_bytes or report.serialized or report.unfenced)
 
 
 def compiled_emission(
@@ -146,7 +148,12 @@ def compiled_emission(
         attempts.append(Attempt(more, reported(emitted, store)))
         if acceptable(attempts[-1].report):
             return emitted, tuple(attempts)
-    raise EmitError(f"{_scarce(attempts)}; fix: choose smaller tiles with --set")
+    raise EmitError(
+        f"{_scarce(attempts)}\n  fix: choose smaller tiles with --set; or --no-compile, which writes "
+        "a kernel that the compiler makes slow"
+        if not attempts[-1].report.unfenced
+        else f"{_scarce(attempts)}\n  fix: compute what is multiplied in a role of its own"
+    )
 
 
 def accepted(emitted: Emission, store: Store | None = None) -> Attempt:
@@ -199,6 +206,8 @@ def _scarce(attempts: list[Attempt]) -> str:
     tried = ", ".join(
         _lack(a) + (f" with {a.more_registers} more" if a.more_registers else "") for a in attempts
     )
+    if attempts[-1].report.unfenced:
+        return f"the compiler moves registers of products behind their fences ({tried})"
     if any(a.report.local_bytes for a in attempts):
         return f"registers do not suffice ({tried})"
     return f"registers do not suffice, or conditions stand around accumulators ({tried})"
@@ -207,4 +216,6 @@ def _scarce(attempts: list[Attempt]) -> str:
 def _lack(attempt: Attempt) -> str:
     if attempt.report.local_bytes:
         return f"{attempt.report.local_bytes} bytes are spilled to local memory"
+    if attempt.report.unfenced:
+        return f"{attempt.report.unfenced[0]} behind the fence"
     return "products are serialized"

@@ -33,9 +33,13 @@ Progress = Callable[[str], None]
 class Infeasible(SchedgenError):
     """No schedule exists; the message names the constraint and the smallest change to mend it."""
 
+    status = 1
+
 
 class OutOfTime(SchedgenError):
     """The time limit ended before any schedule was found."""
+
+    status = 3
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def solve(
     """
     from schedgen.solver.assemble import assemble
     from schedgen.solver.search import Unsolved, refine, smallest
-    from schedgen.solver.tiles import schedule_tiles
+    from schedgen.solver.tiles import schedule_tiles, shortage
 
     begin = perf_counter()
     check_target(spec, machine)
@@ -112,13 +116,20 @@ def solve(
     left = None if time_limit is None else max(0.0, time_limit - (perf_counter() - begin))
     refine(candidate.problem, result, time_limit=left)
     _check(candidate.problem, result)
-    tiles = schedule_tiles(candidate.problem, result.decisions)
+    try:
+        tiles = schedule_tiles(candidate.problem, result.decisions)
+    except ImpossibleCycle as error:
+        raise Infeasible(
+            f"{candidate.problem.kernel.name} has no schedule on {machine.name} [tile-cycle]: "
+            f"outside of the main loop, {error}\n  fix: give a ring there more slots, or list "
+            "operations in the order in which data and storage let them run"
+        ) from None
     if tiles is None:
+        lack = shortage(candidate.problem, result.decisions)
         raise Infeasible(
             f"{candidate.problem.kernel.name} has no schedule on {machine.name} "
-            "[registers-capacity]: its best main loop leaves no registers for what warpgroups "
-            "compute outside of it\n  fix: make tiles smaller, or give that work to a role of the "
-            "loop with 'role:'"
+            f"[registers-capacity]: {lack}\n  fix: make tiles smaller, cut what is outside of the "
+            "main loop into slices ('over'), or pass a tile through shared memory"
         )
     schedule = assemble(candidate.problem, result, tiles, _notes(candidates, candidate, skipped))
     if confirm:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from schedgen.dependence import RingOption, ring_options
+from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Piece, Region, Ring, Space
 from schedgen.machine import Cost, Machine, price
 from schedgen.program.model import (
@@ -26,8 +27,10 @@ from schedgen.schedule import Schedule, ScheduledBuffer
 from schedgen.solver.storage import aligned_bytes
 
 
-class ProgramError(ValueError):
+class ProgramError(SchedgenError, ValueError):
     """The schedule cannot be made a program; the message says why."""
+
+    status = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,16 @@ import json
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, cast
 
+from schedgen.errors import SchedgenError
 from schedgen.program.model import Program
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-PROGRAM_FORMAT = 1
+PROGRAM_FORMAT = 2
 
 
-class ProgramFileError(ValueError):
+class ProgramFileError(SchedgenError, ValueError):
     """A program file that cannot be read; the message says what is wrong with it."""
 
 

@@ -225,6 +225,8 @@ class _Execution:
 
     def _load(self) -> None:
         problem, operation = self.tile.problem, self.operation
+        if not operation.places:
+            raise SchedgenError(f"nothing says where the tile of '{operation.name}' lies")
         slices, (rows, columns), flipped = problem.sizes.parts(
             operation, self.tile.tile, self.iteration
         )

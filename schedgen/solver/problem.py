@@ -16,13 +16,16 @@ from itertools import combinations
 
 from schedgen.bounds import Constraint, Load
 from schedgen.dependence import DependenceGraph, Edge, EdgeClass
+from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 from schedgen.reasons import Reason, ReasonKind
 
 
-class ProblemError(ValueError):
+class ProblemError(SchedgenError, ValueError):
     """The kernel cannot be scheduled at all; the message names the rule and a fix."""
+
+    status = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +314,8 @@ def _bonds(
         # Registers are private to the threads that hold them.
         for piece in (*(read.piece for read in operation.reads), *operation.writes):
             if kernel.region_of(piece).space is Space.REGISTERS:
-                bonds.setdefault(("registers", piece), []).append(operation.name)
+                for place in kernel.registers_of(piece):
+                    bonds.setdefault(("registers", place), []).append(operation.name)
         # Fills of a shared ring are issued in order, so one producer keeps its index and phase.
         for piece in operation.writes:
             ring = kernel.region_of(piece).ring

@@ -12,8 +12,15 @@ _BYTES_PER_REGISTER = 4 * 128
 
 
 def register_tiles(problem: Problem, group: Group) -> list[tuple[str, int]]:
-    """Regions in registers that ``group`` uses in the main loop, registers of one slot of each."""
-    return list(_tiles(problem, problem.in_body(group)).items())
+    """Regions in registers that ``group`` uses in the main loop, registers of one slot of each; of
+    those that take turns in a ring, which has one slot, the largest.
+    """
+    largest: dict[str, tuple[str, int]] = {}
+    for name, size in _tiles(problem, problem.in_body(group)).items():
+        ring = problem.kernel.region[name].ring
+        key = name if ring is None else f"ring {ring}"
+        largest[key] = max(largest.get(key, (name, 0)), (name, size), key=lambda one: one[1])
+    return list(largest.values())
 
 
 def _tiles(problem: Problem, names: Iterable[str]) -> dict[str, int]:

@@ -187,6 +187,8 @@ def schedule_tiles(problem: Problem, decisions: Decisions) -> TileSchedule | Non
     """
     best: TileSchedule | None = None
     for role in _role_candidates(problem, decisions):
+        if _shortage(problem, decisions, role):
+            continue
         candidate = _deepen(problem, decisions, role)
         key = (candidate.period, len(set(role.values())))
         if best is None or key < (best.period, len(set(best.role.values()))):
@@ -231,29 +233,43 @@ def _role_candidates(problem: Problem, decisions: Decisions) -> list[dict[str, s
         {**fixed, **dict.fromkeys(loads, loader), **dict.fromkeys(free, host)}
         for loader in loaders
         for host in hosts
-        if not free or _registers_fit(problem, decisions, host, free)
     ]
 
 
-def _registers_fit(problem: Problem, decisions: Decisions, host: str, free: list[str]) -> bool:
-    """A new role needs registers of its own; at least as many as the smallest one that streams a
-    tile.
+def shortage(problem: Problem, decisions: Decisions) -> str:
+    """Why no way to assign operations outside of the main loop to roles has the registers."""
+    return next(_shortage(problem, decisions, r) for r in _role_candidates(problem, decisions))
+
+
+def _shortage(problem: Problem, decisions: Decisions, role: Mapping[str, str]) -> str:
+    """What roles need more registers for than there are (`schedgen.proof.counts`), '' if nothing.
+
+    ``role`` maps all operations, those outside of the main loop as well.
     """
     from schedgen.solver.registers import role_registers
 
-    role = {n: decisions.role[problem.group_of[n].name] for n in problem.body} | dict.fromkeys(
-        free, host
-    )
-    needs = role_registers(problem, role, decisions.depth)
-    wide = [
-        n
-        for r, n in needs.items()
-        if any(role[o] == r and problem.costs[o].role == problem.costs[free[0]].role for o in role)
-    ]
-    return (
-        sum(wide) <= problem.machine.registers_per_thread_sum - 32
-        and max(wide) <= problem.machine.max_registers
-    )
+    machine, needs = problem.machine, role_registers(problem, role, decisions.depth)
+    wide = {
+        name: registers
+        for name, registers in needs.items()
+        if any(
+            owner == name and not machine.role[problem.costs[o].role].issues_ahead
+            for o, owner in role.items()
+        )
+    }
+    for name, registers in wide.items():
+        if registers > machine.max_registers:
+            return (
+                f"what role '{name}' holds at one time, inside and outside of the main loop, takes "
+                f"{registers} registers of each thread, and a thread has {machine.max_registers}"
+            )
+    total = sum(wide.values()) + max((n for r, n in needs.items() if r not in wide), default=0)
+    if total > machine.registers_per_thread_sum:
+        return (
+            f"the roles {', '.join(wide)} take {total} registers per thread together, and there "
+            f"are {machine.registers_per_thread_sum}"
+        )
+    return ""
 
 
 def _deepen(problem: Problem, decisions: Decisions, role: Mapping[str, str]) -> TileSchedule:

@@ -115,9 +115,10 @@ def _pinned(line: Timeline) -> dict[str, set[str]]:
     kernel = line.problem.kernel
     held = {
         o.name: {
-            piece
+            place
             for piece in (*o.writes, *(read.piece for read in o.reads))
             if kernel.region_of(piece).space is Space.REGISTERS
+            for place in kernel.registers_of(piece)
         }
         for o in kernel.operations
     }
@@ -142,7 +143,8 @@ def _bonds(line: Timeline, operation: Operation) -> Iterator[str]:
     for piece in {*operation.writes, *(read.piece for read in operation.reads)}:
         region = line.problem.kernel.region_of(piece)
         if region.space is Space.REGISTERS:
-            yield f"{piece} in registers"
+            for place in line.problem.kernel.registers_of(piece):
+                yield f"{place} in registers"
         if operation.kind is Kind.LOAD and piece in operation.writes and region.ring is not None:
             yield f"filling ring {region.ring}"
     if operation.role is not None:
@@ -284,9 +286,14 @@ def _tile_registers(line: Timeline, names: list[str]) -> int:
     for name in names:
         operation = kernel.operation[name]
         pieces.update(operation.writes, (read.piece for read in operation.reads))
-    return sum(
-        max(1, -(-kernel.piece[name].bytes // _BYTES_PER_REGISTER))
-        * line.decisions.depth[region.name]
-        for name in sorted(pieces)
-        if (region := kernel.region_of(name)).space is Space.REGISTERS
-    )
+    kept: dict[str, int] = defaultdict(int)
+    for name in sorted(pieces):
+        region = kernel.region_of(name)
+        if region.space is Space.REGISTERS:
+            size = max(1, -(-kernel.piece[name].bytes // _BYTES_PER_REGISTER))
+            kept[region.name] += size * line.decisions.depth[region.name]
+    turns: dict[str, int] = defaultdict(int)
+    for name, size in kept.items():  # those of a ring take turns in its only slot
+        held = kernel.region[name].ring or name
+        turns[held] = max(turns[held], size)
+    return sum(turns.values())

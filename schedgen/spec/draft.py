@@ -110,18 +110,25 @@ class Draft:
             self.writes[piece.name] = None
 
     def formula(
-        self, text: str | int, path: Path, *, output: str | None, condition: bool = False
+        self,
+        text: str | int,
+        path: Path,
+        *,
+        output: str | None,
+        condition: bool = False,
+        before: bool = False,
     ) -> Expression | None:
         """Return a formula, or None after reporting what is wrong; note what it reads.
 
-        ``output`` names what it computes, if that is of any use later.
+        ``output`` names what it computes, if that is of any use later. What is evaluated ``before``
+        the operation writes anything reads what the operation finds.
         """
         expression = self._scope.expression(text, path)
         if expression is None or not self._names.check(expression, path, condition=condition):
             self.complete = False
             return None
         for name in references(expression):
-            if name.name in self._names.spec.buffers and not self._made_here(name):
+            if name.name in self._names.spec.buffers and (before or not self._made_here(name)):
                 self._read(name.name, name.distance, name.name, Place(path).of(name))
         if output is not None:
             self.formulas[output] = expression

@@ -110,8 +110,8 @@ class OperationBinder:
         self, entry: entries.Operation, phase: Phase, index: Index, path: Path
     ) -> Operation | None:
         draft = Draft(self.names, index)
-        when = self._condition(entry, draft, index, (*path, "when"))  # before anything is written
         tensor = self._operands(entry, draft, phase, path)
+        when = self._condition(entry, draft, index, (*path, "when"))
         operation = Operation(
             name=instance_name(entry.id, list(index.values())),
             base=entry.id,
@@ -165,7 +165,7 @@ class OperationBinder:
         """Of each element; what it reads is from before the map, which one output may write over
         but not several: the later ones would ask again.
         """
-        expression = draft.formula(text, path, output=None, condition=True)
+        expression = draft.formula(text, path, output=None, condition=True, before=True)
         for name in () if expression is None or len(entry.to) == 1 else references(expression):
             if name.name in entry.to:
                 message = (
@@ -282,9 +282,9 @@ class OperationBinder:
                     self._accumulate(draft, phase, (*path, "d"))
             case entries.Reduce():
                 draft.read(entry.source, "from", (*path, "from"))
-                if entry.carry is not None:  # of the value before, also if that is written over
-                    draft.formula(entry.carry, (*path, "carry"), output="carry")
                 draft.write(entry.to, "to", (*path, "to"))
+                if entry.carry is not None:
+                    draft.formula(entry.carry, (*path, "carry"), output="carry", before=True)
                 for name, text in entry.then.items():
                     draft.output(name, text, (*path, "then", name))
             case entries.Map():

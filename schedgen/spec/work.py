@@ -58,7 +58,16 @@ def _product(entry: entries.Mma, shapes: Shapes) -> Work:
     in_smem = {
         name: shapes.bytes(name) if shapes.space(name) is Space.SMEM else 0 for name in ("a", "b")
     }
-    return Work(rows=m, columns=n, m=m, n=n, k=k, a_bytes=in_smem["a"], b_bytes=in_smem["b"])
+    return Work(
+        rows=m,
+        columns=n,
+        m=m,
+        n=n,
+        k=k,
+        a_bytes=in_smem["a"],
+        b_bytes=in_smem["b"],
+        element_bytes=DTYPE_BITS[shapes.dtype("a")] // 8,
+    )
 
 
 def _reduction(entry: entries.Reduce, shapes: Shapes) -> Work:

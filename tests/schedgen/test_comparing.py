@@ -28,7 +28,9 @@ def test_each_element_has_its_own_bound() -> None:
     assert result.ratio == pytest.approx(100)
     assert result.error < 2.0**-7
     text = result.text("d")
-    assert text.startswith("d: 1 of 2 elements differ (50 %), the worst at (m=0, n=1): 2 for 1")
+    assert text.startswith(
+        "d: 1 of 2 elements differ (50 %), the worst at (m=0, n=1): 2 instead of 1"
+    )
 
 
 def test_within_bounds() -> None:

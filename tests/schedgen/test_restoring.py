@@ -78,24 +78,24 @@ def buffer(data: dict[str, Any], name: str) -> dict[str, Any]:
     return next(one for one in data["buffers"] if one["name"] == name)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda d: op(d, "EXP[0,0]").update(start=0, stage=0, slot=0), "EXP"),
-        (lambda d: d.update(ii_cycles=d["ii_cycles"] - 1), "is busy with"),
-        (lambda d: op(d, "MAX[0]").update(latency=1), "latency is 1"),
-        (lambda d: d["ops"].pop(), "is there 0 times, not 1"),
-        (lambda d: d["ops"].append(d["ops"][0]), "is there 2 times, not 1"),
-        (lambda d: d["buffers"].pop(), "buffer sLse[1] is there 0 times"),
-        (lambda d: buffer(d, "P[0]").update(skew=7), "P[0] cannot be where"),
-        (lambda d: buffer(d, "sK").update(depth=9), "ring kv cannot have the shape"),
-        (lambda d: buffer(d, "sO[0]").update(address=0), "sO[0]: address is 0"),
-        (lambda d: d["roles"][0].update(registers=8), "registers, it needs"),
-        (lambda d: d["roles"][-1].update(registers=256), "registers a thread"),
-        (lambda d: d["edges"].pop(), "dependences: "),
-        (lambda d: d["roles"][0]["operations"].pop(), "the roles do not have each operation"),
-    ],
-)
+CHANGES: list[tuple[Change, str]] = [
+    (lambda d: op(d, "EXP[0,0]").update(start=0, stage=0, slot=0), "EXP"),
+    (lambda d: d.update(ii_cycles=d["ii_cycles"] - 1), "is busy with"),
+    (lambda d: op(d, "MAX[0]").update(latency=1), "latency is 1"),
+    (lambda d: d["ops"].pop(), "is there 0 times, not 1"),
+    (lambda d: d["ops"].append(d["ops"][0]), "is there 2 times, not 1"),
+    (lambda d: d["buffers"].pop(), "buffer sLse[1] is there 0 times"),
+    (lambda d: buffer(d, "P[0]").update(skew=7), "P[0] cannot be where"),
+    (lambda d: buffer(d, "sK").update(depth=9), "ring kv cannot have the shape"),
+    (lambda d: buffer(d, "sO[0]").update(address=0), "sO[0]: address is 0"),
+    (lambda d: d["roles"][0].update(registers=8), "registers, it needs"),
+    (lambda d: d["roles"][-1].update(registers=256), "registers a thread"),
+    (lambda d: d["edges"].pop(), "dependences: "),
+    (lambda d: d["roles"][0]["operations"].pop(), "the roles do not have each operation"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), CHANGES)
 def test_what_does_not_follow(
     change: Change, says: str, attention: Schedule, tmp_path: Path
 ) -> None:
