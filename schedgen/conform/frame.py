@@ -1,21 +1,22 @@
-"""What a kernel does around the steps of its program: what the program says that all threads do
-before and after their roles, and roles before their first tile and after their last one.
+"""What surrounds the steps of a program as instructions: setup and teardown of the kernel, what a
+role begins and ends with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from schedgen.codegen.plan import Plan
 from schedgen.conform.expected import Frame
 from schedgen.conform.places import WORD
+from schedgen.conform.taking import FENCES
 from schedgen.program.model import (
     PRODUCTS,
     Allocate,
     AwaitKernel,
+    Budget,
     Engine,
     Fence,
-    FenceKind,
     Finish,
     Free,
     Initialize,
@@ -27,15 +28,6 @@ from schedgen.program.model import (
     TearDown,
 )
 
-_FENCES = {
-    FenceKind.ASYNC_PROXY: "make accesses of shared memory known to copies and tensor cores",
-    FenceKind.TMEM_LOADED: "loads from tensor memory are over",
-    FenceKind.TMEM_STORED: "stores to tensor memory are over",
-    FenceKind.TMEM_BEFORE: "order tensor memory before the end",
-    FenceKind.TMEM_AFTER: "see what others did to tensor memory",
-    FenceKind.REGISTERS: "initial values of accumulators are written",
-}
-
 
 class Surroundings:
     """Of a program; a role of None are warps that run none."""
@@ -44,88 +36,85 @@ class Surroundings:
         self.plan, self.program = plan, plan.program
 
     def before(self, role: RoleProgram | None, first: int, warps: int) -> list[Frame]:
-        """Before the first tile."""
+        """Before the first tile; warps without a role take the registers of their warpgroup."""
         found = [frame for step in self.program.setup for frame in self._setup(step)]
-        mine = [one for one in found if one.warp is None or first <= one.warp < first + warps]
-        return [*mine, *self._registers(first)]
-
-    def _setup(self, step: SetUp) -> Iterator[Frame]:
-        match step:
-            case Initialize(barrier=name, arrivals=arrivals) if name == PRODUCTS:
-                what = "initialize the barrier of the empty tensor queue"
-                yield Frame(what, "init", "one", WORD * self.plan.words, (arrivals,), 0)
-            case Initialize():
-                yield from self._initialize(step)
-            case Allocate(columns=columns):
-                at = WORD * (self.plan.words + 1)
-                what = f"allocate {columns} columns of tensor memory"
-                yield Frame(what, "alloc", "all", at, (columns,), 0)
-                yield Frame("let others allocate", "relinquish", "all", None, (), 0)
-            case Publish():
-                yield Frame("make initialized barriers known", "fence.mbarrier_init")
-            case Meet():
-                yield Frame("all warps meet", "bar.sync", values=(0,))
-            case AwaitKernel():
-                yield Frame("wait for the kernel before", "griddepcontrol.wait")
-            case ReleaseKernel():
-                yield Frame("let the next kernel begin", "griddepcontrol.launch_dependents")
-
-    def _initialize(self, step: Initialize) -> Iterator[Frame]:
-        barrier, word = self.program.barrier[step.barrier], self.plan.barrier_words[step.barrier]
-        count = (step.arrivals,)
-        for slot in range(barrier.slots):
-            what = f"initialize '{barrier.name}'[{slot}] with {step.arrivals} arrivals"
-            yield Frame(what, "init", "one", WORD * (word + slot), count, 0)
-        for number in barrier.skipped:
-            at = WORD * (word + number % barrier.slots)
-            what = f"complete number {number} of '{barrier.name}', which nobody produces"
-            yield Frame(what, "arrive", "one", at, count, 0)
-            parity = (number // barrier.slots % 2,)
-            yield Frame(what, "wait", "one", at, parity, 0)
-
-    def _registers(self, first: int) -> Iterator[Frame]:
-        """Warpgroups exchange registers: what the first role in each says."""
-        plan = self.plan
-        group = [r for r in self.program.roles if plan.first_warp[r.name] // 4 == first // 4]
-        for step in group[0].enter if group else ():
-            direction = "inc" if step.registers > plan.entry_registers else "dec"
-            what = f"take {step.registers} registers"
-            yield Frame(what, f"setmaxnreg.{direction}", values=(step.registers,))
+        group = [r for r in self.program.roles if self.plan.first_warp[r.name] // 4 == first // 4]
+        budgets = role.enter if role is not None else group[0].enter if group else ()
+        return [*_of(found, first, warps), *(self._budget(budget) for budget in budgets)]
 
     def tile(self, role: RoleProgram) -> list[Frame]:
         """At the beginning of each tile."""
-        return [_fence(step) for step in role.open]
+        return [_fence(step, "at the beginning of a tile") for step in role.open]
 
     def after(self, role: RoleProgram | None, first: int, warps: int) -> list[Frame]:
-        """After the last tile; when all threads have met, the first warp does what is left."""
-        found = list(self._end(role)) if role is not None else []
-        ends = map(_teardown, self.program.teardown)
-        return found + [
-            one for one in ends if one.warp is None or first <= one.warp < first + warps
-        ]
+        """After the last tile."""
+        mine = [frame for step in (role.leave if role else ()) for frame in self._leave(step)]
+        return [*mine, *_of(self._teardown(self.program.teardown), first, warps)]
 
-    def _end(self, role: RoleProgram) -> Iterator[Frame]:
-        for step in role.leave:
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _setup(self, step: SetUp) -> Iterator[Frame]:
+        match step:
+            case Initialize():
+                yield from self._initialize(step)
+            case Allocate(columns):
+                at = WORD * (self.plan.words + 1)
+                yield Frame(f"allocate {columns} columns", "alloc", "all", at, (columns,), 0)
+                yield Frame("let others allocate", "relinquish", "all", None, (), 0)
+            case Publish():
+                yield Frame("publish the barriers", "fence.mbarrier_init")
+            case Meet():
+                yield Frame("all warps meet", "bar.sync", values=(0,))
+            case AwaitKernel():
+                yield Frame("await the kernel before", "griddepcontrol.wait")
+            case ReleaseKernel():
+                yield Frame("release the next kernel", "griddepcontrol.launch_dependents")
+
+    def _initialize(self, step: Initialize) -> Iterator[Frame]:
+        name, count = step.barrier, (step.arrivals,)
+        if name == PRODUCTS:
+            yield Frame(f"initialize '{name}'", "init", "one", WORD * self.plan.words, count, 0)
+            return
+        barrier, word = self.program.barrier[name], self.plan.barrier_words[name]
+        for slot in range(barrier.slots):
+            what = f"initialize '{name}'[{slot}] with {step.arrivals} arrivals"
+            yield Frame(what, "init", "one", WORD * (word + slot), count, 0)
+        for number in barrier.skipped:
+            at = WORD * (word + number % barrier.slots)
+            what = f"complete number {number} of '{name}', which nobody produces"
+            yield Frame(what, "arrive", "one", at, count, 0)
+            yield Frame(what, "wait", "one", at, (number // barrier.slots % 2,), 0)
+
+    def _budget(self, step: Budget) -> Frame:
+        direction = "inc" if step.registers > self.plan.entry_registers else "dec"
+        what = f"have {step.registers} registers"
+        return Frame(what, f"setmaxnreg.{direction}", values=(step.registers,))
+
+    def _leave(self, step: Finish | Fence) -> Iterator[Frame]:
+        if isinstance(step, Fence):
+            yield _fence(step, "behind the last tile")
+        elif step.engine is Engine.COPY_OUT:
+            yield Frame("finish: stores have read", "drain copies read", values=(0,))
+        else:
+            at = WORD * self.plan.words
+            yield Frame("finish: commit all products", "commit", "one", at)
+            yield Frame("finish: products are complete", "wait", "all", at, (0,))
+
+    def _teardown(self, steps: Iterable[TearDown]) -> Iterator[Frame]:
+        for step in steps:
             match step:
-                case Finish(engine=Engine.COPY_OUT):
-                    yield Frame("stores have read shared memory", "drain copies read", values=(0,))
-                case Finish():
-                    at = WORD * self.plan.words
-                    yield Frame("commit all products", "commit", "one", at)
-                    yield Frame("the tensor queue is empty", "wait", "all", at, (0,))
-                case Fence():
-                    yield _fence(step)
+                case Meet():
+                    yield Frame("all roles are done", "bar.sync", values=(0,))
+                case Fence(kind):
+                    yield Frame(f"{kind} at the end", FENCES[kind], warp=0)
+                case Free(columns):
+                    yield Frame(f"free {columns} columns", "dealloc", values=(columns,), warp=0)
 
 
-def _teardown(step: TearDown) -> Frame:
-    match step:
-        case Meet():
-            return Frame("all roles are done", "bar.sync", values=(0,))
-        case Fence():
-            return _fence(step, warp=0)
-        case Free(columns=columns):
-            return Frame(f"free {columns} columns", "dealloc", values=(columns,), warp=0)
+def _fence(step: Fence, where: str) -> Frame:
+    return Frame(f"{step.kind} {where}", FENCES[step.kind])
 
 
-def _fence(step: Fence, warp: int | None = None) -> Frame:
-    return Frame(_FENCES[step.kind], step.kind.value, warp=warp)
+def _of(frames: Iterable[Frame], first: int, warps: int) -> list[Frame]:
+    """Those of some warps."""
+    return [one for one in frames if one.warp is None or first <= one.warp < first + warps]
