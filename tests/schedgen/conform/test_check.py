@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from schedgen.emulator.mutate import mutants
+from schedgen.program.frame import framed
 from schedgen.program.model import Arrive, Program, Step, Wait
 from tests.schedgen.conform.conftest import Compiled
 
@@ -100,7 +101,7 @@ def test_moved_steps_are_another_program(small: Compiled) -> None:
 def test_other_arrivals_are_another_program(small: Compiled) -> None:
     barrier = small.program.barriers[0]
     barriers = (replace(barrier, arrivals=barrier.arrivals + 1), *small.program.barriers[1:])
-    found = small.conforms(program=replace(small.program, barriers=barriers))
+    found = small.conforms(program=framed(replace(small.program, barriers=barriers)))
     assert not found.holds
     assert any("initialize" in one.step for one in found.findings)
 
