@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code, CommitGroup, Fence, WaitGroup, called, code
+from schedgen.codegen.ir import Code, CommitGroup, WaitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import DTYPES, Part, Plan
@@ -101,13 +101,8 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         return a.columns * DTYPE_BITS[a.region.dtype] // 8 // _K_BYTES
 
     def begin_tile(self, source: Source, role: RoleProgram) -> None:
-        products = self._products(role)
-        if not products:
-            return
-        # Initial values are no steps of the program, nor are undefined registers.
-        operands = [part for o in products for part in self._registers(o)]
+        operands = [part for o in self._products(role) for part in self._registers(o)]
         self._pin(source, [part for part in operands if part.region.initial is not None])
-        source.put(Fence(FenceKind.REGISTERS, self.fences[FenceKind.REGISTERS]))
 
     def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
         """With the registers of the product behind it pinned; those of a fence that only a tile's
@@ -115,7 +110,12 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         would make the assembler wait for each product.
         """
         if kind is FenceKind.REGISTERS and step.guard == EVERY:
-            self._pin(source, self._registers(self._product_behind(role, step)))
+            product = self._product_behind(role, step)
+            kept, result = self._registers(product), self.plan.part(product, "d")
+            if not product.accumulate:
+                kept = [part for part in kept if part != result]
+                source.add(called("emptied", self.threads.registers.tensor(result)))
+            self._pin(source, kept)
         super().fence(source, role, step, kind)
 
     def _products(self, role: RoleProgram) -> list[Operation]:

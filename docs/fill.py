@@ -25,7 +25,7 @@ FILES = (
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("attention", "conform", "emulator", "kernels", "proof", "solver")
+        for name in ("attention", "conform", "emulator", "fuzz", "kernels", "proof", "solver")
     ),
 )
 PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
@@ -137,6 +137,25 @@ def conform() -> str:
     where = found["environment"]
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"{text}\n\n*{where['date']}, {where['cores']} cores; `benchmarks/results/{path.name}`*"
+
+
+def fuzz() -> str:
+    """How random specs ended, by family, and why some were refused or failed."""
+    found = json.loads((ROOT / "benchmarks" / "results" / "fuzz.json").read_text("utf-8"))
+    share = found["emulated"] / found["specs"]
+    head = (
+        f"Of {found['specs']} specs {found['proven']} were proven and {found['emulated']} "
+        f"({share:.0%}) executed."
+    )
+    parts = [head]
+    for key in ("rows", "families", "refusals", "failures"):
+        rows: list[Mapping[str, object]] = found[key]
+        if rows:
+            lines = [list(rows[0]), ["---"] * len(rows[0]), *[map(_cell, r.values()) for r in rows]]
+            parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    where = found["environment"]
+    source = f"*{where['date']}, seed {found['seed']}; `benchmarks/results/fuzz.json`*"
+    return "\n\n".join([*parts, source])
 
 
 def on_gpu(name: str, problem: Sequence[str]) -> str:
@@ -272,6 +291,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "fa4": fa4,
     "mutants": mutants,
     "conform": conform,
+    "fuzz": fuzz,
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),
