@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, Fence
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import Iteration
@@ -41,7 +42,7 @@ class Architecture:
         raise NotImplementedError
 
     def begin_tile(self, source: Source, role: RoleProgram) -> None:
-        """After registers have their initial values."""
+        """After registers have their initial values, before the fences that a tile begins with."""
 
     def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
         """A fence of the program, which is ``step`` of a role."""
@@ -61,8 +62,9 @@ class Architecture:
         """One arrival at the barrier ``at`` when the products issued so far are complete."""
         raise NotImplementedError
 
-    def end_role(self, source: Source, role: RoleProgram) -> None:
-        """After the role's last tile."""
+    def finish(self, source: Source) -> None:
+        """Waits for everything in the tensor queue, once, when a role leaves."""
+        raise EmitError(f"there is no tensor queue on {self.plan.program.arch}")
 
     # -- the kernel ----------------------------------------------------------------------------
 
@@ -78,11 +80,14 @@ class Architecture:
     def shared_memory(self, source: Source) -> None:
         """After the pointer ``shared`` to its start."""
 
-    def begin(self, source: Source) -> None:
-        """By all threads, before they meet for the first time."""
+    def initialize(self, source: Source, arrivals: int) -> None:
+        """Makes the barrier of `finish`, by the thread that initializes barriers."""
+        raise EmitError(f"there is no tensor queue on {self.plan.program.arch}")
 
-    def initialize(self, source: Source) -> None:
-        """By the thread that initializes barriers."""
+    def allocate(self, source: Source, columns: int) -> None:
+        """Allocates tensor memory, by one warp."""
+        raise EmitError(f"there is no tensor memory on {self.plan.program.arch}")
 
-    def end(self, source: Source) -> None:
-        """By all threads, after their roles."""
+    def free(self, source: Source, columns: int) -> None:
+        """Gives it back, by one warp."""
+        raise EmitError(f"there is no tensor memory on {self.plan.program.arch}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
+from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, Function, called, code
 from schedgen.codegen.plan import DTYPES, View
 from schedgen.codegen.roles import Role
@@ -24,8 +25,9 @@ class Harness:
         self.transfers = Transfers(self.plan)
         self.tiles = Tiles(self.plan)
         self.barriers, self.events = Barriers(self.plan), events
+        self.frame = Frame(architecture, self.barriers)
         self.roles = [
-            Role(architecture, self.transfers, self.tiles, events, role)
+            Role(self.frame, self.transfers, self.tiles, events, role)
             for role in self.plan.program.roles
         ]
 
@@ -40,7 +42,7 @@ class Harness:
             calls[role.name] = role.emit(roles, scope)
             roles.add("", "")
         self._dispatch(kernel, calls)
-        self.architecture.end(kernel)
+        self.frame.teardown(kernel)
         self.architecture.threads.functions(source)
         source.put(*roles.nodes)
         source.put(Function("@cute.kernel", "kernel", tuple(parameters.items()), kernel.nodes))
@@ -70,16 +72,12 @@ class Harness:
         source.add("barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)")
         found = self.barriers.declare(source)
         found |= self.architecture.declare_words(source)
-        with source.block("if warp == 0:"), source.block("with cute.arch.elect_one():"):
-            self.barriers.initialize(source)
-            self.architecture.initialize(source)
-        self._prefetch(source)
-        found |= self.tiles.first(source)
-        self.architecture.begin(source)
-        source.add("cute.arch.mbarrier_init_fence()", "cute.arch.sync_threads()")
-        source.comment("all above may run while the kernel before this one still does")
-        source.add("cute.arch.griddepcontrol_wait()")
-        source.add("cute.arch.griddepcontrol_launch_dependents()")
+
+        def beside() -> None:
+            self._prefetch(source)
+            found.update(self.tiles.first(source))
+
+        self.frame.setup(source, beside)
         for view in {view.name: view for view in self.plan.views.values()}.values():
             source.add(code(f"{view.name} = {{}}", _made(view)))
             found[view.name] = "cute.Tensor"
@@ -106,22 +104,13 @@ class Harness:
                 "else" if group and last else f"{'elif' if group else 'if'} warp < {4 * group + 4}"
             )
             with source.block(f"{head}:"):
-                self._registers(source, here[0])
+                self.frame.enter(source, here[0].role)
                 for role in here:
                     if role.role.warps == 4:
                         source.call(role.name, calls[role.name])
                         continue
                     with source.block(f"if warp == {first[role.role.name]}:"):
                         source.call(role.name, calls[role.name])
-
-    def _registers(self, source: Source, role: Role) -> None:
-        """Registers move between warpgroups only if one needs more than the block begins with."""
-        if not self.plan.moves_registers:
-            return
-        mine, entry = self.plan.registers(role.role), self.plan.entry_registers
-        if mine != entry:
-            direction = "increase" if mine > entry else "decrease"
-            source.add(f"cute.arch.setmaxregister_{direction}({mine})")
 
     # -- host ----------------------------------------------------------------------------------
 

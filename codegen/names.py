@@ -18,9 +18,9 @@ _MADE = "a at b bar by d event g in mma n new old out phase r s slot t tma x"
 """What variables begin with that are made of names of the spec, and ``_``."""
 _FIXED = """
     ARGUMENTS BFloat16 COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32 KERNEL
-    OUTPUTS OperandMajorMode ROLES SHARED_BYTES SPEC TARGET TENSOR_COLUMNS TFloat32 all_trips band
-    cpasync cuda cute cutlass kernel launch sm90_utils sms stream tcgen05 tiles triangle trips
-    warpgroup
+    MACHINE OUTPUTS OperandMajorMode PROGRAM_SHA256 ROLES SETTINGS SHARED_BYTES SPEC TARGET
+    TENSOR_COLUMNS TFloat32 all_trips band cpasync cuda cute cutlass kernel launch sm90_utils sms
+    stream tcgen05 tiles triangle trips warpgroup
 """
 _ON_DEVICE = """
     barriers column column_0 end first fresh i inside k_step piece rest row row_0 shared start t

@@ -14,6 +14,7 @@ from schedgen.conditional import conditions
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
 from schedgen.program.model import Access, Program, RoleProgram, Run, Wait
+from schedgen.program.warpgroups import Warpgroups
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
@@ -239,44 +240,27 @@ class Plan:
         }
 
     @cached_property
+    def _warps(self) -> Warpgroups:
+        return Warpgroups(self.program.roles)
+
+    @property
     def first_warp(self) -> dict[str, int]:
-        """Role -> its first warp; warpgroups come first, to begin at a multiple of 4."""
-        found: dict[str, int] = {}
-        warp = 0
-        for role in sorted(self.program.roles, key=lambda role: -role.warps):
-            found[role.name] = warp
-            warp += role.warps
-        return found
+        """Role -> its first warp."""
+        return self._warps.first
 
     @property
     def warps(self) -> int:
         """Warps of the block, in whole warpgroups."""
-        return -(-sum(role.warps for role in self.program.roles) // 4) * 4
-
-    def registers(self, role: RoleProgram) -> int:
-        """The register budget of the warpgroups that a role's warps are in."""
-        first = self.first_warp[role.name] // 4
-        last = (self.first_warp[role.name] + role.warps - 1) // 4
-        sharing = [
-            other.registers
-            for other in self.program.roles
-            if first <= self.first_warp[other.name] // 4 <= last
-        ]
-        return max(24, -(-max(sharing) // 8) * 8)
-
-    @property
-    def moves_registers(self) -> bool:
-        """Whether a role needs more registers than the block begins with."""
-        return max(map(self.registers, self.program.roles)) > self.entry_registers
+        return self._warps.count
 
     def available_registers(self, role: RoleProgram) -> int:
-        """Registers of each thread of a role; without moves all have as many as at the start."""
-        return self.registers(role) if self.moves_registers else self.entry_registers
+        """Registers of each thread of a role, while it works."""
+        return next((step.registers for step in role.enter), self.entry_registers)
 
     @property
     def entry_registers(self) -> int:
-        """Registers of a thread when the kernel starts: all that a block of this size can have."""
-        return min(255, 65536 // (32 * self.warps)) // 8 * 8
+        """Registers of a thread when the kernel starts."""
+        return self._warps.entry
 
     # -- barriers ------------------------------------------------------------------------------
 

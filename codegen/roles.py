@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from schedgen.codegen import ir
-from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
 from schedgen.codegen.formulas import library_functions, scalar
+from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, code
 from schedgen.codegen.pending import pending
 from schedgen.codegen.running import Carried, Iteration
 from schedgen.codegen.source import Source
-from schedgen.codegen.steps import Barriers
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import emit_loop
@@ -36,16 +35,16 @@ class Role:
 
     def __init__(
         self,
-        architecture: Architecture,
+        frame: Frame,
         transfers: Transfers,
         tiles: Tiles,
         events: Silent,
         role: RoleProgram,
     ) -> None:
-        self.architecture, self.transfers, self.tiles = architecture, transfers, tiles
+        self.frame, self.transfers, self.tiles = frame, transfers, tiles
         self.events, self.role = events, role
-        self.plan = architecture.plan
-        self.barriers = Barriers(self.plan)
+        self.architecture, self.plan = frame.architecture, frame.plan
+        self.barriers = frame.barriers
 
     @property
     def name(self) -> str:
@@ -87,15 +86,12 @@ class Role:
         body = Source()
         self._tile(body)
         self.tiles.loop(source, body.nodes, ahead=not self.threads)
-        if any(self._engine(o) is Engine.COPY_OUT for o in self.plan.runs[self.role.name]):
-            source.comment("shared memory has to live until everything is read")
-            source.put(ir.WaitGroup("bulk", 0))
-        self.architecture.end_role(source, self.role)
+        self.frame.leave(source, self.role)
 
     def _tile(self, source: Source) -> None:
         if self.threads:
             self.architecture.threads.registers.initialize(source, self.role.name)
-            self.architecture.begin_tile(source, self.role)
+        self.frame.open(source, self.role)
         self.events.begin_tile(source, self.role)
         for step in self.role.before:
             self._step(source, step, None, True)

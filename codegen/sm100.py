@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code, Fence, Name, Wait, called, code
+from schedgen.codegen.ir import Code, Name, Wait, called, code
 from schedgen.codegen.ir import Commit as CommitNode
 from schedgen.codegen.library_sm100 import LIBRARY
 from schedgen.codegen.plan import DTYPES, Plan
@@ -12,10 +12,11 @@ from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import ROW
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
-from schedgen.codegen.tensor_memory import LANES, MOST_COLUMNS, TensorMemory
+from schedgen.codegen.tensor_memory import LANES, TensorMemory
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import Kind, Operation, Space
-from schedgen.program.model import Commit, Drain, Engine, FenceKind, RoleProgram, Step
+from schedgen.program.frame import MOST_COLUMNS
+from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
 
 _FENCES = {
     FenceKind.ASYNC_PROXY: code('cute.arch.fence_proxy("async.shared", space="cta")'),
@@ -126,18 +127,9 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
     def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:
         source.put(CommitNode(at))
 
-    def end_role(self, source: Source, role: RoleProgram) -> None:
-        if self._multiplies(role):
-            source.comment("nothing may be in the tensor queue when the block ends")
-            source.put(CommitNode(code("{}", _PRODUCTS)), Wait(code("{}", _PRODUCTS), code("0")))
-        if self.memory.used_by(role.name):
-            if not self._multiplies(role):
-                source.comment("accesses to tensor memory are over before it is freed")
-                source.put(*map(self._fence, (FenceKind.TMEM_LOADED, FenceKind.TMEM_STORED)))
-            source.put(self._fence(FenceKind.TMEM_BEFORE))
-
-    def _fence(self, kind: FenceKind) -> Fence:
-        return Fence(kind, self.fences[kind])
+    def finish(self, source: Source) -> None:
+        products = code("{}", _PRODUCTS)
+        source.put(CommitNode(products), Wait(products, code("0")))
 
     # -- the kernel ----------------------------------------------------------------------------
 
@@ -154,25 +146,14 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         )
         return {"bar_products": "cute.Pointer", "tmem_address": "cute.Pointer"}
 
-    def begin(self, source: Source) -> None:
-        if not self.memory.columns:
-            return
+    def initialize(self, source: Source, arrivals: int) -> None:
+        source.comment("the tensor queue is empty")
+        source.add(f"cute.arch.mbarrier_init(bar_products, {arrivals})")
+
+    def allocate(self, source: Source, columns: int) -> None:
         with source.block("if warp == 0:"):
-            source.add(f"cute.arch.alloc_tmem({self.memory.columns}, tmem_address)")
+            source.add(f"cute.arch.alloc_tmem({columns}, tmem_address)")
             source.add("cute.arch.relinquish_tmem_alloc_permit()")
 
-    def initialize(self, source: Source) -> None:
-        engines = [operation.engine for operation in self.plan.program.operations]
-        if Engine.TENSOR in engines:
-            roles = sum(self._multiplies(role) for role in self.plan.program.roles)
-            source.comment("the tensor queue is empty")
-            source.add(f"cute.arch.mbarrier_init(bar_products, {roles})")
-
-    def end(self, source: Source) -> None:
-        if not self.memory.columns:
-            return
-        source.comment("all roles are done with tensor memory")
-        source.add("cute.arch.sync_threads()")
-        with source.block("if warp == 0:"):
-            source.put(self._fence(FenceKind.TMEM_AFTER))
-            source.add(_RETRIEVE, f"cute.arch.dealloc_tmem(tmem, {self.memory.columns})")
+    def free(self, source: Source, columns: int) -> None:
+        source.add(_RETRIEVE, f"cute.arch.dealloc_tmem(tmem, {columns})")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code, CommitGroup, Fence, WaitGroup, called, code
+from schedgen.codegen.ir import Code, CommitGroup, WaitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import DTYPES, Part, Plan
@@ -101,13 +101,8 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         return a.columns * DTYPE_BITS[a.region.dtype] // 8 // _K_BYTES
 
     def begin_tile(self, source: Source, role: RoleProgram) -> None:
-        products = self._products(role)
-        if not products:
-            return
-        # Initial values are no steps of the program, nor are undefined registers.
-        operands = [part for o in products for part in self._registers(o)]
+        operands = [part for o in self._products(role) for part in self._registers(o)]
         self._pin(source, [part for part in operands if part.region.initial is not None])
-        source.put(Fence(FenceKind.REGISTERS, self.fences[FenceKind.REGISTERS]))
 
     def fence(self, source: Source, role: RoleProgram, step: Step, kind: FenceKind) -> None:
         """With the registers of the product behind it pinned; those of a fence that only a tile's

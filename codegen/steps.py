@@ -46,23 +46,19 @@ class Barriers:
             source.add(f"{self.name(barrier)} = barriers + {word}")
         return {self.name(barrier): "cute.Pointer" for barrier in words}
 
-    def initialize(self, source: Source) -> None:
-        """By one thread, before all threads meet."""
-        for name in self.plan.barrier_words:
-            self._initialize(source, self.plan.program.barrier[name])
-
-    def _initialize(self, source: Source, barrier: Barrier) -> None:
+    def initialize(self, source: Source, barrier: Barrier, arrivals: int) -> None:
+        """By one thread, before all threads meet; phases take so many ``arrivals``."""
         for text in barrier.protects[:4]:
             source.comment(text)
         if len(barrier.protects) > 4:
             source.comment(f"and {len(barrier.protects) - 4} more")
         name = self.name(barrier.name)
         with source.block(f"for i in cutlass.range_constexpr({barrier.slots}):"):
-            source.add(f"cute.arch.mbarrier_init({name} + i, {barrier.arrivals})")
+            source.add(f"cute.arch.mbarrier_init({name} + i, {arrivals})")
         for skipped in barrier.skipped:
             source.comment(f"nobody produces number {skipped}")
             at = f"{name} + {skipped % barrier.slots}" if barrier.slots > 1 else name
-            source.add(f"cute.arch.mbarrier_arrive({at}, arrive_count={barrier.arrivals})")
+            source.add(f"cute.arch.mbarrier_arrive({at}, arrive_count={arrivals})")
             # The next phase may begin only after somebody has seen this one (PTX ISA, mbarrier).
             source.add(f"cute.arch.mbarrier_wait({at}, {skipped // barrier.slots % 2})")
 

@@ -7,11 +7,9 @@ from schedgen.codegen.ir import Code, called, code
 from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.kernel import DTYPE_BITS, Operation, Space
-from schedgen.program.model import Access
+from schedgen.program.model import Access, Allocate
 
 LANES = 128
-FEWEST_COLUMNS, MOST_COLUMNS = 32, 512
-"""Columns are allocated in powers of two between these (PTX ISA, tcgen05.alloc)."""
 
 
 class TensorMemory:
@@ -22,12 +20,9 @@ class TensorMemory:
 
     @property
     def columns(self) -> int:
-        """Columns to allocate; 0 if the program uses none."""
-        stores = [s for s in self.plan.program.stores if s.space is Space.TMEM]
-        if not stores:
-            return 0
-        needed = max(store.address + store.size for store in stores)
-        return max(FEWEST_COLUMNS, 1 << (needed - 1).bit_length())
+        """Columns that are allocated; 0 if the program uses none."""
+        found = (s.columns for s in self.plan.program.setup if isinstance(s, Allocate))
+        return max(found, default=0)
 
     def used_by(self, role: str) -> bool:
         """Whether operations of a role access it."""

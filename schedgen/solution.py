@@ -116,7 +116,14 @@ def solve(
     left = None if time_limit is None else max(0.0, time_limit - (perf_counter() - begin))
     refine(candidate.problem, result, time_limit=left)
     _check(candidate.problem, result)
-    tiles = schedule_tiles(candidate.problem, result.decisions)
+    try:
+        tiles = schedule_tiles(candidate.problem, result.decisions)
+    except ImpossibleCycle as error:
+        raise Infeasible(
+            f"{candidate.problem.kernel.name} has no schedule on {machine.name} [tile-cycle]: "
+            f"outside of the main loop, {error}\n  fix: give a ring there more slots, or list "
+            "operations in the order in which data and storage let them run"
+        ) from None
     if tiles is None:
         lack = shortage(candidate.problem, result.decisions)
         raise Infeasible(

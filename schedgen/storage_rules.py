@@ -30,6 +30,7 @@ def storage_mistakes(kernel: Kernel) -> Iterator[StorageMistake]:
         yield from _distances(kernel, region)
     for ring in kernel.rings:
         yield from _registers_in_turn(kernel, ring)
+        yield from _overwritten(kernel, ring)
         inside = [name for name in ring.regions if name in written]
         if inside and len(inside) < len(ring.regions):
             other = next(name for name in ring.regions if name not in written)
@@ -55,6 +56,46 @@ def _registers_in_turn(kernel: Kernel, ring: Ring) -> Iterator[StorageMistake]:
             "cannot be chosen when a kernel runs",
             f"give '{ring.name}' a depth of 1, or take its buffers out of it",
         )
+
+
+def _overwritten(kernel: Kernel, ring: Ring) -> Iterator[StorageMistake]:
+    """What one tile fills around its main loop is read before its slot is filled again."""
+    if any(not kernel.region[name].per_tile for name in ring.regions):
+        return
+    lost = _first_lost(kernel, ring, ring.depth.low)
+    if lost is None:
+        return
+    operation, region = lost
+    depths = range(ring.depth.low + 1, len(ring.regions) + 1)
+    enough = next((n for n in depths if _first_lost(kernel, ring, n) is None), 0)
+    slots = f"{ring.depth.low} slot{'s' if ring.depth.low > 1 else ''}"
+    yield StorageMistake(
+        kernel.region[region].base,
+        "",
+        "overwritten-in-ring",
+        f"'{operation}' reads '{region}' when the {slots} of ring '{ring.name}' have been filled "
+        "with others",
+        f"give '{ring.name}' a depth of {enough}, or list who reads a buffer behind who fills it, "
+        "over the same dimension first: neighbours over one dimension are one loop over it"
+        if enough
+        else "list who reads a buffer behind who fills it",
+    )
+
+
+def _first_lost(kernel: Kernel, ring: Ring, slots: int) -> tuple[str, str] | None:
+    """The first operation, in sequential order, that reads a region whose slot has another one."""
+    number = {name: n for n, name in enumerate(ring.regions)}
+    holds: dict[int, str] = {}
+    for operation in kernel.outer:
+        for read in operation.reads:
+            region = kernel.piece[read.piece].region
+            if region in number and holds.get(number[region] % slots, region) != region:
+                return operation.name, region
+        for piece in operation.writes:
+            region = kernel.piece[piece].region
+            if region in number:
+                holds[number[region] % slots] = region
+    return None
 
 
 def _aliases(kernel: Kernel, region: Region, written: set[str]) -> Iterator[StorageMistake]:

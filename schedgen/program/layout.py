@@ -331,7 +331,9 @@ class Layout:
                     role.name,
                     role.warps,
                     role.registers,
-                    *(lists[role.name].sorted(s) for s in ("before", "loop", "after")),
+                    before=lists[role.name].sorted("before"),
+                    loop=lists[role.name].sorted("loop"),
+                    after=lists[role.name].sorted("after"),
                 )
                 for role in self.schedule.roles
             ),

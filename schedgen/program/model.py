@@ -289,9 +289,97 @@ class Step:
     why: str = ""
 
 
+# -- what surrounds the steps ------------------------------------------------------------------
+
+
+PRODUCTS = "products"
+"""The barrier that tells, once, when a role's products are complete (`Finish`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Initialize:
+    """One thread makes the slots of a barrier, each for so many arrivals, and completes the phases
+    of numbers that nobody produces.
+    """
+
+    barrier: str
+    arrivals: int
+    do: Literal["initialize"] = "initialize"
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Makes initialized barriers visible to other threads and to copies and tensor cores."""
+
+    do: Literal["publish"] = "publish"
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """All threads of the block wait for each other."""
+
+    do: Literal["meet"] = "meet"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """One warp allocates columns of tensor memory and writes their address to shared memory."""
+
+    columns: int
+    do: Literal["allocate"] = "allocate"
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """One warp gives columns of tensor memory back."""
+
+    columns: int
+    do: Literal["free"] = "free"
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitKernel:
+    """Until the kernel before this one has ended and its writes are visible."""
+
+    do: Literal["await kernel"] = "await kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseKernel:
+    """Lets the next kernel start; it waits for this one to end in turn."""
+
+    do: Literal["release kernel"] = "release kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The warpgroup of a role has so many registers per thread from now on."""
+
+    registers: int
+    do: Literal["budget"] = "budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Blocks until all that the role issued to an engine is complete, or read for bulk stores."""
+
+    engine: Engine
+    do: Literal["finish"] = "finish"
+
+
+SetUp = Initialize | Publish | Meet | Allocate | AwaitKernel | ReleaseKernel
+"""What the threads of a block do before their roles."""
+TearDown = Meet | Fence | Free
+"""And after them."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleProgram:
-    """What the ``warps`` warps of a role do for each tile; ``registers`` per thread."""
+    """What the ``warps`` warps of a role do for each tile; ``registers`` per thread.
+
+    ``enter`` comes before the first tile, ``leave`` after the last one. ``open`` is what each tile
+    begins with, once registers have their initial values.
+    """
 
     name: str
     warps: int
@@ -299,6 +387,9 @@ class RoleProgram:
     before: tuple[Step, ...] = ()
     loop: tuple[Step, ...] = ()
     after: tuple[Step, ...] = ()
+    enter: tuple[Budget, ...] = ()
+    open: tuple[Fence, ...] = ()
+    leave: tuple[Finish | Fence, ...] = ()
 
     @property
     def shifts(self) -> int:
@@ -336,7 +427,8 @@ class Capacities:
 class Program:
     """A synchronized kernel. Everything that proof, interpretation and emission need, and no more.
 
-    ``handoff`` are the cycles from an arrival to the end of a wait, [low, high].
+    ``handoff`` are the cycles from an arrival to the end of a wait, [low, high]. ``setup`` is what
+    all threads do before they take up their roles, ``teardown`` what they do after them.
     """
 
     kernel: str
@@ -352,6 +444,8 @@ class Program:
     roles: tuple[RoleProgram, ...]
     handoff: tuple[int, int] = (0, 0)
     removals: tuple[Removal, ...] = field(default=())
+    setup: tuple[SetUp, ...] = ()
+    teardown: tuple[TearDown, ...] = ()
 
     @cached_property
     def store(self) -> dict[str, Store]:

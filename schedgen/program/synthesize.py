@@ -16,6 +16,7 @@ from math import ceil
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.program.build import ProgramError, Storage, capacities, tile_operations
+from schedgen.program.frame import framed
 from schedgen.program.layout import (
     Assignment,
     BarrierPlace,
@@ -72,7 +73,7 @@ def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
     program = _Synthesis(Layout(kernel, schedule, skeleton)).run()
     late = Layout(kernel, schedule, skeleton, late=True)
     other = _as_fast(program, late) if late.late else None
-    return other or program
+    return framed(other or program)
 
 
 def _as_fast(program: Program, layout: Layout) -> Program | None:
@@ -137,8 +138,9 @@ class _Synthesis:
     def _separate_phases(self) -> Program:
         """Merges signals, and mends what could confuse two phases then.
 
-        A slot more lets a phase wait for its observer; where any number of phases could pass, the
-        observer has to say that it has seen one.
+        A slot more lets a phase wait for its observer; where any number of phases could pass (tiles
+        without iterations hold nobody up), the observer has to say that it has seen one, and a slot
+        more only helps after that.
         """
         more: dict[BarrierPlace, int] = {}
         added: list[Handoff] = []
@@ -148,16 +150,20 @@ class _Synthesis:
             if not findings:
                 return self._fewest(program, added, more)
             text = findings[0].text
-            answers: list[Handoff] = []
+            new: dict[Handoff, None] = {}
+            wider = False
             for name in dict.fromkeys(finding.subject[0] for finding in findings):
                 of = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
                 slots = program.barrier[name].slots
-                if slots < _MOST_SLOTS and not any(h.signal.number.per_tile for h in of):
+                counts_tiles = any(handoff.signal.number.per_tile for handoff in of)
+                answers = map(self._answer, of if counts_tiles or slots == _MOST_SLOTS else ())
+                missing = [answer for answer in answers if answer not in self.made.handoffs]
+                if missing:
+                    new |= dict.fromkeys(missing)
+                elif slots < _MOST_SLOTS:
                     more[assignment.place[name]] = slots + 1
-                else:
-                    answers.extend(self._answer(handoff) for handoff in of)
-            new = [answer for answer in answers if answer not in self.made.handoffs]
-            if answers and not new:
+                    wider = True
+            if not new and not wider:
                 break
             added.extend(new)
             self.made = self.made.joined(Synchronization(tuple(new)))

@@ -1,9 +1,9 @@
 """Mutants: a correct program with one mistake in it, of every kind that kernels are known for.
 
-Operators are numbered M1 to M19 as in the collection of documented bugs. Three of them are not
-about what a program says and have no operator here: the fence after initializing barriers (M5),
-rewriting tensor maps (M9) and publishing the tensor-memory allocation (M19) are the same lines in
-every kernel that is emitted.
+Operators are numbered M1 to M19 as in the collection of documented bugs. Three of them have none
+here: the fence after initializing barriers (M5) and publishing the tensor-memory allocation (M19)
+are not about what roles do for tiles (`schedgen.proof.mutate_frame` has them), and tensor maps are
+never rewritten (M9).
 """
 
 from __future__ import annotations

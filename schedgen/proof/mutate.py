@@ -67,15 +67,7 @@ class Site:
 
     def with_steps(self, steps: Steps) -> Program:
         """The program with other steps in this section."""
-        changed = RoleProgram(
-            self.role.name,
-            self.role.warps,
-            self.role.registers,
-            before=steps if self.section == "before" else self.role.before,
-            loop=steps if self.section == "loop" else self.role.loop,
-            after=steps if self.section == "after" else self.role.after,
-        )
-        return with_role(self.program, changed)
+        return with_role(self.program, with_section(self.role, self.section, steps))
 
     def next(self, wanted: Callable[[Step], bool]) -> int | None:
         """The place of the next such step of the section."""
@@ -97,6 +89,16 @@ class Change(NamedTuple):
 
 
 Maker = Callable[[Program], Iterator[Change]]
+
+
+def with_section(role: RoleProgram, section: str, steps: Steps) -> RoleProgram:
+    """The role with other steps in a section."""
+    return replace(
+        role,
+        before=steps if section == "before" else role.before,
+        loop=steps if section == "loop" else role.loop,
+        after=steps if section == "after" else role.after,
+    )
 
 
 def section_steps(role: RoleProgram, section: str) -> Steps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schedgen.errors import SchedgenError
 from schedgen.program.model import Program
@@ -114,9 +114,15 @@ class ProvenProgram:
 def check(program: Program, methods: tuple[str, ...] = METHODS, *, quick: bool = False) -> Proof:
     """What each of ``methods`` says about ``program``, whether it is right or wrong.
 
+    What surrounds the roles is a list to look through, the same for all of them.
+
     ``quick`` executes fewer cases; the verdict says which. The other methods are what they are.
     """
-    return Proof(tuple(_RUN[method](program, quick) for method in methods))
+    from schedgen.proof.frame import frame_findings
+
+    around = tuple(frame_findings(program))
+    verdicts = (_RUN[method](program, quick) for method in methods)
+    return Proof(tuple(replace(v, findings=(*v.findings, *around)) for v in verdicts))
 
 
 def prove(

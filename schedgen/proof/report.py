@@ -19,6 +19,8 @@ class Claim(StrEnum):
     """Arrivals and bytes of every phase add up to what the barrier takes."""
     CAPACITY = "capacities"
     """Storage is disjoint and fits; so do registers, warps and named barriers."""
+    FRAME = "framed"
+    """What roles find is made before they begin, and nothing of theirs is left when they end."""
 
 
 @dataclass(frozen=True, slots=True)

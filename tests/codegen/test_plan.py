@@ -28,11 +28,11 @@ def test_warps() -> None:
 def test_registers() -> None:
     """In steps of 8, enough for every role of the warpgroup, and no more than there are."""
     for role in PLAN.program.roles:
-        assert PLAN.registers(role) % 8 == 0
-        assert PLAN.registers(role) >= max(24, role.registers)
+        assert PLAN.available_registers(role) % 8 == 0
+        assert PLAN.available_registers(role) >= max(24, role.registers)
     assert 32 * PLAN.warps * PLAN.entry_registers <= 65536
-    assert PLAN.moves_registers == any(
-        PLAN.registers(role) > PLAN.entry_registers for role in PLAN.program.roles
+    assert any(role.enter for role in PLAN.program.roles) == any(
+        role.registers > PLAN.entry_registers for role in PLAN.program.roles
     )
 
 

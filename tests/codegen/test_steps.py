@@ -62,7 +62,8 @@ def test_other_arrivals(count: int, role: RoleProgram) -> None:
 def test_initialization() -> None:
     """Every slot, with what it protects in words; skipped numbers are arrived at in advance."""
     source = Source()
-    Barriers(PLAN).initialize(source)
+    for barrier in PLAN.program.barriers:
+        Barriers(PLAN).initialize(source, barrier, barrier.arrivals)
     text = source.text
     for barrier in PLAN.program.barriers:
         name = Barriers(PLAN).name(barrier.name)

@@ -13,6 +13,7 @@ from schedgen.codegen.printing import expression
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.kernel import Space
+from schedgen.program.frame import framed
 from schedgen.program.model import Program
 from tests.codegen.dsl import library, value
 from tests.codegen.examples import GEMM, plan_of
@@ -32,7 +33,7 @@ def resized(columns: int) -> Program:
 @pytest.mark.parametrize(("needed", "wanted"), [(8, 32), (32, 32), (33, 64), (320, 512)])
 def test_columns(needed: int, wanted: int) -> None:
     """A power of two, at least 32."""
-    assert TensorMemory(Plan(resized(needed), PLAN.kernel)).columns == wanted
+    assert TensorMemory(Plan(framed(resized(needed)), PLAN.kernel)).columns == wanted
 
 
 def test_none() -> None:

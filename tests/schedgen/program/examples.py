@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schedgen.kernel import Space
+from schedgen.program.frame import framed
 from schedgen.program.model import (
     FIRST,
     LAST,
@@ -133,10 +134,12 @@ def gemm(depth: int = 3) -> Program:
         ),
     )
     roles = (load, tensor, epilogue, store)
-    return Program(
-        *("gemm", "b200", "sm_100a", "", 128, 32, MACHINE),
-        stores=stores,
-        operations=operations,
-        barriers=barriers,
-        roles=roles,
+    return framed(
+        Program(
+            *("gemm", "b200", "sm_100a", "", 128, 32, MACHINE),
+            stores=stores,
+            operations=operations,
+            barriers=barriers,
+            roles=roles,
+        )
     )

@@ -1,0 +1,94 @@
+"""Kernels of small specs that were emitted wrong once: right and clean in the emulator, or refused
+with the place in the spec, the rule and a fix.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from schedgen.codegen.emit import emit
+from schedgen.codegen.errors import EmitError
+from schedgen.emulating import Outcome, emulate
+from schedgen.solution import Infeasible
+from tests.codegen.examples import ARCHITECTURES, SPECS, solved
+
+
+def emulated(spec: str, target: str, **settings: str) -> Outcome:
+    proven, kernel = solved(SPECS / f"{spec}.yaml", target, **settings)
+    return emulate(emit(proven, kernel), kernel, ARCHITECTURES[target])
+
+
+def refused(spec: str, target: str, **settings: str) -> str:
+    """The message that a spec is refused with."""
+    proven, kernel = solved(SPECS / f"{spec}.yaml", target, **settings)
+    with pytest.raises(EmitError) as caught:
+        emit(proven, kernel)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "settings"),
+    [
+        ("column_slices", "b200", {"slices": "4"}),  # 64 bytes of a row
+        ("column_slices", "b200", {"slices": "32"}),  # 8 bytes
+        ("column_slices", "h200", {"slices": "4"}),
+        ("map_in_bands", "h200", {"brows": "128"}),
+        ("map_in_bands", "b200", {"brows": "256"}),
+        ("any_width", "b200", {"tile_n": "96"}),
+        ("any_width", "b200", {"tile_n": "48"}),
+        ("any_width", "h200", {"tile_n": "96"}),
+        ("any_width", "h200", {"tile_n": "40"}),
+        ("row_of_matrix", "b200", {}),
+        ("row_of_matrix", "h200", {}),
+    ],
+)
+def test_right_and_clean(spec: str, target: str, settings: dict[str, str]) -> None:
+    outcome = emulated(spec, target, **settings)
+    assert outcome.correct
+    assert outcome.clean
+
+
+@pytest.mark.parametrize("spec", ["recurrence", "moved_operand"])
+def test_registers_of_products(spec: str) -> None:
+    """Values that threads make for products, and that the compiler moved behind their fences."""
+    outcome = emulated(spec, "h200")
+    assert outcome.correct
+    assert outcome.clean
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "settings", "line", "rule", "fix"),
+    [
+        ("stored_slices", "b200", {}, 31, "copy-of-part", "multiples of 64 columns"),
+        ("map_in_bands", "b200", {"brows": "64"}, 27, "rows-of-threads", "a multiple of 128"),
+        ("any_width", "b200", {"tile_n": "40"}, 28, "columns-of-product", "multiple of 16 up to"),
+        ("any_width", "h200", {"tile_k": "24"}, 28, "depth-of-product", "multiple of 16"),
+        ("any_width", "h200", {"dtype": "e4m3"}, 17, "no-emitter-for-dtype", "use bf16, fp16"),
+        ("any_width", "b200", {"dtype": "tf32"}, 17, "no-emitter-for-dtype", "use bf16, fp16"),
+    ],
+)
+def test_refused(
+    spec: str, target: str, settings: dict[str, str], line: int, rule: str, fix: str
+) -> None:
+    text = refused(spec, target, **settings)
+    assert f"{spec}.yaml:{line}:" in text
+    assert f"error[{rule}]: " in text
+    assert fix in text.split("\n  fix: ", 1)[1]
+
+
+def test_all_refusals_at_once() -> None:
+    assert refused("any_width", "h200", dtype="e4m3").count("error[no-emitter-for-dtype]") == 3
+
+
+def test_registers_outside_of_the_loop() -> None:
+    """A role of the main loop that holds more around it than a thread has."""
+    with pytest.raises(Infeasible, match=r"registers-capacity\].* 288 registers.*has 248") as caught:
+        solved(SPECS / "live_tiles.yaml", "h200", n="256")
+    assert "fix: make tiles smaller" in str(caught.value)
+
+
+def test_ring_of_registers_is_one_role() -> None:
+    """And counts once: 64 registers for a tile, 24 beside it."""
+    proven, _ = solved(SPECS / "register_ring.yaml", "b200")
+    wide = [role for role in proven.program.roles if role.warps == 4]
+    assert [role.registers for role in wide] == [88]
