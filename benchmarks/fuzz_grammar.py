@@ -160,21 +160,27 @@ def _chain(sketch: Sketch) -> None:
         scale = _online_softmax(sketch, tile)
     else:
         work(sketch, "body", tile, most=2, walked="n")
-    p = sketch.buffer("rP", "registers", (rows, keys), dtype=dtype)
-    sketch.operation("body", "CAST", "map", threads=True, to={p: sketch.formula(r, [], 1)})
-    through = "smem" if sketch.chance(0.25) else sketch.accumulator
-    alias = None
-    if through == "tmem" and sketch.chance(0.4):
-        alias = sketch.pick(f"own {s}", f"auto {s}", [f"own {s}", "none"])
-    P = sketch.buffer("P", through, (rows, keys), dtype=dtype, alias=alias)
-    sketch.operation("body", "STP", "copy", threads=True, **{"from": p, "to": P})
+    factor = _cast(sketch, s, tile, dtype)
     o = sketch.buffer("O", sketch.accumulator, (rows, width), lives="tile", initial=0)
     if scale:
         more = {"when": f"{scale} < 1"} if sketch.chance(0.4) else {}
         sketch.operation("body", "FIX", "map", threads=True, to={o: f"{o}@1 * {scale}"}, **more)
-    sketch.operation("body", "PV", "mma", a=P, b=v, d=o, accumulate=True)
+    sketch.operation("body", "PV", "mma", a=factor, b=v, d=o, accumulate=True)
     results = [Tile(o, "tile", sketch.accumulator, rows, width)]
     epilogue(sketch, results, dtype, [*heads, "m", "w"])
+
+
+def _cast(sketch: Sketch, scores: str, tile: Tile, dtype: str) -> str:
+    """The tile in 16 bits where a product reads it, perhaps over what the scores leave."""
+    p = sketch.buffer("rP", "registers", (tile.rows, tile.columns), dtype=dtype)
+    sketch.operation("body", "CAST", "map", threads=True, to={p: sketch.formula(tile.name, [], 1)})
+    through = "smem" if sketch.chance(0.25) else sketch.accumulator
+    alias = None
+    if through == "tmem" and sketch.chance(0.4):
+        alias = sketch.pick(f"own {scores}", f"auto {scores}", [f"own {scores}", "none"])
+    to = sketch.buffer("P", through, (tile.rows, tile.columns), dtype=dtype, alias=alias)
+    sketch.operation("body", "STP", "copy", threads=True, **{"from": p, "to": to})
+    return to
 
 
 def _heads(sketch: Sketch) -> tuple[list[str], list[str]]:
