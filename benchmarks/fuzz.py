@@ -8,8 +8,8 @@ Each spec ends right and clean, refused with a fix, or as a failure. A row about
 ``--out``, and a run with the same file goes on after the last one. ``--shrink`` makes the first
 failure of each kind small and writes it to ``fuzz-failures/``. ``--replay`` runs single specs of
 the seed, or files that ``--shrink`` wrote, and says everything about them. ``--save`` keeps the
-tables in ``results/fuzz.json``. ``--no-conform`` leaves the validation of the PTX away. Exit status 1 if there are failures but those that
-``fuzz_known.json`` lists with what is wrong.
+tables in ``results/fuzz.json``. ``--no-conform`` leaves the validation of the PTX away. Exit status
+1 if there are failures but those that ``fuzz_known.json`` lists with what is wrong.
 """
 
 from __future__ import annotations

@@ -262,8 +262,8 @@ def random_inputs(kernel: Kernel, extents: Mapping[str, int], case: Case) -> dic
         draw = np.random.default_rng(seed)
         for value in inputs.values():
             if isinstance(value, torch.Tensor) and value.ndim and value.dtype.itemsize > 1:
-                at = tuple(int(draw.integers(size)) for size in value.shape)
-                value[at] = float(draw.choice([np.nan, np.inf, -np.inf, 1e30]))
+                for number in draw.permutation([np.nan, np.inf, -np.inf, 1e30])[:3]:
+                    value[tuple(int(draw.integers(size)) for size in value.shape)] = number
     return inputs
 
 
