@@ -198,8 +198,8 @@ class Plan:
         panel = view.panel
         if (part.columns % panel and panel % part.columns) or part.row0 % SWIZZLED_ROWS:
             raise EmitError(
-                f"'{name}': a part of {part.rows} x {part.columns} at row {part.row0} is cut out of "
-                f"panels of {SWIZZLED_ROWS} x {panel} elements that are swizzled together",
+                f"'{name}': a part of {part.rows} x {part.columns} at row {part.row0} is cut out "
+                f"of panels of {SWIZZLED_ROWS} x {panel} elements that are swizzled together",
                 part.region,
                 rule="part-of-panel",
                 fix=f"make parts of multiples of {SWIZZLED_ROWS} rows, and of multiples or halves, "

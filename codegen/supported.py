@@ -124,8 +124,8 @@ def _product(plan: Plan, products: Products, operation: Operation) -> Iterator[E
             f"{name}: {which} multiplies {products.rows} rows, not {rows}",
             operation,
             rule="rows-of-product",
-            fix=f"split rows over a dimension of {products.rows} rows each ('split: {{rows: band}}' "
-            "and 'over: [band]', docs/faq.md)"
+            fix=f"split rows over a dimension of {products.rows} rows each ('split: {{rows: band}}'"
+            " and 'over: [band]', docs/faq.md)"
             if rows > products.rows
             else f"make it {products.rows} rows; those beyond a tensor's end are zero",
         )

@@ -1,8 +1,9 @@
 """Writes the generated kernels of this folder again: ``python -m schedgen.kernels.regenerate``.
 
 ``--check`` compares instead and exits with 1 if a file differs. Names of files, or beginnings of
-names, choose some of them. Solving is deterministic, so the same specs, machine models and
-versions of the solvers and of ruff give the same bytes.
+names, choose some of them. ``--conform`` compiles each file and compares its PTX with its program
+(docs/conform.md); the exit status is 1 if one differs. Solving is deterministic, so the same specs,
+machine models and versions of the solvers and of ruff give the same bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from schedgen.codegen.facts import file_name
 from schedgen.kernels import split
@@ -73,13 +75,29 @@ def text(kernel: Shipped) -> str:
     return found.text
 
 
+def differences(path: Path) -> list[str]:
+    """Where the PTX of the generated file ``path`` is not its program. Raises SchedgenError."""
+    from schedgen.codegen.report import compile_report
+    from schedgen.conform.derive import derived
+    from schedgen.conform.report import compared
+
+    with TemporaryDirectory(prefix="schedgen-") as folder:
+        report = compile_report(path, Path(folder))
+        program, kernel = derived(report.facts, None, str(path))
+        found, _ = compared(report.built.ptx, report.built.cubin, program, kernel)
+    return [finding.text for finding in found.findings]
+
+
 def main() -> int:
     """The command line; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="files, or beginnings of their names")
     parser.add_argument("--check", action="store_true", help="compare, do not write")
+    parser.add_argument(
+        "--conform", action="store_true", help="compile each and compare it with its program"
+    )
     options = parser.parse_args()
-    different = 0
+    different = wrong = 0
     for kernel in shipped():
         if options.names and not kernel.name.startswith(tuple(options.names)):
             continue
@@ -88,8 +106,12 @@ def main() -> int:
         different += not same
         if not same and not options.check:
             path.write_text(wanted, encoding="utf-8")
-        print(f"{kernel.name}: {'as it was' if same else 'different'}", flush=True)
-    return 1 if options.check and different else 0
+        found = differences(path) if options.conform else []
+        wrong += bool(found)
+        print(
+            f"{kernel.name}: {'as it was' if same else 'different'}", *found, sep="\n  ", flush=True
+        )
+    return 1 if wrong or (options.check and different) else 0
 
 
 if __name__ == "__main__":

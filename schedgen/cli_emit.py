@@ -23,8 +23,8 @@ DONE, REFUSED, BAD_INPUT = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``; None: if there
-    is one), one that records ``events``, where its ``schedule`` is to be written, whether to
+    """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``; None: if
+    there is one), one that records ``events``, where its ``schedule`` is to be written, whether to
     ``cache``.
     """
 

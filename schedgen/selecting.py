@@ -149,8 +149,8 @@ def compiled_emission(
         if acceptable(attempts[-1].report):
             return emitted, tuple(attempts)
     raise EmitError(
-        f"{_scarce(attempts)}\n  fix: choose smaller tiles with --set; or --no-compile, which writes "
-        "a kernel that the compiler makes slow"
+        f"{_scarce(attempts)}\n  fix: choose smaller tiles with --set; or --no-compile, which "
+        "writes a kernel that the compiler makes slow"
         if not attempts[-1].report.unfenced
         else f"{_scarce(attempts)}\n  fix: compute what is multiplied in a role of its own"
     )

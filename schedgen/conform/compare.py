@@ -11,7 +11,7 @@ from schedgen.conform.expected import Expected, Frame
 from schedgen.conform.gaps import Gaps
 from schedgen.conform.places import Places
 from schedgen.conform.runs import Runs
-from schedgen.conform.taking import CLOSE, SOFT, WAITS, Mismatch, plain
+from schedgen.conform.taking import CLOSE, FENCES, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
 from schedgen.program.model import (
     Arrive,
@@ -19,18 +19,10 @@ from schedgen.program.model import (
     Drain,
     Engine,
     Fence,
-    FenceKind,
     RoleProgram,
     Run,
     Wait,
 )
-
-FENCES = {
-    FenceKind.ASYNC_PROXY: "fence.proxy.async",
-    FenceKind.REGISTERS: "wgmma.fence",
-    FenceKind.TMEM_BEFORE: "tcgen05.fence::before_thread_sync",
-    FenceKind.TMEM_AFTER: "tcgen05.fence::after_thread_sync",
-}
 
 
 class Comparison(Runs, Gaps):

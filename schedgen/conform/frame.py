@@ -1,17 +1,32 @@
-"""What a kernel does around the steps of its program: barriers begin, registers and tensor memory
-are allocated and freed, and the block ends.
+"""What surrounds the steps of a program as instructions: setup and teardown of the kernel, what a
+role begins and ends with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from schedgen.codegen.plan import Plan
-from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.conform.expected import Frame
 from schedgen.conform.places import WORD
-from schedgen.kernel import Kind
-from schedgen.program.model import Engine, RoleProgram
+from schedgen.conform.taking import FENCES
+from schedgen.program.model import (
+    PRODUCTS,
+    Allocate,
+    AwaitKernel,
+    Budget,
+    Engine,
+    Fence,
+    Finish,
+    Free,
+    Initialize,
+    Meet,
+    Publish,
+    ReleaseKernel,
+    RoleProgram,
+    SetUp,
+    TearDown,
+)
 
 
 class Surroundings:
@@ -19,91 +34,87 @@ class Surroundings:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.program = plan, plan.program
-        self.columns = TensorMemory(plan).columns
 
     def before(self, role: RoleProgram | None, first: int, warps: int) -> list[Frame]:
-        """Before the first tile."""
-        found = [*self._initialize(), *self._allocate()]
-        mine = [one for one in found if one.warp is None or first <= one.warp < first + warps]
-        return [*mine, *self._start(), *self._registers(first)]
-
-    def _initialize(self) -> Iterator[Frame]:
-        for name, word in self.plan.barrier_words.items():
-            barrier = self.program.barrier[name]
-            count = (barrier.arrivals,)
-            for slot in range(barrier.slots):
-                what = f"initialize '{barrier.name}'[{slot}] with {barrier.arrivals} arrivals"
-                yield Frame(what, "init", "one", WORD * (word + slot), count, 0)
-            for number in barrier.skipped:
-                at = WORD * (word + number % barrier.slots)
-                what = f"complete number {number} of '{barrier.name}', which nobody produces"
-                yield Frame(what, "arrive", "one", at, count, 0)
-                parity = (number // barrier.slots % 2,)
-                yield Frame(what, "wait", "one", at, parity, 0)
-        if Engine.TENSOR in {operation.engine for operation in self.program.operations}:
-            roles = sum(self._multiplies(role) for role in self.program.roles)
-            what = "initialize the barrier of the empty tensor queue"
-            yield Frame(what, "init", "one", WORD * self.plan.words, (roles,), 0)
-
-    def _allocate(self) -> Iterator[Frame]:
-        if self.columns:
-            at = WORD * (self.plan.words + 1)
-            what = f"allocate {self.columns} columns of tensor memory"
-            yield Frame(what, "alloc", "all", at, (self.columns,), 0)
-            yield Frame("let others allocate", "relinquish", "all", None, (), 0)
-
-    def _start(self) -> Iterator[Frame]:
-        yield Frame("make initialized barriers known", "fence.mbarrier_init")
-        yield Frame("all warps meet", "bar.sync", values=(0,))
-        yield Frame("wait for the kernel before", "griddepcontrol.wait")
-        yield Frame("let the next kernel begin", "griddepcontrol.launch_dependents")
-
-    def _registers(self, first: int) -> Iterator[Frame]:
-        """Warpgroups exchange registers: what the first role in each needs."""
-        plan = self.plan
-        if not plan.moves_registers:
-            return
-        group = [r for r in self.program.roles if plan.first_warp[r.name] // 4 == first // 4]
-        mine = plan.registers(group[0])
-        if mine != plan.entry_registers:
-            direction = "inc" if mine > plan.entry_registers else "dec"
-            yield Frame(f"take {mine} registers", f"setmaxnreg.{direction}", values=(mine,))
-
-    def _multiplies(self, role: RoleProgram) -> bool:
-        return self.program.arch == "sm_100a" and any(
-            operation.kind is Kind.MMA for operation in self.plan.runs[role.name]
-        )
+        """Before the first tile; warps without a role take the registers of their warpgroup."""
+        found = [frame for step in self.program.setup for frame in self._setup(step)]
+        group = [r for r in self.program.roles if self.plan.first_warp[r.name] // 4 == first // 4]
+        budgets = role.enter if role is not None else group[0].enter if group else ()
+        return [*_of(found, first, warps), *(self._budget(budget) for budget in budgets)]
 
     def tile(self, role: RoleProgram) -> list[Frame]:
         """At the beginning of each tile."""
-        engines = {self.program.operation[o.name].engine for o in self.plan.runs[role.name]}
-        if Engine.WGMMA in engines:
-            return [Frame("initial values of accumulators are written", "wgmma.fence")]
-        return []
+        return [_fence(step, "at the beginning of a tile") for step in role.open]
 
     def after(self, role: RoleProgram | None, first: int, warps: int) -> list[Frame]:
         """After the last tile."""
-        found = list(self._end(role)) if role is not None else []
-        if self.columns:
-            found.append(Frame("all roles are done with tensor memory", "bar.sync", values=(0,)))
-            if first <= 0 < first + warps:
-                fence = "tcgen05.fence::after_thread_sync"
-                found.append(Frame("see what others did to tensor memory", fence, warp=0))
-                what = f"free {self.columns} columns"
-                found.append(Frame(what, "dealloc", values=(self.columns,), warp=0))
-        return found
+        mine = [frame for step in (role.leave if role else ()) for frame in self._leave(step)]
+        return [*mine, *_of(self._teardown(self.program.teardown), first, warps)]
 
-    def _end(self, role: RoleProgram) -> Iterator[Frame]:
-        engines = {self.program.operation[o.name].engine for o in self.plan.runs[role.name]}
-        if Engine.COPY_OUT in engines:
-            yield Frame("stores have read shared memory", "drain copies read", values=(0,))
-        memory = TensorMemory(self.plan)
-        if self._multiplies(role):
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _setup(self, step: SetUp) -> Iterator[Frame]:
+        match step:
+            case Initialize():
+                yield from self._initialize(step)
+            case Allocate(columns):
+                at = WORD * (self.plan.words + 1)
+                yield Frame(f"allocate {columns} columns", "alloc", "all", at, (columns,), 0)
+                yield Frame("let others allocate", "relinquish", "all", None, (), 0)
+            case Publish():
+                yield Frame("publish the barriers", "fence.mbarrier_init")
+            case Meet():
+                yield Frame("all warps meet", "bar.sync", values=(0,))
+            case AwaitKernel():
+                yield Frame("await the kernel before", "griddepcontrol.wait")
+            case ReleaseKernel():
+                yield Frame("release the next kernel", "griddepcontrol.launch_dependents")
+
+    def _initialize(self, step: Initialize) -> Iterator[Frame]:
+        name, count = step.barrier, (step.arrivals,)
+        if name == PRODUCTS:
+            yield Frame(f"initialize '{name}'", "init", "one", WORD * self.plan.words, count, 0)
+            return
+        barrier, word = self.program.barrier[name], self.plan.barrier_words[name]
+        for slot in range(barrier.slots):
+            what = f"initialize '{name}'[{slot}] with {step.arrivals} arrivals"
+            yield Frame(what, "init", "one", WORD * (word + slot), count, 0)
+        for number in barrier.skipped:
+            at = WORD * (word + number % barrier.slots)
+            what = f"complete number {number} of '{name}', which nobody produces"
+            yield Frame(what, "arrive", "one", at, count, 0)
+            yield Frame(what, "wait", "one", at, (number // barrier.slots % 2,), 0)
+
+    def _budget(self, step: Budget) -> Frame:
+        direction = "inc" if step.registers > self.plan.entry_registers else "dec"
+        what = f"have {step.registers} registers"
+        return Frame(what, f"setmaxnreg.{direction}", values=(step.registers,))
+
+    def _leave(self, step: Finish | Fence) -> Iterator[Frame]:
+        if isinstance(step, Fence):
+            yield _fence(step, "behind the last tile")
+        elif step.engine is Engine.COPY_OUT:
+            yield Frame("finish: stores have read", "drain copies read", values=(0,))
+        else:
             at = WORD * self.plan.words
-            yield Frame("commit all products", "commit", "one", at)
-            yield Frame("the tensor queue is empty", "wait", "all", at, (0,))
-        if memory.used_by(role.name):
-            if not self._multiplies(role):
-                yield Frame("loads from tensor memory are over", "tcgen05.wait::ld")
-                yield Frame("stores to tensor memory are over", "tcgen05.wait::st")
-            yield Frame("order tensor memory before the end", "tcgen05.fence::before_thread_sync")
+            yield Frame("finish: commit all products", "commit", "one", at)
+            yield Frame("finish: products are complete", "wait", "all", at, (0,))
+
+    def _teardown(self, steps: Iterable[TearDown]) -> Iterator[Frame]:
+        for step in steps:
+            match step:
+                case Meet():
+                    yield Frame("all roles are done", "bar.sync", values=(0,))
+                case Fence(kind):
+                    yield Frame(f"{kind} at the end", FENCES[kind], warp=0)
+                case Free(columns):
+                    yield Frame(f"free {columns} columns", "dealloc", values=(columns,), warp=0)
+
+
+def _fence(step: Fence, where: str) -> Frame:
+    return Frame(f"{step.kind} {where}", FENCES[step.kind])
+
+
+def _of(frames: Iterable[Frame], first: int, warps: int) -> list[Frame]:
+    """Those of some warps."""
+    return [one for one in frames if one.warp is None or first <= one.warp < first + warps]

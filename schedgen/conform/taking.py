@@ -23,6 +23,13 @@ WAITS = {
     FenceKind.TMEM_LOADED: "tcgen05.wait::ld",
     FenceKind.TMEM_STORED: "tcgen05.wait::st",
 }
+FENCES = WAITS | {
+    FenceKind.ASYNC_PROXY: "fence.proxy.async",
+    FenceKind.REGISTERS: "wgmma.fence",
+    FenceKind.TMEM_BEFORE: "tcgen05.fence::before_thread_sync",
+    FenceKind.TMEM_AFTER: "tcgen05.fence::after_thread_sync",
+}
+"""Fences of a program, and the kinds of their instructions."""
 SOFT = ACCESSES | set(WAITS.values())
 """Events that belong to the operations of threads between two other events."""
 CLOSE = {"close products": "drain products", "close copies": "drain copies read"}

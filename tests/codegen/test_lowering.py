@@ -82,7 +82,8 @@ def test_all_refusals_at_once() -> None:
 
 def test_registers_outside_of_the_loop() -> None:
     """A role of the main loop that holds more around it than a thread has."""
-    with pytest.raises(Infeasible, match=r"registers-capacity\].* 288 registers.*has 248") as caught:
+    needed = r"registers-capacity\].* 288 registers.*has 248"
+    with pytest.raises(Infeasible, match=needed) as caught:
         solved(SPECS / "live_tiles.yaml", "h200", n="256")
     assert "fix: make tiles smaller" in str(caught.value)
 
