@@ -1,14 +1,15 @@
 """Random specs through solver, proof, emitter, compiler and emulator, compared with two references.
 
     python benchmarks/fuzz.py [--seconds N] [--count N] [--seed S] [--jobs J] [--out FILE.jsonl]
-                              [--json] [--save] [--shrink] [--replay INDEX|FILE ...]
+                              [--json] [--save] [--shrink] [--no-conform]
+                              [--replay INDEX|FILE ...]
 
 Each spec ends right and clean, refused with a fix, or as a failure. A row about it is appended to
 ``--out``, and a run with the same file goes on after the last one. ``--shrink`` makes the first
 failure of each kind small and writes it to ``fuzz-failures/``. ``--replay`` runs single specs of
 the seed, or files that ``--shrink`` wrote, and says everything about them. ``--save`` keeps the
-tables in ``results/fuzz.json``. Exit status 1 if there are failures but those that
-``fuzz_known.json`` lists with what is wrong.
+tables in ``results/fuzz.json``. ``--no-conform`` leaves the validation of the PTX away. Exit status
+1 if there are failures but those that ``fuzz_known.json`` lists with what is wrong.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import fuzz_run
 from fuzz_cases import read_case, write_case
 from fuzz_grammar import case
 from fuzz_pool import endings
@@ -39,6 +41,7 @@ CASE_SECONDS = 120.0
 
 def main() -> int:
     options = _options()
+    fuzz_run.VALIDATE = not options.no_conform  # processes are forked, so that they have it
     if options.replay:
         return _replay(options)
     rows = _read(options.out, options.seed)
@@ -80,6 +83,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--no-conform", action="store_true")
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--replay", nargs="+", default=[])
     options = parser.parse_args()

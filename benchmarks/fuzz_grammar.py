@@ -59,7 +59,11 @@ def _ragged(sketch: Sketch, block: int, *, most: int = 2) -> int:
 
 def _walk(sketch: Sketch, extent: str, step: int) -> None:
     """The main loop walks ``extent`` in tiles of ``step``."""
-    sketch.data["loops"]["trips"] = f"ceil({extent} / {step})"
+    size: object = step
+    if sketch.chance(0.2):
+        size = "step"
+        sketch.data["parameters"]["step"] = {"default": step}
+    sketch.data["loops"]["trips"] = f"ceil({extent} / {size})"
     sketch.data["parameters"][extent] = {"default": sketch.pick(4, 16, 64) * step}
     sketch.extents[extent] = _ragged(sketch, step, most=4)
 
@@ -108,6 +112,11 @@ def _products(sketch: Sketch) -> None:
         )  # fmt: skip
         _mma(sketch, a, b, acc, across=across, accumulate=True, band=band)
         results.append(Tile(acc, "tile", sketch.accumulator, rows, columns))
+    if sketch.chance(0.08):  # output tiles that share the main loop
+        sketch.extents["part"] = sketch.pick(1, 2, 3)
+        sketch.data["loops"].update(trips=f"ceil(k / ({step} * part))", share="part")
+        sketch.data["parameters"]["part"] = {"default": 2}
+        batch = [*batch, "part"]
     epilogue(sketch, results, dtype, [*batch, "m", "n"], band=band)
 
 
@@ -129,13 +138,17 @@ def _chain(sketch: Sketch) -> None:
         sketch.extents["d"] = sketch.pick(inner, inner - 3)
         if sketch.extents["d"] != inner:
             del sketch.data["parameters"]["d"]
+    heads, groups = _heads(sketch)
+    if sketch.chance(0.1):
+        count = 2 if per else 1
+        sketch.data["loops"]["tile_trips"] = f"ceil((tile_row + 1) * {count * rows} / {keys})"
     q = sketch.buffer("sQ", "smem", (rows, inner), dtype=dtype, lives="tile")
-    sketch.operation(
-        "before", "LQ", "load", **{"from": sketch.argument("q", ["m", "d"], dtype), "to": q}
-    )
+    tensor = sketch.argument("q", [*heads, "m", "d"], dtype)
+    sketch.operation("before", "LQ", "load", **{"from": tensor, "to": q})
     sketch.over = []
-    k = _load(sketch, "k", ["n", "d"], (keys, inner), dtype, ring="kv")
-    v = _load(sketch, "v", ["n", "w"], (keys, width), dtype, ring="kv" if width == inner else "")
+    shared = "kv" if width == inner else ""
+    k = _load(sketch, "k", [*groups, "n", "d"], (keys, inner), dtype, ring=shared)
+    v = _load(sketch, "v", [*groups, "n", "w"], (keys, width), dtype, ring=shared)
     sketch.over = per
     s = sketch.buffer("S", sketch.accumulator, (rows, keys))
     sketch.operation("body", "QK", "mma", a=q, b=k, transpose_b=True, d=s)
@@ -147,20 +160,39 @@ def _chain(sketch: Sketch) -> None:
         scale = _online_softmax(sketch, tile)
     else:
         work(sketch, "body", tile, most=2, walked="n")
-    p = sketch.buffer("rP", "registers", (rows, keys), dtype=dtype)
-    sketch.operation("body", "CAST", "map", threads=True, to={p: sketch.formula(r, [], 1)})
-    through = "smem" if sketch.chance(0.25) else sketch.accumulator
-    alias = None
-    if through == "tmem" and sketch.chance(0.4):
-        alias = sketch.pick(f"own {s}", f"auto {s}", [f"own {s}", "none"])
-    P = sketch.buffer("P", through, (rows, keys), dtype=dtype, alias=alias)
-    sketch.operation("body", "STP", "copy", threads=True, **{"from": p, "to": P})
+    factor = _cast(sketch, s, tile, dtype)
     o = sketch.buffer("O", sketch.accumulator, (rows, width), lives="tile", initial=0)
     if scale:
         more = {"when": f"{scale} < 1"} if sketch.chance(0.4) else {}
         sketch.operation("body", "FIX", "map", threads=True, to={o: f"{o}@1 * {scale}"}, **more)
-    sketch.operation("body", "PV", "mma", a=P, b=v, d=o, accumulate=True)
-    epilogue(sketch, [Tile(o, "tile", sketch.accumulator, rows, width)], dtype, ["m", "w"])
+    sketch.operation("body", "PV", "mma", a=factor, b=v, d=o, accumulate=True)
+    results = [Tile(o, "tile", sketch.accumulator, rows, width)]
+    epilogue(sketch, results, dtype, [*heads, "m", "w"])
+
+
+def _cast(sketch: Sketch, scores: str, tile: Tile, dtype: str) -> str:
+    """The tile in 16 bits where a product reads it, perhaps over what the scores leave."""
+    p = sketch.buffer("rP", "registers", (tile.rows, tile.columns), dtype=dtype)
+    sketch.operation("body", "CAST", "map", threads=True, to={p: sketch.formula(tile.name, [], 1)})
+    through = "smem" if sketch.chance(0.25) else sketch.accumulator
+    alias = None
+    if through == "tmem" and sketch.chance(0.4):
+        alias = sketch.pick(f"own {scores}", f"auto {scores}", [f"own {scores}", "none"])
+    to = sketch.buffer("P", through, (tile.rows, tile.columns), dtype=dtype, alias=alias)
+    sketch.operation("body", "STP", "copy", threads=True, **{"from": p, "to": to})
+    return to
+
+
+def _heads(sketch: Sketch) -> tuple[list[str], list[str]]:
+    """Extents of several heads: of queries and results, and of keys and values."""
+    heads, groups = [], []
+    if sketch.chance(0.15):
+        heads, groups = ["heads"], [sketch.pick("heads", "heads_k")]
+        sketch.extents["heads"] = 2
+        if groups == ["heads_k"]:
+            sketch.data["loops"]["groups"] = {"heads_k": "heads"}
+            sketch.extents["heads_k"] = sketch.pick(1, 2)
+    return heads, groups
 
 
 def _online_softmax(sketch: Sketch, tile: Tile) -> str:
@@ -196,7 +228,8 @@ def _operand(sketch: Sketch) -> None:
     b = _load(sketch, "b", extents, shape, dtype)
     match sketch.pick("b", "b", "a", "a registers", "a transposed"):
         case "b":
-            made = sketch.buffer("sF", "smem", shape, dtype=dtype)
+            alias = f"auto {b}" if sketch.chance(0.15) else None
+            made = sketch.buffer("sF", "smem", shape, dtype=dtype, alias=alias)
             sketch.operation(
                 "body", "FUN", "map", threads=True, to={made: sketch.formula(b, [], 2)}
             )

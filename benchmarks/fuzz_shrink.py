@@ -164,7 +164,7 @@ def tidy(data: Data) -> Data:
         reads = _reads(operations)
         for part in made["operations"].values():
             part[:] = [o for o in part if o["kind"] == "store" or _outputs(o) & reads]
-        made["operations"] = {n: p for n, p in made["operations"].items() if p}
+        made["operations"] = {n: p for n, p in made["operations"].items() if p or n == "body"}
         if str(made) == before:
             break
     return {k: v for k, v in made.items() if v != {}}

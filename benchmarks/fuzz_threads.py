@@ -90,7 +90,8 @@ def _reduce(sketch: Sketch, phase: str, tile: Tile) -> str:
         more = {"initial": 0 if op == "sum" else sketch.pick("-inf", 0), "lives": "tile"}
     elif phase != "body":
         more = {"lives": "tile"}
-    name = sketch.buffer("v", "registers", (tile.rows,), **more)
+    space = "registers" if sketch.chance(0.9) else "smem"
+    name = sketch.buffer("v", space, (tile.rows,), **more)
     keys: dict[str, Any] = {"op": op, "from": tile.name, "to": name}
     if carried:
         keys["carry"] = sketch.pick(f"{name}@1", f"{name}@1 * 0.5")
@@ -269,7 +270,9 @@ def _slices(
         "after", "EPI", "map", threads=not band, over=both, to={held or box: formula}, **role
     )
     if held:
-        sketch.operation("after", "PUT", "copy", over=both, **{"from": held, "to": box}, **role)
+        sketch.operation(
+            "after", "PUT", "copy", threads=not band, over=both, **{"from": held, "to": box}, **role
+        )
     sketch.operation(
         "after", "STD", "store", **{"from": box, "to": sketch.argument("d", extents, dtype)}
     )
