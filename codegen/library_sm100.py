@@ -93,17 +93,13 @@ def columns_of(vector, thread):
     return registers
 
 
-def larger(x, y):
-    """The larger of two values, or no number if one of them is none."""
-    return cute.arch.fmax(x, y, nan=True)
-
-
 def row_max(registers, row):
     """Three values at a time, which is one instruction."""
+    maximum = lambda x, y: cute.arch.fmax(x, y, nan=True)
     values = [Float32(registers[v]) for v in range(cute.size(registers))]
     while len(values) > 1:
         threes = [values[n : n + 3] for n in range(0, len(values), 3)]
-        values = [pairwise(three, larger) for three in threes]
+        values = [pairwise(three, maximum) for three in threes]
     return values[0]
 
 

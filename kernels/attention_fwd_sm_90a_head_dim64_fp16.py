@@ -30,6 +30,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -91,12 +92,36 @@ def pairwise(values, function):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def pin(registers):
+    """All of them have their values here: nothing of that is left to do behind a fence."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    letter = "f" if words.element_type == Float32 else "r"
+    values = [words[v].ir_value() for v in range(cute.size(words))]
+    places = [f"={letter}" for value in values] + [str(v) for v in range(len(values))]
+    result = llvm.StructType.get_literal([value.type for value in values])
+    made = llvm.inline_asm(result, values, "", ",".join(places), has_side_effects=True)
+    for v, value in enumerate(values):
+        words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
+
+
+def emptied(registers):
+    """Their values do not matter from here on: a product will write over them."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    count, letter = cute.size(words), "f" if words.element_type == Float32 else "r"
+    kind = words[0].ir_value().type
+    result = llvm.StructType.get_literal([kind] * count)
+    places = ",".join([f"={letter}"] * count)
+    made = llvm.inline_asm(result, [], "", places, has_side_effects=True)
+    for v in range(count):
+        words[v] = words.element_type(llvm.extractvalue(kind, made, [v]))
 
 
 def product_of(tile):
@@ -157,7 +182,7 @@ def across_row(registers, row, function):
 
 
 def row_max(registers, row):
-    return across_row(registers, row, cute.arch.fmax)
+    return across_row(registers, row, lambda x, y: cute.arch.fmax(x, y, nan=True))
 
 
 def row_sum(registers, row):
@@ -180,7 +205,7 @@ def MASK(S: cute.Tensor, seq_k: Int32, row_0: Int32, column_0: Int32, thread: In
 def MAX(S: cute.Tensor, mx: cute.Tensor, m: cute.Tensor):
     """mx = max(S, m@1)."""
     for v in cutlass.range_constexpr(2):
-        mx[v] = cute.arch.fmax(m[v], row_max(S, v))
+        mx[v] = cute.arch.fmax(m[v], row_max(S, v), nan=True)
 
 
 @cute.jit
@@ -326,33 +351,33 @@ def load(
         # the last rows of tiles have the most iterations, and come first
         at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
-        slot_6_by_2, phase_6_by_2 = slot(2 * first, 6), phase(2 * first, 6)
-        slot_6_1_by_2, phase_6_1_by_2 = slot(2 * first + 1, 6), phase(2 * first + 1, 6)
+        kv_stage, kv_phase = slot(2 * first, 6), phase(2 * first, 6)
+        kv_stage_next, kv_phase_next = slot(2 * first + 1, 6), phase(2 * first + 1, 6)
         for turn in cutlass.range(trips, unroll=1):
             # LK writes over kv
-            cute.arch.mbarrier_wait(bar_kv_empty + slot_6_by_2, 1 - phase_6_by_2)
+            cute.arch.mbarrier_wait(bar_kv_empty + kv_stage, 1 - kv_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_6_by_2, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + kv_stage, 16384)
             # LK
             cute.copy(
                 tma_k,
                 t_LK[(None, turn, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LK[(None, slot_6_by_2)],
-                tma_bar_ptr=bar_kv_full + slot_6_by_2,
+                s_LK[(None, kv_stage)],
+                tma_bar_ptr=bar_kv_full + kv_stage,
             )
             # LV writes over kv
-            cute.arch.mbarrier_wait(bar_kv_empty + slot_6_1_by_2, 1 - phase_6_1_by_2)
+            cute.arch.mbarrier_wait(bar_kv_empty + kv_stage_next, 1 - kv_phase_next)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_6_1_by_2, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + kv_stage_next, 16384)
             # LV
             cute.copy(
                 tma_v,
                 t_LV[(None, turn, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LV[(None, slot_6_1_by_2)],
-                tma_bar_ptr=bar_kv_full + slot_6_1_by_2,
+                s_LV[(None, kv_stage_next)],
+                tma_bar_ptr=bar_kv_full + kv_stage_next,
             )
-            slot_6_by_2, phase_6_by_2 = advance(slot_6_by_2, phase_6_by_2, 6, 2)
-            slot_6_1_by_2, phase_6_1_by_2 = advance(slot_6_1_by_2, phase_6_1_by_2, 6, 2)
+            kv_stage, kv_phase = advance(kv_stage, kv_phase, 6, 2)
+            kv_stage_next, kv_phase_next = advance(kv_stage_next, kv_phase_next, 6, 2)
         first += trips
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -428,12 +453,14 @@ def softmax0(
         r_O_0.fill(0.0)
         r_m_0.fill(-Float32.inf)
         r_l_0.fill(0.0)
+        pin(r_O_0)
         warpgroup.fence()
         # turn 0: the pipeline fills
         # QK[0] uses kv
         cute.arch.mbarrier_wait(bar_kv_full + slot(2 * first, 6), phase(2 * first, 6))
         # QK[0] uses sQ[0]
         cute.arch.mbarrier_wait(bar_sQ_0_full, phase(t, 1))
+        emptied(r_S_0)
         warpgroup.fence()
         # QK[0]
         for k_step in cutlass.range_constexpr(4):
@@ -464,11 +491,12 @@ def softmax0(
         EXP(r_S_0, r_rP_0)
         # SUM[0]: softmax
         SUM(r_S_0, r_l_0, r_alpha_0)
-        slot_6_by_2, phase_6_by_2 = slot(2 * first + 2, 6), phase(2 * first + 2, 6)
-        slot_6_5_by_2, phase_6_5_by_2 = slot(2 * first + 7, 6), phase(2 * first + 7, 6)
+        kv_stage, kv_phase = slot(2 * first + 2, 6), phase(2 * first + 2, 6)
+        kv_stage_before, kv_phase_before = slot(2 * first + 7, 6), phase(2 * first + 7, 6)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[0] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + slot_6_by_2, phase_6_by_2)
+            cute.arch.mbarrier_wait(bar_kv_full + kv_stage, kv_phase)
+            emptied(r_S_0)
             warpgroup.fence()
             # QK[0]
             for k_step in cutlass.range_constexpr(4):
@@ -477,14 +505,16 @@ def softmax0(
                     mma_QK_0,
                     d_QK_0,
                     a_QK_0[(None, None, k_step, 0)],
-                    b_QK_0[(None, None, k_step, slot_6_by_2)],
+                    b_QK_0[(None, None, k_step, kv_stage)],
                     d_QK_0,
                 )
             warpgroup.commit_group()
             # CR[0]: correction
             CR(r_O_0, r_alpha_0)
             # PV[0,0] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + slot_6_5_by_2, 1 - phase_6_5_by_2)
+            cute.arch.mbarrier_wait(bar_kv_full + kv_stage_before, 1 - kv_phase_before)
+            pin(r_rP_0)
+            pin(r_O_0)
             warpgroup.fence()
             # PV[0,0]
             for k_step in cutlass.range_constexpr(8):
@@ -493,13 +523,13 @@ def softmax0(
                     mma_PV_0_0,
                     d_PV_0_0,
                     a_PV_0_0[(None, None, k_step)],
-                    b_PV_0_0[(None, None, k_step, slot_6_5_by_2)],
+                    b_PV_0_0[(None, None, k_step, kv_stage_before)],
                     d_PV_0_0,
                 )
             warpgroup.commit_group()
             # QK[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot_6_by_2)
+            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sQ_0_empty)
             # MASK[0]
@@ -510,15 +540,15 @@ def softmax0(
             STAT(r_m_0, r_mx_0, r_alpha_0, scale)
             # PV[0,0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot_6_5_by_2)
+            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage_before)
             # SUB[0]: softmax
             SUB(r_S_0, r_m_0, scale)
             # EXP[0,0]: softmax
             EXP(r_S_0, r_rP_0)
             # SUM[0]: softmax
             SUM(r_S_0, r_l_0, r_alpha_0)
-            slot_6_by_2, phase_6_by_2 = advance(slot_6_by_2, phase_6_by_2, 6, 2)
-            slot_6_5_by_2, phase_6_5_by_2 = advance(slot_6_5_by_2, phase_6_5_by_2, 6, 2)
+            kv_stage, kv_phase = advance(kv_stage, kv_phase, 6, 2)
+            kv_stage_before, kv_phase_before = advance(kv_stage_before, kv_phase_before, 6, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # CR[0]: correction
@@ -528,6 +558,8 @@ def softmax0(
             bar_kv_full + slot(2 * (first + trips - 1) + 1, 6),
             phase(2 * (first + trips - 1) + 1, 6),
         )
+        pin(r_rP_0)
+        pin(r_O_0)
         warpgroup.fence()
         # PV[0,0]
         for k_step in cutlass.range_constexpr(8):
@@ -626,12 +658,14 @@ def softmax1(
         r_O_1.fill(0.0)
         r_m_1.fill(-Float32.inf)
         r_l_1.fill(0.0)
+        pin(r_O_1)
         warpgroup.fence()
         # turn 0: the pipeline fills
         # QK[1] uses kv
         cute.arch.mbarrier_wait(bar_kv_full + slot(2 * first, 6), phase(2 * first, 6))
         # QK[1] uses sQ[1]
         cute.arch.mbarrier_wait(bar_sQ_1_full, phase(t, 1))
+        emptied(r_S_1)
         warpgroup.fence()
         # QK[1]
         for k_step in cutlass.range_constexpr(4):
@@ -662,11 +696,12 @@ def softmax1(
         EXP(r_S_1, r_rP_1)
         # SUM[1]: softmax
         SUM(r_S_1, r_l_1, r_alpha_1)
-        slot_6_by_2, phase_6_by_2 = slot(2 * first + 2, 6), phase(2 * first + 2, 6)
-        slot_6_5_by_2, phase_6_5_by_2 = slot(2 * first + 7, 6), phase(2 * first + 7, 6)
+        kv_stage, kv_phase = slot(2 * first + 2, 6), phase(2 * first + 2, 6)
+        kv_stage_before, kv_phase_before = slot(2 * first + 7, 6), phase(2 * first + 7, 6)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[1] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + slot_6_by_2, phase_6_by_2)
+            cute.arch.mbarrier_wait(bar_kv_full + kv_stage, kv_phase)
+            emptied(r_S_1)
             warpgroup.fence()
             # QK[1]
             for k_step in cutlass.range_constexpr(4):
@@ -675,14 +710,16 @@ def softmax1(
                     mma_QK_1,
                     d_QK_1,
                     a_QK_1[(None, None, k_step, 0)],
-                    b_QK_1[(None, None, k_step, slot_6_by_2)],
+                    b_QK_1[(None, None, k_step, kv_stage)],
                     d_QK_1,
                 )
             warpgroup.commit_group()
             # CR[1]: correction
             CR(r_O_1, r_alpha_1)
             # PV[1,0] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + slot_6_5_by_2, 1 - phase_6_5_by_2)
+            cute.arch.mbarrier_wait(bar_kv_full + kv_stage_before, 1 - kv_phase_before)
+            pin(r_rP_1)
+            pin(r_O_1)
             warpgroup.fence()
             # PV[1,0]
             for k_step in cutlass.range_constexpr(8):
@@ -691,13 +728,13 @@ def softmax1(
                     mma_PV_1_0,
                     d_PV_1_0,
                     a_PV_1_0[(None, None, k_step)],
-                    b_PV_1_0[(None, None, k_step, slot_6_5_by_2)],
+                    b_PV_1_0[(None, None, k_step, kv_stage_before)],
                     d_PV_1_0,
                 )
             warpgroup.commit_group()
             # QK[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot_6_by_2)
+            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sQ_1_empty)
             # MASK[1]
@@ -708,15 +745,15 @@ def softmax1(
             STAT(r_m_1, r_mx_1, r_alpha_1, scale)
             # PV[1,0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot_6_5_by_2)
+            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage_before)
             # SUB[1]: softmax
             SUB(r_S_1, r_m_1, scale)
             # EXP[1,0]: softmax
             EXP(r_S_1, r_rP_1)
             # SUM[1]: softmax
             SUM(r_S_1, r_l_1, r_alpha_1)
-            slot_6_by_2, phase_6_by_2 = advance(slot_6_by_2, phase_6_by_2, 6, 2)
-            slot_6_5_by_2, phase_6_5_by_2 = advance(slot_6_5_by_2, phase_6_5_by_2, 6, 2)
+            kv_stage, kv_phase = advance(kv_stage, kv_phase, 6, 2)
+            kv_stage_before, kv_phase_before = advance(kv_stage_before, kv_phase_before, 6, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # CR[1]: correction
@@ -726,6 +763,8 @@ def softmax1(
             bar_kv_full + slot(2 * (first + trips - 1) + 1, 6),
             phase(2 * (first + trips - 1) + 1, 6),
         )
+        pin(r_rP_1)
+        pin(r_O_1)
         warpgroup.fence()
         # PV[1,0]
         for k_step in cutlass.range_constexpr(8):
@@ -1250,6 +1289,11 @@ def launch(
     tiles = n_batch * cute.ceil_div(n_seq_q, 128) * n_heads
     by_seq_q = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_seq_q, 128))
     by_heads = cute.fast_divmod_create_divisor_v2(n_heads)
+    if n_head_dim > 64:
+        cute.printf(
+            "attention_fwd: head_dim is {}, at most 64 is covered; not launched", n_head_dim
+        )
+        tiles = Int32(0)
     kernel(
         tma_q,
         g_q,
@@ -1303,3 +1347,23 @@ ROLES = (
 CYCLES_PER_ITERATION = 1479
 SHARED_BYTES = 132608
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("head_dim", "64"),
+    ("dtype", "fp16"),
+    ("causal", "false"),
+    ("seq_k", "4096"),
+    ("tiles", "2"),
+    ("rows", "64"),
+    ("keys", "128"),
+    ("split", "1"),
+    ("exp2_polynomial", "0"),
+    ("accumulator", "registers"),
+    ("exchange", "registers"),
+    ("p_storage", "auto"),
+    ("kv_lag", "auto"),
+    ("kv_depth", "auto"),
+    ("product_order", "auto"),
+)
+PROGRAM_SHA256 = "56f2c1d150dd6eb0125f212e47639261e5a83ba270346733d3659a92d89711c3"
+COVERED = (("head_dim", 64),)

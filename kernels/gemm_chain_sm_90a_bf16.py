@@ -30,6 +30,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -77,12 +78,36 @@ def transposed(tensor):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def pin(registers):
+    """All of them have their values here: nothing of that is left to do behind a fence."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    letter = "f" if words.element_type == Float32 else "r"
+    values = [words[v].ir_value() for v in range(cute.size(words))]
+    places = [f"={letter}" for value in values] + [str(v) for v in range(len(values))]
+    result = llvm.StructType.get_literal([value.type for value in values])
+    made = llvm.inline_asm(result, values, "", ",".join(places), has_side_effects=True)
+    for v, value in enumerate(values):
+        words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
+
+
+def emptied(registers):
+    """Their values do not matter from here on: a product will write over them."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    count, letter = cute.size(words), "f" if words.element_type == Float32 else "r"
+    kind = words[0].ir_value().type
+    result = llvm.StructType.get_literal([kind] * count)
+    places = ",".join([f"={letter}"] * count)
+    made = llvm.inline_asm(result, [], "", places, has_side_effects=True)
+    for v in range(count):
+        words[v] = words.element_type(llvm.extractvalue(kind, made, [v]))
 
 
 def product_of(tile):
@@ -204,33 +229,33 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_5_by_2, phase_5_by_2 = slot(2 * first, 5), phase(2 * first, 5)
-        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 1, 5), phase(2 * first + 1, 5)
+        bc_stage, bc_phase = slot(2 * first, 5), phase(2 * first, 5)
+        bc_stage_next, bc_phase_next = slot(2 * first + 1, 5), phase(2 * first + 1, 5)
         for turn in cutlass.range(trips, unroll=1):
             # LB writes over bc
-            cute.arch.mbarrier_wait(bar_bc_empty + slot_5_by_2, 1 - phase_5_by_2)
+            cute.arch.mbarrier_wait(bar_bc_empty + bc_stage, 1 - bc_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_bc_full + slot_5_by_2, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_bc_full + bc_stage, 32768)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, turn, 0, at_batch)],
-                s_LB[(None, slot_5_by_2)],
-                tma_bar_ptr=bar_bc_full + slot_5_by_2,
+                s_LB[(None, bc_stage)],
+                tma_bar_ptr=bar_bc_full + bc_stage,
             )
             # LC writes over bc
-            cute.arch.mbarrier_wait(bar_bc_empty + slot_5_1_by_2, 1 - phase_5_1_by_2)
+            cute.arch.mbarrier_wait(bar_bc_empty + bc_stage_next, 1 - bc_phase_next)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_bc_full + slot_5_1_by_2, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_bc_full + bc_stage_next, 32768)
             # LC
             cute.copy(
                 tma_c,
                 t_LC[(None, turn, at_width, at_batch)],
-                s_LC[(None, slot_5_1_by_2)],
-                tma_bar_ptr=bar_bc_full + slot_5_1_by_2,
+                s_LC[(None, bc_stage_next)],
+                tma_bar_ptr=bar_bc_full + bc_stage_next,
             )
-            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
-            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
+            bc_stage, bc_phase = advance(bc_stage, bc_phase, 5, 2)
+            bc_stage_next, bc_phase_next = advance(bc_stage_next, bc_phase_next, 5, 2)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -292,12 +317,15 @@ def epilogue0(
     while tile < tiles:
         first = t * trips
         r_O_0.fill(0.0)
+        pin(r_O_0)
         warpgroup.fence()
         # turn 0: the pipeline fills
         # AB[0] uses bc
         cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first, 5), phase(2 * first, 5))
         # AB[0] uses sA[0]
         cute.arch.mbarrier_wait(bar_sA_0_full, phase(t, 1))
+        emptied(r_S_0)
+        warpgroup.fence()
         # AB[0]
         for k_step in cutlass.range_constexpr(8):
             mma_AB_0.set(warpgroup.Field.ACCUMULATE, k_step != 0)
@@ -318,6 +346,8 @@ def epilogue0(
         CAST(r_S_0, r_rP_0)
         # PC[0] uses bc
         cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first + 1, 5), phase(2 * first + 1, 5))
+        pin(r_rP_0)
+        pin(r_O_0)
         warpgroup.fence()
         # PC[0]
         for k_step in cutlass.range_constexpr(8):
@@ -330,12 +360,14 @@ def epilogue0(
                 d_PC_0,
             )
         warpgroup.commit_group()
-        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
-        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
-        slot_5_4_by_2, phase_5_4_by_2 = slot(2 * first + 6, 5), phase(2 * first + 6, 5)
+        bc_stage, bc_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        bc_stage_next, bc_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
+        bc_stage_before, bc_phase_before = slot(2 * first + 6, 5), phase(2 * first + 6, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # AB[0] uses bc
-            cute.arch.mbarrier_wait(bar_bc_full + slot_5_by_2, phase_5_by_2)
+            cute.arch.mbarrier_wait(bar_bc_full + bc_stage, bc_phase)
+            emptied(r_S_0)
+            warpgroup.fence()
             # AB[0]
             for k_step in cutlass.range_constexpr(8):
                 mma_AB_0.set(warpgroup.Field.ACCUMULATE, k_step != 0)
@@ -343,22 +375,24 @@ def epilogue0(
                     mma_AB_0,
                     d_AB_0,
                     a_AB_0[(None, None, k_step, 0)],
-                    b_AB_0[(None, None, k_step, slot_5_by_2)],
+                    b_AB_0[(None, None, k_step, bc_stage)],
                     d_AB_0,
                 )
             warpgroup.commit_group()
             # PC[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_4_by_2)
+            cute.arch.mbarrier_arrive(bar_bc_empty + bc_stage_before)
             # AB[0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_by_2)
+            cute.arch.mbarrier_arrive(bar_bc_empty + bc_stage)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sA_0_empty)
             # CAST[0]: cast
             CAST(r_S_0, r_rP_0)
             # PC[0] uses bc
-            cute.arch.mbarrier_wait(bar_bc_full + slot_5_1_by_2, phase_5_1_by_2)
+            cute.arch.mbarrier_wait(bar_bc_full + bc_stage_next, bc_phase_next)
+            pin(r_rP_0)
+            pin(r_O_0)
             warpgroup.fence()
             # PC[0]
             for k_step in cutlass.range_constexpr(8):
@@ -367,13 +401,13 @@ def epilogue0(
                     mma_PC_0,
                     d_PC_0,
                     a_PC_0[(None, None, k_step)],
-                    b_PC_0[(None, None, k_step, slot_5_1_by_2)],
+                    b_PC_0[(None, None, k_step, bc_stage_next)],
                     d_PC_0,
                 )
             warpgroup.commit_group()
-            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
-            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
-            slot_5_4_by_2, phase_5_4_by_2 = advance(slot_5_4_by_2, phase_5_4_by_2, 5, 2)
+            bc_stage, bc_phase = advance(bc_stage, bc_phase, 5, 2)
+            bc_stage_next, bc_phase_next = advance(bc_stage_next, bc_phase_next, 5, 2)
+            bc_stage_before, bc_phase_before = advance(bc_stage_before, bc_phase_before, 5, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # PC[0] is complete
@@ -443,12 +477,15 @@ def epilogue1(
     while tile < tiles:
         first = t * trips
         r_O_1.fill(0.0)
+        pin(r_O_1)
         warpgroup.fence()
         # turn 0: the pipeline fills
         # AB[1] uses bc
         cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first, 5), phase(2 * first, 5))
         # AB[1] uses sA[1]
         cute.arch.mbarrier_wait(bar_sA_1_full, phase(t, 1))
+        emptied(r_S_1)
+        warpgroup.fence()
         # AB[1]
         for k_step in cutlass.range_constexpr(8):
             mma_AB_1.set(warpgroup.Field.ACCUMULATE, k_step != 0)
@@ -469,6 +506,8 @@ def epilogue1(
         CAST(r_S_1, r_rP_1)
         # PC[1] uses bc
         cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first + 1, 5), phase(2 * first + 1, 5))
+        pin(r_rP_1)
+        pin(r_O_1)
         warpgroup.fence()
         # PC[1]
         for k_step in cutlass.range_constexpr(8):
@@ -481,12 +520,14 @@ def epilogue1(
                 d_PC_1,
             )
         warpgroup.commit_group()
-        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
-        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
-        slot_5_4_by_2, phase_5_4_by_2 = slot(2 * first + 6, 5), phase(2 * first + 6, 5)
+        bc_stage, bc_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        bc_stage_next, bc_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
+        bc_stage_before, bc_phase_before = slot(2 * first + 6, 5), phase(2 * first + 6, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # AB[1] uses bc
-            cute.arch.mbarrier_wait(bar_bc_full + slot_5_by_2, phase_5_by_2)
+            cute.arch.mbarrier_wait(bar_bc_full + bc_stage, bc_phase)
+            emptied(r_S_1)
+            warpgroup.fence()
             # AB[1]
             for k_step in cutlass.range_constexpr(8):
                 mma_AB_1.set(warpgroup.Field.ACCUMULATE, k_step != 0)
@@ -494,22 +535,24 @@ def epilogue1(
                     mma_AB_1,
                     d_AB_1,
                     a_AB_1[(None, None, k_step, 0)],
-                    b_AB_1[(None, None, k_step, slot_5_by_2)],
+                    b_AB_1[(None, None, k_step, bc_stage)],
                     d_AB_1,
                 )
             warpgroup.commit_group()
             # PC[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_4_by_2)
+            cute.arch.mbarrier_arrive(bar_bc_empty + bc_stage_before)
             # AB[1] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + slot_5_by_2)
+            cute.arch.mbarrier_arrive(bar_bc_empty + bc_stage)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sA_1_empty)
             # CAST[1]: cast
             CAST(r_S_1, r_rP_1)
             # PC[1] uses bc
-            cute.arch.mbarrier_wait(bar_bc_full + slot_5_1_by_2, phase_5_1_by_2)
+            cute.arch.mbarrier_wait(bar_bc_full + bc_stage_next, bc_phase_next)
+            pin(r_rP_1)
+            pin(r_O_1)
             warpgroup.fence()
             # PC[1]
             for k_step in cutlass.range_constexpr(8):
@@ -518,13 +561,13 @@ def epilogue1(
                     mma_PC_1,
                     d_PC_1,
                     a_PC_1[(None, None, k_step)],
-                    b_PC_1[(None, None, k_step, slot_5_1_by_2)],
+                    b_PC_1[(None, None, k_step, bc_stage_next)],
                     d_PC_1,
                 )
             warpgroup.commit_group()
-            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
-            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
-            slot_5_4_by_2, phase_5_4_by_2 = advance(slot_5_4_by_2, phase_5_4_by_2, 5, 2)
+            bc_stage, bc_phase = advance(bc_stage, bc_phase, 5, 2)
+            bc_stage_next, bc_phase_next = advance(bc_stage_next, bc_phase_next, 5, 2)
+            bc_stage_before, bc_phase_before = advance(bc_stage_before, bc_phase_before, 5, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # PC[1] is complete
@@ -957,6 +1000,9 @@ def launch(
     tiles = n_batch * cute.ceil_div(n_m, 128) * cute.ceil_div(n_width, 128)
     by_m = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_m, 128))
     by_width = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_width, 128))
+    if n_depth > 128:
+        cute.printf("gemm_chain: depth is {}, at most 128 is covered; not launched", n_depth)
+        tiles = Int32(0)
     kernel(
         tma_a,
         g_a,
@@ -1004,3 +1050,16 @@ ROLES = (
 CYCLES_PER_ITERATION = 2048
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("n", "4096"),
+    ("rows", "64"),
+    ("block", "128"),
+    ("depth", "128"),
+    ("width", "128"),
+    ("accumulator", "registers"),
+    ("p_storage", "auto"),
+)
+PROGRAM_SHA256 = "47aedc956c3950ed2b1bdf23f35b95322d309a931671b6bbfb0f0321902c3056"
+COVERED = (("depth", 128),)

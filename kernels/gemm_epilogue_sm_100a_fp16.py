@@ -98,16 +98,10 @@ def in_bands(index, rows, by_band):
     return 8 * band + rest % height, rest // height
 
 
-def gelu(x):
-    """The tanh approximation."""
-    inner = x * (0.7978845608028654 + 0.035677408136300125 * (x * x))
-    return 0.5 * x * (1.0 + cute.math.tanh(inner, fastmath=True))
-
-
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = tcgen05.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -126,14 +120,16 @@ def panel_shape(tile):
 
 
 def piece_at(tile, row, exchange, width, piece):
-    """A pointer to 16 bytes of a row of a panel.
+    """A pointer to ``width`` elements, at most 16 bytes, of a row of a panel or of a part of one.
 
-    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
-    are computed here, because those of swizzled pointers take more than one register for each.
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. A part
+    begins at a multiple of its size, which is a power of two, so that the number of a piece in it
+    has bits of its own. Addresses are computed here, because those of swizzled pointers take more
+    than one register for each.
     """
     dtype, space = tile.element_type, cutlass.AddressSpace.smem
-    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
-    return cute.make_ptr(dtype, address, space, assumed_align=16)
+    address = tile[(row, None)].iterator.toint() ^ exchange * 16 ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=width * dtype.width // 8)
 
 
 def pinned(value):
@@ -142,8 +138,11 @@ def pinned(value):
 
 
 def row_pieces(tile, registers, thread, first):
-    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    """A thread's row from column ``first`` on, up to 16 bytes at a time, with the registers for
+    them.
+    """
     width, count, stride = panel_shape(tile)
+    width = min(width, cute.size(registers))
     thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
     exchange = (thread * count >> 3) & (count - 1)
     for v in range(0, cute.size(registers), width):
@@ -494,29 +493,29 @@ def load(
             s_LBIAS_7[(None, slot(t, 2))],
             tma_bar_ptr=bar_sBias_7_full + slot(t, 2),
         )
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
+        sA_sB_stage, sA_sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
             # LA writes over sA
-            cute.arch.mbarrier_wait(bar_sA_empty + slot_4, 1 - phase_4)
+            cute.arch.mbarrier_wait(bar_sA_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 32768)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, at_n, turn, at_batch)],
-                s_LB[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -546,10 +545,10 @@ def tensor(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
+        sA_sB_stage, sA_sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_4, phase_4)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             if turn == 0:
                 # MMA[0] writes over acc
                 cute.arch.mbarrier_wait(
@@ -560,16 +559,16 @@ def tensor(
             multiply(
                 mma_MMA_0,
                 result_at(tmem + 256 * slot(t, 2), 256),
-                a_MMA_0[(None, None, None, slot_4)],
-                b_MMA_0[(None, None, None, slot_4)],
+                a_MMA_0[(None, None, None, sA_sB_stage)],
+                b_MMA_0[(None, None, None, sA_sB_stage)],
                 turn != 0,
             )
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_sBias_0_full_acc_full + slot(t, 2))
             with cute.arch.elect_one():
-                tcgen05.commit(bar_sA_empty + slot_4)
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+                tcgen05.commit(bar_sA_empty + sA_sB_stage)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
         tile += cute.arch.grid_dim()[0]
         t += 1
     # nothing may be in the tensor queue when the block ends
@@ -1019,7 +1018,6 @@ def epilogue(
         cute.arch.mbarrier_arrive(bar_sBias_7_empty_acc_empty + slot(t, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
-    # accesses to tensor memory are over before it is freed
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
     tmem_before_sync()
@@ -1284,7 +1282,7 @@ def kernel(
                 at_n,
                 sD,
             )
-    # all roles are done with tensor memory
+    # all roles are done
     cute.arch.sync_threads()
     if warp == 0:
         tmem_after_sync()
@@ -1387,3 +1385,18 @@ ROLES = (
 CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 216064
 TENSOR_COLUMNS = 512
+MACHINE = "b200"
+SETTINGS = (
+    ("dtype", "fp16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "256"),
+    ("tile_k", "64"),
+    ("widest_slice", "32"),
+    ("slice_n", "32"),
+    ("slices", "8"),
+    ("consumers", "1"),
+    ("accumulator", "tmem"),
+    ("accumulators", "auto"),
+)
+PROGRAM_SHA256 = "2cb8b55f75ecb374c81bd6bdfa8e105162568a2dd06941bb7dc6a9e68ccbb6b9"

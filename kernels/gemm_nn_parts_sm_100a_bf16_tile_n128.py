@@ -85,9 +85,9 @@ def in_bands(index, rows, by_band):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = tcgen05.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -106,14 +106,16 @@ def panel_shape(tile):
 
 
 def piece_at(tile, row, exchange, width, piece):
-    """A pointer to 16 bytes of a row of a panel.
+    """A pointer to ``width`` elements, at most 16 bytes, of a row of a panel or of a part of one.
 
-    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
-    are computed here, because those of swizzled pointers take more than one register for each.
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. A part
+    begins at a multiple of its size, which is a power of two, so that the number of a piece in it
+    has bits of its own. Addresses are computed here, because those of swizzled pointers take more
+    than one register for each.
     """
     dtype, space = tile.element_type, cutlass.AddressSpace.smem
-    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
-    return cute.make_ptr(dtype, address, space, assumed_align=16)
+    address = tile[(row, None)].iterator.toint() ^ exchange * 16 ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=width * dtype.width // 8)
 
 
 def pinned(value):
@@ -122,8 +124,11 @@ def pinned(value):
 
 
 def row_pieces(tile, registers, thread, first):
-    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    """A thread's row from column ``first`` on, up to 16 bytes at a time, with the registers for
+    them.
+    """
     width, count, stride = panel_shape(tile)
+    width = min(width, cute.size(registers))
     thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
     exchange = (thread * count >> 3) & (count - 1)
     for v in range(0, cute.size(registers), width):
@@ -279,29 +284,29 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_6, phase_6 = slot(first, 6), phase(first, 6)
+        sA_sB_stage, sA_sB_phase = slot(first, 6), phase(first, 6)
         for turn in cutlass.range(trips, unroll=1):
             # LB writes over sB
-            cute.arch.mbarrier_wait(bar_sB_empty + slot_6, 1 - phase_6)
+            cute.arch.mbarrier_wait(bar_sB_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_6, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, turn + trips * at_part, at_n, at_batch)],
-                s_LB[(None, slot_6)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_6,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_6, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn + trips * at_part, at_batch)],
-                s_LA[(None, slot_6)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_6,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_6, phase_6 = advance(slot_6, phase_6, 6)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -333,10 +338,10 @@ def tensor(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_6, phase_6 = slot(first, 6), phase(first, 6)
+        sA_sB_stage, sA_sB_phase = slot(first, 6), phase(first, 6)
         for turn in cutlass.range(trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_6, phase_6)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             if turn == 0:
                 # MMA[0] writes over acc
                 cute.arch.mbarrier_wait(bar_acc_empty + slot(t + 2, 2), phase(t + 2, 2))
@@ -345,16 +350,16 @@ def tensor(
             multiply(
                 mma_MMA_0,
                 result_at(tmem + 128 * slot(t, 2), 128),
-                a_MMA_0[(None, None, None, slot_6)],
-                b_MMA_0[(None, None, None, slot_6)],
+                a_MMA_0[(None, None, None, sA_sB_stage)],
+                b_MMA_0[(None, None, None, sA_sB_stage)],
                 turn != 0,
             )
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_acc_full + slot(t, 2))
             with cute.arch.elect_one():
-                tcgen05.commit(bar_sB_empty + slot_6)
-            slot_6, phase_6 = advance(slot_6, phase_6, 6)
+                tcgen05.commit(bar_sB_empty + sA_sB_stage)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
         tile += cute.arch.grid_dim()[0]
         t += 1
     # nothing may be in the tensor queue when the block ends
@@ -430,7 +435,6 @@ def epilogue0(
         cute.arch.mbarrier_arrive(bar_acc_empty + slot(t, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
-    # accesses to tensor memory are over before it is freed
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
     tmem_before_sync()
@@ -750,7 +754,7 @@ def kernel(
                 at_n,
                 sD,
             )
-    # all roles are done with tensor memory
+    # all roles are done
     cute.arch.sync_threads()
     if warp == 0:
         tmem_after_sync()
@@ -843,3 +847,18 @@ ROLES = (
 CYCLES_PER_ITERATION = 256
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 256
+MACHINE = "b200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("k", "4096"),
+    ("part", "1"),
+    ("tile_m", "128"),
+    ("tile_n", "128"),
+    ("tile_k", "64"),
+    ("slice_n", "32"),
+    ("slices", "4"),
+    ("consumers", "1"),
+    ("accumulator", "tmem"),
+    ("accumulators", "auto"),
+)
+PROGRAM_SHA256 = "d4438dea1d1c974222f899f6962f5eeec6481111ee7f52f04c8b7a4c75113a14"

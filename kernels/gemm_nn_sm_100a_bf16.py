@@ -14,8 +14,8 @@ store               1         24  STD[0] STD[1] STD[2] STD[3] STD[4] STD[5] STD[
 tile_load           1         24  LC[0] LC[1] LC[2] LC[3] LC[4] LC[5] LC[6] LC[7]
 
 barrier                              slots  arrivals   bytes
-c_stages full                            4         1    8192
-c_stages full'                           4       128       0
+c_stages full by tile_load               4         1    8192
+c_stages full by epilogue0               4       128       0
 c_stages empty                           4         1       0
 sA full sB full                          4         2   49152
 acc full                                 2         1       0
@@ -87,9 +87,9 @@ def in_bands(index, rows, by_band):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = tcgen05.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -108,14 +108,16 @@ def panel_shape(tile):
 
 
 def piece_at(tile, row, exchange, width, piece):
-    """A pointer to 16 bytes of a row of a panel.
+    """A pointer to ``width`` elements, at most 16 bytes, of a row of a panel or of a part of one.
 
-    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
-    are computed here, because those of swizzled pointers take more than one register for each.
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. A part
+    begins at a multiple of its size, which is a power of two, so that the number of a piece in it
+    has bits of its own. Addresses are computed here, because those of swizzled pointers take more
+    than one register for each.
     """
     dtype, space = tile.element_type, cutlass.AddressSpace.smem
-    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
-    return cute.make_ptr(dtype, address, space, assumed_align=16)
+    address = tile[(row, None)].iterator.toint() ^ exchange * 16 ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=width * dtype.width // 8)
 
 
 def pinned(value):
@@ -124,8 +126,11 @@ def pinned(value):
 
 
 def row_pieces(tile, registers, thread, first):
-    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    """A thread's row from column ``first`` on, up to 16 bytes at a time, with the registers for
+    them.
+    """
     width, count, stride = panel_shape(tile)
+    width = min(width, cute.size(registers))
     thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
     exchange = (thread * count >> 3) & (count - 1)
     for v in range(0, cute.size(registers), width):
@@ -307,29 +312,29 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
+        sA_sB_stage, sA_sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
             # LA writes over sA
-            cute.arch.mbarrier_wait(bar_sA_empty + slot_4, 1 - phase_4)
+            cute.arch.mbarrier_wait(bar_sA_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 32768)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, turn, at_n, at_batch)],
-                s_LB[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -359,10 +364,10 @@ def tensor(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
+        sA_sB_stage, sA_sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_4, phase_4)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             if turn == 0:
                 # MMA[0] writes over acc
                 cute.arch.mbarrier_wait(bar_acc_empty + slot(t + 2, 2), phase(t + 2, 2))
@@ -371,16 +376,16 @@ def tensor(
             multiply(
                 mma_MMA_0,
                 result_at(tmem + 256 * slot(t, 2), 256),
-                a_MMA_0[(None, None, None, slot_4)],
-                b_MMA_0[(None, None, None, slot_4)],
+                a_MMA_0[(None, None, None, sA_sB_stage)],
+                b_MMA_0[(None, None, None, sA_sB_stage)],
                 turn != 0,
             )
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_acc_full + slot(t, 2))
             with cute.arch.elect_one():
-                tcgen05.commit(bar_sA_empty + slot_4)
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+                tcgen05.commit(bar_sA_empty + sA_sB_stage)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
         tile += cute.arch.grid_dim()[0]
         t += 1
     # nothing may be in the tensor queue when the block ends
@@ -396,8 +401,8 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_acc_full: cute.Pointer,
     bar_acc_empty: cute.Pointer,
     tmem_address: cute.Pointer,
@@ -413,7 +418,7 @@ def epilogue0(
         # EPI[0,0] uses acc
         cute.arch.mbarrier_wait(bar_acc_full + slot(t, 2), phase(t, 2))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t, 4), phase(8 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_tile_load + slot(8 * t, 4), phase(8 * t, 4))
         tmem_after_sync()
         # EPI[0,0]
         EPI(
@@ -424,9 +429,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t, 4))
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4), phase(8 * t + 1, 4)
+        )
         # EPI[1,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 32, 32, Float32),
@@ -436,9 +443,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 1, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 1, 4))
         # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4), phase(8 * t + 2, 4)
+        )
         # EPI[2,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 64, 32, Float32),
@@ -448,9 +457,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 2, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 2, 4))
         # EPI[3,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4), phase(8 * t + 3, 4)
+        )
         # EPI[3,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 96, 32, Float32),
@@ -460,9 +471,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 3, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 3, 4))
         # EPI[4,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4), phase(8 * t + 4, 4)
+        )
         # EPI[4,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 128, 32, Float32),
@@ -472,9 +485,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 4, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 4, 4))
         # EPI[5,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4), phase(8 * t + 5, 4)
+        )
         # EPI[5,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 160, 32, Float32),
@@ -484,9 +499,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 5, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 5, 4))
         # EPI[6,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4), phase(8 * t + 6, 4)
+        )
         # EPI[6,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 192, 32, Float32),
@@ -496,9 +513,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 6, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 6, 4))
         # EPI[7,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4), phase(8 * t + 7, 4)
+        )
         # EPI[7,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 224, 32, Float32),
@@ -510,11 +529,10 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.fence_view_async_tmem_load()
         tmem_before_sync()
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 7, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 7, 4))
         cute.arch.mbarrier_arrive(bar_acc_empty + slot(t, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
-    # accesses to tensor memory are over before it is freed
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
     tmem_before_sync()
@@ -529,7 +547,7 @@ def store(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -694,12 +712,14 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t, 4), phase(8 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_epilogue0 + slot(8 * t, 4), phase(8 * t, 4))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(8 * t, 4))], t_STD_0[(None, at_m, 8 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 1, 4), phase(8 * t + 1, 4)
+        )
         # STD[1]
         cute.copy(
             tma_d,
@@ -708,7 +728,9 @@ def store(
         )
         cute.arch.cp_async_bulk_commit_group()
         # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 2, 4), phase(8 * t + 2, 4)
+        )
         # STD[2]
         cute.copy(
             tma_d,
@@ -721,7 +743,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t, 4))
         # STD[3] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 3, 4), phase(8 * t + 3, 4)
+        )
         # STD[3]
         cute.copy(
             tma_d,
@@ -742,7 +766,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 3, 4))
         # STD[4] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 4, 4), phase(8 * t + 4, 4)
+        )
         # STD[4]
         cute.copy(
             tma_d,
@@ -751,7 +777,9 @@ def store(
         )
         cute.arch.cp_async_bulk_commit_group()
         # STD[5] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 5, 4), phase(8 * t + 5, 4)
+        )
         # STD[5]
         cute.copy(
             tma_d,
@@ -760,7 +788,9 @@ def store(
         )
         cute.arch.cp_async_bulk_commit_group()
         # STD[6] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 6, 4), phase(8 * t + 6, 4)
+        )
         # STD[6]
         cute.copy(
             tma_d,
@@ -773,7 +803,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 4, 4))
         # STD[7] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 7, 4), phase(8 * t + 7, 4)
+        )
         # STD[7]
         cute.copy(
             tma_d,
@@ -813,7 +845,7 @@ def tile_load(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -981,7 +1013,7 @@ def tile_load(
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -989,13 +1021,13 @@ def tile_load(
                 tma_c,
                 t_LC_0[(None, at_m, 8 * at_n, at_batch)],
                 s_LC_0[(None, slot(8 * t, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t, 4),
             )
         # LC[1] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 1, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -1003,13 +1035,13 @@ def tile_load(
                 tma_c,
                 t_LC_1[(None, at_m, 8 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(8 * t + 1, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 1, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4),
             )
         # LC[2] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 2, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[2]
         if beta != 0.0:
@@ -1017,13 +1049,13 @@ def tile_load(
                 tma_c,
                 t_LC_2[(None, at_m, 8 * at_n + 2, at_batch)],
                 s_LC_2[(None, slot(8 * t + 2, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 2, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4),
             )
         # LC[3] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 3, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[3]
         if beta != 0.0:
@@ -1031,13 +1063,13 @@ def tile_load(
                 tma_c,
                 t_LC_3[(None, at_m, 8 * at_n + 3, at_batch)],
                 s_LC_3[(None, slot(8 * t + 3, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 3, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4),
             )
         # LC[4] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t, 4), phase(8 * t, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 4, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[4]
         if beta != 0.0:
@@ -1045,13 +1077,13 @@ def tile_load(
                 tma_c,
                 t_LC_4[(None, at_m, 8 * at_n + 4, at_batch)],
                 s_LC_4[(None, slot(8 * t + 4, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 4, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4),
             )
         # LC[5] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 5, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[5]
         if beta != 0.0:
@@ -1059,13 +1091,13 @@ def tile_load(
                 tma_c,
                 t_LC_5[(None, at_m, 8 * at_n + 5, at_batch)],
                 s_LC_5[(None, slot(8 * t + 5, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 5, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4),
             )
         # LC[6] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 6, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[6]
         if beta != 0.0:
@@ -1073,13 +1105,13 @@ def tile_load(
                 tma_c,
                 t_LC_6[(None, at_m, 8 * at_n + 6, at_batch)],
                 s_LC_6[(None, slot(8 * t + 6, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 6, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4),
             )
         # LC[7] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 7, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[7]
         if beta != 0.0:
@@ -1087,7 +1119,7 @@ def tile_load(
                 tma_c,
                 t_LC_7[(None, at_m, 8 * at_n + 7, at_batch)],
                 s_LC_7[(None, slot(8 * t + 7, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 7, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -1121,8 +1153,8 @@ def kernel(
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 4
+    bar_c_stages_full_by_tile_load = barriers + 0
+    bar_c_stages_full_by_epilogue0 = barriers + 4
     bar_c_stages_empty = barriers + 8
     bar_sA_full_sB_full = barriers + 12
     bar_acc_full = barriers + 16
@@ -1138,14 +1170,14 @@ def kernel(
             # EPI[3,0] uses c_stages after LC[3]
             # and 4 more
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_tile_load + i, 1)
             # STD[0] uses c_stages after EPI[0,0]
             # STD[1] uses c_stages after EPI[1,0]
             # STD[2] uses c_stages after EPI[2,0]
             # STD[3] uses c_stages after EPI[3,0]
             # and 4 more
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_epilogue0 + i, 128)
             # LC[4] writes over c_stages after STD[0]
             # LC[5] writes over c_stages after STD[1]
             # LC[6] writes over c_stages after STD[2]
@@ -1196,8 +1228,8 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
+            bar_c_stages_full_by_tile_load,
+            bar_c_stages_full_by_epilogue0,
             bar_acc_full,
             bar_acc_empty,
             tmem_address,
@@ -1247,7 +1279,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_c_stages_full_prime,
+                bar_c_stages_full_by_epilogue0,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -1265,7 +1297,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_c_stages_full,
+                bar_c_stages_full_by_tile_load,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -1273,7 +1305,7 @@ def kernel(
                 at_n,
                 sC,
             )
-    # all roles are done with tensor memory
+    # all roles are done
     cute.arch.sync_threads()
     if warp == 0:
         tmem_after_sync()
@@ -1386,3 +1418,18 @@ ROLES = (
 CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 512
+MACHINE = "b200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "256"),
+    ("tile_k", "64"),
+    ("widest_slice", "32"),
+    ("slice_n", "32"),
+    ("slices", "8"),
+    ("consumers", "1"),
+    ("accumulator", "tmem"),
+    ("accumulators", "auto"),
+)
+PROGRAM_SHA256 = "9591639a9e9562da1327dcd185904fc8cbf30754048cef917ad43238dfbbd28a"

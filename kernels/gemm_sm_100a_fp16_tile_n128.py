@@ -14,8 +14,8 @@ store               1         24  STD[0] STD[1] STD[2] STD[3]
 tile_load           1         24  LC[0] LC[1] LC[2] LC[3]
 
 barrier                              slots  arrivals   bytes
-c_stages full                            4         1    8192
-c_stages full'                           4       128       0
+c_stages full by tile_load               4         1    8192
+c_stages full by epilogue0               4       128       0
 c_stages empty                           4         1       0
 sA full sB full                          6         2   32768
 acc full                                 2         1       0
@@ -81,9 +81,9 @@ def in_bands(index, rows, by_band):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = tcgen05.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -102,14 +102,16 @@ def panel_shape(tile):
 
 
 def piece_at(tile, row, exchange, width, piece):
-    """A pointer to 16 bytes of a row of a panel.
+    """A pointer to ``width`` elements, at most 16 bytes, of a row of a panel or of a part of one.
 
-    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
-    are computed here, because those of swizzled pointers take more than one register for each.
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. A part
+    begins at a multiple of its size, which is a power of two, so that the number of a piece in it
+    has bits of its own. Addresses are computed here, because those of swizzled pointers take more
+    than one register for each.
     """
     dtype, space = tile.element_type, cutlass.AddressSpace.smem
-    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
-    return cute.make_ptr(dtype, address, space, assumed_align=16)
+    address = tile[(row, None)].iterator.toint() ^ exchange * 16 ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=width * dtype.width // 8)
 
 
 def pinned(value):
@@ -118,8 +120,11 @@ def pinned(value):
 
 
 def row_pieces(tile, registers, thread, first):
-    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    """A thread's row from column ``first`` on, up to 16 bytes at a time, with the registers for
+    them.
+    """
     width, count, stride = panel_shape(tile)
+    width = min(width, cute.size(registers))
     thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
     exchange = (thread * count >> 3) & (count - 1)
     for v in range(0, cute.size(registers), width):
@@ -301,29 +306,29 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_6, phase_6 = slot(first, 6), phase(first, 6)
+        sA_sB_stage, sA_sB_phase = slot(first, 6), phase(first, 6)
         for turn in cutlass.range(trips, unroll=1):
             # LB writes over sB
-            cute.arch.mbarrier_wait(bar_sB_empty + slot_6, 1 - phase_6)
+            cute.arch.mbarrier_wait(bar_sB_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_6, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, at_n, turn, at_batch)],
-                s_LB[(None, slot_6)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_6,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_6, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_6)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_6,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_6, phase_6 = advance(slot_6, phase_6, 6)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -354,10 +359,10 @@ def tensor(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_6, phase_6 = slot(first, 6), phase(first, 6)
+        sA_sB_stage, sA_sB_phase = slot(first, 6), phase(first, 6)
         for turn in cutlass.range(trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_6, phase_6)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             if turn == 0:
                 # MMA[0] writes over acc
                 cute.arch.mbarrier_wait(bar_acc_empty + slot(t + 2, 2), phase(t + 2, 2))
@@ -366,16 +371,16 @@ def tensor(
             multiply(
                 mma_MMA_0,
                 result_at(tmem + 128 * slot(t, 2), 128),
-                a_MMA_0[(None, None, None, slot_6)],
-                b_MMA_0[(None, None, None, slot_6)],
+                a_MMA_0[(None, None, None, sA_sB_stage)],
+                b_MMA_0[(None, None, None, sA_sB_stage)],
                 turn != 0,
             )
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_acc_full + slot(t, 2))
             with cute.arch.elect_one():
-                tcgen05.commit(bar_sB_empty + slot_6)
-            slot_6, phase_6 = advance(slot_6, phase_6, 6)
+                tcgen05.commit(bar_sB_empty + sA_sB_stage)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
         tile += cute.arch.grid_dim()[0]
         t += 1
     # nothing may be in the tensor queue when the block ends
@@ -391,8 +396,8 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_acc_full: cute.Pointer,
     bar_acc_empty: cute.Pointer,
     tmem_address: cute.Pointer,
@@ -408,7 +413,7 @@ def epilogue0(
         # EPI[0,0] uses acc
         cute.arch.mbarrier_wait(bar_acc_full + slot(t, 2), phase(t, 2))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t, 4), phase(4 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_tile_load + slot(4 * t, 4), phase(4 * t, 4))
         tmem_after_sync()
         # EPI[0,0]
         EPI(
@@ -419,9 +424,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t, 4))
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 1, 4), phase(4 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4), phase(4 * t + 1, 4)
+        )
         # EPI[1,0]
         EPI(
             columns_at(tmem + 128 * slot(t, 2) + 32, 32, Float32),
@@ -431,9 +438,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 1, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 1, 4))
         # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 2, 4), phase(4 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4), phase(4 * t + 2, 4)
+        )
         # EPI[2,0]
         EPI(
             columns_at(tmem + 128 * slot(t, 2) + 64, 32, Float32),
@@ -443,9 +452,11 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 2, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 2, 4))
         # EPI[3,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 3, 4), phase(4 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4), phase(4 * t + 3, 4)
+        )
         # EPI[3,0]
         EPI(
             columns_at(tmem + 128 * slot(t, 2) + 96, 32, Float32),
@@ -457,11 +468,10 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.fence_view_async_tmem_load()
         tmem_before_sync()
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 3, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 3, 4))
         cute.arch.mbarrier_arrive(bar_acc_empty + slot(t, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
-    # accesses to tensor memory are over before it is freed
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
     tmem_before_sync()
@@ -476,7 +486,7 @@ def store(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -565,12 +575,14 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t, 4), phase(4 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_epilogue0 + slot(4 * t, 4), phase(4 * t, 4))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(4 * t, 4))], t_STD_0[(None, at_m, 4 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 1, 4), phase(4 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(4 * t + 1, 4), phase(4 * t + 1, 4)
+        )
         # STD[1]
         cute.copy(
             tma_d,
@@ -579,7 +591,9 @@ def store(
         )
         cute.arch.cp_async_bulk_commit_group()
         # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 2, 4), phase(4 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(4 * t + 2, 4), phase(4 * t + 2, 4)
+        )
         # STD[2]
         cute.copy(
             tma_d,
@@ -592,7 +606,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(4 * t, 4))
         # STD[3] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 3, 4), phase(4 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(4 * t + 3, 4), phase(4 * t + 3, 4)
+        )
         # STD[3]
         cute.copy(
             tma_d,
@@ -632,7 +648,7 @@ def tile_load(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -724,7 +740,7 @@ def tile_load(
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 4, 4), phase(4 * t + 4, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(4 * t, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -732,13 +748,13 @@ def tile_load(
                 tma_c,
                 t_LC_0[(None, at_m, 4 * at_n, at_batch)],
                 s_LC_0[(None, slot(4 * t, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t, 4),
             )
         # LC[1] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 5, 4), phase(4 * t + 5, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 1, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -746,13 +762,13 @@ def tile_load(
                 tma_c,
                 t_LC_1[(None, at_m, 4 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(4 * t + 1, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 1, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4),
             )
         # LC[2] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 6, 4), phase(4 * t + 6, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 2, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[2]
         if beta != 0.0:
@@ -760,13 +776,13 @@ def tile_load(
                 tma_c,
                 t_LC_2[(None, at_m, 4 * at_n + 2, at_batch)],
                 s_LC_2[(None, slot(4 * t + 2, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 2, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4),
             )
         # LC[3] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 7, 4), phase(4 * t + 7, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 3, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[3]
         if beta != 0.0:
@@ -774,7 +790,7 @@ def tile_load(
                 tma_c,
                 t_LC_3[(None, at_m, 4 * at_n + 3, at_batch)],
                 s_LC_3[(None, slot(4 * t + 3, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 3, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -808,8 +824,8 @@ def kernel(
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 4
+    bar_c_stages_full_by_tile_load = barriers + 0
+    bar_c_stages_full_by_epilogue0 = barriers + 4
     bar_c_stages_empty = barriers + 8
     bar_sA_full_sB_full = barriers + 12
     bar_acc_full = barriers + 18
@@ -824,13 +840,13 @@ def kernel(
             # EPI[2,0] uses c_stages after LC[2]
             # EPI[3,0] uses c_stages after LC[3]
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_tile_load + i, 1)
             # STD[0] uses c_stages after EPI[0,0]
             # STD[1] uses c_stages after EPI[1,0]
             # STD[2] uses c_stages after EPI[2,0]
             # STD[3] uses c_stages after EPI[3,0]
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_epilogue0 + i, 128)
             # LC[0] writes over c_stages after STD[0]
             # LC[1] writes over c_stages after STD[1]
             # LC[2] writes over c_stages after STD[2]
@@ -880,8 +896,8 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
+            bar_c_stages_full_by_tile_load,
+            bar_c_stages_full_by_epilogue0,
             bar_acc_full,
             bar_acc_empty,
             tmem_address,
@@ -932,7 +948,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_c_stages_full_prime,
+                bar_c_stages_full_by_epilogue0,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -950,7 +966,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_c_stages_full,
+                bar_c_stages_full_by_tile_load,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -958,7 +974,7 @@ def kernel(
                 at_n,
                 sC,
             )
-    # all roles are done with tensor memory
+    # all roles are done
     cute.arch.sync_threads()
     if warp == 0:
         tmem_after_sync()
@@ -1071,3 +1087,18 @@ ROLES = (
 CYCLES_PER_ITERATION = 256
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 256
+MACHINE = "b200"
+SETTINGS = (
+    ("dtype", "fp16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "128"),
+    ("tile_k", "64"),
+    ("widest_slice", "32"),
+    ("slice_n", "32"),
+    ("slices", "4"),
+    ("consumers", "1"),
+    ("accumulator", "tmem"),
+    ("accumulators", "auto"),
+)
+PROGRAM_SHA256 = "7e00642440f131bc42cf988ba639d22d3e657f47753197c6fe29fbe020c39584"

@@ -13,8 +13,8 @@ epilogue1           4         88  MMA[1] EPI[0,1] EPI[1,1]
 store               1         24  STD[0] STD[1]
 
 barrier                              slots  arrivals   bytes
-c_stages full                            2         1   16384
-c_stages full'                           2       256       0
+c_stages full by LC                      2         1   16384
+c_stages full by EPI                     2       256       0
 c_stages empty                           2         1       0
 sA full sB full                          6         2   32768
 sB empty                                 6       256       0
@@ -25,6 +25,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -80,12 +81,24 @@ def in_bands(index, rows, by_band):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def pin(registers):
+    """All of them have their values here: nothing of that is left to do behind a fence."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    letter = "f" if words.element_type == Float32 else "r"
+    values = [words[v].ir_value() for v in range(cute.size(words))]
+    places = [f"={letter}" for value in values] + [str(v) for v in range(len(values))]
+    result = llvm.StructType.get_literal([value.type for value in values])
+    made = llvm.inline_asm(result, values, "", ",".join(places), has_side_effects=True)
+    for v, value in enumerate(values):
+        words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
 def product_of(tile):
@@ -168,7 +181,7 @@ def load(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sB_empty: cute.Pointer,
@@ -260,34 +273,34 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_6, phase_6 = slot(first, 6), phase(first, 6)
+        sA_sB_stage, sA_sB_phase = slot(first, 6), phase(first, 6)
         for turn in cutlass.range(trips, unroll=1):
             # LB writes over sB
-            cute.arch.mbarrier_wait(bar_sB_empty + slot_6, 1 - phase_6)
+            cute.arch.mbarrier_wait(bar_sB_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_6, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, at_n, turn, at_batch)],
-                s_LB[(None, slot_6)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_6,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_6, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_6)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_6,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_6, phase_6 = advance(slot_6, phase_6, 6)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
         # LC[0] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(2 * t + 2, 2), phase(2 * t + 2, 2))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(2 * t, 2), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(2 * t, 2), 16384 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -295,13 +308,13 @@ def load(
                 tma_c,
                 t_LC_0[(None, at_m, 2 * at_n, at_batch)],
                 s_LC_0[(None, slot(2 * t, 2))],
-                tma_bar_ptr=bar_c_stages_full + slot(2 * t, 2),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(2 * t, 2),
             )
         # LC[1] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(2 * t + 3, 2), phase(2 * t + 3, 2))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(2 * t + 1, 2), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(2 * t + 1, 2), 16384 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -309,7 +322,7 @@ def load(
                 tma_c,
                 t_LC_1[(None, at_m, 2 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(2 * t + 1, 2))],
-                tma_bar_ptr=bar_c_stages_full + slot(2 * t + 1, 2),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(2 * t + 1, 2),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -325,8 +338,8 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_full_by_EPI: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sB_empty: cute.Pointer,
     tile: Int32,
@@ -356,6 +369,7 @@ def epilogue0(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
+        pin(part_of(r_acc, 0, 64))
         warpgroup.fence()
         # turn 0: the pipeline fills
         # MMA[0] uses sA
@@ -372,34 +386,34 @@ def epilogue0(
                 d_MMA_0,
             )
         warpgroup.commit_group()
-        slot_6, phase_6 = slot(first + 1, 6), phase(first + 1, 6)
-        slot_6_5, phase_6_5 = slot(first + 6, 6), phase(first + 6, 6)
+        sA_sB_stage, sA_sB_phase = slot(first + 1, 6), phase(first + 1, 6)
+        sB_stage_before, sB_phase_before = slot(first + 6, 6), phase(first + 6, 6)
         for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_6, phase_6)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             # MMA[0]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_0,
                     d_MMA_0,
-                    a_MMA_0[(None, None, k_step, slot_6)],
-                    b_MMA_0[(None, None, k_step, slot_6)],
+                    a_MMA_0[(None, None, k_step, sA_sB_stage)],
+                    b_MMA_0[(None, None, k_step, sA_sB_stage)],
                     d_MMA_0,
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_6_5)
-            slot_6, phase_6 = advance(slot_6, phase_6, 6)
-            slot_6_5, phase_6_5 = advance(slot_6_5, phase_6_5, 6)
+            cute.arch.mbarrier_arrive(bar_sB_empty + sB_stage_before)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
+            sB_stage_before, sB_phase_before = advance(sB_stage_before, sB_phase_before, 6)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # MMA[0] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 6))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t, 2), phase(2 * t, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t, 2), phase(2 * t, 2))
         # EPI[0,0]
         EPI(
             part_of(r_acc, 0, 32),
@@ -409,9 +423,9 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(2 * t, 2))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t, 2))
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
         # EPI[1,0]
         EPI(
             part_of(r_acc, 32, 32),
@@ -421,7 +435,7 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(2 * t + 1, 2))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t + 1, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -432,8 +446,8 @@ def epilogue1(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_full_by_EPI: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sB_empty: cute.Pointer,
     tile: Int32,
@@ -463,6 +477,7 @@ def epilogue1(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
+        pin(part_of(r_acc, 0, 64))
         warpgroup.fence()
         # turn 0: the pipeline fills
         # MMA[1] uses sA
@@ -479,34 +494,34 @@ def epilogue1(
                 d_MMA_1,
             )
         warpgroup.commit_group()
-        slot_6, phase_6 = slot(first + 1, 6), phase(first + 1, 6)
-        slot_6_5, phase_6_5 = slot(first + 6, 6), phase(first + 6, 6)
+        sA_sB_stage, sA_sB_phase = slot(first + 1, 6), phase(first + 1, 6)
+        sB_stage_before, sB_phase_before = slot(first + 6, 6), phase(first + 6, 6)
         for turn in cutlass.range(1, trips, unroll=1):
             # MMA[1] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_6, phase_6)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             # MMA[1]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_1,
                     d_MMA_1,
-                    a_MMA_1[(None, None, k_step, slot_6)],
-                    b_MMA_1[(None, None, k_step, slot_6)],
+                    a_MMA_1[(None, None, k_step, sA_sB_stage)],
+                    b_MMA_1[(None, None, k_step, sA_sB_stage)],
                     d_MMA_1,
                 )
             warpgroup.commit_group()
             # MMA[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_6_5)
-            slot_6, phase_6 = advance(slot_6, phase_6, 6)
-            slot_6_5, phase_6_5 = advance(slot_6_5, phase_6_5, 6)
+            cute.arch.mbarrier_arrive(bar_sB_empty + sB_stage_before)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
+            sB_stage_before, sB_phase_before = advance(sB_stage_before, sB_phase_before, 6)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # MMA[1] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 6))
         # EPI[0,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t, 2), phase(2 * t, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t, 2), phase(2 * t, 2))
         # EPI[0,1]
         EPI(
             part_of(r_acc, 0, 32),
@@ -516,9 +531,9 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(2 * t, 2))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t, 2))
         # EPI[1,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
         # EPI[1,1]
         EPI(
             part_of(r_acc, 32, 32),
@@ -528,7 +543,7 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(2 * t + 1, 2))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t + 1, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -542,7 +557,7 @@ def store(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_EPI: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -593,12 +608,12 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(2 * t, 2), phase(2 * t, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_EPI + slot(2 * t, 2), phase(2 * t, 2))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(2 * t, 2))], t_STD_0[(None, at_m, 2 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_EPI + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
         # STD[1]
         cute.copy(
             tma_d,
@@ -651,8 +666,8 @@ def kernel(
     start = cute.arch.make_warp_uniform(shared.toint())
     shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 2
+    bar_c_stages_full_by_LC = barriers + 0
+    bar_c_stages_full_by_EPI = barriers + 2
     bar_c_stages_empty = barriers + 4
     bar_sA_full_sB_full = barriers + 6
     bar_sB_empty = barriers + 12
@@ -663,13 +678,13 @@ def kernel(
             # EPI[1,0] uses c_stages after LC[1]
             # EPI[1,1] uses c_stages after LC[1]
             for i in cutlass.range_constexpr(2):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_LC + i, 1)
             # STD[0] uses c_stages after EPI[0,0]
             # STD[0] uses c_stages after EPI[0,1]
             # STD[1] uses c_stages after EPI[1,0]
             # STD[1] uses c_stages after EPI[1,1]
             for i in cutlass.range_constexpr(2):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 256)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_EPI + i, 256)
             # LC[0] writes over c_stages after STD[0]
             # LC[1] writes over c_stages after STD[1]
             for i in cutlass.range_constexpr(2):
@@ -708,8 +723,8 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
+            bar_c_stages_full_by_LC,
+            bar_c_stages_full_by_EPI,
             bar_sA_full_sB_full,
             bar_sB_empty,
             tile,
@@ -723,8 +738,8 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
+            bar_c_stages_full_by_LC,
+            bar_c_stages_full_by_EPI,
             bar_sA_full_sB_full,
             bar_sB_empty,
             tile,
@@ -747,7 +762,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_c_stages_full,
+                bar_c_stages_full_by_LC,
                 bar_c_stages_empty,
                 bar_sA_full_sB_full,
                 bar_sB_empty,
@@ -768,7 +783,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_c_stages_full_prime,
+                bar_c_stages_full_by_EPI,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -882,3 +897,18 @@ ROLES = (
 CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "128"),
+    ("tile_k", "64"),
+    ("widest_slice", "64"),
+    ("slice_n", "64"),
+    ("slices", "2"),
+    ("consumers", "2"),
+    ("accumulator", "registers"),
+    ("accumulators", "1"),
+)
+PROGRAM_SHA256 = "d6157516d9068b04bb43bc8cf6bde85193003e025816cbd70abe52c4c79d8501"

@@ -14,8 +14,8 @@ tile_load           1         24  LC
 
 barrier                              slots  arrivals   bytes
 sP full                                  8         1    8192
-sC full                                  1         1    4096
-sC full'                                 1       128       0
+sC full by tile_load                     1         1    4096
+sC full by epilogue                      1       128       0
 sP empty                                 8       128       0
 sC empty                                 1         1       0
 """
@@ -25,6 +25,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -75,9 +76,9 @@ def in_bands(index, rows, by_band):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -200,20 +201,20 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_8, phase_8 = slot(first, 8), phase(first, 8)
+        sP_stage, sP_phase = slot(first, 8), phase(first, 8)
         for turn in cutlass.range(trips, unroll=1):
             # LP writes over sP
-            cute.arch.mbarrier_wait(bar_sP_empty + slot_8, 1 - phase_8)
+            cute.arch.mbarrier_wait(bar_sP_empty + sP_stage, 1 - sP_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sP_full + slot_8, 8192)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sP_full + sP_stage, 8192)
             # LP
             cute.copy(
                 tma_p,
                 t_LP[(None, at_m, at_n, turn, at_batch)],
-                s_LP[(None, slot_8)],
-                tma_bar_ptr=bar_sP_full + slot_8,
+                s_LP[(None, sP_stage)],
+                tma_bar_ptr=bar_sP_full + sP_stage,
             )
-            slot_8, phase_8 = advance(slot_8, phase_8, 8)
+            sP_stage, sP_phase = advance(sP_stage, sP_phase, 8)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -229,8 +230,8 @@ def epilogue(
     trips: Int32,
     tiles: Int32,
     bar_sP_full: cute.Pointer,
-    bar_sC_full: cute.Pointer,
-    bar_sC_full_prime: cute.Pointer,
+    bar_sC_full_by_tile_load: cute.Pointer,
+    bar_sC_full_by_epilogue: cute.Pointer,
     bar_sP_empty: cute.Pointer,
     tile: Int32,
     sP: cute.Tensor,
@@ -243,21 +244,21 @@ def epilogue(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
-        slot_8, phase_8 = slot(first, 8), phase(first, 8)
+        sP_stage, sP_phase = slot(first, 8), phase(first, 8)
         for turn in cutlass.range(trips, unroll=1):
             # ADD uses sP
-            cute.arch.mbarrier_wait(bar_sP_full + slot_8, phase_8)
+            cute.arch.mbarrier_wait(bar_sP_full + sP_stage, sP_phase)
             # ADD
-            ADD(r_acc, sP[(None, None, slot_8)], thread)
+            ADD(r_acc, sP[(None, None, sP_stage)], thread)
             cute.arch.fence_proxy("async.shared", space="cta")
-            cute.arch.mbarrier_arrive(bar_sP_empty + slot_8)
-            slot_8, phase_8 = advance(slot_8, phase_8, 8)
+            cute.arch.mbarrier_arrive(bar_sP_empty + sP_stage)
+            sP_stage, sP_phase = advance(sP_stage, sP_phase, 8)
         # EPI uses sC
-        cute.arch.mbarrier_wait(bar_sC_full, phase(t, 1))
+        cute.arch.mbarrier_wait(bar_sC_full_by_tile_load, phase(t, 1))
         # EPI: epilogue
         EPI(r_acc, sC[(None, None, 0)], alpha, beta, thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_sC_full_prime)
+        cute.arch.mbarrier_arrive(bar_sC_full_by_epilogue)
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -271,7 +272,7 @@ def store(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_sC_full_prime: cute.Pointer,
+    bar_sC_full_by_epilogue: cute.Pointer,
     bar_sC_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -303,7 +304,7 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD uses sC
-        cute.arch.mbarrier_wait(bar_sC_full_prime, phase(t, 1))
+        cute.arch.mbarrier_wait(bar_sC_full_by_epilogue, phase(t, 1))
         # STD
         cute.copy(tma_d, s_STD[(None, 0)], t_STD[(None, at_m, at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
@@ -331,7 +332,7 @@ def tile_load(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_sC_full: cute.Pointer,
+    bar_sC_full_by_tile_load: cute.Pointer,
     bar_sC_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -365,11 +366,16 @@ def tile_load(
         # LC writes over sC
         cute.arch.mbarrier_wait(bar_sC_empty, phase(t + 1, 1))
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sC_full, 4096 if (beta != 0.0) else 0)
+            cute.arch.mbarrier_arrive_and_expect_tx(
+                bar_sC_full_by_tile_load, 4096 if (beta != 0.0) else 0
+            )
         # LC
         if beta != 0.0:
             cute.copy(
-                tma_c, t_LC[(None, at_m, at_n, at_batch)], s_LC[(None, 0)], tma_bar_ptr=bar_sC_full
+                tma_c,
+                t_LC[(None, at_m, at_n, at_batch)],
+                s_LC[(None, 0)],
+                tma_bar_ptr=bar_sC_full_by_tile_load,
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -405,8 +411,8 @@ def kernel(
     shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
     bar_sP_full = barriers + 0
-    bar_sC_full = barriers + 8
-    bar_sC_full_prime = barriers + 9
+    bar_sC_full_by_tile_load = barriers + 8
+    bar_sC_full_by_epilogue = barriers + 9
     bar_sP_empty = barriers + 10
     bar_sC_empty = barriers + 18
     if warp == 0:
@@ -416,10 +422,10 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sP_full + i, 1)
             # EPI uses sC after LC
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_sC_full + i, 1)
+                cute.arch.mbarrier_init(bar_sC_full_by_tile_load + i, 1)
             # STD uses sC after EPI
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_sC_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_sC_full_by_epilogue + i, 128)
             # LP writes over sP after ADD
             for i in cutlass.range_constexpr(8):
                 cute.arch.mbarrier_init(bar_sP_empty + i, 128)
@@ -450,8 +456,8 @@ def kernel(
             trips,
             tiles,
             bar_sP_full,
-            bar_sC_full,
-            bar_sC_full_prime,
+            bar_sC_full_by_tile_load,
+            bar_sC_full_by_epilogue,
             bar_sP_empty,
             tile,
             sP,
@@ -484,7 +490,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_sC_full_prime,
+                bar_sC_full_by_epilogue,
                 bar_sC_empty,
                 tile,
                 at_batch,
@@ -502,7 +508,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_sC_full,
+                bar_sC_full_by_tile_load,
                 bar_sC_empty,
                 tile,
                 at_batch,
@@ -603,3 +609,11 @@ ROLES = (
 CYCLES_PER_ITERATION = 117
 SHARED_BYTES = 70656
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("part", "8"),
+    ("tile_m", "64"),
+    ("tile_n", "32"),
+)
+PROGRAM_SHA256 = "5c767d1a17ac239ee5055423bce16e9dff45b8a6dce38834de3decc941825259"

@@ -14,8 +14,8 @@ store               1         24  STD[0] STT[0,0] STD[1] STT[1,0] STD[2] STT[2,0
 tile_load           1         24  LC[0] LC[1] LC[2] LC[3] LC[4] LC[5] LC[6] LC[7]
 
 barrier                              slots  arrivals   bytes
-c_stages full                            4         1    8192
-c_stages full'                           4       128       0
+c_stages full by tile_load               4         1    8192
+c_stages full by epilogue0               4       128       0
 t_stages full                            2       128       0
 c_stages empty                           4         1       0
 t_stages empty                           2         1       0
@@ -144,9 +144,9 @@ def in_triangle(index: Int32, rows: Int32, row_block, column_block):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = tcgen05.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -165,14 +165,16 @@ def panel_shape(tile):
 
 
 def piece_at(tile, row, exchange, width, piece):
-    """A pointer to 16 bytes of a row of a panel.
+    """A pointer to ``width`` elements, at most 16 bytes, of a row of a panel or of a part of one.
 
-    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
-    are computed here, because those of swizzled pointers take more than one register for each.
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. A part
+    begins at a multiple of its size, which is a power of two, so that the number of a piece in it
+    has bits of its own. Addresses are computed here, because those of swizzled pointers take more
+    than one register for each.
     """
     dtype, space = tile.element_type, cutlass.AddressSpace.smem
-    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
-    return cute.make_ptr(dtype, address, space, assumed_align=16)
+    address = tile[(row, None)].iterator.toint() ^ exchange * 16 ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=width * dtype.width // 8)
 
 
 def pinned(value):
@@ -181,8 +183,11 @@ def pinned(value):
 
 
 def row_pieces(tile, registers, thread, first):
-    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    """A thread's row from column ``first`` on, up to 16 bytes at a time, with the registers for
+    them.
+    """
     width, count, stride = panel_shape(tile)
+    width = min(width, cute.size(registers))
     thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
     exchange = (thread * count >> 3) & (count - 1)
     for v in range(0, cute.size(registers), width):
@@ -388,31 +393,31 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_3, phase_3 = slot(first, 3), phase(first, 3)
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
+        sA_stage, sA_phase = slot(first, 3), phase(first, 3)
+        sB_stage, sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sB_full + slot_4, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sB_full + sB_stage, 32768)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, turn, at_n, at_batch)],
-                s_LB[(None, slot_4)],
-                tma_bar_ptr=bar_sB_full + slot_4,
+                s_LB[(None, sB_stage)],
+                tma_bar_ptr=bar_sB_full + sB_stage,
             )
             # LA writes over sA
-            cute.arch.mbarrier_wait(bar_sA_empty + slot_3, 1 - phase_3)
+            cute.arch.mbarrier_wait(bar_sA_empty + sA_stage, 1 - sA_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full + slot_3, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full + sA_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_3)],
-                tma_bar_ptr=bar_sA_full + slot_3,
+                s_LA[(None, sA_stage)],
+                tma_bar_ptr=bar_sA_full + sA_stage,
             )
-            slot_3, phase_3 = advance(slot_3, phase_3, 3)
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+            sA_stage, sA_phase = advance(sA_stage, sA_phase, 3)
+            sB_stage, sB_phase = advance(sB_stage, sB_phase, 4)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -443,13 +448,13 @@ def tensor(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_3, phase_3 = slot(first, 3), phase(first, 3)
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
+        sA_stage, sA_phase = slot(first, 3), phase(first, 3)
+        sB_stage, sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full + slot_3, phase_3)
+            cute.arch.mbarrier_wait(bar_sA_full + sA_stage, sA_phase)
             # MMA[0] uses sB
-            cute.arch.mbarrier_wait(bar_sB_full + slot_4, phase_4)
+            cute.arch.mbarrier_wait(bar_sB_full + sB_stage, sB_phase)
             if turn == 0:
                 # MMA[0] writes over acc
                 cute.arch.mbarrier_wait(bar_acc_empty + slot(t + 2, 2), phase(t + 2, 2))
@@ -458,17 +463,17 @@ def tensor(
             multiply(
                 mma_MMA_0,
                 result_at(tmem + 256 * slot(t, 2), 256),
-                a_MMA_0[(None, None, None, slot_3)],
-                b_MMA_0[(None, None, None, slot_4)],
+                a_MMA_0[(None, None, None, sA_stage)],
+                b_MMA_0[(None, None, None, sB_stage)],
                 turn != 0,
             )
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_acc_full + slot(t, 2))
             with cute.arch.elect_one():
-                tcgen05.commit(bar_sA_empty + slot_3)
-            slot_3, phase_3 = advance(slot_3, phase_3, 3)
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+                tcgen05.commit(bar_sA_empty + sA_stage)
+            sA_stage, sA_phase = advance(sA_stage, sA_phase, 3)
+            sB_stage, sB_phase = advance(sB_stage, sB_phase, 4)
         tile += cute.arch.grid_dim()[0]
         t += 1
     # nothing may be in the tensor queue when the block ends
@@ -484,8 +489,8 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_t_stages_full: cute.Pointer,
     bar_t_stages_empty: cute.Pointer,
     bar_acc_full: cute.Pointer,
@@ -512,7 +517,7 @@ def epilogue0(
         # EPI[0,0] uses acc
         cute.arch.mbarrier_wait(bar_acc_full + slot(t, 2), phase(t, 2))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t, 4), phase(8 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_tile_load + slot(8 * t, 4), phase(8 * t, 4))
         tmem_after_sync()
         # EPI[0,0]
         EPI(
@@ -526,7 +531,7 @@ def epilogue0(
         # PUT[0,0]: epilogue
         PUT(r_rD_0, sC[(None, None, slot(8 * t, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t, 4))
         # PUTT[0,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 2, 2), phase(8 * t + 2, 2))
         # PUTT[0,0]: epilogue
@@ -534,7 +539,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t, 2))
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4), phase(8 * t + 1, 4)
+        )
         # EPI[1,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 32, 32, Float32),
@@ -547,7 +554,7 @@ def epilogue0(
         # PUT[1,0]: epilogue
         PUT(r_rD_1, sC[(None, None, slot(8 * t + 1, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 1, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 1, 4))
         # PUTT[1,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 3, 2), phase(8 * t + 3, 2))
         # PUTT[1,0]: epilogue
@@ -555,7 +562,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 1, 2))
         # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4), phase(8 * t + 2, 4)
+        )
         # EPI[2,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 64, 32, Float32),
@@ -568,7 +577,7 @@ def epilogue0(
         # PUT[2,0]: epilogue
         PUT(r_rD_2, sC[(None, None, slot(8 * t + 2, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 2, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 2, 4))
         # PUTT[2,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t, 2), phase(8 * t, 2))
         # PUTT[2,0]: epilogue
@@ -576,7 +585,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 2, 2))
         # EPI[3,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4), phase(8 * t + 3, 4)
+        )
         # EPI[3,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 96, 32, Float32),
@@ -589,7 +600,7 @@ def epilogue0(
         # PUT[3,0]: epilogue
         PUT(r_rD_3, sC[(None, None, slot(8 * t + 3, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 3, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 3, 4))
         # PUTT[3,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 1, 2), phase(8 * t + 1, 2))
         # PUTT[3,0]: epilogue
@@ -597,7 +608,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 3, 2))
         # EPI[4,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4), phase(8 * t + 4, 4)
+        )
         # EPI[4,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 128, 32, Float32),
@@ -610,7 +623,7 @@ def epilogue0(
         # PUT[4,0]: epilogue
         PUT(r_rD_4, sC[(None, None, slot(8 * t + 4, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 4, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 4, 4))
         # PUTT[4,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 2, 2), phase(8 * t + 2, 2))
         # PUTT[4,0]: epilogue
@@ -618,7 +631,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 4, 2))
         # EPI[5,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4), phase(8 * t + 5, 4)
+        )
         # EPI[5,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 160, 32, Float32),
@@ -631,7 +646,7 @@ def epilogue0(
         # PUT[5,0]: epilogue
         PUT(r_rD_5, sC[(None, None, slot(8 * t + 5, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 5, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 5, 4))
         # PUTT[5,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 3, 2), phase(8 * t + 3, 2))
         # PUTT[5,0]: epilogue
@@ -639,7 +654,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 5, 2))
         # EPI[6,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4), phase(8 * t + 6, 4)
+        )
         # EPI[6,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 192, 32, Float32),
@@ -652,7 +669,7 @@ def epilogue0(
         # PUT[6,0]: epilogue
         PUT(r_rD_6, sC[(None, None, slot(8 * t + 6, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 6, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 6, 4))
         # PUTT[6,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 4, 2), phase(8 * t + 4, 2))
         # PUTT[6,0]: epilogue
@@ -660,7 +677,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 6, 2))
         # EPI[7,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4), phase(8 * t + 7, 4)
+        )
         # EPI[7,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 224, 32, Float32),
@@ -676,7 +695,7 @@ def epilogue0(
         # PUT[7,0]: epilogue
         PUT(r_rD_7, sC[(None, None, slot(8 * t + 7, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 7, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 7, 4))
         # PUTT[7,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 5, 2), phase(8 * t + 5, 2))
         # PUTT[7,0]: epilogue
@@ -685,7 +704,6 @@ def epilogue0(
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 7, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
-    # accesses to tensor memory are over before it is freed
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
     tmem_before_sync()
@@ -701,7 +719,7 @@ def store(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_t_stages_full: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     bar_t_stages_empty: cute.Pointer,
@@ -1021,7 +1039,7 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t, 4), phase(8 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_epilogue0 + slot(8 * t, 4), phase(8 * t, 4))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(8 * t, 4))], t_STD_0[(None, at_m, 8 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
@@ -1038,7 +1056,9 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 1, 4), phase(8 * t + 1, 4)
+        )
         # STD[1]
         cute.copy(
             tma_d,
@@ -1067,7 +1087,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t, 2))
         # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 2, 4), phase(8 * t + 2, 4)
+        )
         # STD[2]
         cute.copy(
             tma_d,
@@ -1096,7 +1118,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 1, 2))
         # STD[3] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 3, 4), phase(8 * t + 3, 4)
+        )
         # STD[3]
         cute.copy(
             tma_d,
@@ -1125,7 +1149,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 2, 2))
         # STD[4] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 4, 4), phase(8 * t + 4, 4)
+        )
         # STD[4]
         cute.copy(
             tma_d,
@@ -1154,7 +1180,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 3, 2))
         # STD[5] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 5, 4), phase(8 * t + 5, 4)
+        )
         # STD[5]
         cute.copy(
             tma_d,
@@ -1183,7 +1211,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 4, 2))
         # STD[6] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 6, 4), phase(8 * t + 6, 4)
+        )
         # STD[6]
         cute.copy(
             tma_d,
@@ -1212,7 +1242,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 5, 2))
         # STD[7] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 7, 4), phase(8 * t + 7, 4)
+        )
         # STD[7]
         cute.copy(
             tma_d,
@@ -1267,7 +1299,7 @@ def tile_load(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -1435,7 +1467,7 @@ def tile_load(
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -1443,13 +1475,13 @@ def tile_load(
                 tma_c,
                 t_LC_0[(None, at_m, 8 * at_n, at_batch)],
                 s_LC_0[(None, slot(8 * t, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t, 4),
             )
         # LC[1] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 1, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -1457,13 +1489,13 @@ def tile_load(
                 tma_c,
                 t_LC_1[(None, at_m, 8 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(8 * t + 1, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 1, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4),
             )
         # LC[2] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 2, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[2]
         if beta != 0.0:
@@ -1471,13 +1503,13 @@ def tile_load(
                 tma_c,
                 t_LC_2[(None, at_m, 8 * at_n + 2, at_batch)],
                 s_LC_2[(None, slot(8 * t + 2, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 2, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4),
             )
         # LC[3] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 3, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[3]
         if beta != 0.0:
@@ -1485,13 +1517,13 @@ def tile_load(
                 tma_c,
                 t_LC_3[(None, at_m, 8 * at_n + 3, at_batch)],
                 s_LC_3[(None, slot(8 * t + 3, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 3, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4),
             )
         # LC[4] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t, 4), phase(8 * t, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 4, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[4]
         if beta != 0.0:
@@ -1499,13 +1531,13 @@ def tile_load(
                 tma_c,
                 t_LC_4[(None, at_m, 8 * at_n + 4, at_batch)],
                 s_LC_4[(None, slot(8 * t + 4, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 4, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4),
             )
         # LC[5] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 5, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[5]
         if beta != 0.0:
@@ -1513,13 +1545,13 @@ def tile_load(
                 tma_c,
                 t_LC_5[(None, at_m, 8 * at_n + 5, at_batch)],
                 s_LC_5[(None, slot(8 * t + 5, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 5, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4),
             )
         # LC[6] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 6, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[6]
         if beta != 0.0:
@@ -1527,13 +1559,13 @@ def tile_load(
                 tma_c,
                 t_LC_6[(None, at_m, 8 * at_n + 6, at_batch)],
                 s_LC_6[(None, slot(8 * t + 6, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 6, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4),
             )
         # LC[7] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 7, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[7]
         if beta != 0.0:
@@ -1541,7 +1573,7 @@ def tile_load(
                 tma_c,
                 t_LC_7[(None, at_m, 8 * at_n + 7, at_batch)],
                 s_LC_7[(None, slot(8 * t + 7, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 7, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -1576,8 +1608,8 @@ def kernel(
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 4
+    bar_c_stages_full_by_tile_load = barriers + 0
+    bar_c_stages_full_by_epilogue0 = barriers + 4
     bar_t_stages_full = barriers + 8
     bar_c_stages_empty = barriers + 10
     bar_t_stages_empty = barriers + 14
@@ -1596,14 +1628,14 @@ def kernel(
             # EPI[3,0] uses c_stages after LC[3]
             # and 4 more
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_tile_load + i, 1)
             # STD[0] uses c_stages after PUT[0,0]
             # STD[1] uses c_stages after PUT[1,0]
             # STD[2] uses c_stages after PUT[2,0]
             # STD[3] uses c_stages after PUT[3,0]
             # and 4 more
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_epilogue0 + i, 128)
             # STT[0,0] uses t_stages after PUTT[0,0]
             # STT[1,0] uses t_stages after PUTT[1,0]
             # STT[2,0] uses t_stages after PUTT[2,0]
@@ -1672,8 +1704,8 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
+            bar_c_stages_full_by_tile_load,
+            bar_c_stages_full_by_epilogue0,
             bar_t_stages_full,
             bar_t_stages_empty,
             bar_acc_full,
@@ -1728,7 +1760,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full_prime,
+                bar_c_stages_full_by_epilogue0,
                 bar_t_stages_full,
                 bar_c_stages_empty,
                 bar_t_stages_empty,
@@ -1748,7 +1780,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full,
+                bar_c_stages_full_by_tile_load,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -1756,7 +1788,7 @@ def kernel(
                 at_n,
                 sC,
             )
-    # all roles are done with tensor memory
+    # all roles are done
     cute.arch.sync_threads()
     if warp == 0:
         tmem_after_sync()
@@ -1879,3 +1911,19 @@ ROLES = (
 CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 512
+MACHINE = "b200"
+SETTINGS = (
+    ("dtype", "fp16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "256"),
+    ("tile_k", "64"),
+    ("widest_slice", "32"),
+    ("slice_n", "32"),
+    ("slices", "8"),
+    ("consumers", "1"),
+    ("band_rows", "128"),
+    ("accumulator", "tmem"),
+    ("accumulators", "auto"),
+)
+PROGRAM_SHA256 = "ae6b4e5f6f0f96c9b4ade8ef062b4623cf113a47bfb6fba044e2cb63475f16a4"

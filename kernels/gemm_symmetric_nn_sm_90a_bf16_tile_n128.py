@@ -13,10 +13,10 @@ epilogue1           4        104  MMA[1] EPI[0,1] PUT[0,1] PUTT[0,1] EPI[1,1] PU
 store               1         24  STD[0] STT[0,0] STT[0,1] STD[1] STT[1,0] STT[1,1]
 
 barrier                              slots  arrivals   bytes
-c_stages full                            2         1   16384
-c_stages full'                           2       256       0
-t_stages full                            2       128       0
-t_stages full'                           2       128       0
+c_stages full by LC                      2         1   16384
+c_stages full by PUT                     2       256       0
+t_stages full by epilogue0               2       128       0
+t_stages full by epilogue1               2       128       0
 sA full sB full                          5         2   32768
 sB empty                                 5       256       0
 c_stages empty                           1         1       0
@@ -27,6 +27,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -142,12 +143,24 @@ def in_triangle(index: Int32, rows: Int32, row_block, column_block):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def pin(registers):
+    """All of them have their values here: nothing of that is left to do behind a fence."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    letter = "f" if words.element_type == Float32 else "r"
+    values = [words[v].ir_value() for v in range(cute.size(words))]
+    places = [f"={letter}" for value in values] + [str(v) for v in range(len(values))]
+    result = llvm.StructType.get_literal([value.type for value in values])
+    made = llvm.inline_asm(result, values, "", ",".join(places), has_side_effects=True)
+    for v, value in enumerate(values):
+        words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
 def product_of(tile):
@@ -247,7 +260,7 @@ def load(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sB_empty: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
@@ -339,34 +352,34 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_5, phase_5 = slot(first, 5), phase(first, 5)
+        sA_sB_stage, sA_sB_phase = slot(first, 5), phase(first, 5)
         for turn in cutlass.range(trips, unroll=1):
             # LB writes over sB
-            cute.arch.mbarrier_wait(bar_sB_empty + slot_5, 1 - phase_5)
+            cute.arch.mbarrier_wait(bar_sB_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_5, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, turn, at_n, at_batch)],
-                s_LB[(None, slot_5)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_5,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_5, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_5)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_5,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_5, phase_5 = advance(slot_5, phase_5, 5)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 5)
         # LC[0] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty, phase(t + 1, 1))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(2 * t, 2), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(2 * t, 2), 16384 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -374,11 +387,11 @@ def load(
                 tma_c,
                 t_LC_0[(None, at_m, 2 * at_n, at_batch)],
                 s_LC_0[(None, slot(2 * t, 2))],
-                tma_bar_ptr=bar_c_stages_full + slot(2 * t, 2),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(2 * t, 2),
             )
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(2 * t + 1, 2), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(2 * t + 1, 2), 16384 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -386,7 +399,7 @@ def load(
                 tma_c,
                 t_LC_1[(None, at_m, 2 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(2 * t + 1, 2))],
-                tma_bar_ptr=bar_c_stages_full + slot(2 * t + 1, 2),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(2 * t + 1, 2),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -402,9 +415,9 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue0: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sB_empty: cute.Pointer,
     tile: Int32,
@@ -437,6 +450,7 @@ def epilogue0(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
+        pin(part_of(r_acc, 0, 64))
         warpgroup.fence()
         # turn 0: the pipeline fills
         # MMA[0] uses sA
@@ -453,34 +467,34 @@ def epilogue0(
                 d_MMA_0,
             )
         warpgroup.commit_group()
-        slot_5, phase_5 = slot(first + 1, 5), phase(first + 1, 5)
-        slot_5_4, phase_5_4 = slot(first + 5, 5), phase(first + 5, 5)
+        sA_sB_stage, sA_sB_phase = slot(first + 1, 5), phase(first + 1, 5)
+        sB_stage_before, sB_phase_before = slot(first + 5, 5), phase(first + 5, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_5, phase_5)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             # MMA[0]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_0,
                     d_MMA_0,
-                    a_MMA_0[(None, None, k_step, slot_5)],
-                    b_MMA_0[(None, None, k_step, slot_5)],
+                    a_MMA_0[(None, None, k_step, sA_sB_stage)],
+                    b_MMA_0[(None, None, k_step, sA_sB_stage)],
                     d_MMA_0,
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_5_4)
-            slot_5, phase_5 = advance(slot_5, phase_5, 5)
-            slot_5_4, phase_5_4 = advance(slot_5_4, phase_5_4, 5)
+            cute.arch.mbarrier_arrive(bar_sB_empty + sB_stage_before)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 5)
+            sB_stage_before, sB_phase_before = advance(sB_stage_before, sB_phase_before, 5)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # MMA[0] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 5))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t, 2), phase(2 * t, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t, 2), phase(2 * t, 2))
         # EPI[0,0]
         EPI(
             part_of(r_acc, 0, 32),
@@ -497,7 +511,7 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(2 * t, 2))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(2 * t, 2))
         # PUTT[0,0]: epilogue
         PUTT(
             part_of(r_rD_0, 0, 32),
@@ -505,9 +519,9 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(2 * t, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0 + slot(2 * t, 2))
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
         # EPI[1,0]
         EPI(
             part_of(r_acc, 32, 32),
@@ -524,7 +538,7 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(2 * t + 1, 2))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(2 * t + 1, 2))
         # PUTT[1,0]: epilogue
         PUTT(
             part_of(r_rD_1, 0, 32),
@@ -532,7 +546,7 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(2 * t + 1, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0 + slot(2 * t + 1, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -543,9 +557,9 @@ def epilogue1(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue1: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sB_empty: cute.Pointer,
     tile: Int32,
@@ -578,6 +592,7 @@ def epilogue1(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
+        pin(part_of(r_acc, 0, 64))
         warpgroup.fence()
         # turn 0: the pipeline fills
         # MMA[1] uses sA
@@ -594,34 +609,34 @@ def epilogue1(
                 d_MMA_1,
             )
         warpgroup.commit_group()
-        slot_5, phase_5 = slot(first + 1, 5), phase(first + 1, 5)
-        slot_5_4, phase_5_4 = slot(first + 5, 5), phase(first + 5, 5)
+        sA_sB_stage, sA_sB_phase = slot(first + 1, 5), phase(first + 1, 5)
+        sB_stage_before, sB_phase_before = slot(first + 5, 5), phase(first + 5, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # MMA[1] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_5, phase_5)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             # MMA[1]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_1,
                     d_MMA_1,
-                    a_MMA_1[(None, None, k_step, slot_5)],
-                    b_MMA_1[(None, None, k_step, slot_5)],
+                    a_MMA_1[(None, None, k_step, sA_sB_stage)],
+                    b_MMA_1[(None, None, k_step, sA_sB_stage)],
                     d_MMA_1,
                 )
             warpgroup.commit_group()
             # MMA[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sB_empty + slot_5_4)
-            slot_5, phase_5 = advance(slot_5, phase_5, 5)
-            slot_5_4, phase_5_4 = advance(slot_5_4, phase_5_4, 5)
+            cute.arch.mbarrier_arrive(bar_sB_empty + sB_stage_before)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 5)
+            sB_stage_before, sB_phase_before = advance(sB_stage_before, sB_phase_before, 5)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # MMA[1] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 5))
         # EPI[0,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t, 2), phase(2 * t, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t, 2), phase(2 * t, 2))
         # EPI[0,1]
         EPI(
             part_of(r_acc, 0, 32),
@@ -638,7 +653,7 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(2 * t, 2))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(2 * t, 2))
         # PUTT[0,1]: epilogue
         PUTT(
             part_of(r_rD_0, 0, 32),
@@ -646,9 +661,9 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime + slot(2 * t, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1 + slot(2 * t, 2))
         # EPI[1,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
         # EPI[1,1]
         EPI(
             part_of(r_acc, 32, 32),
@@ -665,7 +680,7 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(2 * t + 1, 2))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(2 * t + 1, 2))
         # PUTT[1,1]: epilogue
         PUTT(
             part_of(r_rD_1, 0, 32),
@@ -673,7 +688,7 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime + slot(2 * t + 1, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1 + slot(2 * t + 1, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -688,9 +703,9 @@ def store(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full: cute.Pointer,
-    bar_t_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue0: cute.Pointer,
+    bar_t_stages_full_by_epilogue1: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -818,12 +833,12 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(2 * t, 2), phase(2 * t, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(2 * t, 2), phase(2 * t, 2))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(2 * t, 2))], t_STD_0[(None, at_m, 2 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(2 * t, 2), phase(2 * t, 2))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue0 + slot(2 * t, 2), phase(2 * t, 2))
         # STT[0,0]
         if (((((at_n * 128) + (0 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 128) * 128
@@ -835,7 +850,7 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime + slot(2 * t, 2), phase(2 * t, 2))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue1 + slot(2 * t, 2), phase(2 * t, 2))
         # STT[0,1]
         if (((((at_n * 128) + (0 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 128) * 128
@@ -847,7 +862,7 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
         # STD[1]
         cute.copy(
             tma_d,
@@ -856,7 +871,9 @@ def store(
         )
         cute.arch.cp_async_bulk_commit_group()
         # STT[1,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
+        cute.arch.mbarrier_wait(
+            bar_t_stages_full_by_epilogue0 + slot(2 * t + 1, 2), phase(2 * t + 1, 2)
+        )
         # STT[1,0]
         if (((((at_n * 128) + (1 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 128) * 128
@@ -868,7 +885,9 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[1,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
+        cute.arch.mbarrier_wait(
+            bar_t_stages_full_by_epilogue1 + slot(2 * t + 1, 2), phase(2 * t + 1, 2)
+        )
         # STT[1,1]
         if (((((at_n * 128) + (1 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 128) * 128
@@ -921,10 +940,10 @@ def kernel(
     start = cute.arch.make_warp_uniform(shared.toint())
     shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 2
-    bar_t_stages_full = barriers + 4
-    bar_t_stages_full_prime = barriers + 6
+    bar_c_stages_full_by_LC = barriers + 0
+    bar_c_stages_full_by_PUT = barriers + 2
+    bar_t_stages_full_by_epilogue0 = barriers + 4
+    bar_t_stages_full_by_epilogue1 = barriers + 6
     bar_sA_full_sB_full = barriers + 8
     bar_sB_empty = barriers + 13
     bar_c_stages_empty = barriers + 18
@@ -935,21 +954,21 @@ def kernel(
             # EPI[1,0] uses c_stages after LC[1]
             # EPI[1,1] uses c_stages after LC[1]
             for i in cutlass.range_constexpr(2):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_LC + i, 1)
             # STD[0] uses c_stages after PUT[0,0]
             # STD[0] uses c_stages after PUT[0,1]
             # STD[1] uses c_stages after PUT[1,0]
             # STD[1] uses c_stages after PUT[1,1]
             for i in cutlass.range_constexpr(2):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 256)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_PUT + i, 256)
             # STT[0,0] uses t_stages after PUTT[0,0]
             # STT[1,0] uses t_stages after PUTT[1,0]
             for i in cutlass.range_constexpr(2):
-                cute.arch.mbarrier_init(bar_t_stages_full + i, 128)
+                cute.arch.mbarrier_init(bar_t_stages_full_by_epilogue0 + i, 128)
             # STT[0,1] uses t_stages after PUTT[0,1]
             # STT[1,1] uses t_stages after PUTT[1,1]
             for i in cutlass.range_constexpr(2):
-                cute.arch.mbarrier_init(bar_t_stages_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_t_stages_full_by_epilogue1 + i, 128)
             # MMA[0] uses sA after LA
             # MMA[1] uses sA after LA
             # MMA[0] uses sB after LB
@@ -989,9 +1008,9 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
-            bar_t_stages_full,
+            bar_c_stages_full_by_LC,
+            bar_c_stages_full_by_PUT,
+            bar_t_stages_full_by_epilogue0,
             bar_sA_full_sB_full,
             bar_sB_empty,
             tile,
@@ -1006,9 +1025,9 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
-            bar_t_stages_full_prime,
+            bar_c_stages_full_by_LC,
+            bar_c_stages_full_by_PUT,
+            bar_t_stages_full_by_epilogue1,
             bar_sA_full_sB_full,
             bar_sB_empty,
             tile,
@@ -1031,7 +1050,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full,
+                bar_c_stages_full_by_LC,
                 bar_sA_full_sB_full,
                 bar_sB_empty,
                 bar_c_stages_empty,
@@ -1053,9 +1072,9 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full_prime,
-                bar_t_stages_full,
-                bar_t_stages_full_prime,
+                bar_c_stages_full_by_PUT,
+                bar_t_stages_full_by_epilogue0,
+                bar_t_stages_full_by_epilogue1,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -1180,3 +1199,19 @@ ROLES = (
 CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "128"),
+    ("tile_k", "64"),
+    ("widest_slice", "64"),
+    ("slice_n", "64"),
+    ("slices", "2"),
+    ("consumers", "2"),
+    ("band_rows", "64"),
+    ("accumulator", "registers"),
+    ("accumulators", "1"),
+)
+PROGRAM_SHA256 = "e96371bbebce054e423c914769f3c8a4ae7b2c564778232bf4401e8198a85981"

@@ -13,12 +13,12 @@ epilogue1           4        136  MMA[1] EPI[0,1] PUT[0,1] PUTT[0,1] EPI[1,1] PU
 store               1         24  STD[0] STT[0,0] STT[0,1] STD[1] STT[1,0] STT[1,1] STD[2] STT[2,...
 
 barrier                              slots  arrivals   bytes
-c_stages full                            3         1   16384
-c_stages full'                           3       256       0
-t_stages full                            1       128       0
-t_stages full'                           1       128       0
-t_stages empty                           1         1       0
-t_stages empty'                          1         1       0
+c_stages full by LC                      3         1   16384
+c_stages full by PUT                     3       256       0
+t_stages full by epilogue0               1       128       0
+t_stages full by epilogue1               1       128       0
+t_stages empty for epilogue0             1         1       0
+t_stages empty for epilogue1             1         1       0
 c_stages empty                           3         1       0
 sA full sB full                          4         2   40960
 sA empty                                 4       256       0
@@ -29,6 +29,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -144,12 +145,24 @@ def in_triangle(index: Int32, rows: Int32, row_block, column_block):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def pin(registers):
+    """All of them have their values here: nothing of that is left to do behind a fence."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    letter = "f" if words.element_type == Float32 else "r"
+    values = [words[v].ir_value() for v in range(cute.size(words))]
+    places = [f"={letter}" for value in values] + [str(v) for v in range(len(values))]
+    result = llvm.StructType.get_literal([value.type for value in values])
+    made = llvm.inline_asm(result, values, "", ",".join(places), has_side_effects=True)
+    for v, value in enumerate(values):
+        words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
 def product_of(tile):
@@ -249,7 +262,7 @@ def load(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sA_empty: cute.Pointer,
@@ -360,34 +373,34 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_4, phase_4 = slot(first, 4), phase(first, 4)
+        sA_sB_stage, sA_sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
             # LA writes over sA
-            cute.arch.mbarrier_wait(bar_sA_empty + slot_4, 1 - phase_4)
+            cute.arch.mbarrier_wait(bar_sA_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_4, 24576)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 24576)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, turn, at_n, at_batch)],
-                s_LB[(None, slot_4)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_4,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
         # LC[0] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(3 * t + 3, 3), phase(3 * t + 3, 3))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(3 * t, 3), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(3 * t, 3), 16384 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -395,13 +408,13 @@ def load(
                 tma_c,
                 t_LC_0[(None, at_m, 3 * at_n, at_batch)],
                 s_LC_0[(None, slot(3 * t, 3))],
-                tma_bar_ptr=bar_c_stages_full + slot(3 * t, 3),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(3 * t, 3),
             )
         # LC[1] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(3 * t + 4, 3), phase(3 * t + 4, 3))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(3 * t + 1, 3), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(3 * t + 1, 3), 16384 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -409,13 +422,13 @@ def load(
                 tma_c,
                 t_LC_1[(None, at_m, 3 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(3 * t + 1, 3))],
-                tma_bar_ptr=bar_c_stages_full + slot(3 * t + 1, 3),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(3 * t + 1, 3),
             )
         # LC[2] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(3 * t + 5, 3), phase(3 * t + 5, 3))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(3 * t + 2, 3), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(3 * t + 2, 3), 16384 if (beta != 0.0) else 0
             )
         # LC[2]
         if beta != 0.0:
@@ -423,7 +436,7 @@ def load(
                 tma_c,
                 t_LC_2[(None, at_m, 3 * at_n + 2, at_batch)],
                 s_LC_2[(None, slot(3 * t + 2, 3))],
-                tma_bar_ptr=bar_c_stages_full + slot(3 * t + 2, 3),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(3 * t + 2, 3),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -439,10 +452,10 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full: cute.Pointer,
-    bar_t_stages_empty: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue0: cute.Pointer,
+    bar_t_stages_empty_for_epilogue0: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sA_empty: cute.Pointer,
     tile: Int32,
@@ -476,6 +489,7 @@ def epilogue0(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
+        pin(part_of(r_acc, 0, 96))
         warpgroup.fence()
         # turn 0: the pipeline fills
         # MMA[0] uses sA
@@ -492,34 +506,34 @@ def epilogue0(
                 d_MMA_0,
             )
         warpgroup.commit_group()
-        slot_4, phase_4 = slot(first + 1, 4), phase(first + 1, 4)
-        slot_4_3, phase_4_3 = slot(first + 4, 4), phase(first + 4, 4)
+        sA_sB_stage, sA_sB_phase = slot(first + 1, 4), phase(first + 1, 4)
+        sA_stage_before, sA_phase_before = slot(first + 4, 4), phase(first + 4, 4)
         for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_4, phase_4)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             # MMA[0]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_0,
                     d_MMA_0,
-                    a_MMA_0[(None, None, k_step, slot_4)],
-                    b_MMA_0[(None, None, k_step, slot_4)],
+                    a_MMA_0[(None, None, k_step, sA_sB_stage)],
+                    b_MMA_0[(None, None, k_step, sA_sB_stage)],
                     d_MMA_0,
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sA_empty + slot_4_3)
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
-            slot_4_3, phase_4_3 = advance(slot_4_3, phase_4_3, 4)
+            cute.arch.mbarrier_arrive(bar_sA_empty + sA_stage_before)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
+            sA_stage_before, sA_phase_before = advance(sA_stage_before, sA_phase_before, 4)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # MMA[0] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 4))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(3 * t, 3), phase(3 * t, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t, 3), phase(3 * t, 3))
         # EPI[0,0]
         EPI(
             part_of(r_acc, 0, 32),
@@ -536,15 +550,15 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(3 * t, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t, 3))
         # PUTT[0,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty, phase(3 * t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue0, phase(3 * t + 1, 1))
         # PUTT[0,0]: epilogue
         PUTT(part_of(r_rD_0, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 0)), thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full)
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0)
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
         # EPI[1,0]
         EPI(
             part_of(r_acc, 32, 32),
@@ -561,15 +575,15 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(3 * t + 1, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + 1, 3))
         # PUTT[1,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty, phase(3 * t, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue0, phase(3 * t, 1))
         # PUTT[1,0]: epilogue
         PUTT(part_of(r_rD_1, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 0)), thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full)
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0)
         # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
         # EPI[2,0]
         EPI(
             part_of(r_acc, 64, 32),
@@ -586,13 +600,13 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(3 * t + 2, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + 2, 3))
         # PUTT[2,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty, phase(3 * t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue0, phase(3 * t + 1, 1))
         # PUTT[2,0]: epilogue
         PUTT(part_of(r_rD_2, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 0)), thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full)
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0)
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -603,10 +617,10 @@ def epilogue1(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full_prime: cute.Pointer,
-    bar_t_stages_empty_prime: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue1: cute.Pointer,
+    bar_t_stages_empty_for_epilogue1: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sA_empty: cute.Pointer,
     tile: Int32,
@@ -640,6 +654,7 @@ def epilogue1(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
+        pin(part_of(r_acc, 0, 96))
         warpgroup.fence()
         # turn 0: the pipeline fills
         # MMA[1] uses sA
@@ -656,34 +671,34 @@ def epilogue1(
                 d_MMA_1,
             )
         warpgroup.commit_group()
-        slot_4, phase_4 = slot(first + 1, 4), phase(first + 1, 4)
-        slot_4_3, phase_4_3 = slot(first + 4, 4), phase(first + 4, 4)
+        sA_sB_stage, sA_sB_phase = slot(first + 1, 4), phase(first + 1, 4)
+        sA_stage_before, sA_phase_before = slot(first + 4, 4), phase(first + 4, 4)
         for turn in cutlass.range(1, trips, unroll=1):
             # MMA[1] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_4, phase_4)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             # MMA[1]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_1,
                     d_MMA_1,
-                    a_MMA_1[(None, None, k_step, slot_4)],
-                    b_MMA_1[(None, None, k_step, slot_4)],
+                    a_MMA_1[(None, None, k_step, sA_sB_stage)],
+                    b_MMA_1[(None, None, k_step, sA_sB_stage)],
                     d_MMA_1,
                 )
             warpgroup.commit_group()
             # MMA[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sA_empty + slot_4_3)
-            slot_4, phase_4 = advance(slot_4, phase_4, 4)
-            slot_4_3, phase_4_3 = advance(slot_4_3, phase_4_3, 4)
+            cute.arch.mbarrier_arrive(bar_sA_empty + sA_stage_before)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
+            sA_stage_before, sA_phase_before = advance(sA_stage_before, sA_phase_before, 4)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # MMA[1] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 4))
         # EPI[0,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(3 * t, 3), phase(3 * t, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t, 3), phase(3 * t, 3))
         # EPI[0,1]
         EPI(
             part_of(r_acc, 0, 32),
@@ -700,15 +715,15 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(3 * t, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t, 3))
         # PUTT[0,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_prime, phase(3 * t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue1, phase(3 * t + 1, 1))
         # PUTT[0,1]: epilogue
         PUTT(part_of(r_rD_0, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 1)), thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime)
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1)
         # EPI[1,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
         # EPI[1,1]
         EPI(
             part_of(r_acc, 32, 32),
@@ -725,15 +740,15 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(3 * t + 1, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + 1, 3))
         # PUTT[1,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_prime, phase(3 * t, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue1, phase(3 * t, 1))
         # PUTT[1,1]: epilogue
         PUTT(part_of(r_rD_1, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 1)), thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime)
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1)
         # EPI[2,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
         # EPI[2,1]
         EPI(
             part_of(r_acc, 64, 32),
@@ -750,13 +765,13 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(3 * t + 2, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + 2, 3))
         # PUTT[2,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_prime, phase(3 * t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue1, phase(3 * t + 1, 1))
         # PUTT[2,1]: epilogue
         PUTT(part_of(r_rD_2, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 1)), thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime)
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1)
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -771,11 +786,11 @@ def store(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full: cute.Pointer,
-    bar_t_stages_full_prime: cute.Pointer,
-    bar_t_stages_empty: cute.Pointer,
-    bar_t_stages_empty_prime: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue0: cute.Pointer,
+    bar_t_stages_full_by_epilogue1: cute.Pointer,
+    bar_t_stages_empty_for_epilogue0: cute.Pointer,
+    bar_t_stages_empty_for_epilogue1: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -960,12 +975,12 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(3 * t, 3), phase(3 * t, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(3 * t, 3), phase(3 * t, 3))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(3 * t, 3))], t_STD_0[(None, at_m, 3 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full, phase(3 * t, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue0, phase(3 * t, 1))
         # STT[0,0]
         if (((((at_n * 192) + (0 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 192) * 192
@@ -975,7 +990,7 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime, phase(3 * t, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue1, phase(3 * t, 1))
         # STT[0,1]
         if (((((at_n * 192) + (0 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 192) * 192
@@ -985,7 +1000,7 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
         # STD[1]
         cute.copy(
             tma_d,
@@ -996,13 +1011,13 @@ def store(
         # STT[0,0] is complete
         cute.arch.cp_async_bulk_wait_group(2, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue0)
         # STT[0,1] is complete
         cute.arch.cp_async_bulk_wait_group(1, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_prime)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue1)
         # STT[1,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full, phase(3 * t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue0, phase(3 * t + 1, 1))
         # STT[1,0]
         if (((((at_n * 192) + (1 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 192) * 192
@@ -1012,7 +1027,7 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[1,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime, phase(3 * t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue1, phase(3 * t + 1, 1))
         # STT[1,1]
         if (((((at_n * 192) + (1 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 192) * 192
@@ -1026,7 +1041,7 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(3 * t, 3))
         # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
         # STD[2]
         cute.copy(
             tma_d,
@@ -1041,13 +1056,13 @@ def store(
         # STT[1,0] is complete
         cute.arch.cp_async_bulk_wait_group(2, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue0)
         # STT[1,1] is complete
         cute.arch.cp_async_bulk_wait_group(1, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_prime)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue1)
         # STT[2,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full, phase(3 * t + 2, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue0, phase(3 * t + 2, 1))
         # STT[2,0]
         if (((((at_n * 192) + (2 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 192) * 192
@@ -1057,7 +1072,7 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[2,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime, phase(3 * t + 2, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue1, phase(3 * t + 2, 1))
         # STT[2,1]
         if (((((at_n * 192) + (2 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 192) * 192
@@ -1075,11 +1090,11 @@ def store(
         # STT[2,0] is complete
         cute.arch.cp_async_bulk_wait_group(1, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue0)
         # STT[2,1] is complete
         cute.arch.cp_async_bulk_wait_group(0, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_prime)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue1)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -1118,12 +1133,12 @@ def kernel(
     start = cute.arch.make_warp_uniform(shared.toint())
     shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 3
-    bar_t_stages_full = barriers + 6
-    bar_t_stages_full_prime = barriers + 7
-    bar_t_stages_empty = barriers + 8
-    bar_t_stages_empty_prime = barriers + 9
+    bar_c_stages_full_by_LC = barriers + 0
+    bar_c_stages_full_by_PUT = barriers + 3
+    bar_t_stages_full_by_epilogue0 = barriers + 6
+    bar_t_stages_full_by_epilogue1 = barriers + 7
+    bar_t_stages_empty_for_epilogue0 = barriers + 8
+    bar_t_stages_empty_for_epilogue1 = barriers + 9
     bar_c_stages_empty = barriers + 10
     bar_sA_full_sB_full = barriers + 13
     bar_sA_empty = barriers + 17
@@ -1135,34 +1150,34 @@ def kernel(
             # EPI[1,1] uses c_stages after LC[1]
             # and 2 more
             for i in cutlass.range_constexpr(3):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_LC + i, 1)
             # STD[0] uses c_stages after PUT[0,0]
             # STD[0] uses c_stages after PUT[0,1]
             # STD[1] uses c_stages after PUT[1,0]
             # STD[1] uses c_stages after PUT[1,1]
             # and 2 more
             for i in cutlass.range_constexpr(3):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 256)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_PUT + i, 256)
             # STT[0,0] uses t_stages after PUTT[0,0]
             # STT[1,0] uses t_stages after PUTT[1,0]
             # STT[2,0] uses t_stages after PUTT[2,0]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_full + i, 128)
+                cute.arch.mbarrier_init(bar_t_stages_full_by_epilogue0 + i, 128)
             # STT[0,1] uses t_stages after PUTT[0,1]
             # STT[1,1] uses t_stages after PUTT[1,1]
             # STT[2,1] uses t_stages after PUTT[2,1]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_t_stages_full_by_epilogue1 + i, 128)
             # PUTT[1,0] writes over t_stages after STT[0,0]
             # PUTT[2,0] writes over t_stages after STT[1,0]
             # PUTT[0,0] writes over t_stages after STT[2,0]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty + i, 1)
+                cute.arch.mbarrier_init(bar_t_stages_empty_for_epilogue0 + i, 1)
             # PUTT[1,1] writes over t_stages after STT[0,1]
             # PUTT[2,1] writes over t_stages after STT[1,1]
             # PUTT[0,1] writes over t_stages after STT[2,1]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_prime + i, 1)
+                cute.arch.mbarrier_init(bar_t_stages_empty_for_epilogue1 + i, 1)
             # LC[0] writes over c_stages after STD[0]
             # LC[1] writes over c_stages after STD[1]
             # LC[2] writes over c_stages after STD[2]
@@ -1204,10 +1219,10 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
-            bar_t_stages_full,
-            bar_t_stages_empty,
+            bar_c_stages_full_by_LC,
+            bar_c_stages_full_by_PUT,
+            bar_t_stages_full_by_epilogue0,
+            bar_t_stages_empty_for_epilogue0,
             bar_sA_full_sB_full,
             bar_sA_empty,
             tile,
@@ -1222,10 +1237,10 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
-            bar_t_stages_full_prime,
-            bar_t_stages_empty_prime,
+            bar_c_stages_full_by_LC,
+            bar_c_stages_full_by_PUT,
+            bar_t_stages_full_by_epilogue1,
+            bar_t_stages_empty_for_epilogue1,
             bar_sA_full_sB_full,
             bar_sA_empty,
             tile,
@@ -1248,7 +1263,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full,
+                bar_c_stages_full_by_LC,
                 bar_c_stages_empty,
                 bar_sA_full_sB_full,
                 bar_sA_empty,
@@ -1270,11 +1285,11 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full_prime,
-                bar_t_stages_full,
-                bar_t_stages_full_prime,
-                bar_t_stages_empty,
-                bar_t_stages_empty_prime,
+                bar_c_stages_full_by_PUT,
+                bar_t_stages_full_by_epilogue0,
+                bar_t_stages_full_by_epilogue1,
+                bar_t_stages_empty_for_epilogue0,
+                bar_t_stages_empty_for_epilogue1,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -1399,3 +1414,19 @@ ROLES = (
 CYCLES_PER_ITERATION = 768
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "192"),
+    ("tile_k", "64"),
+    ("widest_slice", "64"),
+    ("slice_n", "64"),
+    ("slices", "3"),
+    ("consumers", "2"),
+    ("band_rows", "64"),
+    ("accumulator", "registers"),
+    ("accumulators", "1"),
+)
+PROGRAM_SHA256 = "f155b0bc0bccb22a4c85b52d7f81c2b09312c39bee177d0a198dbf57515a5a0f"

@@ -14,8 +14,8 @@ store               1         24  STD[0] STT[0,0] STD[1] STT[1,0] STD[2] STT[2,0
 tile_load           1         24  LC[0] LC[1] LC[2] LC[3]
 
 barrier                              slots  arrivals   bytes
-c_stages full                            4         1    8192
-c_stages full'                           4       128       0
+c_stages full by tile_load               4         1    8192
+c_stages full by epilogue0               4       128       0
 t_stages full                            2       128       0
 t_stages empty                           2         1       0
 c_stages empty                           4         1       0
@@ -137,9 +137,9 @@ def in_triangle(index: Int32, rows: Int32, row_block, column_block):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = tcgen05.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -158,14 +158,16 @@ def panel_shape(tile):
 
 
 def piece_at(tile, row, exchange, width, piece):
-    """A pointer to 16 bytes of a row of a panel.
+    """A pointer to ``width`` elements, at most 16 bytes, of a row of a panel or of a part of one.
 
-    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
-    are computed here, because those of swizzled pointers take more than one register for each.
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. A part
+    begins at a multiple of its size, which is a power of two, so that the number of a piece in it
+    has bits of its own. Addresses are computed here, because those of swizzled pointers take more
+    than one register for each.
     """
     dtype, space = tile.element_type, cutlass.AddressSpace.smem
-    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
-    return cute.make_ptr(dtype, address, space, assumed_align=16)
+    address = tile[(row, None)].iterator.toint() ^ exchange * 16 ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=width * dtype.width // 8)
 
 
 def pinned(value):
@@ -174,8 +176,11 @@ def pinned(value):
 
 
 def row_pieces(tile, registers, thread, first):
-    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    """A thread's row from column ``first`` on, up to 16 bytes at a time, with the registers for
+    them.
+    """
     width, count, stride = panel_shape(tile)
+    width = min(width, cute.size(registers))
     thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
     exchange = (thread * count >> 3) & (count - 1)
     for v in range(0, cute.size(registers), width):
@@ -380,29 +385,29 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_5, phase_5 = slot(first, 5), phase(first, 5)
+        sA_sB_stage, sA_sB_phase = slot(first, 5), phase(first, 5)
         for turn in cutlass.range(trips, unroll=1):
             # LB writes over sB
-            cute.arch.mbarrier_wait(bar_sB_empty + slot_5, 1 - phase_5)
+            cute.arch.mbarrier_wait(bar_sB_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_5, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, at_n, turn, at_batch)],
-                s_LB[(None, slot_5)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_5,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_5, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_5)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_5,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_5, phase_5 = advance(slot_5, phase_5, 5)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 5)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -433,10 +438,10 @@ def tensor(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_5, phase_5 = slot(first, 5), phase(first, 5)
+        sA_sB_stage, sA_sB_phase = slot(first, 5), phase(first, 5)
         for turn in cutlass.range(trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_5, phase_5)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             if turn == 0:
                 # MMA[0] writes over acc
                 cute.arch.mbarrier_wait(bar_acc_empty + slot(t + 2, 2), phase(t + 2, 2))
@@ -445,16 +450,16 @@ def tensor(
             multiply(
                 mma_MMA_0,
                 result_at(tmem + 128 * slot(t, 2), 128),
-                a_MMA_0[(None, None, None, slot_5)],
-                b_MMA_0[(None, None, None, slot_5)],
+                a_MMA_0[(None, None, None, sA_sB_stage)],
+                b_MMA_0[(None, None, None, sA_sB_stage)],
                 turn != 0,
             )
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_acc_full + slot(t, 2))
             with cute.arch.elect_one():
-                tcgen05.commit(bar_sB_empty + slot_5)
-            slot_5, phase_5 = advance(slot_5, phase_5, 5)
+                tcgen05.commit(bar_sB_empty + sA_sB_stage)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 5)
         tile += cute.arch.grid_dim()[0]
         t += 1
     # nothing may be in the tensor queue when the block ends
@@ -470,8 +475,8 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_t_stages_full: cute.Pointer,
     bar_t_stages_empty: cute.Pointer,
     bar_acc_full: cute.Pointer,
@@ -494,7 +499,7 @@ def epilogue0(
         # EPI[0,0] uses acc
         cute.arch.mbarrier_wait(bar_acc_full + slot(t, 2), phase(t, 2))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t, 4), phase(4 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_tile_load + slot(4 * t, 4), phase(4 * t, 4))
         tmem_after_sync()
         # EPI[0,0]
         EPI(
@@ -508,7 +513,7 @@ def epilogue0(
         # PUT[0,0]: epilogue
         PUT(r_rD_0, sC[(None, None, slot(4 * t, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t, 4))
         # PUTT[0,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
         # PUTT[0,0]: epilogue
@@ -516,7 +521,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t, 2))
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 1, 4), phase(4 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4), phase(4 * t + 1, 4)
+        )
         # EPI[1,0]
         EPI(
             columns_at(tmem + 128 * slot(t, 2) + 32, 32, Float32),
@@ -529,7 +536,7 @@ def epilogue0(
         # PUT[1,0]: epilogue
         PUT(r_rD_1, sC[(None, None, slot(4 * t + 1, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 1, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 1, 4))
         # PUTT[1,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
         # PUTT[1,0]: epilogue
@@ -537,7 +544,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 1, 2))
         # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 2, 4), phase(4 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4), phase(4 * t + 2, 4)
+        )
         # EPI[2,0]
         EPI(
             columns_at(tmem + 128 * slot(t, 2) + 64, 32, Float32),
@@ -550,7 +559,7 @@ def epilogue0(
         # PUT[2,0]: epilogue
         PUT(r_rD_2, sC[(None, None, slot(4 * t + 2, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 2, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 2, 4))
         # PUTT[2,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(4 * t, 2), phase(4 * t, 2))
         # PUTT[2,0]: epilogue
@@ -558,7 +567,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 2, 2))
         # EPI[3,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 3, 4), phase(4 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4), phase(4 * t + 3, 4)
+        )
         # EPI[3,0]
         EPI(
             columns_at(tmem + 128 * slot(t, 2) + 96, 32, Float32),
@@ -574,7 +585,7 @@ def epilogue0(
         # PUT[3,0]: epilogue
         PUT(r_rD_3, sC[(None, None, slot(4 * t + 3, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 3, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 3, 4))
         # PUTT[3,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
         # PUTT[3,0]: epilogue
@@ -583,7 +594,6 @@ def epilogue0(
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 3, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
-    # accesses to tensor memory are over before it is freed
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
     tmem_before_sync()
@@ -599,7 +609,7 @@ def store(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_t_stages_full: cute.Pointer,
     bar_t_stages_empty: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
@@ -767,7 +777,7 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t, 4), phase(4 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_epilogue0 + slot(4 * t, 4), phase(4 * t, 4))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(4 * t, 4))], t_STD_0[(None, at_m, 4 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
@@ -784,7 +794,9 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 1, 4), phase(4 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(4 * t + 1, 4), phase(4 * t + 1, 4)
+        )
         # STD[1]
         cute.copy(
             tma_d,
@@ -813,7 +825,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(4 * t, 2))
         # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 2, 4), phase(4 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(4 * t + 2, 4), phase(4 * t + 2, 4)
+        )
         # STD[2]
         cute.copy(
             tma_d,
@@ -842,7 +856,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(4 * t + 1, 2))
         # STD[3] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 3, 4), phase(4 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(4 * t + 3, 4), phase(4 * t + 3, 4)
+        )
         # STD[3]
         cute.copy(
             tma_d,
@@ -897,7 +913,7 @@ def tile_load(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -989,7 +1005,7 @@ def tile_load(
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 4, 4), phase(4 * t + 4, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(4 * t, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -997,13 +1013,13 @@ def tile_load(
                 tma_c,
                 t_LC_0[(None, at_m, 4 * at_n, at_batch)],
                 s_LC_0[(None, slot(4 * t, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t, 4),
             )
         # LC[1] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 5, 4), phase(4 * t + 5, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 1, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -1011,13 +1027,13 @@ def tile_load(
                 tma_c,
                 t_LC_1[(None, at_m, 4 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(4 * t + 1, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 1, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4),
             )
         # LC[2] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 6, 4), phase(4 * t + 6, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 2, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[2]
         if beta != 0.0:
@@ -1025,13 +1041,13 @@ def tile_load(
                 tma_c,
                 t_LC_2[(None, at_m, 4 * at_n + 2, at_batch)],
                 s_LC_2[(None, slot(4 * t + 2, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 2, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4),
             )
         # LC[3] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 7, 4), phase(4 * t + 7, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 3, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[3]
         if beta != 0.0:
@@ -1039,7 +1055,7 @@ def tile_load(
                 tma_c,
                 t_LC_3[(None, at_m, 4 * at_n + 3, at_batch)],
                 s_LC_3[(None, slot(4 * t + 3, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 3, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -1074,8 +1090,8 @@ def kernel(
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 4
+    bar_c_stages_full_by_tile_load = barriers + 0
+    bar_c_stages_full_by_epilogue0 = barriers + 4
     bar_t_stages_full = barriers + 8
     bar_t_stages_empty = barriers + 10
     bar_c_stages_empty = barriers + 12
@@ -1092,13 +1108,13 @@ def kernel(
             # EPI[2,0] uses c_stages after LC[2]
             # EPI[3,0] uses c_stages after LC[3]
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_tile_load + i, 1)
             # STD[0] uses c_stages after PUT[0,0]
             # STD[1] uses c_stages after PUT[1,0]
             # STD[2] uses c_stages after PUT[2,0]
             # STD[3] uses c_stages after PUT[3,0]
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_epilogue0 + i, 128)
             # STT[0,0] uses t_stages after PUTT[0,0]
             # STT[1,0] uses t_stages after PUTT[1,0]
             # STT[2,0] uses t_stages after PUTT[2,0]
@@ -1162,8 +1178,8 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
+            bar_c_stages_full_by_tile_load,
+            bar_c_stages_full_by_epilogue0,
             bar_t_stages_full,
             bar_t_stages_empty,
             bar_acc_full,
@@ -1217,7 +1233,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full_prime,
+                bar_c_stages_full_by_epilogue0,
                 bar_t_stages_full,
                 bar_t_stages_empty,
                 bar_c_stages_empty,
@@ -1237,7 +1253,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full,
+                bar_c_stages_full_by_tile_load,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -1245,7 +1261,7 @@ def kernel(
                 at_n,
                 sC,
             )
-    # all roles are done with tensor memory
+    # all roles are done
     cute.arch.sync_threads()
     if warp == 0:
         tmem_after_sync()
@@ -1368,3 +1384,19 @@ ROLES = (
 CYCLES_PER_ITERATION = 256
 SHARED_BYTES = 214016
 TENSOR_COLUMNS = 256
+MACHINE = "b200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "128"),
+    ("tile_k", "64"),
+    ("widest_slice", "32"),
+    ("slice_n", "32"),
+    ("slices", "4"),
+    ("consumers", "1"),
+    ("band_rows", "128"),
+    ("accumulator", "tmem"),
+    ("accumulators", "auto"),
+)
+PROGRAM_SHA256 = "bced9e10f269525ebc1f3fac7749e17406bb28fe447f506687414df3cd191306"

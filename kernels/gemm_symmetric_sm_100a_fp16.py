@@ -14,8 +14,8 @@ store               1         24  STD[0] STT[0,0] STD[1] STT[1,0] STD[2] STT[2,0
 tile_load           1         24  LC[0] LC[1] LC[2] LC[3] LC[4] LC[5] LC[6] LC[7]
 
 barrier                              slots  arrivals   bytes
-c_stages full                            4         1    8192
-c_stages full'                           4       128       0
+c_stages full by tile_load               4         1    8192
+c_stages full by epilogue0               4       128       0
 t_stages full                            2       128       0
 c_stages empty                           4         1       0
 t_stages empty                           2         1       0
@@ -137,9 +137,9 @@ def in_triangle(index: Int32, rows: Int32, row_block, column_block):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = tcgen05.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -158,14 +158,16 @@ def panel_shape(tile):
 
 
 def piece_at(tile, row, exchange, width, piece):
-    """A pointer to 16 bytes of a row of a panel.
+    """A pointer to ``width`` elements, at most 16 bytes, of a row of a panel or of a part of one.
 
-    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. Addresses
-    are computed here, because those of swizzled pointers take more than one register for each.
+    Swizzling exchanges pieces of a row by an exclusive or that depends on the row alone. A part
+    begins at a multiple of its size, which is a power of two, so that the number of a piece in it
+    has bits of its own. Addresses are computed here, because those of swizzled pointers take more
+    than one register for each.
     """
     dtype, space = tile.element_type, cutlass.AddressSpace.smem
-    address = (tile[(row, None)].iterator.toint() | exchange * 16) ^ piece * 16
-    return cute.make_ptr(dtype, address, space, assumed_align=16)
+    address = tile[(row, None)].iterator.toint() ^ exchange * 16 ^ piece * 16
+    return cute.make_ptr(dtype, address, space, assumed_align=width * dtype.width // 8)
 
 
 def pinned(value):
@@ -174,8 +176,11 @@ def pinned(value):
 
 
 def row_pieces(tile, registers, thread, first):
-    """A thread's row from column ``first`` on, 16 bytes at a time, with the registers for them."""
+    """A thread's row from column ``first`` on, up to 16 bytes at a time, with the registers for
+    them.
+    """
     width, count, stride = panel_shape(tile)
+    width = min(width, cute.size(registers))
     thread = pinned(thread)  # or all addresses would be kept in registers for the whole kernel
     exchange = (thread * count >> 3) & (count - 1)
     for v in range(0, cute.size(registers), width):
@@ -380,29 +385,29 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_3, phase_3 = slot(first, 3), phase(first, 3)
+        sA_sB_stage, sA_sB_phase = slot(first, 3), phase(first, 3)
         for turn in cutlass.range(trips, unroll=1):
             # LA writes over sA
-            cute.arch.mbarrier_wait(bar_sA_empty + slot_3, 1 - phase_3)
+            cute.arch.mbarrier_wait(bar_sA_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_3, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_3)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_3,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_3, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 32768)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, at_n, turn, at_batch)],
-                s_LB[(None, slot_3)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_3,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_3, phase_3 = advance(slot_3, phase_3, 3)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 3)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -432,10 +437,10 @@ def tensor(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_3, phase_3 = slot(first, 3), phase(first, 3)
+        sA_sB_stage, sA_sB_phase = slot(first, 3), phase(first, 3)
         for turn in cutlass.range(trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_3, phase_3)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             if turn == 0:
                 # MMA[0] writes over acc
                 cute.arch.mbarrier_wait(bar_acc_empty + slot(t + 2, 2), phase(t + 2, 2))
@@ -444,16 +449,16 @@ def tensor(
             multiply(
                 mma_MMA_0,
                 result_at(tmem + 256 * slot(t, 2), 256),
-                a_MMA_0[(None, None, None, slot_3)],
-                b_MMA_0[(None, None, None, slot_3)],
+                a_MMA_0[(None, None, None, sA_sB_stage)],
+                b_MMA_0[(None, None, None, sA_sB_stage)],
                 turn != 0,
             )
             if turn == trips - 1:
                 with cute.arch.elect_one():
                     tcgen05.commit(bar_acc_full + slot(t, 2))
             with cute.arch.elect_one():
-                tcgen05.commit(bar_sA_empty + slot_3)
-            slot_3, phase_3 = advance(slot_3, phase_3, 3)
+                tcgen05.commit(bar_sA_empty + sA_sB_stage)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 3)
         tile += cute.arch.grid_dim()[0]
         t += 1
     # nothing may be in the tensor queue when the block ends
@@ -469,8 +474,8 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_t_stages_full: cute.Pointer,
     bar_t_stages_empty: cute.Pointer,
     bar_acc_full: cute.Pointer,
@@ -497,7 +502,7 @@ def epilogue0(
         # EPI[0,0] uses acc
         cute.arch.mbarrier_wait(bar_acc_full + slot(t, 2), phase(t, 2))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t, 4), phase(8 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_tile_load + slot(8 * t, 4), phase(8 * t, 4))
         tmem_after_sync()
         # EPI[0,0]
         EPI(
@@ -511,7 +516,7 @@ def epilogue0(
         # PUT[0,0]: epilogue
         PUT(r_rD_0, sC[(None, None, slot(8 * t, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t, 4))
         # PUTT[0,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 2, 2), phase(8 * t + 2, 2))
         # PUTT[0,0]: epilogue
@@ -519,7 +524,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t, 2))
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4), phase(8 * t + 1, 4)
+        )
         # EPI[1,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 32, 32, Float32),
@@ -532,7 +539,7 @@ def epilogue0(
         # PUT[1,0]: epilogue
         PUT(r_rD_1, sC[(None, None, slot(8 * t + 1, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 1, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 1, 4))
         # PUTT[1,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 3, 2), phase(8 * t + 3, 2))
         # PUTT[1,0]: epilogue
@@ -540,7 +547,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 1, 2))
         # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4), phase(8 * t + 2, 4)
+        )
         # EPI[2,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 64, 32, Float32),
@@ -553,7 +562,7 @@ def epilogue0(
         # PUT[2,0]: epilogue
         PUT(r_rD_2, sC[(None, None, slot(8 * t + 2, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 2, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 2, 4))
         # PUTT[2,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t, 2), phase(8 * t, 2))
         # PUTT[2,0]: epilogue
@@ -561,7 +570,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 2, 2))
         # EPI[3,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4), phase(8 * t + 3, 4)
+        )
         # EPI[3,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 96, 32, Float32),
@@ -574,7 +585,7 @@ def epilogue0(
         # PUT[3,0]: epilogue
         PUT(r_rD_3, sC[(None, None, slot(8 * t + 3, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 3, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 3, 4))
         # PUTT[3,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 1, 2), phase(8 * t + 1, 2))
         # PUTT[3,0]: epilogue
@@ -582,7 +593,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 3, 2))
         # EPI[4,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4), phase(8 * t + 4, 4)
+        )
         # EPI[4,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 128, 32, Float32),
@@ -595,7 +608,7 @@ def epilogue0(
         # PUT[4,0]: epilogue
         PUT(r_rD_4, sC[(None, None, slot(8 * t + 4, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 4, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 4, 4))
         # PUTT[4,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 2, 2), phase(8 * t + 2, 2))
         # PUTT[4,0]: epilogue
@@ -603,7 +616,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 4, 2))
         # EPI[5,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4), phase(8 * t + 5, 4)
+        )
         # EPI[5,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 160, 32, Float32),
@@ -616,7 +631,7 @@ def epilogue0(
         # PUT[5,0]: epilogue
         PUT(r_rD_5, sC[(None, None, slot(8 * t + 5, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 5, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 5, 4))
         # PUTT[5,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 3, 2), phase(8 * t + 3, 2))
         # PUTT[5,0]: epilogue
@@ -624,7 +639,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 5, 2))
         # EPI[6,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4), phase(8 * t + 6, 4)
+        )
         # EPI[6,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 192, 32, Float32),
@@ -637,7 +654,7 @@ def epilogue0(
         # PUT[6,0]: epilogue
         PUT(r_rD_6, sC[(None, None, slot(8 * t + 6, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 6, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 6, 4))
         # PUTT[6,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 4, 2), phase(8 * t + 4, 2))
         # PUTT[6,0]: epilogue
@@ -645,7 +662,9 @@ def epilogue0(
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 6, 2))
         # EPI[7,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4), phase(8 * t + 7, 4)
+        )
         # EPI[7,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 224, 32, Float32),
@@ -661,7 +680,7 @@ def epilogue0(
         # PUT[7,0]: epilogue
         PUT(r_rD_7, sC[(None, None, slot(8 * t + 7, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(8 * t + 7, 4))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 7, 4))
         # PUTT[7,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(8 * t + 5, 2), phase(8 * t + 5, 2))
         # PUTT[7,0]: epilogue
@@ -670,7 +689,6 @@ def epilogue0(
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(8 * t + 7, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
-    # accesses to tensor memory are over before it is freed
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
     tmem_before_sync()
@@ -686,7 +704,7 @@ def store(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_t_stages_full: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     bar_t_stages_empty: cute.Pointer,
@@ -1006,7 +1024,7 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t, 4), phase(8 * t, 4))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_epilogue0 + slot(8 * t, 4), phase(8 * t, 4))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(8 * t, 4))], t_STD_0[(None, at_m, 8 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
@@ -1023,7 +1041,9 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 1, 4), phase(8 * t + 1, 4)
+        )
         # STD[1]
         cute.copy(
             tma_d,
@@ -1052,7 +1072,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t, 2))
         # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 2, 4), phase(8 * t + 2, 4)
+        )
         # STD[2]
         cute.copy(
             tma_d,
@@ -1081,7 +1103,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 1, 2))
         # STD[3] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 3, 4), phase(8 * t + 3, 4)
+        )
         # STD[3]
         cute.copy(
             tma_d,
@@ -1110,7 +1134,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 2, 2))
         # STD[4] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 4, 4), phase(8 * t + 4, 4)
+        )
         # STD[4]
         cute.copy(
             tma_d,
@@ -1139,7 +1165,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 3, 2))
         # STD[5] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 5, 4), phase(8 * t + 5, 4)
+        )
         # STD[5]
         cute.copy(
             tma_d,
@@ -1168,7 +1196,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 4, 2))
         # STD[6] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 6, 4), phase(8 * t + 6, 4)
+        )
         # STD[6]
         cute.copy(
             tma_d,
@@ -1197,7 +1227,9 @@ def store(
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(8 * t + 5, 2))
         # STD[7] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue0 + slot(8 * t + 7, 4), phase(8 * t + 7, 4)
+        )
         # STD[7]
         cute.copy(
             tma_d,
@@ -1252,7 +1284,7 @@ def tile_load(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
+    bar_c_stages_full_by_tile_load: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -1420,7 +1452,7 @@ def tile_load(
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -1428,13 +1460,13 @@ def tile_load(
                 tma_c,
                 t_LC_0[(None, at_m, 8 * at_n, at_batch)],
                 s_LC_0[(None, slot(8 * t, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t, 4),
             )
         # LC[1] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 1, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -1442,13 +1474,13 @@ def tile_load(
                 tma_c,
                 t_LC_1[(None, at_m, 8 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(8 * t + 1, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 1, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4),
             )
         # LC[2] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 2, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[2]
         if beta != 0.0:
@@ -1456,13 +1488,13 @@ def tile_load(
                 tma_c,
                 t_LC_2[(None, at_m, 8 * at_n + 2, at_batch)],
                 s_LC_2[(None, slot(8 * t + 2, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 2, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4),
             )
         # LC[3] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 3, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[3]
         if beta != 0.0:
@@ -1470,13 +1502,13 @@ def tile_load(
                 tma_c,
                 t_LC_3[(None, at_m, 8 * at_n + 3, at_batch)],
                 s_LC_3[(None, slot(8 * t + 3, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 3, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4),
             )
         # LC[4] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t, 4), phase(8 * t, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 4, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[4]
         if beta != 0.0:
@@ -1484,13 +1516,13 @@ def tile_load(
                 tma_c,
                 t_LC_4[(None, at_m, 8 * at_n + 4, at_batch)],
                 s_LC_4[(None, slot(8 * t + 4, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 4, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4),
             )
         # LC[5] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 5, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[5]
         if beta != 0.0:
@@ -1498,13 +1530,13 @@ def tile_load(
                 tma_c,
                 t_LC_5[(None, at_m, 8 * at_n + 5, at_batch)],
                 s_LC_5[(None, slot(8 * t + 5, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 5, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4),
             )
         # LC[6] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 6, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[6]
         if beta != 0.0:
@@ -1512,13 +1544,13 @@ def tile_load(
                 tma_c,
                 t_LC_6[(None, at_m, 8 * at_n + 6, at_batch)],
                 s_LC_6[(None, slot(8 * t + 6, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 6, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4),
             )
         # LC[7] writes over c_stages
         cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(8 * t + 7, 4), 8192 if (beta != 0.0) else 0
+                bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4), 8192 if (beta != 0.0) else 0
             )
         # LC[7]
         if beta != 0.0:
@@ -1526,7 +1558,7 @@ def tile_load(
                 tma_c,
                 t_LC_7[(None, at_m, 8 * at_n + 7, at_batch)],
                 s_LC_7[(None, slot(8 * t + 7, 4))],
-                tma_bar_ptr=bar_c_stages_full + slot(8 * t + 7, 4),
+                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -1561,8 +1593,8 @@ def kernel(
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 4
+    bar_c_stages_full_by_tile_load = barriers + 0
+    bar_c_stages_full_by_epilogue0 = barriers + 4
     bar_t_stages_full = barriers + 8
     bar_c_stages_empty = barriers + 10
     bar_t_stages_empty = barriers + 14
@@ -1580,14 +1612,14 @@ def kernel(
             # EPI[3,0] uses c_stages after LC[3]
             # and 4 more
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_tile_load + i, 1)
             # STD[0] uses c_stages after PUT[0,0]
             # STD[1] uses c_stages after PUT[1,0]
             # STD[2] uses c_stages after PUT[2,0]
             # STD[3] uses c_stages after PUT[3,0]
             # and 4 more
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_epilogue0 + i, 128)
             # STT[0,0] uses t_stages after PUTT[0,0]
             # STT[1,0] uses t_stages after PUTT[1,0]
             # STT[2,0] uses t_stages after PUTT[2,0]
@@ -1654,8 +1686,8 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
+            bar_c_stages_full_by_tile_load,
+            bar_c_stages_full_by_epilogue0,
             bar_t_stages_full,
             bar_t_stages_empty,
             bar_acc_full,
@@ -1708,7 +1740,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full_prime,
+                bar_c_stages_full_by_epilogue0,
                 bar_t_stages_full,
                 bar_c_stages_empty,
                 bar_t_stages_empty,
@@ -1728,7 +1760,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full,
+                bar_c_stages_full_by_tile_load,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -1736,7 +1768,7 @@ def kernel(
                 at_n,
                 sC,
             )
-    # all roles are done with tensor memory
+    # all roles are done
     cute.arch.sync_threads()
     if warp == 0:
         tmem_after_sync()
@@ -1859,3 +1891,19 @@ ROLES = (
 CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 197632
 TENSOR_COLUMNS = 512
+MACHINE = "b200"
+SETTINGS = (
+    ("dtype", "fp16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "256"),
+    ("tile_k", "64"),
+    ("widest_slice", "32"),
+    ("slice_n", "32"),
+    ("slices", "8"),
+    ("consumers", "1"),
+    ("band_rows", "128"),
+    ("accumulator", "tmem"),
+    ("accumulators", "auto"),
+)
+PROGRAM_SHA256 = "8a014bd6dc728db6a9961bda8f27ffce1eb483bcf415ee84055b3baf1447e640"

@@ -14,21 +14,21 @@ store               1         24  STD[0] STT[0,0] STT[0,1] STD[1] STT[1,0] STT[1
 tile_load           1         24  LC[0] LC[1] LC[2] LC[3]
 
 barrier                              slots  arrivals   bytes
-c_stages full                            3         1   16384
-c_stages full'                           3       256       0
-t_stages full                            2       128       0
-t_stages full'                           2       128       0
+c_stages full by LC                      3         1   16384
+c_stages full by PUT                     3       256       0
+t_stages full by epilogue0               2       128       0
+t_stages full by epilogue1               2       128       0
 sA full sB full                          3         2   49152
 sA empty                                 3       256       0
-c_stages empty                           1         1       0
-t_stages empty                           1         1       0
-t_stages empty'                          1         1       0
-c_stages empty'                          1         1       0
-c_stages empty''                         1         1       0
-t_stages empty''                         1         1       0
-t_stages empty'''                        1         1       0
-t_stages empty''''                       1         1       0
-t_stages empty'''''                      1         1       0
+c_stages empty by STD[0]                 1         1       0
+t_stages empty by STT[0,0]               1         1       0
+t_stages empty by STT[0,1]               1         1       0
+c_stages empty by STD[2]                 1         1       0
+c_stages empty by STD[3]                 1         1       0
+t_stages empty by STT[2,0]               1         1       0
+t_stages empty by STT[2,1]               1         1       0
+t_stages empty by STT[3,0]               1         1       0
+t_stages empty by STT[3,1]               1         1       0
 """
 
 import cuda.bindings.driver as cuda
@@ -36,6 +36,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -151,12 +152,24 @@ def in_triangle(index: Int32, rows: Int32, row_block, column_block):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def pin(registers):
+    """All of them have their values here: nothing of that is left to do behind a fence."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    letter = "f" if words.element_type == Float32 else "r"
+    values = [words[v].ir_value() for v in range(cute.size(words))]
+    places = [f"={letter}" for value in values] + [str(v) for v in range(len(values))]
+    result = llvm.StructType.get_literal([value.type for value in values])
+    made = llvm.inline_asm(result, values, "", ",".join(places), has_side_effects=True)
+    for v, value in enumerate(values):
+        words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
 def product_of(tile):
@@ -304,29 +317,29 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_3, phase_3 = slot(first, 3), phase(first, 3)
+        sA_sB_stage, sA_sB_phase = slot(first, 3), phase(first, 3)
         for turn in cutlass.range(trips, unroll=1):
             # LA writes over sA
-            cute.arch.mbarrier_wait(bar_sA_empty + slot_3, 1 - phase_3)
+            cute.arch.mbarrier_wait(bar_sA_empty + sA_sB_stage, 1 - sA_sB_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_3, 16384)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 16384)
             # LA
             cute.copy(
                 tma_a,
                 t_LA[(None, at_m, turn, at_batch)],
-                s_LA[(None, slot_3)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_3,
+                s_LA[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + slot_3, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sA_full_sB_full + sA_sB_stage, 32768)
             # LB
             cute.copy(
                 tma_b,
                 t_LB[(None, at_n, turn, at_batch)],
-                s_LB[(None, slot_3)],
-                tma_bar_ptr=bar_sA_full_sB_full + slot_3,
+                s_LB[(None, sA_sB_stage)],
+                tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
-            slot_3, phase_3 = advance(slot_3, phase_3, 3)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 3)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -341,14 +354,14 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue0: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sA_empty: cute.Pointer,
-    bar_t_stages_empty: cute.Pointer,
-    bar_t_stages_empty_prime_prime: cute.Pointer,
-    bar_t_stages_empty_prime_prime_prime_prime: cute.Pointer,
+    bar_t_stages_empty_by_STT_0_0: cute.Pointer,
+    bar_t_stages_empty_by_STT_2_0: cute.Pointer,
+    bar_t_stages_empty_by_STT_3_0: cute.Pointer,
     tile: Int32,
     sA: cute.Tensor,
     sB: cute.Tensor,
@@ -381,6 +394,7 @@ def epilogue0(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
+        pin(part_of(r_acc, 0, 128))
         warpgroup.fence()
         # turn 0: the pipeline fills
         # MMA[0] uses sA
@@ -397,34 +411,34 @@ def epilogue0(
                 d_MMA_0,
             )
         warpgroup.commit_group()
-        slot_3, phase_3 = slot(first + 1, 3), phase(first + 1, 3)
-        slot_3_2, phase_3_2 = slot(first + 3, 3), phase(first + 3, 3)
+        sA_sB_stage, sA_sB_phase = slot(first + 1, 3), phase(first + 1, 3)
+        sA_stage_before, sA_phase_before = slot(first + 3, 3), phase(first + 3, 3)
         for turn in cutlass.range(1, trips, unroll=1):
             # MMA[0] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_3, phase_3)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             # MMA[0]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_0,
                     d_MMA_0,
-                    a_MMA_0[(None, None, k_step, slot_3)],
-                    b_MMA_0[(None, None, k_step, slot_3)],
+                    a_MMA_0[(None, None, k_step, sA_sB_stage)],
+                    b_MMA_0[(None, None, k_step, sA_sB_stage)],
                     d_MMA_0,
                 )
             warpgroup.commit_group()
             # MMA[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sA_empty + slot_3_2)
-            slot_3, phase_3 = advance(slot_3, phase_3, 3)
-            slot_3_2, phase_3_2 = advance(slot_3_2, phase_3_2, 3)
+            cute.arch.mbarrier_arrive(bar_sA_empty + sA_stage_before)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 3)
+            sA_stage_before, sA_phase_before = advance(sA_stage_before, sA_phase_before, 3)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # MMA[0] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 3))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t, 3), phase(4 * t, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t, 3), phase(4 * t, 3))
         # EPI[0,0]
         EPI(
             part_of(r_acc, 0, 32),
@@ -441,9 +455,9 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t, 3))
         # PUTT[0,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_prime_prime, phase(t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_2_0, phase(t + 1, 1))
         # PUTT[0,0]: epilogue
         PUTT(
             part_of(r_rD_0, 0, 32),
@@ -451,9 +465,9 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0 + slot(4 * t, 2))
         # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 1, 3), phase(4 * t + 1, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 1, 3), phase(4 * t + 1, 3))
         # EPI[1,0]
         EPI(
             part_of(r_acc, 32, 32),
@@ -470,9 +484,9 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 1, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 1, 3))
         # PUTT[1,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_prime_prime_prime_prime, phase(t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_3_0, phase(t + 1, 1))
         # PUTT[1,0]: epilogue
         PUTT(
             part_of(r_rD_1, 0, 32),
@@ -480,9 +494,9 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 1, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0 + slot(4 * t + 1, 2))
         # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 2, 3), phase(4 * t + 2, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 2, 3), phase(4 * t + 2, 3))
         # EPI[2,0]
         EPI(
             part_of(r_acc, 64, 32),
@@ -499,9 +513,9 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 2, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 2, 3))
         # PUTT[2,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty, phase(t, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_0_0, phase(t, 1))
         # PUTT[2,0]: epilogue
         PUTT(
             part_of(r_rD_2, 0, 32),
@@ -509,9 +523,9 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 2, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0 + slot(4 * t + 2, 2))
         # EPI[3,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 3, 3), phase(4 * t + 3, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 3, 3), phase(4 * t + 3, 3))
         # EPI[3,0]
         EPI(
             part_of(r_acc, 96, 32),
@@ -528,7 +542,7 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 3, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 3, 3))
         # PUTT[3,0]: epilogue
         PUTT(
             part_of(r_rD_3, 0, 32),
@@ -536,7 +550,7 @@ def epilogue0(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 3, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0 + slot(4 * t + 3, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -547,14 +561,14 @@ def epilogue1(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full_prime: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue1: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sA_empty: cute.Pointer,
-    bar_t_stages_empty_prime: cute.Pointer,
-    bar_t_stages_empty_prime_prime_prime: cute.Pointer,
-    bar_t_stages_empty_prime_prime_prime_prime_prime: cute.Pointer,
+    bar_t_stages_empty_by_STT_0_1: cute.Pointer,
+    bar_t_stages_empty_by_STT_2_1: cute.Pointer,
+    bar_t_stages_empty_by_STT_3_1: cute.Pointer,
     tile: Int32,
     sA: cute.Tensor,
     sB: cute.Tensor,
@@ -587,6 +601,7 @@ def epilogue1(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
+        pin(part_of(r_acc, 0, 128))
         warpgroup.fence()
         # turn 0: the pipeline fills
         # MMA[1] uses sA
@@ -603,34 +618,34 @@ def epilogue1(
                 d_MMA_1,
             )
         warpgroup.commit_group()
-        slot_3, phase_3 = slot(first + 1, 3), phase(first + 1, 3)
-        slot_3_2, phase_3_2 = slot(first + 3, 3), phase(first + 3, 3)
+        sA_sB_stage, sA_sB_phase = slot(first + 1, 3), phase(first + 1, 3)
+        sA_stage_before, sA_phase_before = slot(first + 3, 3), phase(first + 3, 3)
         for turn in cutlass.range(1, trips, unroll=1):
             # MMA[1] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot_3, phase_3)
+            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
             # MMA[1]
             for k_step in cutlass.range_constexpr(4):
                 mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
                     mma_MMA_1,
                     d_MMA_1,
-                    a_MMA_1[(None, None, k_step, slot_3)],
-                    b_MMA_1[(None, None, k_step, slot_3)],
+                    a_MMA_1[(None, None, k_step, sA_sB_stage)],
+                    b_MMA_1[(None, None, k_step, sA_sB_stage)],
                     d_MMA_1,
                 )
             warpgroup.commit_group()
             # MMA[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sA_empty + slot_3_2)
-            slot_3, phase_3 = advance(slot_3, phase_3, 3)
-            slot_3_2, phase_3_2 = advance(slot_3_2, phase_3_2, 3)
+            cute.arch.mbarrier_arrive(bar_sA_empty + sA_stage_before)
+            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 3)
+            sA_stage_before, sA_phase_before = advance(sA_stage_before, sA_phase_before, 3)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # MMA[1] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 3))
         # EPI[0,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t, 3), phase(4 * t, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t, 3), phase(4 * t, 3))
         # EPI[0,1]
         EPI(
             part_of(r_acc, 0, 32),
@@ -647,9 +662,9 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t, 3))
         # PUTT[0,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_prime_prime_prime, phase(t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_2_1, phase(t + 1, 1))
         # PUTT[0,1]: epilogue
         PUTT(
             part_of(r_rD_0, 0, 32),
@@ -657,9 +672,9 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime + slot(4 * t, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1 + slot(4 * t, 2))
         # EPI[1,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 1, 3), phase(4 * t + 1, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 1, 3), phase(4 * t + 1, 3))
         # EPI[1,1]
         EPI(
             part_of(r_acc, 32, 32),
@@ -676,9 +691,9 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 1, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 1, 3))
         # PUTT[1,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_prime_prime_prime_prime_prime, phase(t + 1, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_3_1, phase(t + 1, 1))
         # PUTT[1,1]: epilogue
         PUTT(
             part_of(r_rD_1, 0, 32),
@@ -686,9 +701,9 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime + slot(4 * t + 1, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1 + slot(4 * t + 1, 2))
         # EPI[2,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 2, 3), phase(4 * t + 2, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 2, 3), phase(4 * t + 2, 3))
         # EPI[2,1]
         EPI(
             part_of(r_acc, 64, 32),
@@ -705,9 +720,9 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 2, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 2, 3))
         # PUTT[2,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_prime, phase(t, 1))
+        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_0_1, phase(t, 1))
         # PUTT[2,1]: epilogue
         PUTT(
             part_of(r_rD_2, 0, 32),
@@ -715,9 +730,9 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime + slot(4 * t + 2, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1 + slot(4 * t + 2, 2))
         # EPI[3,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full + slot(4 * t + 3, 3), phase(4 * t + 3, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 3, 3), phase(4 * t + 3, 3))
         # EPI[3,1]
         EPI(
             part_of(r_acc, 96, 32),
@@ -734,7 +749,7 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_prime + slot(4 * t + 3, 3))
+        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 3, 3))
         # PUTT[3,1]: epilogue
         PUTT(
             part_of(r_rD_3, 0, 32),
@@ -742,7 +757,7 @@ def epilogue1(
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_prime + slot(4 * t + 3, 2))
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1 + slot(4 * t + 3, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -757,18 +772,18 @@ def store(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_prime: cute.Pointer,
-    bar_t_stages_full: cute.Pointer,
-    bar_t_stages_full_prime: cute.Pointer,
-    bar_c_stages_empty: cute.Pointer,
-    bar_t_stages_empty: cute.Pointer,
-    bar_t_stages_empty_prime: cute.Pointer,
-    bar_c_stages_empty_prime: cute.Pointer,
-    bar_c_stages_empty_prime_prime: cute.Pointer,
-    bar_t_stages_empty_prime_prime: cute.Pointer,
-    bar_t_stages_empty_prime_prime_prime: cute.Pointer,
-    bar_t_stages_empty_prime_prime_prime_prime: cute.Pointer,
-    bar_t_stages_empty_prime_prime_prime_prime_prime: cute.Pointer,
+    bar_c_stages_full_by_PUT: cute.Pointer,
+    bar_t_stages_full_by_epilogue0: cute.Pointer,
+    bar_t_stages_full_by_epilogue1: cute.Pointer,
+    bar_c_stages_empty_by_STD_0: cute.Pointer,
+    bar_t_stages_empty_by_STT_0_0: cute.Pointer,
+    bar_t_stages_empty_by_STT_0_1: cute.Pointer,
+    bar_c_stages_empty_by_STD_2: cute.Pointer,
+    bar_c_stages_empty_by_STD_3: cute.Pointer,
+    bar_t_stages_empty_by_STT_2_0: cute.Pointer,
+    bar_t_stages_empty_by_STT_2_1: cute.Pointer,
+    bar_t_stages_empty_by_STT_3_0: cute.Pointer,
+    bar_t_stages_empty_by_STT_3_1: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
     at_m: Int32,
@@ -1009,12 +1024,12 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t, 3), phase(4 * t, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(4 * t, 3), phase(4 * t, 3))
         # STD[0]
         cute.copy(tma_d, s_STD_0[(None, slot(4 * t, 3))], t_STD_0[(None, at_m, 4 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t, 2), phase(4 * t, 2))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue0 + slot(4 * t, 2), phase(4 * t, 2))
         # STT[0,0]
         if (((((at_n * 256) + (0 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 256) * 256
@@ -1026,7 +1041,7 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime + slot(4 * t, 2), phase(4 * t, 2))
+        cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue1 + slot(4 * t, 2), phase(4 * t, 2))
         # STT[0,1]
         if (((((at_n * 256) + (0 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 256) * 256
@@ -1038,7 +1053,7 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 1, 3), phase(4 * t + 1, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(4 * t + 1, 3), phase(4 * t + 1, 3))
         # STD[1]
         cute.copy(
             tma_d,
@@ -1047,7 +1062,9 @@ def store(
         )
         cute.arch.cp_async_bulk_commit_group()
         # STT[1,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
+        cute.arch.mbarrier_wait(
+            bar_t_stages_full_by_epilogue0 + slot(4 * t + 1, 2), phase(4 * t + 1, 2)
+        )
         # STT[1,0]
         if (((((at_n * 256) + (1 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 256) * 256
@@ -1059,7 +1076,9 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[1,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
+        cute.arch.mbarrier_wait(
+            bar_t_stages_full_by_epilogue1 + slot(4 * t + 1, 2), phase(4 * t + 1, 2)
+        )
         # STT[1,1]
         if (((((at_n * 256) + (1 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 256) * 256
@@ -1073,9 +1092,9 @@ def store(
         # STT[0,0] is complete
         cute.arch.cp_async_bulk_wait_group(4, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_0_0)
         # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 2, 3), phase(4 * t + 2, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(4 * t + 2, 3), phase(4 * t + 2, 3))
         # STD[2]
         cute.copy(
             tma_d,
@@ -1086,9 +1105,11 @@ def store(
         # STT[0,1] is complete
         cute.arch.cp_async_bulk_wait_group(4, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_prime)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_0_1)
         # STT[2,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
+        cute.arch.mbarrier_wait(
+            bar_t_stages_full_by_epilogue0 + slot(4 * t + 2, 2), phase(4 * t + 2, 2)
+        )
         # STT[2,0]
         if (((((at_n * 256) + (2 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 256) * 256
@@ -1100,7 +1121,9 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[2,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
+        cute.arch.mbarrier_wait(
+            bar_t_stages_full_by_epilogue1 + slot(4 * t + 2, 2), phase(4 * t + 2, 2)
+        )
         # STT[2,1]
         if (((((at_n * 256) + (2 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 256) * 256
@@ -1114,19 +1137,19 @@ def store(
         # STT[1,1] is complete
         cute.arch.cp_async_bulk_wait_group(3, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty)
+            cute.arch.mbarrier_arrive(bar_c_stages_empty_by_STD_0)
         # STT[2,0] is complete
         cute.arch.cp_async_bulk_wait_group(1, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_prime_prime)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_2_0)
         # STT[2,1] is complete
         cute.arch.cp_async_bulk_wait_group(0, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_prime_prime_prime)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_2_1)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty_prime)
+            cute.arch.mbarrier_arrive(bar_c_stages_empty_by_STD_2)
         # STD[3] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_prime + slot(4 * t + 3, 3), phase(4 * t + 3, 3))
+        cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(4 * t + 3, 3), phase(4 * t + 3, 3))
         # STD[3]
         cute.copy(
             tma_d,
@@ -1135,7 +1158,9 @@ def store(
         )
         cute.arch.cp_async_bulk_commit_group()
         # STT[3,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
+        cute.arch.mbarrier_wait(
+            bar_t_stages_full_by_epilogue0 + slot(4 * t + 3, 2), phase(4 * t + 3, 2)
+        )
         # STT[3,0]
         if (((((at_n * 256) + (3 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 256) * 256
@@ -1147,7 +1172,9 @@ def store(
             )
         cute.arch.cp_async_bulk_commit_group()
         # STT[3,1] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full_prime + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
+        cute.arch.mbarrier_wait(
+            bar_t_stages_full_by_epilogue1 + slot(4 * t + 3, 2), phase(4 * t + 3, 2)
+        )
         # STT[3,1]
         if (((((at_n * 256) + (3 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (1 * 64)) // 256) * 256
@@ -1161,13 +1188,13 @@ def store(
         # STT[3,0] is complete
         cute.arch.cp_async_bulk_wait_group(1, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_prime_prime_prime_prime)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_3_0)
         # STT[3,1] is complete
         cute.arch.cp_async_bulk_wait_group(0, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_prime_prime_prime_prime_prime)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_3_1)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty_prime_prime)
+            cute.arch.mbarrier_arrive(bar_c_stages_empty_by_STD_3)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -1187,10 +1214,10 @@ def tile_load(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_c_stages_full: cute.Pointer,
-    bar_c_stages_empty: cute.Pointer,
-    bar_c_stages_empty_prime: cute.Pointer,
-    bar_c_stages_empty_prime_prime: cute.Pointer,
+    bar_c_stages_full_by_LC: cute.Pointer,
+    bar_c_stages_empty_by_STD_0: cute.Pointer,
+    bar_c_stages_empty_by_STD_2: cute.Pointer,
+    bar_c_stages_empty_by_STD_3: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
     at_m: Int32,
@@ -1279,7 +1306,7 @@ def tile_load(
         first = t * trips
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t, 3), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(4 * t, 3), 16384 if (beta != 0.0) else 0
             )
         # LC[0]
         if beta != 0.0:
@@ -1287,13 +1314,13 @@ def tile_load(
                 tma_c,
                 t_LC_0[(None, at_m, 4 * at_n, at_batch)],
                 s_LC_0[(None, slot(4 * t, 3))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t, 3),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(4 * t, 3),
             )
         # LC[1] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty_prime, phase(t + 1, 1))
+        cute.arch.mbarrier_wait(bar_c_stages_empty_by_STD_2, phase(t + 1, 1))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 1, 3), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(4 * t + 1, 3), 16384 if (beta != 0.0) else 0
             )
         # LC[1]
         if beta != 0.0:
@@ -1301,13 +1328,13 @@ def tile_load(
                 tma_c,
                 t_LC_1[(None, at_m, 4 * at_n + 1, at_batch)],
                 s_LC_1[(None, slot(4 * t + 1, 3))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 1, 3),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(4 * t + 1, 3),
             )
         # LC[2] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty_prime_prime, phase(t + 1, 1))
+        cute.arch.mbarrier_wait(bar_c_stages_empty_by_STD_3, phase(t + 1, 1))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 2, 3), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(4 * t + 2, 3), 16384 if (beta != 0.0) else 0
             )
         # LC[2]
         if beta != 0.0:
@@ -1315,13 +1342,13 @@ def tile_load(
                 tma_c,
                 t_LC_2[(None, at_m, 4 * at_n + 2, at_batch)],
                 s_LC_2[(None, slot(4 * t + 2, 3))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 2, 3),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(4 * t + 2, 3),
             )
         # LC[3] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty, phase(t, 1))
+        cute.arch.mbarrier_wait(bar_c_stages_empty_by_STD_0, phase(t, 1))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full + slot(4 * t + 3, 3), 16384 if (beta != 0.0) else 0
+                bar_c_stages_full_by_LC + slot(4 * t + 3, 3), 16384 if (beta != 0.0) else 0
             )
         # LC[3]
         if beta != 0.0:
@@ -1329,7 +1356,7 @@ def tile_load(
                 tma_c,
                 t_LC_3[(None, at_m, 4 * at_n + 3, at_batch)],
                 s_LC_3[(None, slot(4 * t + 3, 3))],
-                tma_bar_ptr=bar_c_stages_full + slot(4 * t + 3, 3),
+                tma_bar_ptr=bar_c_stages_full_by_LC + slot(4 * t + 3, 3),
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -1367,21 +1394,21 @@ def kernel(
     start = cute.arch.make_warp_uniform(shared.toint())
     shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full = barriers + 0
-    bar_c_stages_full_prime = barriers + 3
-    bar_t_stages_full = barriers + 6
-    bar_t_stages_full_prime = barriers + 8
+    bar_c_stages_full_by_LC = barriers + 0
+    bar_c_stages_full_by_PUT = barriers + 3
+    bar_t_stages_full_by_epilogue0 = barriers + 6
+    bar_t_stages_full_by_epilogue1 = barriers + 8
     bar_sA_full_sB_full = barriers + 10
     bar_sA_empty = barriers + 13
-    bar_c_stages_empty = barriers + 16
-    bar_t_stages_empty = barriers + 17
-    bar_t_stages_empty_prime = barriers + 18
-    bar_c_stages_empty_prime = barriers + 19
-    bar_c_stages_empty_prime_prime = barriers + 20
-    bar_t_stages_empty_prime_prime = barriers + 21
-    bar_t_stages_empty_prime_prime_prime = barriers + 22
-    bar_t_stages_empty_prime_prime_prime_prime = barriers + 23
-    bar_t_stages_empty_prime_prime_prime_prime_prime = barriers + 24
+    bar_c_stages_empty_by_STD_0 = barriers + 16
+    bar_t_stages_empty_by_STT_0_0 = barriers + 17
+    bar_t_stages_empty_by_STT_0_1 = barriers + 18
+    bar_c_stages_empty_by_STD_2 = barriers + 19
+    bar_c_stages_empty_by_STD_3 = barriers + 20
+    bar_t_stages_empty_by_STT_2_0 = barriers + 21
+    bar_t_stages_empty_by_STT_2_1 = barriers + 22
+    bar_t_stages_empty_by_STT_3_0 = barriers + 23
+    bar_t_stages_empty_by_STT_3_1 = barriers + 24
     if warp == 0:
         with cute.arch.elect_one():
             # EPI[0,0] uses c_stages after LC[0]
@@ -1390,26 +1417,26 @@ def kernel(
             # EPI[1,1] uses c_stages after LC[1]
             # and 4 more
             for i in cutlass.range_constexpr(3):
-                cute.arch.mbarrier_init(bar_c_stages_full + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_LC + i, 1)
             # STD[0] uses c_stages after PUT[0,0]
             # STD[0] uses c_stages after PUT[0,1]
             # STD[1] uses c_stages after PUT[1,0]
             # STD[1] uses c_stages after PUT[1,1]
             # and 4 more
             for i in cutlass.range_constexpr(3):
-                cute.arch.mbarrier_init(bar_c_stages_full_prime + i, 256)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_PUT + i, 256)
             # STT[0,0] uses t_stages after PUTT[0,0]
             # STT[1,0] uses t_stages after PUTT[1,0]
             # STT[2,0] uses t_stages after PUTT[2,0]
             # STT[3,0] uses t_stages after PUTT[3,0]
             for i in cutlass.range_constexpr(2):
-                cute.arch.mbarrier_init(bar_t_stages_full + i, 128)
+                cute.arch.mbarrier_init(bar_t_stages_full_by_epilogue0 + i, 128)
             # STT[0,1] uses t_stages after PUTT[0,1]
             # STT[1,1] uses t_stages after PUTT[1,1]
             # STT[2,1] uses t_stages after PUTT[2,1]
             # STT[3,1] uses t_stages after PUTT[3,1]
             for i in cutlass.range_constexpr(2):
-                cute.arch.mbarrier_init(bar_t_stages_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_t_stages_full_by_epilogue1 + i, 128)
             # MMA[0] uses sA after LA
             # MMA[1] uses sA after LA
             # MMA[0] uses sB after LB
@@ -1422,31 +1449,31 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sA_empty + i, 256)
             # LC[3] writes over c_stages after STD[0]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_c_stages_empty + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_empty_by_STD_0 + i, 1)
             # PUTT[2,0] writes over t_stages after STT[0,0]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty + i, 1)
+                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_0_0 + i, 1)
             # PUTT[2,1] writes over t_stages after STT[0,1]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_prime + i, 1)
+                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_0_1 + i, 1)
             # LC[1] writes over c_stages after STD[2]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_c_stages_empty_prime + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_empty_by_STD_2 + i, 1)
             # LC[2] writes over c_stages after STD[3]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_c_stages_empty_prime_prime + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_empty_by_STD_3 + i, 1)
             # PUTT[0,0] writes over t_stages after STT[2,0]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_prime_prime + i, 1)
+                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_2_0 + i, 1)
             # PUTT[0,1] writes over t_stages after STT[2,1]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_prime_prime_prime + i, 1)
+                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_2_1 + i, 1)
             # PUTT[1,0] writes over t_stages after STT[3,0]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_prime_prime_prime_prime + i, 1)
+                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_3_0 + i, 1)
             # PUTT[1,1] writes over t_stages after STT[3,1]
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_prime_prime_prime_prime_prime + i, 1)
+                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_3_1 + i, 1)
     if warp == 8:
         cpasync.prefetch_descriptor(tma_a)
         cpasync.prefetch_descriptor(tma_b)
@@ -1474,14 +1501,14 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
-            bar_t_stages_full,
+            bar_c_stages_full_by_LC,
+            bar_c_stages_full_by_PUT,
+            bar_t_stages_full_by_epilogue0,
             bar_sA_full_sB_full,
             bar_sA_empty,
-            bar_t_stages_empty,
-            bar_t_stages_empty_prime_prime,
-            bar_t_stages_empty_prime_prime_prime_prime,
+            bar_t_stages_empty_by_STT_0_0,
+            bar_t_stages_empty_by_STT_2_0,
+            bar_t_stages_empty_by_STT_3_0,
             tile,
             sA,
             sB,
@@ -1494,14 +1521,14 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full,
-            bar_c_stages_full_prime,
-            bar_t_stages_full_prime,
+            bar_c_stages_full_by_LC,
+            bar_c_stages_full_by_PUT,
+            bar_t_stages_full_by_epilogue1,
             bar_sA_full_sB_full,
             bar_sA_empty,
-            bar_t_stages_empty_prime,
-            bar_t_stages_empty_prime_prime_prime,
-            bar_t_stages_empty_prime_prime_prime_prime_prime,
+            bar_t_stages_empty_by_STT_0_1,
+            bar_t_stages_empty_by_STT_2_1,
+            bar_t_stages_empty_by_STT_3_1,
             tile,
             sA,
             sB,
@@ -1538,18 +1565,18 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full_prime,
-                bar_t_stages_full,
-                bar_t_stages_full_prime,
-                bar_c_stages_empty,
-                bar_t_stages_empty,
-                bar_t_stages_empty_prime,
-                bar_c_stages_empty_prime,
-                bar_c_stages_empty_prime_prime,
-                bar_t_stages_empty_prime_prime,
-                bar_t_stages_empty_prime_prime_prime,
-                bar_t_stages_empty_prime_prime_prime_prime,
-                bar_t_stages_empty_prime_prime_prime_prime_prime,
+                bar_c_stages_full_by_PUT,
+                bar_t_stages_full_by_epilogue0,
+                bar_t_stages_full_by_epilogue1,
+                bar_c_stages_empty_by_STD_0,
+                bar_t_stages_empty_by_STT_0_0,
+                bar_t_stages_empty_by_STT_0_1,
+                bar_c_stages_empty_by_STD_2,
+                bar_c_stages_empty_by_STD_3,
+                bar_t_stages_empty_by_STT_2_0,
+                bar_t_stages_empty_by_STT_2_1,
+                bar_t_stages_empty_by_STT_3_0,
+                bar_t_stages_empty_by_STT_3_1,
                 tile,
                 at_batch,
                 at_m,
@@ -1566,10 +1593,10 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_c_stages_full,
-                bar_c_stages_empty,
-                bar_c_stages_empty_prime,
-                bar_c_stages_empty_prime_prime,
+                bar_c_stages_full_by_LC,
+                bar_c_stages_empty_by_STD_0,
+                bar_c_stages_empty_by_STD_2,
+                bar_c_stages_empty_by_STD_3,
                 tile,
                 at_batch,
                 at_m,
@@ -1693,3 +1720,19 @@ ROLES = (
 CYCLES_PER_ITERATION = 1024
 SHARED_BYTES = 230400
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("dtype", "bf16"),
+    ("k", "4096"),
+    ("tile_m", "128"),
+    ("tile_n", "256"),
+    ("tile_k", "64"),
+    ("widest_slice", "64"),
+    ("slice_n", "64"),
+    ("slices", "4"),
+    ("consumers", "2"),
+    ("band_rows", "64"),
+    ("accumulator", "registers"),
+    ("accumulators", "1"),
+)
+PROGRAM_SHA256 = "cb0067ced6422bf45c4cd0dbe23ba00367af53fed2af32651e13f25472b2856c"

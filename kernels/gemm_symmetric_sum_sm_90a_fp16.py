@@ -14,8 +14,8 @@ tile_load           1         24  LC
 
 barrier                              slots  arrivals   bytes
 sP full                                  8         1    8192
-sC full                                  1         1    4096
-sC full'                                 1       128       0
+sC full by tile_load                     1         1    4096
+sC full by epilogue                      1       128       0
 sT full                                  1       128       0
 sP empty                                 8       128       0
 sC empty                                 1         1       0
@@ -27,6 +27,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -137,9 +138,9 @@ def in_triangle(index: Int32, rows: Int32, row_block, column_block):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
@@ -279,20 +280,20 @@ def load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        slot_8, phase_8 = slot(first, 8), phase(first, 8)
+        sP_stage, sP_phase = slot(first, 8), phase(first, 8)
         for turn in cutlass.range(trips, unroll=1):
             # LP writes over sP
-            cute.arch.mbarrier_wait(bar_sP_empty + slot_8, 1 - phase_8)
+            cute.arch.mbarrier_wait(bar_sP_empty + sP_stage, 1 - sP_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_sP_full + slot_8, 8192)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sP_full + sP_stage, 8192)
             # LP
             cute.copy(
                 tma_p,
                 t_LP[(None, at_m, at_n, turn, at_batch)],
-                s_LP[(None, slot_8)],
-                tma_bar_ptr=bar_sP_full + slot_8,
+                s_LP[(None, sP_stage)],
+                tma_bar_ptr=bar_sP_full + sP_stage,
             )
-            slot_8, phase_8 = advance(slot_8, phase_8, 8)
+            sP_stage, sP_phase = advance(sP_stage, sP_phase, 8)
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -308,8 +309,8 @@ def epilogue(
     trips: Int32,
     tiles: Int32,
     bar_sP_full: cute.Pointer,
-    bar_sC_full: cute.Pointer,
-    bar_sC_full_prime: cute.Pointer,
+    bar_sC_full_by_tile_load: cute.Pointer,
+    bar_sC_full_by_epilogue: cute.Pointer,
     bar_sT_full: cute.Pointer,
     bar_sP_empty: cute.Pointer,
     bar_sT_empty: cute.Pointer,
@@ -326,23 +327,23 @@ def epilogue(
     while tile < tiles:
         first = t * trips
         r_acc.fill(0.0)
-        slot_8, phase_8 = slot(first, 8), phase(first, 8)
+        sP_stage, sP_phase = slot(first, 8), phase(first, 8)
         for turn in cutlass.range(trips, unroll=1):
             # ADD uses sP
-            cute.arch.mbarrier_wait(bar_sP_full + slot_8, phase_8)
+            cute.arch.mbarrier_wait(bar_sP_full + sP_stage, sP_phase)
             # ADD
-            ADD(r_acc, sP[(None, None, slot_8)], thread)
+            ADD(r_acc, sP[(None, None, sP_stage)], thread)
             cute.arch.fence_proxy("async.shared", space="cta")
-            cute.arch.mbarrier_arrive(bar_sP_empty + slot_8)
-            slot_8, phase_8 = advance(slot_8, phase_8, 8)
+            cute.arch.mbarrier_arrive(bar_sP_empty + sP_stage)
+            sP_stage, sP_phase = advance(sP_stage, sP_phase, 8)
         # EPI uses sC
-        cute.arch.mbarrier_wait(bar_sC_full, phase(t, 1))
+        cute.arch.mbarrier_wait(bar_sC_full_by_tile_load, phase(t, 1))
         # EPI: epilogue
         EPI(r_acc, sC[(None, None, 0)], r_rD, alpha, beta, thread)
         # PUT
         PUT(r_rD, sC[(None, None, 0)], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_sC_full_prime)
+        cute.arch.mbarrier_arrive(bar_sC_full_by_epilogue)
         # PUTT writes over sT
         cute.arch.mbarrier_wait(bar_sT_empty, phase(t + 1, 1))
         # PUTT
@@ -363,7 +364,7 @@ def store(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_sC_full_prime: cute.Pointer,
+    bar_sC_full_by_epilogue: cute.Pointer,
     bar_sT_full: cute.Pointer,
     bar_sC_empty: cute.Pointer,
     bar_sT_empty: cute.Pointer,
@@ -417,7 +418,7 @@ def store(
     while tile < tiles:
         first = t * trips
         # STD uses sC
-        cute.arch.mbarrier_wait(bar_sC_full_prime, phase(t, 1))
+        cute.arch.mbarrier_wait(bar_sC_full_by_epilogue, phase(t, 1))
         # STD
         cute.copy(tma_d, s_STD[(None, 0)], t_STD[(None, at_m, at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
@@ -454,7 +455,7 @@ def tile_load(
     trips: Int32,
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
-    bar_sC_full: cute.Pointer,
+    bar_sC_full_by_tile_load: cute.Pointer,
     bar_sC_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -488,11 +489,16 @@ def tile_load(
         # LC writes over sC
         cute.arch.mbarrier_wait(bar_sC_empty, phase(t + 1, 1))
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sC_full, 4096 if (beta != 0.0) else 0)
+            cute.arch.mbarrier_arrive_and_expect_tx(
+                bar_sC_full_by_tile_load, 4096 if (beta != 0.0) else 0
+            )
         # LC
         if beta != 0.0:
             cute.copy(
-                tma_c, t_LC[(None, at_m, at_n, at_batch)], s_LC[(None, 0)], tma_bar_ptr=bar_sC_full
+                tma_c,
+                t_LC[(None, at_m, at_n, at_batch)],
+                s_LC[(None, 0)],
+                tma_bar_ptr=bar_sC_full_by_tile_load,
             )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -529,8 +535,8 @@ def kernel(
     shared = cute.make_ptr(cutlass.Uint8, start, cute.AddressSpace.smem, assumed_align=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
     bar_sP_full = barriers + 0
-    bar_sC_full = barriers + 8
-    bar_sC_full_prime = barriers + 9
+    bar_sC_full_by_tile_load = barriers + 8
+    bar_sC_full_by_epilogue = barriers + 9
     bar_sT_full = barriers + 10
     bar_sP_empty = barriers + 11
     bar_sC_empty = barriers + 19
@@ -542,10 +548,10 @@ def kernel(
                 cute.arch.mbarrier_init(bar_sP_full + i, 1)
             # EPI uses sC after LC
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_sC_full + i, 1)
+                cute.arch.mbarrier_init(bar_sC_full_by_tile_load + i, 1)
             # STD uses sC after PUT
             for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_sC_full_prime + i, 128)
+                cute.arch.mbarrier_init(bar_sC_full_by_epilogue + i, 128)
             # STT uses sT after PUTT
             for i in cutlass.range_constexpr(1):
                 cute.arch.mbarrier_init(bar_sT_full + i, 128)
@@ -584,8 +590,8 @@ def kernel(
             trips,
             tiles,
             bar_sP_full,
-            bar_sC_full,
-            bar_sC_full_prime,
+            bar_sC_full_by_tile_load,
+            bar_sC_full_by_epilogue,
             bar_sT_full,
             bar_sP_empty,
             bar_sT_empty,
@@ -621,7 +627,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_sC_full_prime,
+                bar_sC_full_by_epilogue,
                 bar_sT_full,
                 bar_sC_empty,
                 bar_sT_empty,
@@ -641,7 +647,7 @@ def kernel(
                 trips,
                 tiles,
                 by_triangle,
-                bar_sC_full,
+                bar_sC_full_by_tile_load,
                 bar_sC_empty,
                 tile,
                 at_batch,
@@ -752,3 +758,11 @@ ROLES = (
 CYCLES_PER_ITERATION = 117
 SHARED_BYTES = 74752
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("dtype", "fp16"),
+    ("part", "8"),
+    ("tile_m", "64"),
+    ("tile_n", "32"),
+)
+PROGRAM_SHA256 = "69ba7354646e3fe9e7e1771b1215a82de0ac363ebbb0e699b6062560cea2b875"

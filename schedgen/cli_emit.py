@@ -95,9 +95,11 @@ def run_compile(
     *,
     conform: bool = True,
     allow: frozenset[str] = frozenset(),
+    spec: str | None = None,
 ) -> int:
     """Compiles the generated file ``path``, prints what the kernel takes, and compares its PTX with
-    its program if ``conform``. ``allow``: kinds of problems that are none.
+    its program if ``conform``. ``allow``: kinds of problems that are none. ``spec`` is the
+    file of its spec, which has to be given to compare it with a program if it is not a shipped one.
 
     Returns the exit status: 0 acceptable, 1 it does not compile, spills, takes too much memory, or
     is not what its program says, 2 bad input.
@@ -105,11 +107,11 @@ def run_compile(
     from schedgen.codegen.compiling import CompileError
     from schedgen.codegen.facts import read_facts
     from schedgen.codegen.report import compile_report
-    from schedgen.conform.derive import Underivable, derived
+    from schedgen.conform.derive import Underivable, UnknownSpec, derived
     from schedgen.conform.report import compared, data, lines
     from schedgen.machine_file import read_machine
 
-    found, assembly = None, None
+    found, assembly, unknown = None, None, ""
     try:
         facts = read_facts(path)
         arch = read_machine(target).arch if target else facts.target
@@ -120,9 +122,11 @@ def run_compile(
             )
         report = compile_report(path, folder or Path(mkdtemp(prefix="schedgen-")))
         if conform:
-            program, kernel = derived(facts, target, str(path))
+            program, kernel = derived(facts, target, str(path), spec)
             built = report.built
             found, assembly = compared(built.ptx, built.cubin, program, kernel)
+    except UnknownSpec as error:
+        unknown = str(error)
     except (CompileError, Underivable) as error:
         typer.echo(str(error), err=True)
         return REFUSED
@@ -133,10 +137,13 @@ def run_compile(
         typer.echo(f"{error.filename or folder}: {error.strerror}", err=True)
         return BAD_INPUT
     if as_json:
-        conformance = {} if found is None else {"conformance": data(found, assembly)}
+        conformance: dict[str, Any] = {"not_compared": unknown} if unknown else {}
+        if found is not None:
+            conformance["conformance"] = data(found, assembly)
         typer.echo(json.dumps(_report_data(report) | conformance, indent=1))
     else:
-        told = [] if found is None else list(lines(found, assembly))
+        told = [f"  conform      not compared: {unknown}"] if unknown else []
+        told += [] if found is None else list(lines(found, assembly))
         typer.echo("\n".join([str(path), *_report_text(report), *told]))
     problems = [text for kind, text in report.problems_by_kind if kind not in allow]
     if found is not None and not found.holds:

@@ -147,6 +147,10 @@ def compile_file(
     conform: Annotated[
         bool, typer.Option("--conform/--no-conform", help="Compare the PTX with the program.")
     ] = True,
+    spec: Annotated[
+        str | None,
+        typer.Option("--spec", metavar="SPEC", help="Its spec, if that is not a shipped one."),
+    ] = None,
     allow_spills: Annotated[
         bool, typer.Option("--allow-spills", help="Accept registers in local memory.")
     ] = False,
@@ -165,7 +169,7 @@ def compile_file(
 
     allowed = {"spills": allow_spills, "serialized": allow_serialized}
     allow = frozenset(kind for kind, given in allowed.items() if given)
-    raise typer.Exit(run_compile(file, target, output, json, conform=conform, allow=allow))
+    raise typer.Exit(run_compile(file, target, output, json, conform=conform, allow=allow, spec=spec))
 
 
 def trace(

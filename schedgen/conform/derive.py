@@ -16,14 +16,22 @@ class Underivable(SchedgenError):
     """A generated file whose program is not known."""
 
 
-def derived(facts: Facts, target: str | None, path: str) -> tuple[Program, Kernel]:
+class UnknownSpec(Underivable):
+    """A generated file of a spec that is not shipped, and that nobody named."""
+
+
+def derived(
+    facts: Facts, target: str | None, path: str, spec_file: str | None = None
+) -> tuple[Program, Kernel]:
     """Program and kernel of the file ``path``, whose facts are ``facts``; ``target`` is a machine
-    model, by default the one that the file names.
+    model, by default the one that the file names; ``spec_file`` the spec, by default the shipped one
+    of that name.
 
     Solving is deterministic, so that the same spec, settings and machine give the same program; the
     file has its digest. As when it was emitted, schedules are tried that leave more registers.
 
     Raises:
+        UnknownSpec: there is no shipped spec of that name, and none is given.
         Underivable: the file does not say what it was made from, or that gives another program.
         SchedgenError: the spec or the machine is not there, or has no schedule.
     """
@@ -31,12 +39,15 @@ def derived(facts: Facts, target: str | None, path: str) -> tuple[Program, Kerne
     from schedgen.program.synthesize import synthesize
     from schedgen.selecting import ROUNDS, STEP, with_registers
     from schedgen.solution import Infeasible, solve
-    from schedgen.spec.reader import read_spec
+    from schedgen.spec.reader import read_spec, shipped_specs
 
     again = "write it again with 'schedgen emit'"
     if not facts.program_sha256:
         raise Underivable(f"{path}: there is no PROGRAM_SHA256 in it; {again}")
-    spec, machine = read_spec(facts.kernel), read_machine(target or facts.machine)
+    if spec_file is None and facts.kernel not in shipped_specs():
+        raise UnknownSpec(f"'{facts.kernel}' is no shipped spec; give its file with --spec")
+    spec = read_spec(spec_file or facts.kernel)
+    machine = read_machine(target or facts.machine)
     for number in range(ROUNDS):
         try:
             solution = solve(
