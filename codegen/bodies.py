@@ -180,7 +180,11 @@ class Body:
                 carry = code(
                     formulas["carry"], lambda name: self.elements.value_of(name, rows=True)
                 )
-                value = f"cute.arch.fmax({carry}, {value})" if largest else f"{carry} + {value}"
+                value = (
+                    f"cute.arch.fmax({carry}, {value}, nan=True)"
+                    if largest
+                    else f"{carry} + {value}"
+                )
             self.elements.assign(to, value, keep=bool(rest), rows=True)
             self.elements.write(rest, rows=True, remember=False)
         self._store_rows(outside)

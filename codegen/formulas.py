@@ -38,7 +38,7 @@ _SIMPLE = {
     "silu": "({0} * sigmoid({0}))",
     "gelu": "gelu({0})",
     "abs": "cute.arch.fmax({0}, -({0}))",
-    "relu": "cute.arch.fmax({0}, Float32(0.0))",
+    "relu": "cute.arch.fmax({0}, Float32(0.0), nan=True)",
 }
 
 
@@ -78,7 +78,7 @@ def code(expression: Expression, look: Look, functions: Mapping[str, str] | None
         case Call("min" | "max" as function, arguments):
             first, *rest = (f"Float32({again(argument)})" for argument in arguments)
             for other in rest:
-                first = f"cute.arch.f{function}({first}, {other})"
+                first = f"cute.arch.f{function}({first}, {other}, nan=True)"
             return first
         case Call(function, (argument,)) if function in known:
             return known[function].format(again(argument))

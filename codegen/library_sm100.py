@@ -93,12 +93,17 @@ def columns_of(vector, thread):
     return registers
 
 
+def larger(x, y):
+    """The larger of two values, or no number if one of them is none."""
+    return cute.arch.fmax(x, y, nan=True)
+
+
 def row_max(registers, row):
     """Three values at a time, which is one instruction."""
     values = [Float32(registers[v]) for v in range(cute.size(registers))]
     while len(values) > 1:
         threes = [values[n : n + 3] for n in range(0, len(values), 3)]
-        values = [pairwise(three, cute.arch.fmax) for three in threes]
+        values = [pairwise(three, larger) for three in threes]
     return values[0]
 
 

@@ -123,8 +123,13 @@ def across_row(registers, row, function):
     return value
 
 
+def larger(x, y):
+    """The larger of two values, or no number if one of them is none."""
+    return cute.arch.fmax(x, y, nan=True)
+
+
 def row_max(registers, row):
-    return across_row(registers, row, cute.arch.fmax)
+    return across_row(registers, row, larger)
 
 
 def row_sum(registers, row):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import code
+from schedgen.codegen.formulas import code, integer
 from schedgen.expressions import (
     Binary,
     Boolean,
@@ -66,7 +66,10 @@ def _worst(
                     up = largest == (_sign(expression, name.name) > 0)
                     return f"({names[name.name]} + {corner[name.name]})" if up else names[name.name]
 
-                return code(expression, look)
+                try:
+                    return integer(expression, {name: look(Name(name)) for name in corner})
+                except EmitError:  # of numbers that are not whole
+                    return code(expression, look)
 
             return f"({side(left, large)} {operator} {side(right, not large)})"
         case _ if {"row", "column"} & {name.name for name in references(node)}:

@@ -131,7 +131,7 @@ def conform() -> str:
     lines = [(*columns, "mutants", "refused"), ("---",) * 9]
     for (spec, arch), rows in groups.items():
         sums = (sum(row[key] for row in rows) for key in ("conforms", "steps", "compared"))
-        most = max(row["seconds"] for row in rows)
+        most = max((row["seconds"] for row in rows if row["seconds"] is not None), default="")
         counts = (sum(row[key] for row in rows) for key in ("mutants", "refused"))
         lines.append(tuple(map(str, (spec, arch, len(rows), *sums, most, *counts))))
     where = found["environment"]

@@ -148,12 +148,10 @@ def compiled_emission(
         attempts.append(Attempt(more, reported(emitted, store)))
         if acceptable(attempts[-1].report):
             return emitted, tuple(attempts)
-    raise EmitError(
-        f"{_scarce(attempts)}\n  fix: choose smaller tiles with --set; or --no-compile, which "
-        "writes a kernel that the compiler makes slow"
-        if not attempts[-1].report.unfenced
-        else f"{_scarce(attempts)}\n  fix: compute what is multiplied in a role of its own"
-    )
+    fix = "compute what is multiplied in a role of its own"
+    if not attempts[-1].report.unfenced:
+        fix = "choose smaller tiles with --set, or --no-compile for a kernel that is slow"
+    raise EmitError(f"{_scarce(attempts)}\n  fix: {fix}")
 
 
 def accepted(emitted: Emission, store: Store | None = None) -> Attempt:

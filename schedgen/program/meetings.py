@@ -70,10 +70,15 @@ def _ordered(
         if found.ordered(conflict) is not None:
             return joined, found
     before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
+    role, store = layout.role_of[after], conflict.first.store
     raise ProgramError(
-        f"{before} and {after} touch the same bytes of {conflict.first.store} with different warps "
-        f"of role {layout.role_of[after]}, and no meeting of its warps orders them; give one of "
-        "them a role of its own"
+        f"{before} and {after} touch the same bytes of {store} with different warps of role "
+        f"{role}, and no meeting of its warps orders them\n  fix: "
+        + (
+            "write to a buffer with storage of its own, so that no warp overwrites what others read"
+            if before == after
+            else f"give {before} or {after} a role of its own"
+        )
     )
 
 

@@ -32,9 +32,14 @@ from schedgen.program.model import (
 )
 from schedgen.proof.report import Claim, Finding
 
-_COLUMNS = (32, 64, 128, 256, 512)
+_FEWEST_COLUMNS = 32
 _COPIES = {Engine.COPY_IN, Engine.COPY_OUT}
 _WARPS_OF_A_GROUP = 4
+
+
+def _possible(columns: int, most: int) -> bool:
+    """Whether so many columns can be allocated (PTX ISA, tcgen05.alloc)."""
+    return columns & (columns - 1) == 0 and _FEWEST_COLUMNS <= columns <= most
 
 
 def frame_findings(program: Program) -> Iterator[Finding]:
@@ -114,8 +119,11 @@ def _tensor_memory(program: Program) -> Iterator[Finding]:
         return
     if len(allocated) != 1:
         yield _finding(f"tensor memory is allocated {len(allocated)} times, not once", "allocate")
-    elif allocated[0] not in _COLUMNS or allocated[0] < needed:
-        text = f"{allocated[0]} columns are allocated; {needed} are used, and there are {_COLUMNS}"
+    elif not _possible(allocated[0], program.capacities.tmem_columns) or allocated[0] < needed:
+        text = (
+            f"{allocated[0]} columns are allocated; {needed} are used, and powers of two from "
+            f"{_FEWEST_COLUMNS} to {program.capacities.tmem_columns} are possible"
+        )
         yield _finding(text, "allocate")
     if freed != allocated:
         yield _finding(f"columns {allocated} are allocated and {freed} freed", "free")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from schedgen.emulator.mutate import mutants
-from schedgen.program.model import Arrive, Program, Step, Wait
+from schedgen.program.model import Arrive, Initialize, Program, Step, Wait
 from tests.schedgen.conform.conftest import Compiled
 
 SMALL = "gemm_nn_sm_90a_bf16_tile_m64_consumers1_tile_n128"
@@ -98,9 +98,10 @@ def test_moved_steps_are_another_program(small: Compiled) -> None:
 
 
 def test_other_arrivals_are_another_program(small: Compiled) -> None:
-    barrier = small.program.barriers[0]
-    barriers = (replace(barrier, arrivals=barrier.arrivals + 1), *small.program.barriers[1:])
-    found = small.conforms(program=replace(small.program, barriers=barriers))
+    first, *rest = small.program.setup
+    assert isinstance(first, Initialize)
+    setup = (replace(first, arrivals=first.arrivals + 1), *rest)
+    found = small.conforms(program=replace(small.program, setup=setup))
     assert not found.holds
     assert any("initialize" in one.step for one in found.findings)
 
