@@ -22,18 +22,6 @@ def pin(registers):
         words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
-def emptied(registers):
-    """Their values do not matter from here on: a product will write over them."""
-    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
-    count, letter = cute.size(words), "f" if words.element_type == Float32 else "r"
-    kind = words[0].ir_value().type
-    result = llvm.StructType.get_literal([kind] * count)
-    places = ",".join([f"={letter}"] * count)
-    made = llvm.inline_asm(result, [], "", places, has_side_effects=True)
-    for v in range(count):
-        words[v] = words.element_type(llvm.extractvalue(kind, made, [v]))
-
-
 def product_of(tile):
     """A product of one warpgroup whose result has the size of a tile."""
     major = OperandMajorMode.K

@@ -110,12 +110,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         would make the assembler wait for each product.
         """
         if kind is FenceKind.REGISTERS and step.guard == EVERY:
-            product = self._product_behind(role, step)
-            kept, result = self._registers(product), self.plan.part(product, "d")
-            if not product.accumulate:
-                kept = [part for part in kept if part != result]
-                source.add(called("emptied", self.threads.registers.tensor(result)))
-            self._pin(source, kept)
+            self._pin(source, self._registers(self._product_behind(role, step)))
         super().fence(source, role, step, kind)
 
     def _products(self, role: RoleProgram) -> list[Operation]:

@@ -30,6 +30,7 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
 from cutlass import BFloat16, Float16, Float32, Int32
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
@@ -91,12 +92,24 @@ def pairwise(values, function):
 
 
 def tile_layout(rows, columns, slots, dtype):
-    """Rows of up to 128 bytes, swizzled; wider tiles are panels of 128 bytes, side by side."""
+    """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
-    span = min(columns * dtype.width // 8, 128)
+    span = next(span for span in (128, 64, 32, 16) if columns * dtype.width // 8 % span == 0)
     kind = {128: kinds.K_SW128, 64: kinds.K_SW64, 32: kinds.K_SW32, 16: kinds.K_INTER}[span]
     atom = warpgroup.make_smem_layout_atom(kind, dtype)
     return cute.tile_to_shape(atom, (rows, columns, slots), order=(0, 1, 2))
+
+
+def pin(registers):
+    """All of them have their values here: nothing of that is left to do behind a fence."""
+    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
+    letter = "f" if words.element_type == Float32 else "r"
+    values = [words[v].ir_value() for v in range(cute.size(words))]
+    places = [f"={letter}" for value in values] + [str(v) for v in range(len(values))]
+    result = llvm.StructType.get_literal([value.type for value in values])
+    made = llvm.inline_asm(result, values, "", ",".join(places), has_side_effects=True)
+    for v, value in enumerate(values):
+        words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
 def product_of(tile):
@@ -157,7 +170,7 @@ def across_row(registers, row, function):
 
 
 def row_max(registers, row):
-    return across_row(registers, row, cute.arch.fmax)
+    return across_row(registers, row, lambda x, y: cute.arch.fmax(x, y, nan=True))
 
 
 def row_sum(registers, row):
@@ -183,7 +196,7 @@ def MASK(S: cute.Tensor, seq_q: Int32, seq_k: Int32, row_0: Int32, column_0: Int
 def MAX(S: cute.Tensor, mx: cute.Tensor, m: cute.Tensor):
     """mx = max(S, m@1)."""
     for v in cutlass.range_constexpr(2):
-        mx[v] = cute.arch.fmax(m[v], row_max(S, v))
+        mx[v] = cute.arch.fmax(m[v], row_max(S, v), nan=True)
 
 
 @cute.jit
@@ -347,33 +360,33 @@ def load(
             s_LK[(None, slot(2 * first, 5))],
             tma_bar_ptr=bar_kv_full + slot(2 * first, 5),
         )
-        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
-        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
+        kv_stage, kv_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        kv_stage_next, kv_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # LK writes over kv
-            cute.arch.mbarrier_wait(bar_kv_empty + slot_5_by_2, 1 - phase_5_by_2)
+            cute.arch.mbarrier_wait(bar_kv_empty + kv_stage, 1 - kv_phase)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_5_by_2, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + kv_stage, 32768)
             # LK
             cute.copy(
                 tma_k,
                 t_LK[(None, turn, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LK[(None, slot_5_by_2)],
-                tma_bar_ptr=bar_kv_full + slot_5_by_2,
+                s_LK[(None, kv_stage)],
+                tma_bar_ptr=bar_kv_full + kv_stage,
             )
             # LV writes over kv
-            cute.arch.mbarrier_wait(bar_kv_empty + slot_5_1_by_2, 1 - phase_5_1_by_2)
+            cute.arch.mbarrier_wait(bar_kv_empty + kv_stage_next, 1 - kv_phase_next)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + slot_5_1_by_2, 32768)
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_kv_full + kv_stage_next, 32768)
             # LV
             cute.copy(
                 tma_v,
                 t_LV[(None, turn - 1, at_head_dim, at_heads * heads_k // heads, at_batch)],
-                s_LV[(None, slot_5_1_by_2)],
-                tma_bar_ptr=bar_kv_full + slot_5_1_by_2,
+                s_LV[(None, kv_stage_next)],
+                tma_bar_ptr=bar_kv_full + kv_stage_next,
             )
-            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
-            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
+            kv_stage, kv_phase = advance(kv_stage, kv_phase, 5, 2)
+            kv_stage_next, kv_phase_next = advance(kv_stage_next, kv_phase_next, 5, 2)
         # turn trips: the pipeline drains
         # LV writes over kv
         cute.arch.mbarrier_wait(
@@ -472,12 +485,14 @@ def softmax0(
         r_O_0.fill(0.0)
         r_m_0.fill(-Float32.inf)
         r_l_0.fill(0.0)
+        pin(r_O_0)
         warpgroup.fence()
         # turn 0: the pipeline fills
         # QK[0] uses kv
         cute.arch.mbarrier_wait(bar_kv_full + slot(2 * first, 5), phase(2 * first, 5))
         # QK[0] uses sQ[0]
         cute.arch.mbarrier_wait(bar_sQ_0_full, phase(t, 1))
+        pin(r_S_0)
         warpgroup.fence()
         # QK[0]
         for k_step in cutlass.range_constexpr(8):
@@ -510,11 +525,12 @@ def softmax0(
         EXP(r_S_0, r_rP_0)
         # SUM[0]: softmax
         SUM(r_S_0, r_l_0, r_alpha_0)
-        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
-        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
+        kv_stage, kv_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        kv_stage_next, kv_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[0] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + slot_5_by_2, phase_5_by_2)
+            cute.arch.mbarrier_wait(bar_kv_full + kv_stage, kv_phase)
+            pin(r_S_0)
             warpgroup.fence()
             # QK[0]
             for k_step in cutlass.range_constexpr(8):
@@ -523,12 +539,14 @@ def softmax0(
                     mma_QK_0,
                     d_QK_0,
                     a_QK_0[(None, None, k_step, 0)],
-                    b_QK_0[(None, None, k_step, slot_5_by_2)],
+                    b_QK_0[(None, None, k_step, kv_stage)],
                     d_QK_0,
                 )
             warpgroup.commit_group()
             # PV[0,0] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + slot_5_1_by_2, phase_5_1_by_2)
+            cute.arch.mbarrier_wait(bar_kv_full + kv_stage_next, kv_phase_next)
+            pin(r_rP_0)
+            pin(r_O_0)
             warpgroup.fence()
             # PV[0,0]
             for k_step in cutlass.range_constexpr(8):
@@ -537,13 +555,13 @@ def softmax0(
                     mma_PV_0_0,
                     d_PV_0_0,
                     a_PV_0_0[(None, None, k_step)],
-                    b_PV_0_0[(None, None, k_step, slot_5_1_by_2)],
+                    b_PV_0_0[(None, None, k_step, kv_stage_next)],
                     d_PV_0_0,
                 )
             warpgroup.commit_group()
             # QK[0] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot_5_by_2)
+            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sQ_0_empty)
             # MASK[0]
@@ -556,15 +574,15 @@ def softmax0(
             SUB(r_S_0, r_m_0, scale)
             # PV[0,0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot_5_1_by_2)
+            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage_next)
             # CR[0]: correction
             CR(r_O_0, r_alpha_0)
             # EXP[0,0]: softmax
             EXP(r_S_0, r_rP_0)
             # SUM[0]: softmax
             SUM(r_S_0, r_l_0, r_alpha_0)
-            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
-            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
+            kv_stage, kv_phase = advance(kv_stage, kv_phase, 5, 2)
+            kv_stage_next, kv_phase_next = advance(kv_stage_next, kv_phase_next, 5, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # PV[0,0] uses kv
@@ -572,6 +590,8 @@ def softmax0(
             bar_kv_full + slot(2 * (first + trips - 1) + 3, 5),
             phase(2 * (first + trips - 1) + 3, 5),
         )
+        pin(r_rP_0)
+        pin(r_O_0)
         warpgroup.fence()
         # PV[0,0]
         for k_step in cutlass.range_constexpr(8):
@@ -676,12 +696,14 @@ def softmax1(
         r_O_1.fill(0.0)
         r_m_1.fill(-Float32.inf)
         r_l_1.fill(0.0)
+        pin(r_O_1)
         warpgroup.fence()
         # turn 0: the pipeline fills
         # QK[1] uses kv
         cute.arch.mbarrier_wait(bar_kv_full + slot(2 * first, 5), phase(2 * first, 5))
         # QK[1] uses sQ[1]
         cute.arch.mbarrier_wait(bar_sQ_1_full, phase(t, 1))
+        pin(r_S_1)
         warpgroup.fence()
         # QK[1]
         for k_step in cutlass.range_constexpr(8):
@@ -714,11 +736,12 @@ def softmax1(
         EXP(r_S_1, r_rP_1)
         # SUM[1]: softmax
         SUM(r_S_1, r_l_1, r_alpha_1)
-        slot_5_by_2, phase_5_by_2 = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
-        slot_5_1_by_2, phase_5_1_by_2 = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
+        kv_stage, kv_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
+        kv_stage_next, kv_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[1] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + slot_5_by_2, phase_5_by_2)
+            cute.arch.mbarrier_wait(bar_kv_full + kv_stage, kv_phase)
+            pin(r_S_1)
             warpgroup.fence()
             # QK[1]
             for k_step in cutlass.range_constexpr(8):
@@ -727,12 +750,14 @@ def softmax1(
                     mma_QK_1,
                     d_QK_1,
                     a_QK_1[(None, None, k_step, 0)],
-                    b_QK_1[(None, None, k_step, slot_5_by_2)],
+                    b_QK_1[(None, None, k_step, kv_stage)],
                     d_QK_1,
                 )
             warpgroup.commit_group()
             # PV[1,0] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + slot_5_1_by_2, phase_5_1_by_2)
+            cute.arch.mbarrier_wait(bar_kv_full + kv_stage_next, kv_phase_next)
+            pin(r_rP_1)
+            pin(r_O_1)
             warpgroup.fence()
             # PV[1,0]
             for k_step in cutlass.range_constexpr(8):
@@ -741,13 +766,13 @@ def softmax1(
                     mma_PV_1_0,
                     d_PV_1_0,
                     a_PV_1_0[(None, None, k_step)],
-                    b_PV_1_0[(None, None, k_step, slot_5_1_by_2)],
+                    b_PV_1_0[(None, None, k_step, kv_stage_next)],
                     d_PV_1_0,
                 )
             warpgroup.commit_group()
             # QK[1] is complete
             warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot_5_by_2)
+            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage)
             if turn == trips - 1:
                 cute.arch.mbarrier_arrive(bar_sQ_1_empty)
             # MASK[1]
@@ -760,15 +785,15 @@ def softmax1(
             SUB(r_S_1, r_m_1, scale)
             # PV[1,0] is complete
             warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + slot_5_1_by_2)
+            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage_next)
             # CR[1]: correction
             CR(r_O_1, r_alpha_1)
             # EXP[1,0]: softmax
             EXP(r_S_1, r_rP_1)
             # SUM[1]: softmax
             SUM(r_S_1, r_l_1, r_alpha_1)
-            slot_5_by_2, phase_5_by_2 = advance(slot_5_by_2, phase_5_by_2, 5, 2)
-            slot_5_1_by_2, phase_5_1_by_2 = advance(slot_5_1_by_2, phase_5_1_by_2, 5, 2)
+            kv_stage, kv_phase = advance(kv_stage, kv_phase, 5, 2)
+            kv_stage_next, kv_phase_next = advance(kv_stage_next, kv_phase_next, 5, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
         # PV[1,0] uses kv
@@ -776,6 +801,8 @@ def softmax1(
             bar_kv_full + slot(2 * (first + trips - 1) + 3, 5),
             phase(2 * (first + trips - 1) + 3, 5),
         )
+        pin(r_rP_1)
+        pin(r_O_1)
         warpgroup.fence()
         # PV[1,0]
         for k_step in cutlass.range_constexpr(8):
@@ -1326,6 +1353,11 @@ def launch(
     tiles = n_batch * cute.ceil_div(n_seq_q, 128) * n_heads
     by_seq_q = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_seq_q, 128))
     by_heads = cute.fast_divmod_create_divisor_v2(n_heads)
+    if n_head_dim > 128:
+        cute.printf(
+            "attention_fwd: head_dim is {}, at most 128 is covered; not launched", n_head_dim
+        )
+        tiles = Int32(0)
     kernel(
         tma_q,
         g_q,
@@ -1379,3 +1411,23 @@ ROLES = (
 CYCLES_PER_ITERATION = 2048
 SHARED_BYTES = 230912
 TENSOR_COLUMNS = 0
+MACHINE = "h200"
+SETTINGS = (
+    ("head_dim", "128"),
+    ("dtype", "bf16"),
+    ("causal", "true"),
+    ("seq_k", "4096"),
+    ("tiles", "2"),
+    ("rows", "64"),
+    ("keys", "128"),
+    ("split", "1"),
+    ("exp2_polynomial", "0"),
+    ("accumulator", "registers"),
+    ("exchange", "registers"),
+    ("p_storage", "auto"),
+    ("kv_lag", "auto"),
+    ("kv_depth", "auto"),
+    ("product_order", "auto"),
+)
+PROGRAM_SHA256 = "bd11146febfd42f281a0dc06d3abcb4b2c2114e4e42201d5a0cb7633031eec68"
+COVERED = (("head_dim", 128),)

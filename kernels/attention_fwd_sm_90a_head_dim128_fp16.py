@@ -112,18 +112,6 @@ def pin(registers):
         words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
-def emptied(registers):
-    """Their values do not matter from here on: a product will write over them."""
-    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
-    count, letter = cute.size(words), "f" if words.element_type == Float32 else "r"
-    kind = words[0].ir_value().type
-    result = llvm.StructType.get_literal([kind] * count)
-    places = ",".join([f"={letter}"] * count)
-    made = llvm.inline_asm(result, [], "", places, has_side_effects=True)
-    for v in range(count):
-        words[v] = words.element_type(llvm.extractvalue(kind, made, [v]))
-
-
 def product_of(tile):
     """A product of one warpgroup whose result has the size of a tile."""
     major = OperandMajorMode.K
@@ -489,7 +477,7 @@ def softmax0(
         cute.arch.mbarrier_wait(bar_kv_full + slot(2 * first, 5), phase(2 * first, 5))
         # QK[0] uses sQ[0]
         cute.arch.mbarrier_wait(bar_sQ_0_full, phase(t, 1))
-        emptied(r_S_0)
+        pin(r_S_0)
         warpgroup.fence()
         # QK[0]
         for k_step in cutlass.range_constexpr(8):
@@ -527,7 +515,7 @@ def softmax0(
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[0] uses kv
             cute.arch.mbarrier_wait(bar_kv_full + kv_stage, kv_phase)
-            emptied(r_S_0)
+            pin(r_S_0)
             warpgroup.fence()
             # QK[0]
             for k_step in cutlass.range_constexpr(8):
@@ -694,7 +682,7 @@ def softmax1(
         cute.arch.mbarrier_wait(bar_kv_full + slot(2 * first, 5), phase(2 * first, 5))
         # QK[1] uses sQ[1]
         cute.arch.mbarrier_wait(bar_sQ_1_full, phase(t, 1))
-        emptied(r_S_1)
+        pin(r_S_1)
         warpgroup.fence()
         # QK[1]
         for k_step in cutlass.range_constexpr(8):
@@ -732,7 +720,7 @@ def softmax1(
         for turn in cutlass.range(1, trips, unroll=1):
             # QK[1] uses kv
             cute.arch.mbarrier_wait(bar_kv_full + kv_stage, kv_phase)
-            emptied(r_S_1)
+            pin(r_S_1)
             warpgroup.fence()
             # QK[1]
             for k_step in cutlass.range_constexpr(8):

@@ -98,18 +98,6 @@ def pin(registers):
         words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
-def emptied(registers):
-    """Their values do not matter from here on: a product will write over them."""
-    words = registers if registers.element_type == Float32 else cute.recast_tensor(registers, Int32)
-    count, letter = cute.size(words), "f" if words.element_type == Float32 else "r"
-    kind = words[0].ir_value().type
-    result = llvm.StructType.get_literal([kind] * count)
-    places = ",".join([f"={letter}"] * count)
-    made = llvm.inline_asm(result, [], "", places, has_side_effects=True)
-    for v in range(count):
-        words[v] = words.element_type(llvm.extractvalue(kind, made, [v]))
-
-
 def product_of(tile):
     """A product of one warpgroup whose result has the size of a tile."""
     major = OperandMajorMode.K
@@ -324,7 +312,7 @@ def epilogue0(
         cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first, 5), phase(2 * first, 5))
         # AB[0] uses sA[0]
         cute.arch.mbarrier_wait(bar_sA_0_full, phase(t, 1))
-        emptied(r_S_0)
+        pin(r_S_0)
         warpgroup.fence()
         # AB[0]
         for k_step in cutlass.range_constexpr(8):
@@ -366,7 +354,7 @@ def epilogue0(
         for turn in cutlass.range(1, trips, unroll=1):
             # AB[0] uses bc
             cute.arch.mbarrier_wait(bar_bc_full + bc_stage, bc_phase)
-            emptied(r_S_0)
+            pin(r_S_0)
             warpgroup.fence()
             # AB[0]
             for k_step in cutlass.range_constexpr(8):
@@ -484,7 +472,7 @@ def epilogue1(
         cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first, 5), phase(2 * first, 5))
         # AB[1] uses sA[1]
         cute.arch.mbarrier_wait(bar_sA_1_full, phase(t, 1))
-        emptied(r_S_1)
+        pin(r_S_1)
         warpgroup.fence()
         # AB[1]
         for k_step in cutlass.range_constexpr(8):
@@ -526,7 +514,7 @@ def epilogue1(
         for turn in cutlass.range(1, trips, unroll=1):
             # AB[1] uses bc
             cute.arch.mbarrier_wait(bar_bc_full + bc_stage, bc_phase)
-            emptied(r_S_1)
+            pin(r_S_1)
             warpgroup.fence()
             # AB[1]
             for k_step in cutlass.range_constexpr(8):

@@ -169,7 +169,9 @@ def compile_file(
 
     allowed = {"spills": allow_spills, "serialized": allow_serialized}
     allow = frozenset(kind for kind, given in allowed.items() if given)
-    raise typer.Exit(run_compile(file, target, output, json, conform=conform, allow=allow, spec=spec))
+    raise typer.Exit(
+        run_compile(file, target, output, json, conform=conform, allow=allow, spec=spec)
+    )
 
 
 def trace(
