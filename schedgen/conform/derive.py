@@ -24,8 +24,8 @@ def derived(
     facts: Facts, target: str | None, path: str, spec_file: str | None = None
 ) -> tuple[Program, Kernel]:
     """Program and kernel of the file ``path``, whose facts are ``facts``; ``target`` is a machine
-    model, by default the one that the file names; ``spec_file`` the spec, by default the shipped one
-    of that name.
+    model, by default the one that the file names; ``spec_file`` the spec, by default the shipped
+    one of that name.
 
     Solving is deterministic, so that the same spec, settings and machine give the same program; the
     file has its digest. As when it was emitted, schedules are tried that leave more registers.
