@@ -171,7 +171,7 @@ class Environment:
             return found
         if term.op == "const":
             assert term.number is not None
-            return exact(term.number) if abs(term.number) < 2**62 else None
+            return exact(term.number) if -(2**63) <= term.number < 2**63 else None
         if term.op == "sym":
             return self.closed(self, term)
         if term.op == "select":

@@ -129,7 +129,7 @@ class Integers:
         if a.number is not None:
             a, b = b, a
         mask = b.number
-        if one.opcode != "and" and mask is not None and mask >= 0 and _apart(a, mask):
+        if one.opcode != "and" and mask is not None and _apart(a, mask):
             return self.terms.sum(((a, 1),), mask)
         return self.terms.make(one.opcode, a, b)
 
@@ -177,10 +177,15 @@ class Integers:
 
 
 def _apart(term: Term, mask: int) -> bool:
-    """Whether a term has none of the bits of a mask, so that ``or`` is a sum."""
+    """Whether a term has none of the bits of a mask, so that ``or`` is a sum.
+
+    Masks may be negative: descriptors of rows of 64 bytes and less have their highest bit set.
+    """
     if term.op == "and":
         kept = term.parts[-1].number
         return kept is not None and kept >= 0 and not kept & mask
+    if mask < 0:
+        return False
     constant, pairs = addends(term)
     low = constant
     for _, factor in pairs:
