@@ -95,11 +95,13 @@ class Registers:
         name, rows = part.region.name, self.share.rows
         if part.rows != rows:
             raise EmitError(
-                f"'{name}': four warps work on {rows} rows, not {part.rows}\n"
-                f"  fix: split it over a dimension of {rows} rows each, and its operations over "
-                "that ('split: {rows: band}' and 'over: [band]', docs/faq.md)"
+                f"'{name}': four warps work on {rows} rows, not {part.rows}",
+                part.region,
+                rule="rows-of-registers",
+                fix=f"split it over a dimension of {rows} rows each, and its operations over that "
+                "('split: {rows: band}' and 'over: [band]', docs/faq.md)"
                 if part.rows > rows
-                else f"'{name}': four warps work on {rows} rows, not {part.rows}"
+                else f"make it {rows} rows; those beyond a tensor's end are zero",
             )
         store = self.plan.program.store.get(name)
         if store is not None and store.slots > 1:

@@ -167,7 +167,10 @@ class _Synthesis:
                 break
             added.extend(new)
             self.made = self.made.joined(Synchronization(tuple(new)))
-        raise ProgramError(f"no barrier keeps the phases apart: {text}")
+        raise ProgramError(
+            f"no barrier keeps the phases apart: {text}\n  fix: give operations that take turns "
+            "with a tile the same role, or its buffer more slots ('depth')"
+        )
 
     def _phases(
         self, made: Synchronization, more: dict[BarrierPlace, int]
@@ -236,7 +239,10 @@ class _Synthesis:
             if orders.ordered(conflict) is not None:
                 self.made, self.known = joined, orders
                 return
-        raise ProgramError(f"no barrier makes sure that {conflict.text}")
+        raise ProgramError(
+            f"no barrier makes sure that {conflict.text}\n  fix: give the two operations one role, "
+            f"or '{conflict.first.buffer}' storage of its own and more slots ('depth')"
+        )
 
     def _remedies(
         self, orders: Orders, conflict: Conflict, *, again: bool = True

@@ -16,7 +16,7 @@ from itertools import combinations
 
 from schedgen.bounds import Constraint, Load
 from schedgen.dependence import DependenceGraph, Edge, EdgeClass
-from schedgen.errors import SchedgenError
+from schedgen.errors import Diagnostic, SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 from schedgen.reasons import Reason, ReasonKind
@@ -297,7 +297,7 @@ def _groups(kernel: Kernel, machine: Machine, costs: Mapping[str, Cost]) -> tupl
     members: dict[str, list[Operation]] = {}
     for operation in operations:
         members.setdefault(find(operation.name), []).append(operation)
-    return tuple(_group(machine, costs, ops) for ops in members.values())
+    return tuple(_group(kernel, machine, costs, ops) for ops in members.values())
 
 
 def _bonds(
@@ -326,23 +326,35 @@ def _bonds(
     return bonds.values()
 
 
-def _group(machine: Machine, costs: Mapping[str, Cost], operations: list[Operation]) -> Group:
+def _refused(kernel: Kernel, operations: list[Operation], text: str, fix: str) -> ProblemError:
+    """That operations cannot share a role, with the place of the first one in the spec."""
+    at = kernel.locations.get(("operations", operations[0].base))
+    return ProblemError(Diagnostic("shared-role", text, kernel.spec_file, at, fix=fix).render())
+
+
+def _group(
+    kernel: Kernel, machine: Machine, costs: Mapping[str, Cost], operations: list[Operation]
+) -> Group:
     classes = sorted({costs[operation.name].role for operation in operations})
     if len(classes) > 1:
         names = {
             name: [o.name for o in operations if costs[o.name].role == name] for name in classes
         }
         listed = "; ".join(f"{name}: {', '.join(ops)}" for name, ops in names.items())
-        raise ProblemError(
-            f"operations that must share a role need different kinds of roles ({listed}); "
-            "pass the tile through shared or tensor memory, not through registers or a shared ring"
+        raise _refused(
+            kernel,
+            operations,
+            f"operations that must share a role need different kinds of roles ({listed})",
+            "pass the tile through shared or tensor memory, not through registers or a shared ring",
         )
     pinned = sorted({operation.role for operation in operations if operation.role is not None})
     if len(pinned) > 1:
-        raise ProblemError(
-            f"{', '.join(o.name for o in operations)} must share a role "
-            f"but are pinned to {', '.join(pinned)}; "
-            "pin them to one role or to none"
+        raise _refused(
+            kernel,
+            operations,
+            f"{', '.join(o.name for o in operations)} must share a role but are pinned to "
+            f"{', '.join(pinned)}",
+            "pin them to one role or to none",
         )
     name = operations[0].name
     return Group(
