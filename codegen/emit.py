@@ -43,7 +43,12 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool) -> str:
     if program.spec_sha256 != kernel.spec_sha256:
         raise EmitError(f"the program is of another version of '{kernel.name}'; solve it again")
     if program.arch not in _ARCHITECTURES:
-        raise EmitError(f"there is no emitter for {program.arch}")
+        known = ", ".join(_ARCHITECTURES)
+        raise EmitError(
+            f"there is no emitter for {program.arch}",
+            rule="no-emitter-for-architecture",
+            fix=f"solve it for one of {known}, such as --target h200 or b200",
+        )
     renamed = bound(kernel)
     clocks = None
     if events:

@@ -39,18 +39,27 @@ def test_an_operand_where_the_machine_cannot_use_it(tmp_path: Path) -> None:
 def test_more_rows_than_a_warpgroup_has(tmp_path: Path) -> None:
     hopper = GEMM.replace("[b200]", "[h200]").replace("acc: {space: tmem", "acc: {space: registers")
     text = failing(tmp_path, hopper, "emit", "-o", str(tmp_path))
-    assert "'acc': four warps work on 64 rows, not 128" in text
-    assert re.search(r"fix: split it over a dimension of 64 rows.*docs/faq\.md", text)
+    assert "[rows-of-product]: MMA: wgmma multiplies 64 rows, not 128" in text
+    assert re.search(r"fix: split rows over a dimension of 64 rows.*docs/faq\.md", text)
 
 
 def test_a_schedule_where_a_spec_is_meant(tmp_path: Path) -> None:
     file = tmp_path / "s.json"
     file.write_text(solved("fa4_unit", "abstract").to_json())
-    for command in ("solve", "emit", "emulate"):
+    result = CliRunner().invoke(app, ["solve", str(file)])
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "not a spec" in result.stderr
+
+
+def test_a_schedule_of_a_machine_without_kernels(tmp_path: Path) -> None:
+    file = tmp_path / "s.json"
+    file.write_text(solved("fa4_unit", "abstract").to_json())
+    for command in ("emit", "emulate"):
         result = CliRunner().invoke(app, [command, str(file)])
-        assert result.exit_code == 2
-        assert result.stderr.count("\n") == 1
-        assert "not a spec" in result.stderr
+        assert result.exit_code == 1
+        assert "there is no emitter for none" in result.stderr
+        assert "fix: solve it for one of sm_90a, sm_100a" in result.stderr
 
 
 @pytest.mark.parametrize(
