@@ -88,12 +88,16 @@ def stored(number: Estimate, dtype: str) -> Estimate:
 
 
 def settled(value: Array, magnitude: Array, error: Array) -> Estimate:
-    """The float32 result of an operation: with the error of rounding it, infinite if too large."""
+    """The float32 result of an operation: with the error of rounding it, infinite if too large.
+
+    Exact operands whose result is a float32 number have no error: coordinates are compared so.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.where(np.isnan(error), 0.0, error)
         close = np.abs(value) + error > _LARGEST  # may be infinite or not
         value = np.where(np.abs(value) > _LARGEST, np.copysign(np.inf, value), value)
-        grown = error + UNIT * np.abs(value) + np.where(value == 0, 0.0, TINY)
+        exactly = (error == 0) & (value == value.astype(np.float32))
+        grown = error + np.where(exactly, 0.0, UNIT * np.abs(value) + TINY)
         grown = np.where(close & (error > 0), np.inf, grown)
         grown = np.where(np.isfinite(value), grown, np.where(error == np.inf, np.inf, 0.0))
     return Estimate(value, np.where(np.isfinite(magnitude), magnitude, 0.0), grown)

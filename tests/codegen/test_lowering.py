@@ -59,6 +59,8 @@ def test_registers_of_products(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "target", "settings", "line", "rule", "fix"),
     [
+        ("one_value", "h200", {}, 26, "bytes-of-copy", "make 'sS' a multiple of 4 elements"),
+        ("one_value", "b200", {}, 26, "bytes-of-copy", "make 'sS' a multiple of 4 elements"),
         ("stored_slices", "b200", {}, 31, "copy-of-part", "multiples of 64 columns"),
         ("map_in_bands", "b200", {"brows": "64"}, 27, "rows-of-threads", "a multiple of 128"),
         ("any_width", "b200", {"tile_n": "40"}, 28, "columns-of-product", "multiple of 16 up to"),
