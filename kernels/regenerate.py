@@ -59,8 +59,8 @@ def shipped() -> Iterator[Shipped]:
 
 
 def text(kernel: Shipped) -> str:
-    """What the file of ``kernel`` should contain: where warpgroups take registers from others it is
-    compiled, to see whether they are enough. Raises SchedgenError.
+    """What the file of ``kernel`` should contain: where warpgroups take registers from others, or
+    multiply, it is compiled, to see whether they are enough. Raises SchedgenError.
     """
     from schedgen.emitting import emission
     from schedgen.machine_file import read_machine
@@ -70,7 +70,7 @@ def text(kernel: Shipped) -> str:
     machine = read_machine(kernel.target)
     spec, settings = read_spec(kernel.spec), dict(kernel.settings)
     found = emission(spec, machine, settings)
-    if "setmaxregister_increase" in found.text:
+    if "setmaxregister_increase" in found.text or "wait_group(" in found.text:
         return compiled_emission(spec, machine, settings, first=found)[0].text
     return found.text
 

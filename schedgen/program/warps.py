@@ -71,6 +71,8 @@ def part_of(name: str) -> tuple[str, str]:
 
 def _uneven(program: Program, role: RoleProgram) -> bool:
     """Whether not all threads of ``role``, which all have work to do, arrive alike."""
+    if role.warps != WARPS:
+        return False
     engines = {program.operation[name].engine for name in _operations(role)}
     counts = (step.action.count for step in role.steps if isinstance(step.action, Arrive))
     return bool(engines - {*SINGLE}) and not all(_alike(role, count) for count in counts)

@@ -33,7 +33,9 @@ def after(text: str, line: str) -> list[str]:
 def test_text(spec: str, target: str) -> None:
     text = text_of(spec, target, **SMALL[target])
     size = int(SMALL[target]["tile_m"]) * int(SMALL[target]["slice_n"]) * 2
-    announced = re.findall(r"expect_tx\(bar_c_stages_full(?: \+ .*)?, (.*)\)$", text, re.MULTILINE)
+    announced = re.findall(
+        r"expect_tx\(bar_c_stages_full\w*(?: \+ .*)?, (.*)\)$", text, re.MULTILINE
+    )
     assert set(announced) == {f"{size} if (beta != 0.0) else 0"}
     copies = [line.strip() for line in text.splitlines() if "cute.copy(tma_c," in line]
     guarded = after(text, GUARD)

@@ -111,5 +111,7 @@ def test_infeasible(name: str, target: str, settings: dict[str, str], words: str
 def test_no_registers_outside_of_the_loop() -> None:
     """A product between two products takes a warpgroup, and there are no registers for one."""
     machine = with_registers(read_machine("b200"), 16)
-    with pytest.raises(Infeasible, match=r"registers-capacity\].* outside of it"):
+    with pytest.raises(
+        Infeasible, match=r"registers-capacity\].* inside and outside of the main loop"
+    ):
         solve(read_spec("gemm_chain"), machine)

@@ -71,7 +71,8 @@ def test_arrows_are_barriers_that_somebody_waited_for() -> None:
     view = execute(made)
     # What the first tile waits for; storage that a tile leaves is free at the start.
     found = {arrow.resource for arrow in view.arrows}
-    assert {"kv full", "kv empty", "S[0] full"} <= found <= {b.name for b in made.barriers}
+    assert {"kv full", "kv empty", "S[0] full by QK[0]"} <= found
+    assert found <= {b.name for b in made.barriers}
     for arrow in view.arrows:
         src, dst = view.slices[arrow.src], view.slices[arrow.dst]
         assert dst.start - src.start == arrow.delay + arrow.slack

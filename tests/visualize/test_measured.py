@@ -121,7 +121,7 @@ def test_between_two_loops() -> None:
     assert share.operations == sum(op.hold + LATE for op in slices)
     assert share.waits == 2 * DRAIN + 4 * WAIT + WAIT
     assert share.longest_cycles == 4 * WAIT
-    assert share.longest == "c_stages full"
+    assert share.longest == "c_stages full by LC"
     assert share.clocks == CLOCK * (2 * 2 + 3 * 4 + 2 + 1)
     assert share.rest == 0
     trips = schedule.tile.trips

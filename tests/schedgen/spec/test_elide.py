@@ -262,7 +262,7 @@ def test_two_starting_values_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_copy_in_shared_ring_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = CHAIN.replace("loops:", "rings:\n  r: {buffers: [A, C]}\nloops:")
+    text = CHAIN.replace("loops:", "rings:\n  r: {buffers: [A, C], depth: 1}\nloops:")
     text = text.replace(COPY, COPY.replace("map, to: {C: B * A}", "copy, from: A, to: C"))
     text = text.replace("D@1 + C", "D@1 + C + B")
     (kernel,) = plain_kernels(parse_spec(text), "b200", monkeypatch)
