@@ -8,8 +8,8 @@ schedule  1479 cycles per iteration in the machine model
 
 role            warps  registers  operations
 load                1         24  LK LV
-softmax0            4        160  QK[0] CR[0] PV[0,0] MASK[0] MAX[0] STAT[0] SUB[0] EXP[0,0] SUM[...
-softmax1            4        160  QK[1] CR[1] PV[1,0] MASK[1] MAX[1] STAT[1] SUB[1] EXP[1,0] SUM[...
+softmax0            4        208  QK[0] CR[0] PV[0,0] MASK[0] MAX[0] STAT[0] SUB[0] EXP[0,0] SUM[...
+softmax1            4        208  QK[1] CR[1] PV[1,0] MASK[1] MAX[1] STAT[1] SUB[1] EXP[1,0] SUM[...
 store               1         24  STO[0] STL[0] STO[1] STL[1]
 tile_load           1         24  LQ[0] LQ[1]
 
@@ -1152,6 +1152,7 @@ def kernel(
     sLse_0 = vectors_at(shared + 132096, 64, 1, 64, Float32)
     sLse_1 = vectors_at(shared + 132352, 64, 1, 64, Float32)
     if warp < 4:
+        cute.arch.setmaxregister_increase(208)
         softmax0(
             scale,
             seq_q,
@@ -1173,6 +1174,7 @@ def kernel(
             sLse_0,
         )
     elif warp < 8:
+        cute.arch.setmaxregister_increase(208)
         softmax1(
             scale,
             seq_q,
@@ -1194,6 +1196,7 @@ def kernel(
             sLse_1,
         )
     else:
+        cute.arch.setmaxregister_decrease(24)
         if warp == 8:
             load(
                 tma_k,
@@ -1365,8 +1368,8 @@ ARGUMENTS = (
 OUTPUTS = ("o", "lse")
 ROLES = (
     ("load", 1, 24),
-    ("softmax0", 4, 160),
-    ("softmax1", 4, 160),
+    ("softmax0", 4, 208),
+    ("softmax1", 4, 208),
     ("store", 1, 24),
     ("tile_load", 1, 24),
 )
@@ -1391,5 +1394,5 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "auto"),
 )
-PROGRAM_SHA256 = "56f2c1d150dd6eb0125f212e47639261e5a83ba270346733d3659a92d89711c3"
+PROGRAM_SHA256 = "9eea1e91c22cca850b3be7ddb11680479a62e3412aa385c7f92df5568fb1f273"
 COVERED = (("head_dim", 64),)

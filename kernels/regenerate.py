@@ -70,7 +70,7 @@ def text(kernel: Shipped) -> str:
     machine = read_machine(kernel.target)
     spec, settings = read_spec(kernel.spec), dict(kernel.settings)
     found = emission(spec, machine, settings)
-    if "setmaxregister_increase" in found.text or "wait_group(" in found.text:
+    if "setmaxregister_increase" in found.text or "warpgroup.wait_group(" in found.text:
         return compiled_emission(spec, machine, settings, first=found)[0].text
     return found.text
 
