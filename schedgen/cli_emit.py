@@ -122,11 +122,12 @@ def run_compile(
             )
         report = compile_report(path, folder or Path(mkdtemp(prefix="schedgen-")))
         if conform:
-            program, kernel = derived(facts, target, str(path), spec)
-            built = report.built
-            found, assembly = compared(built.ptx, built.cubin, program, kernel)
-    except UnknownSpec as error:
-        unknown = str(error)
+            try:
+                program, kernel = derived(facts, target, str(path), spec)
+                built = report.built
+                found, assembly = compared(built.ptx, built.cubin, program, kernel)
+            except UnknownSpec as error:
+                unknown = str(error)
     except (CompileError, Underivable) as error:
         typer.echo(str(error), err=True)
         return REFUSED
