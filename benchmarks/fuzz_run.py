@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from fuzz_sketch import Case, text_of
 
+from schedgen.comparing import compare
 from schedgen.errors import SchedgenError, SpecError
 from schedgen.extents import beyond
 from schedgen.interpret.pieces import TORCH
@@ -221,7 +222,7 @@ class _Run:
         with self._at("compile"), _compiled(text, kernel, inputs, extents, program.arch) as launch:
             for name, policy in (("round-robin", RoundRobin()), ("adversarial", Adversarial(1))):
                 with self._at("emulate"):
-                    outputs = launch(policy)
+                    outputs = _executed(launch, policy)
                 self.emulated = True
                 with self._at("compare"):
                     _compare(outputs, expected, Ending.WRONG, name)
@@ -284,21 +285,32 @@ def _compare(
 ) -> None:
     """Raises `_Ended` if an element is further from the reference than it may be."""
     for tensor, one in expected.items():
-        value, number = outputs[tensor], one.number
-        with np.errstate(invalid="ignore"):
-            same = (value == number.value) | (np.isnan(value) & np.isnan(number.value))
-            right = same | (np.abs(value - number.value) <= number.error) | np.isinf(number.error)
-        touched = (one.stores == 0) & ~np.isnan(value)
-        wrong = (~right & (one.stores > 0)) | touched
-        if wrong.any():
-            at = tuple(int(n) for n in np.argwhere(wrong)[0])
-            nan = np.isnan(value[wrong]) != np.isnan(number.value[wrong])
-            reason = "stored outside" if touched.any() else "NaN" if nan.all() else "values"
-            raise _Ended(
-                ending, reason,
-                f"{name}: {tensor}: {wrong.sum()} of {wrong.size} elements are wrong, {list(at)} "
-                f"{value[at]} instead of {number.value[at]} +- {number.error[at]:.3g}",
-            )  # fmt: skip
+        number = one.number
+        axes = tuple(map(str, range(one.stores.ndim)))
+        found = compare(outputs[tensor], number.value, number.error, one.stores > 0, axes)
+        if not found.matches:
+            assert found.worst is not None
+            outside = one.stores[found.worst.at] == 0
+            nan = np.isnan(found.worst.found) != np.isnan(found.worst.wanted)
+            reason = "stored outside" if outside else "NaN" if nan else "values"
+            raise _Ended(ending, reason, f"{name}: {found.text(tensor)}")
+
+
+def _executed(launch: _Launch, policy: Any) -> Any:
+    """The outputs. Raises `_Ended` if the emulator stops at registers of Hopper's products, and
+    `schedgen emit` refuses the kernel for them.
+    """
+    from schedgen.codegen.fenced import unfenced
+    from schedgen.emulator.machine.lanes import EmulationError
+
+    try:
+        return launch(policy)
+    except EmulationError:
+        found = unfenced(launch.module) if launch.module is not None else ()
+        if not found:
+            raise
+        text = f"{found[0]} with no {found[0].missing} between them"
+        raise _Ended(Ending.REFUSED, "unfenced", text) from None
 
 
 def _validate(module: Any, program: Any, kernel: Kernel) -> None:

@@ -156,24 +156,25 @@ class Body:
     def _check_space(self, operand: Operand) -> None:
         if operand.space is not Space.SMEM:
             raise EmitError(
-                f"{self.operation.name}: '{operand.name}' has values per row in {operand.space}"
+                f"{self.operation.name}: '{operand.name}' has values per row in {operand.space}",
+                rule="space-of-rows",
+                fix="put them into registers or smem",
             )
 
     def _reduce(self) -> None:
         operation = self.operation
         formulas = dict(operation.formulas)
         source, to = self.operands["from"], self.operands["to"]
-        if not source.in_registers or source.shape is not Shape.TILE or not to.in_registers:
-            raise EmitError(f"{operation.name}: reductions work on registers")
         rest = [(name, formula) for name, formula in operation.formulas if name != "carry"]
         self._load_rows(operation.formulas)
-        outside = self.elements.outputs_outside(rest, self.share.values)
+        outside = self.elements.outputs_outside([("to", Name("from")), *rest], self.share.values)
+        registers = self._to_reduce(source)
         largest = operation.reduction == "max"
         with self.source.block(f"for v in cutlass.range_constexpr({self.share.values}):"):
             self.elements.coordinates(operation.formulas, rows=True)
             self.elements.remember(operation.formulas, rows=True)
             combined = "row_max" if largest else "row_sum"
-            value = f"{combined}({source.parameter}, v)"
+            value = f"{combined}({registers}, v)"
             self.source.uses(combined)
             if "carry" in formulas:
                 self.source.uses(*library_functions(formulas["carry"]))
@@ -189,11 +190,30 @@ class Body:
             self.elements.write(rest, rows=True, remember=False)
         self._store_rows(outside)
 
+    def _to_reduce(self, source: Operand) -> str:
+        """The registers of a reduction's tile, which is brought there first if it is elsewhere."""
+        if source.shape is not Shape.TILE or source.parameter in self.elements.initial:
+            raise EmitError(
+                f"{self.operation.name}: '{source.parameter}' is no tile that can be reduced where "
+                "it is",
+                rule="operand-of-reduction",
+                fix="copy it to a tile in registers, and reduce that",
+            )
+        if source.in_registers:
+            return source.parameter
+        self.pieces.bring(source)
+        return f"in_{source.parameter}"
+
     def _mask(self) -> None:
         """Nothing at all where the whole tile is kept, which a comparison for all threads tells."""
         operand = self.operands["to"]
         if not operand.in_registers:
-            raise EmitError(f"{self.operation.name}: masks work on registers")
+            raise EmitError(
+                f"{self.operation.name}: '{operand.parameter}' is in {operand.space}, masks work "
+                "on registers",
+                rule="space-of-mask",
+                fix="mask the tile where it is in registers, or write a map with 'where'",
+            )
         keep = dict(self.operation.formulas)["keep"]
         self.elements.use_names([("keep", keep)])
         self.source.uses(*library_functions(keep))

@@ -19,6 +19,7 @@ from schedgen.expressions import (
     Name,
     Number,
     Unary,
+    render,
 )
 from schedgen.expressions.nodes import walk
 
@@ -83,7 +84,11 @@ def code(expression: Expression, look: Look, functions: Mapping[str, str] | None
         case Call(function, (argument,)) if function in known:
             return known[function].format(again(argument))
         case _:
-            raise EmitError(f"no emitter for '{expression}' in a formula")
+            raise EmitError(
+                f"there is no emitter for '{render(expression)}' in a formula",
+                rule="no-emitter-for-formula",
+                fix="write it with arithmetic, comparisons and the functions of docs/spec.md",
+            )
 
 
 def scalar(expression: Expression) -> Code:
@@ -95,12 +100,7 @@ def scalar(expression: Expression) -> Code:
         return "{}"
 
     text = code(expression, look)
-    return Code(
-        (
-            *piece(text, *(ir.Name(name.name) for name in found)).parts,
-            *map(ir.LibraryFunction, ()),
-        )
-    )
+    return piece(text, *(ir.Name(name.name) for name in found))
 
 
 _LIBRARY = {"sigmoid": "sigmoid", "silu": "sigmoid", "gelu": "gelu"}
@@ -138,4 +138,8 @@ def whole(expression: Expression, names: Mapping[str, str] | None = None) -> Cod
         case Unary("+" | "-" as operator, operand):
             return piece(f"({operator}{{}})", again(operand))
         case _:
-            raise EmitError(f"no emitter for the number '{expression}'")
+            raise EmitError(
+                f"there is no emitter for the whole number '{render(expression)}'",
+                rule="no-emitter-for-formula",
+                fix="use +, -, * and % of whole numbers, parameters and extents",
+            )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, Function, called, code
+from schedgen.codegen.merging import Call, merged
 from schedgen.codegen.plan import DTYPES, View
 from schedgen.codegen.roles import Role
 from schedgen.codegen.source import Source
@@ -37,17 +40,20 @@ class Harness:
         parameters = self._parameters()
         kernel = Source()
         scope = parameters | self._variables(kernel)
-        roles, calls = Source(), dict[str, list[str]]()
-        for role in self.roles:
-            calls[role.name] = role.emit(roles, scope)
-            roles.add("", "")
+        roles, calls = merged([role.body(scope) for role in self.roles], self._function)
         self._dispatch(kernel, calls)
         self.frame.teardown(kernel)
         self.architecture.threads.functions(source)
-        source.put(*roles.nodes)
+        for role in roles:
+            source.put(role)
+            source.add("", "")
         source.put(Function("@cute.kernel", "kernel", tuple(parameters.items()), kernel.nodes))
         source.add("", "")
         self._launch(source, list(parameters))
+
+    def _function(self, name: str, roles: Sequence[str]) -> str:
+        """The function of several roles."""
+        return self.plan.names.of("roles", " ".join(roles), base=name)
 
     # -- device --------------------------------------------------------------------------------
 
@@ -94,7 +100,7 @@ class Harness:
                     source.add(*(f"cpasync.prefetch_descriptor(tma_{name})" for name in names))
             fetched.update(names)
 
-    def _dispatch(self, source: Source, calls: dict[str, list[str]]) -> None:
+    def _dispatch(self, source: Source, calls: dict[str, Call]) -> None:
         """One branch for each warpgroup, because its warps change their registers together."""
         first = self.plan.first_warp
         for group in range(self.plan.warps // 4):
@@ -106,11 +112,12 @@ class Harness:
             with source.block(f"{head}:"):
                 self.frame.enter(source, here[0].role)
                 for role in here:
+                    call = calls[role.name]
                     if role.role.warps == 4:
-                        source.call(role.name, calls[role.name])
+                        source.call(call.function, call.arguments)
                         continue
                     with source.block(f"if warp == {first[role.role.name]}:"):
-                        source.call(role.name, calls[role.name])
+                        source.call(call.function, call.arguments)
 
     # -- host ----------------------------------------------------------------------------------
 
@@ -160,7 +167,7 @@ def _made(view: View) -> Code:
         stride = view.stride * 8 // DTYPE_BITS[view.dtype]
         sizes = f"{view.rows * view.columns}, {view.slots}, {stride}"
         return called("vectors_at", f"shared + {view.address}", sizes, dtype)
-    if view.stride != view.rows * view.row_bytes:
+    if view.slots > 1 and view.stride != view.rows * view.row_bytes:
         raise EmitError(f"'{view.name}': slots are {view.stride} bytes apart")
     sizes = f"{view.rows}, {view.columns}, {view.slots}"
     return called("tiles_at", f"shared + {view.address}", sizes, dtype)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from schedgen.codegen.numbers import Affine, Number
 from schedgen.codegen.running import Carried, Iteration, PipelineState, Running, carried
 from schedgen.program.model import FenceKind
 
@@ -46,7 +47,7 @@ class Phase:
     number: Running
 
 
-Value = Name | LibraryFunction | Iteration | Stage | Phase
+Value = Name | LibraryFunction | Iteration | Stage | Phase | Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,11 @@ def joined(separator: str, pieces: Iterable[Piece]) -> Code:
     return code(separator.join("{}" for _ in found), *found)
 
 
+def plus(what: Piece, number: int) -> Code:
+    """``what`` and a number more, which need not be written if it is 0."""
+    return code("{}{}", what, Number(Affine(number), summand=True))
+
+
 def called(function: str, *arguments: Piece) -> Code:
     """A call of a function of the library."""
     return code("{}({})", LibraryFunction(function), joined(", ", arguments))
@@ -125,7 +131,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    text: str
+    words: Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +320,7 @@ def names(nodes: Iterable[Node]) -> set[str]:
                 found.update(value.names)
             case Stage(number) | Phase(number):
                 found.update(number.names)
-            case LibraryFunction():
+            case LibraryFunction() | Number():
                 pass
     return found
 

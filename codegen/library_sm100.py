@@ -65,14 +65,25 @@ def store_tile(registers, tile, thread, first=0):
         cute.autovec_copy(mine, piece)
 
 
-def store_transposed(registers, tile, thread):
-    """A column of a tile in shared memory, by a thread."""
+def column_elements(tile, thread):
+    """Pointers to the elements of a thread's column, of a tile in shared memory."""
     width, count, stride = panel_shape(tile)
-    registers = as_dtype(registers, tile.element_type)
-    for v in range(cute.size(registers)):
+    for v in range(cute.size(tile, mode=[0])):
         piece = thread // width % count
         pointer = piece_at(tile, v, (v * count >> 3) & (count - 1), width, piece)
-        (pointer + thread // (width * count) * stride + thread % width).store(registers[v])
+        yield pointer + thread // (width * count) * stride + thread % width
+
+
+def load_transposed(tile, registers, thread):
+    """A column of a tile in shared memory, by a thread."""
+    for v, element in enumerate(column_elements(tile, thread)):
+        registers[v] = element.load()
+
+
+def store_transposed(registers, tile, thread):
+    registers = as_dtype(registers, tile.element_type)
+    for v, element in enumerate(column_elements(tile, thread)):
+        element.store(registers[v])
 
 
 def rows_of(vector, thread):

@@ -50,10 +50,12 @@ def matrices_of(operation, tile, registers, thread):
     return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
 
 
-def load_tile(tile, registers, thread):
-    """A thread's elements of a tile in shared memory."""
+def load_tile(tile, registers, thread, transpose=False):
+    """A thread's elements of a tile in shared memory; ``transpose``: neighbours in the tile's
+    columns are neighbours in memory.
+    """
     if by_matrices(tile):
-        operation = LdMatrix8x8x16bOp(False, 4)
+        operation = LdMatrix8x8x16bOp(transpose, 4)
         copy, mine, values = matrices_of(operation, tile, registers, thread)
         cute.copy(copy, mine.partition_S(tile), values)
     else:
@@ -62,7 +64,7 @@ def load_tile(tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -71,6 +73,10 @@ def store_tile(registers, tile, thread, transpose=False):
     else:
         part = fragment_of(tile, thread)
         cute.autovec_copy(cute.make_tensor(registers.iterator, cute.make_layout(part.shape)), part)
+
+
+def load_transposed(tile, registers, thread):
+    load_tile(transposed(tile), registers, thread, True)
 
 
 def store_transposed(registers, tile, thread):

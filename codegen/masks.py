@@ -18,6 +18,7 @@ from schedgen.expressions import (
     Number,
     Unary,
     references,
+    render,
 )
 from schedgen.expressions.nodes import CompareOperator, walk
 
@@ -73,7 +74,7 @@ def _worst(
 
             return f"({side(left, large)} {operator} {side(right, not large)})"
         case _ if {"row", "column"} & {name.name for name in references(node)}:
-            raise EmitError("a mask has to compare sums of rows and columns")
+            raise _no_sum(node)
         case _:
             return code(node, lambda name: name.name)
 
@@ -94,13 +95,23 @@ def _sign(node: Expression, name: str) -> int:
             second = second if operator == "+" else -second
             if first * second < 0:
                 raise EmitError(
-                    f"'{node}' of a mask adds '{name}' and takes it away; write it without"
+                    f"'{render(node)}' of a mask adds '{name}' and takes it away",
+                    rule="no-emitter-for-mask",
+                    fix=f"write it without '{name}'",
                 )
             return first or second
         case _ if name in {found.name for found in references(node)}:
-            raise EmitError("a mask has to compare sums of rows and columns")
+            raise _no_sum(node)
         case _:
             return 0
+
+
+def _no_sum(node: Expression) -> EmitError:
+    return EmitError(
+        f"'{render(node)}' of a mask is no comparison of sums of rows and columns",
+        rule="no-emitter-for-mask",
+        fix="write such a condition as a map: {rS: 'where(condition, rS, -inf)'}",
+    )
 
 
 # -- single elements ------------------------------------------------------------------------------

@@ -66,7 +66,10 @@ def _loaded(plan: Plan, operation: Operation, operand: str) -> Expression | None
     found = {plan.loaded_if.get((operation.name, piece)) for piece in pieces}
     if len(found) > 1:
         raise EmitError(
-            f"{operation.name}: parts of '{operand}' are loaded on different conditions"
+            f"{operation.name}: parts of '{operand}' are loaded on different conditions",
+            operation,
+            rule="conditions-of-parts",
+            fix="give their loads the same 'when'",
         )
     return found.pop()
 
@@ -78,8 +81,8 @@ def rows_of(operation: Operation, operands: dict[str, Operand]) -> int:
         EmitError: they differ.
     """
     found = {
-        operand.part.columns if _turned(operation, name, operand) else operand.part.rows
-        for name, operand in operands.items()
+        operand.part.columns if _turned(operation, operand) else operand.part.rows
+        for operand in operands.values()
         if operand.shape is not Shape.COLUMNS
     }
     if len(found) > 1:
@@ -92,23 +95,23 @@ def band_of(operation: Operation, operand: Operand, rows: int, band: int) -> Ope
     part = operand.part
     if operand.shape is Shape.COLUMNS:
         return operand
-    if _turned(operation, operand.name, operand):
+    if _turned(operation, operand):
         first = part.column0 + rows * band
         return replace(operand, part=replace(part, column0=first, column1=first + rows))
     first = part.row0 + rows * band
     return replace(operand, part=replace(part, row0=first, row1=first + rows))
 
 
-def _turned(operation: Operation, name: str, operand: Operand) -> bool:
+def _turned(operation: Operation, operand: Operand) -> bool:
     """Whether an operand has the operation's rows as its columns."""
-    return operation.transposed and name == "to" and operand.shape is Shape.TILE
+    return operation.turned == operand.name and operand.shape is Shape.TILE
 
 
 def columns_of(operation: Operation, operands: dict[str, Operand]) -> int:
     """Columns of the tiles that an operation works on; 0 if it only has values per row."""
     found = {
-        operand.part.rows if _turned(operation, name, operand) else operand.part.columns
-        for name, operand in operands.items()
+        operand.part.rows if _turned(operation, operand) else operand.part.columns
+        for operand in operands.values()
         if operand.shape is not Shape.ROWS
     }
     if len(found) > 1:

@@ -30,8 +30,9 @@ def pending(plan: Plan, role: RoleProgram, drain: Step) -> int:
         if step.guard != EVERY:
             raise EmitError(
                 f"{role.name}: '{_operation(step)}' does not run in every iteration, so what is "
-                f"unfinished before it cannot be counted; wait for '{target}' in another role, or "
-                f"let both run always"
+                f"unfinished before it cannot be counted",
+                rule="groups-on-conditions",
+                fix=f"wait for '{target}' in another role, or let both run always",
             )
     place, at = mine[0], section.index(drain)
     if section is not role.loop:

@@ -186,11 +186,22 @@ class Pieces:
             self.source.comment("before the columns are written, and registers are used again")
             self.source.add("cute.arch.fence_view_async_tmem_load()")
 
+    def bring(self, operand: Operand) -> None:
+        """The whole tile of an operand, to the registers ``in_X``."""
+        self._bring([operand], self.columns, "")
+        if operand.space is Space.TMEM:
+            self.source.comment("it has arrived")
+            self.source.add("cute.arch.fence_view_async_tmem_load()")
+
     def load(self, operand: Operand, registers: str, span: int, piece: str) -> None:
         if operand.space is Space.TMEM:
             arguments = [self._cut(operand, span, piece), registers, self.elements.thread()]
             self.source.uses("load_columns")
             self.source.call("load_columns", arguments)
+        elif self.operation.turned == operand.name:
+            arguments = [operand.parameter, registers, self.elements.thread()]
+            self.source.uses("load_transposed")
+            self.source.call("load_transposed", arguments)
         else:
             first = [f"{span} * piece"] if piece else []
             arguments = [operand.parameter, registers, self.elements.thread(), *first]
@@ -202,7 +213,7 @@ class Pieces:
             arguments = [registers, self._cut(operand, span, piece), self.elements.thread()]
             self.source.uses("store_columns")
             self.source.call("store_columns", arguments)
-        elif self.operation.transposed:
+        elif self.operation.turned == operand.name:
             arguments = [registers, operand.parameter, self.elements.thread()]
             self.source.uses("store_transposed")
             self.source.call("store_transposed", arguments)

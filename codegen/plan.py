@@ -12,16 +12,15 @@ from schedgen.codegen.names import Names
 from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
 from schedgen.expressions import Expression
-from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
+from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space, panel_bytes
 from schedgen.program.model import Access, Program, RoleProgram, Run, Wait
 from schedgen.program.warpgroups import Warpgroups
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
 
-PANEL_BYTES, SWIZZLED_ROWS = (128, 64, 32, 16), 8
-"""Bytes of a row that may be swizzled together, and rows after which the pattern repeats (PTX ISA,
-swizzling modes of tensor maps)."""
+SWIZZLED_ROWS = 8
+"""Rows after which the pattern of swizzling repeats (PTX ISA, swizzling modes of tensor maps)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,8 @@ class View:
 
     @property
     def panel(self) -> int:
-        """Columns of a panel: the most of `PANEL_BYTES` that a row is a multiple of."""
-        span = next(span for span in PANEL_BYTES if self.row_bytes % span == 0)
-        return span * 8 // DTYPE_BITS[self.dtype]
+        """Columns of a panel."""
+        return panel_bytes(self.row_bytes) * 8 // DTYPE_BITS[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,12 @@ class Plan:
         )
         if part.rows * part.columns * size != sum(piece.bytes for piece in pieces):
             names = ", ".join(piece.name for piece in pieces)
-            raise EmitError(f"{names} do not make up a rectangle")
+            raise EmitError(
+                f"{names} do not make up a rectangle",
+                region,
+                rule="parts-of-tile",
+                fix="give an operand neighbouring parts of a buffer",
+            )
         return part
 
     def pieces_of(self, region: Region) -> list[Piece]:

@@ -105,7 +105,12 @@ class Registers:
             )
         store = self.plan.program.store.get(name)
         if store is not None and store.slots > 1:
-            raise EmitError(f"'{name}': a ring of registers is not supported")
+            raise EmitError(
+                f"'{name}': a ring of {store.slots} slots in registers, which cannot be indexed",
+                part.region,
+                rule="ring-of-registers",
+                fix="give it 'depth: 1', or keep it in shared or tensor memory",
+            )
 
 
 def initial_value(value: str) -> str:

@@ -69,9 +69,10 @@ class Report:
             )
             found.append(("serialized", text))
         if self.unfenced:
+            first, count = self.unfenced[0], len(self.unfenced)
             text = (
-                f"{self.unfenced[0]} with no wgmma.fence between them, as {len(self.unfenced)} "
-                "products do; fix: compute it earlier, or in another role"
+                f"{first} with no {first.missing} between them, as {count} products do; fix: "
+                f"{first.fix}"
             )
             found.append(("unfenced", text))
         if facts.shared_bytes > MOST_SHARED_BYTES:

@@ -11,9 +11,12 @@ from schedgen.codegen.events import Silent
 from schedgen.codegen.formulas import library_functions, scalar
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, code
+from schedgen.codegen.merging import Body
 from schedgen.codegen.pending import pending
+from schedgen.codegen.rolling import rolled
 from schedgen.codegen.running import Carried, Iteration
 from schedgen.codegen.source import Source
+from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import emit_loop
@@ -55,32 +58,28 @@ class Role:
         """Whether its threads do arithmetic, and not only issue work."""
         return self.role.warps == 4
 
-    def emit(self, source: Source, scope: Mapping[str, str]) -> list[str]:
-        """The function; returns names of its arguments.
+    def body(self, scope: Mapping[str, str]) -> Body:
+        """What it does.
 
-        These are the names of ``scope``, variables of the kernel with their types, that it uses.
+        Its arguments are the names of ``scope``, variables of the kernel with their types, that it
+        uses.
         """
-        body = Source()
-        operations = " ".join(o.name for o in self.plan.runs[self.role.name])
-        warps = f"{self.role.warps} warp{'s' if self.role.warps > 1 else ''}"
-        body.add(f'"""{warps}: {operations}."""')
-        self._body(body)
-        used = ir.names(body.nodes)
+        source = Source()
+        self._body(source)
+        used = ir.names(source.nodes)
         if self.threads:
             used -= set(self.tiles.handed_over)  # it finds them itself
-        arguments = [name for name in scope if name in used]
-        parameters = tuple((name, scope[name]) for name in arguments)
-        source.put(ir.Function("@cute.jit", self.name, parameters, body.nodes))
-        return arguments
+        arguments = {name: kind for name, kind in scope.items() if name in used}
+        operations = tuple(operation.name for operation in self.plan.runs[self.role.name])
+        terms = rolled(terms_of(source.nodes), arguments)
+        return Body(self.name, self.role.warps, operations, arguments, terms)
 
     def _body(self, source: Source) -> None:
         if self.threads:
             source.add("thread = cute.arch.thread_idx()[0] % 128")
             self.architecture.threads.registers.declare(source, self.role.name)
         self.architecture.declare(source, self.role)
-        for operation in self.plan.runs[self.role.name]:
-            if operation.name in self.transfers.maps:
-                self.transfers.partition(source, operation)
+        self.transfers.partition(source, self.plan.runs[self.role.name])
         self.events.begin(source, self.role)
         self.tiles.begin(source)
         body = Source()
@@ -190,7 +189,12 @@ class Role:
             self.architecture.product(source, operation, at, runs=True)
         else:
             if not self.threads:
-                raise EmitError(f"{operation.name}: {self.role.warps} warps cannot compute it")
+                raise EmitError(
+                    f"{operation.name}: {self.role.warps} warps cannot compute it",
+                    operation,
+                    rule="warps-of-role",
+                    fix="do not pin it to the role of a load, store or product",
+                )
             self.architecture.threads.call(source, self.role, operation, at)
 
     def _conditionally(self, source: Source, operation: Operation) -> AbstractContextManager[None]:

@@ -56,17 +56,24 @@ class Running:
 
     @property
     def text(self) -> str:
-        """An expression that is never negative: a multiple of two turns of the ring is added, which
-        changes neither slot nor parity.
+        """An expression that is never negative."""
+        return f"{self.counted} + {self.ahead}" if self.ahead else self.counted
+
+    @property
+    def ahead(self) -> int:
+        """How far it is ahead of `counted`: a multiple of two turns of the ring is added, which
+        changes neither slot nor parity, so that no number is negative.
         """
-        offset, scale = self.number.offset, self.number.scale
-        while offset < 0:
-            offset += 2 * self.slots
-        counter = self._counter
+        offset = self.number.offset
+        return offset if offset >= 0 else offset % (2 * self.slots)
+
+    @property
+    def counted(self) -> str:
+        """The expression that grows with the number."""
+        counter, scale = self._counter, self.number.scale
         if scale != 1 and " " in counter:
             counter = f"({counter})"
-        text = counter if scale == 1 else f"{scale} * {counter}"
-        return f"{text} + {offset}" if offset else text
+        return counter if scale == 1 else f"{scale} * {counter}"
 
     @property
     def _counter(self) -> str:
@@ -98,19 +105,12 @@ class PipelineState:
     stage: str
     phase: str
 
-    def begin(self, turn: int) -> str:
-        """The line before the loop, whose first turn is ``turn``."""
+    def begin(self, turn: int) -> Running:
+        """The number of which they are slot and phase before the loop, whose first turn is
+        ``turn``.
+        """
         slots, scale = self.carried.slots, self.carried.scale
-        number = Number(scale, self.carried.ahead + scale * turn)
-        given = Running(number, slots, Iteration("")).text
-        return f"{self.stage}, {self.phase} = slot({given}, {slots}), phase({given}, {slots})"
-
-    @property
-    def advance(self) -> str:
-        """The line at the end of a turn."""
-        both = f"{self.stage}, {self.phase}"
-        more = f", {self.carried.scale}" if self.carried.scale != 1 else ""
-        return f"{both} = advance({both}, {self.carried.slots}{more})"
+        return Running(Number(scale, self.carried.ahead + scale * turn), slots, Iteration(""))
 
 
 States = Collection[Carried]

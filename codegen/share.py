@@ -19,7 +19,8 @@ class Share:
     A thread's rows begin at ``row_first``, an expression over ``thread``, and are ``row_step``
     apart; element v is in the one with the number ``row``, an expression over ``v``. Its column is
     the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``. ``packed`` says
-    whether there are instructions for two neighbouring elements.
+    whether there are instructions for two neighbouring elements. A tile has a multiple of
+    ``repeat`` columns.
     """
 
     rows: int
@@ -30,6 +31,7 @@ class Share:
     column_first: str
     column_step: str
     packed: bool
+    repeat: int = 1
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
@@ -59,6 +61,7 @@ FRAGMENT = Share(
     column_first="2 * (thread % 4)",
     column_step="8 * (v // 4) + v % 2",
     packed=False,
+    repeat=8,
 )
 """Results of wgmma.
 

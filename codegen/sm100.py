@@ -12,9 +12,9 @@ from schedgen.codegen.running import Iteration
 from schedgen.codegen.share import ROW
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
-from schedgen.codegen.tensor_memory import LANES, TensorMemory
+from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.threads import Threads
-from schedgen.kernel import Kind, Operation, Space
+from schedgen.kernel import TMEM_LANES, Kind, Operation, Space
 from schedgen.program.frame import MOST_COLUMNS
 from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
 
@@ -44,7 +44,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 """
     library = LIBRARY
     fences = _FENCES
-    products = Products("tcgen05", LANES, 16, 256, (Space.SMEM, Space.TMEM), Space.TMEM)
+    products = Products("tcgen05", TMEM_LANES, 16, 256, (Space.SMEM, Space.TMEM), Space.TMEM)
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -116,9 +116,20 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
             return "True"
         region = self.plan.part(operation, "d").region
         if float(region.initial or "nan") != 0.0:
-            raise EmitError(f"{operation.name}: '{region.name}' has to begin with 0")
+            raise EmitError(
+                f"{operation.name}: '{region.name}' begins with {region.initial}, and tcgen05 with "
+                "nothing or with what is there",
+                operation,
+                rule="initial-of-product",
+                fix="make 'initial' 0, and add the rest in the epilogue",
+            )
         if at is None:
-            raise EmitError(f"{operation.name}: its first iterations are not those of a loop")
+            raise EmitError(
+                f"{operation.name}: its first iterations are not those of a loop",
+                operation,
+                rule="initial-outside-of-loop",
+                fix="accumulate in the main loop, or without 'accumulate' where there is one only",
+            )
         return code(f"{{}} >= {initial}" if initial > 1 else "{} != 0", at)
 
     def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:

@@ -38,7 +38,7 @@ class Source:
         self.put(Call(_code(function), tuple(map(_code, arguments)), end))
 
     def comment(self, text: str) -> None:
-        self.put(Comment(text))
+        self.put(Comment(Code((text,))))
 
     def uses(self, *functions: str) -> None:
         """Says which functions of the library lines of plain text call."""

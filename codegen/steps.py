@@ -11,7 +11,7 @@ from schedgen.codegen.ir import Wait as WaitNode
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import Iteration, Running
 from schedgen.codegen.source import Source
-from schedgen.program.model import Arrive, Barrier, Number, RoleProgram, Step, Wait
+from schedgen.program.model import MEETINGS, Arrive, Barrier, Number, RoleProgram, Step, Wait
 
 
 class Barriers:
@@ -63,7 +63,7 @@ class Barriers:
             source.add(f"cute.arch.mbarrier_wait({at}, {skipped // barrier.slots % 2})")
 
     def meet(self, source: Source, role: RoleProgram, step: Step) -> bool:
-        """Writes the meeting of a role's warps, if that is what ``step`` is part of.
+        """Writes the meeting of a role's warps or of each of them, if ``step`` is part of one.
 
         Arriving and waiting are one instruction, which stands where the wait does.
         """
@@ -71,13 +71,15 @@ class Barriers:
         if not isinstance(action, Arrive | Wait):
             return False
         barrier = self.plan.program.barrier[action.barrier]
-        if barrier.kind != "role":
+        if barrier.kind not in MEETINGS:
             return False
         for section in (role.before, role.loop, role.after):
             for one, other in pairwise(section):
                 if other is step:
                     _check_meeting(role, one, other)
-        if isinstance(action, Wait):
+        if isinstance(action, Wait) and barrier.kind == "warp":
+            source.add("cute.arch.sync_warp()")
+        elif isinstance(action, Wait):
             number = self.plan.meeting_ids[role.name]
             source.add(
                 f"cute.arch.barrier(barrier_id={number}, number_of_threads={barrier.arrivals})"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code, called, code
+from schedgen.codegen.ir import Code, called, code, plus
 from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import Iteration
-from schedgen.kernel import DTYPE_BITS, Operation, Space
+from schedgen.kernel import DTYPE_BITS, TMEM_LANES, Operation, Space
 from schedgen.program.model import Access, Allocate
-
-LANES = 128
 
 
 class TensorMemory:
@@ -35,20 +33,29 @@ class TensorMemory:
     def at(self, operation: Operation, operand: str, iteration: Iteration | None) -> Code:
         """A pointer to the first column of what an operand means."""
         part, access = self.plan.part(operation, operand), self._access(operation, operand)
-        if part.rows != LANES:
-            raise EmitError(f"{operation.name}: '{operand}' has {part.rows} rows, not {LANES}")
+        if part.rows != TMEM_LANES:
+            raise EmitError(
+                f"{operation.name}: '{operand}' has {part.rows} rows, tensor memory {TMEM_LANES}",
+                operation,
+                rule="rows-of-tensor-memory",
+                fix=f"make it {TMEM_LANES} rows; those beyond a tensor's end are zero",
+            )
         store = self.plan.program.store[access.store]
         first = self.plan.kernel.piece[access.buffer].byte0
         shift = access.bytes[0] - first  # of the region in the rows of its store
         column, rest = divmod(shift + part.column0 * DTYPE_BITS[part.region.dtype] // 8, 4)
         if rest:
-            raise EmitError(f"{operation.name}: '{operand}' begins between columns")
+            raise EmitError(
+                f"{operation.name}: '{operand}' begins between columns of tensor memory",
+                operation,
+                rule="columns-of-tensor-memory",
+                fix="split it into parts of whole columns of 32 bits",
+            )
         column += store.address
         if store.slots == 1:
             return code(f"tmem + {column}")
         stride = store.size // store.slots
-        more = f" + {column}" if column else ""
-        return code(f"tmem + {stride} * {{}}{more}", self.plan.stage(access, iteration))
+        return plus(code(f"tmem + {stride} * {{}}", self.plan.stage(access, iteration)), column)
 
     def tile(self, operation: Operation, operand: str, iteration: Iteration | None) -> Code:
         """What an operand means, as a tile of lanes and columns."""
@@ -72,6 +79,9 @@ class TensorMemory:
         slots = self.plan.program.store[found[0].store].slots
         if slots > 1 and len({access.version for access in found}) > 1:
             raise EmitError(
-                f"{operation.name}: '{operand}' is read in one slot, written in another"
+                f"{operation.name}: '{operand}' is read in one slot, written in another",
+                operation,
+                rule="slots-of-operand",
+                fix="give it 'depth: 1', or write to another buffer",
             )
         return found[0]

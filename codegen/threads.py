@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedgen.codegen.bodies import Body
 from schedgen.codegen.errors import EmitError, about
-from schedgen.codegen.ir import Code, Function, Name, Node, called, code, joined
+from schedgen.codegen.ir import Code, Function, Name, Node, called, code, joined, plus
 from schedgen.codegen.operands import Operand, Shape, band_of, rows_of
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
@@ -22,6 +22,8 @@ _SPARE = 24
 _ADDRESSES = 9
 """And those for addresses of swizzled shared memory: one for each piece of a 128-byte row, and more
 than nothing is left for the next piece."""
+_TILE = ("tile_row", "tile_column")
+"""Which output tile it is, in formulas; of `Kernel.tile_extents`."""
 
 
 class Threads:
@@ -69,6 +71,15 @@ class Threads:
                 rule="rows-of-threads",
                 fix=f"make the number of rows a multiple of {self.share.rows}",
             )
+        if body.columns % self.share.repeat:
+            raise EmitError(
+                f"{operation.name}: threads have {self.share.repeat} columns at a time between "
+                f"them, and {body.columns} are no multiple",
+                operation,
+                rule="columns-of-threads",
+                fix=f"make the number of columns, or of those of a slice, a multiple of "
+                f"{self.share.repeat}",
+            )
         return rows
 
     def functions(self, source: Source) -> None:
@@ -89,12 +100,12 @@ class Threads:
 
     def _uses(self, body: Body) -> list[str]:
         """What a function takes beside operands, in the order in which it is passed."""
-        order = [*self.plan.scalars, *self.plan.extents, "row_0", "column_0", "fresh", "thread"]
-        unknown = body.uses - set(order)
+        order = [*self.plan.scalars, *self.plan.extents, *_TILE, "row_0", "column_0", "fresh"]
+        unknown = body.uses - {*order, "thread"}
         if unknown:
             names = ", ".join(sorted(unknown))
             raise EmitError(f"{body.operation.name}: {names} is neither an operand nor an argument")
-        return [use for use in order if use in body.uses]
+        return [use for use in (*order, "thread") if use in body.uses]
 
     def _type(self, use: str) -> str:
         if use in self.plan.scalars:
@@ -111,11 +122,20 @@ class Threads:
         return min(32, 1 << (max(spare, 8).bit_length() - 1))
 
     def _initial(self, operation: Operation, operand: str) -> int:
-        """For how many iterations an operand in tensor memory has its initial value."""
-        part = self.plan.part(operation, operand)
-        if part.region.space is not Space.TMEM:
-            return 0
-        return self.memory.initial(operation, operand)
+        """For how many iterations an operand outside of registers has its initial value."""
+        space, count = self.plan.part(operation, operand).region.space, 0
+        if space is not Space.REGISTERS:
+            count = self.memory.initial(operation, operand)
+        if count and space is Space.SMEM:
+            raise EmitError(
+                f"{operation.name}: '{operand}' has its initial value in shared memory, where "
+                "nothing writes it",
+                operation,
+                rule="initial-in-shared-memory",
+                fix="keep it in registers or in tensor memory, or write it with a map before the "
+                "loop",
+            )
+        return count
 
     # -- arguments -----------------------------------------------------------------------------
 
@@ -135,7 +155,10 @@ class Threads:
         slots = self.plan.slots(accesses[0])
         if slots > 1 and len({access.version for access in accesses}) > 1:
             raise EmitError(
-                f"{operation.name}: '{operand.name}' is read in one slot, written in another"
+                f"{operation.name}: '{operand.name}' is read in one slot, written in another",
+                operation,
+                rule="slots-of-operand",
+                fix="give it 'depth: 1', or write to another buffer",
             )
         name, stage = Name(view.name), self.plan.stage(accesses[0], at)
         if operand.shape is not Shape.TILE:
@@ -157,13 +180,35 @@ class Threads:
         if use == "fresh":
             first = max(self._initial(operation, name) for name, _ in operation.operands)
             if at is None:
-                raise EmitError(f"{operation.name}: its first iterations are not those of a loop")
+                raise EmitError(
+                    f"{operation.name}: its first iterations are not those of a loop",
+                    operation,
+                    rule="initial-outside-of-loop",
+                    fix="write the initial value with a map before the loop",
+                )
             return code(f"{{}} < {first}" if first > 1 else "{} == 0", at)
+        if use in _TILE:
+            return self._tile_number(operation, use)
         if use == "row_0" and first:
-            return code(f"{{}} + {first}", start(operation.places[0], at))
+            return plus(start(operation.places[0], at), first)
         if use in ("row_0", "column_0"):
             return start(operation.places[use == "column_0"], at)
         return code("{}", Name(use))
+
+    def _tile_number(self, operation: Operation, use: str) -> Code:
+        """Which output tile it is along rows or columns."""
+        extent = self.plan.kernel.tile_extents[_TILE.index(use)]
+        if not extent:
+            raise EmitError(
+                f"{operation.name}: output tiles have no '{use}' here",
+                operation,
+                rule="no-tile-number",
+                fix="store a tile of a matrix along these rows and columns",
+            )
+        if all(axis.extent != extent for axis in self.plan.kernel.grid):
+            return code("0")  # the main loop walks these: there is one output tile
+        # What comes from a division by a number that is known late has no sign, so no float either.
+        return code("Int32({})", Name(f"at_{extent}"))
 
 
 def start(place: Place, at: Iteration | None) -> Code:
@@ -172,5 +217,4 @@ def start(place: Place, at: Iteration | None) -> Code:
     terms = [code(f"{place.block} * {{}}", along)] if place.block else []
     if place.step:
         terms.append(code(f"{place.step} * {{}}", atom(shared(place, at))))
-    terms += [code(str(place.offset))] if place.offset else []
-    return joined(" + ", terms) if terms else code("0")
+    return plus(joined(" + ", terms), place.offset) if terms else code(str(place.offset))

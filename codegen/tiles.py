@@ -10,7 +10,7 @@ from schedgen.codegen.formulas import whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary
+from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
 from schedgen.extents import single_extents
 
 BAND = 8
@@ -226,4 +226,8 @@ def integer_condition(expression: Expression, names: dict[str, str]) -> Code:
             both = (integer_condition(left, names), integer_condition(right, names))
             return code("({})", joined(f" {operator} ", both))
         case _:
-            raise EmitError(f"no emitter for the condition '{expression}'")
+            raise EmitError(
+                f"there is no emitter for the condition '{render(expression)}'",
+                rule="no-emitter-for-condition",
+                fix="compare whole numbers, and combine comparisons with 'and', 'or' and 'not'",
+            )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code, LibraryFunction, Name, code, joined
-from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.ir import Code, LibraryFunction, Name, code, joined, plus
+from schedgen.codegen.plan import DTYPES, Part, Plan
 from schedgen.codegen.printing import expression
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
@@ -58,7 +60,14 @@ class Transfers:
 
     def _add(self, operation: Operation, made: dict[tuple[object, ...], Map]) -> None:
         if not operation.places:
-            raise EmitError(f"{operation.name} does not say where its tile lies")
+            raise EmitError(
+                f"nothing says where the tile of {operation.name} lies along all axes of "
+                f"'{operation.tensor}'",
+                operation,
+                rule="place-of-tile",
+                fix="give the buffer a size along each axis that no output tile and no iteration "
+                "goes along, or load from a tensor without the others",
+            )
         argument = next(a for a in self.plan.kernel.arguments if a.name == operation.tensor)
         store = operation.kind is Kind.STORE
         part = self.plan.part(operation, "from" if store else "to")
@@ -100,7 +109,7 @@ class Transfers:
         else:
             tile = code(f"cute.make_layout({map_.rows * map_.columns})")
         sided = [n for n, side in zip(map_.tile, map_.order, strict=True) if map_.sides[side]]
-        tiler = f"({', '.join(map(str, sided))},)"
+        tiler = _tuple(sided)
         source.add(
             f"tma_{map_.name}, g_{map_.name} = cpasync.make_tiled_tma_atom(",
             f"    {op},",
@@ -112,34 +121,45 @@ class Transfers:
 
     # -- device --------------------------------------------------------------------------------
 
-    def partition(self, source: Source, operation: Operation) -> None:
-        """``s_X``: the stages in shared memory, ``t_X``: the tiles in the tensor."""
-        map_, name = self.maps[operation.name], self._name(operation)
-        operand = "from" if map_.store else "to"
-        part = self.plan.part(operation, operand)
-        view = self.plan.views[part.region.name]
-        tiles = ", ".join("None" for _ in map_.tile)
-        tile = "(" + ", ".join(map(str, map_.tile)) + ("," if len(map_.tile) == 1 else "") + ")"
-        modes = len(map_.tile)
-        source.add(
-            f"s_{name}, t_{name} = cpasync.tma_partition(",
-            code("    {},", Name(f"tma_{map_.name}")),
-            "    0,",
-            "    cute.make_layout(1),",
-            code(
-                f"    cute.group_modes({{}}, 0, {1 if view.vector else 2}),", self.plan.matrix(part)
-            ),
-            "    cute.group_modes(",
-            code(
-                f"        cute.local_tile({{}}, {tile}, ({tiles},)), 0, {modes}",
-                Name(f"g_{map_.name}"),
-            ),
-            "    ),",
-            ")",
-        )
+    def partition(self, source: Source, operations: Iterable[Operation]) -> None:
+        """``s_X``: the stages in shared memory, ``t_X``: the tiles in the tensor; once for all
+        operations that move tiles of the same tensor through the same stages.
+        """
+        copies = (operation for operation in operations if operation.name in self.maps)
+        for name, operation in {self._name(each): each for each in copies}.items():
+            map_, part = self.maps[operation.name], self._part(operation)
+            rank, view = len(map_.tile), self.plan.views[part.region.name]
+            staged = code(f"{{}}, 0, {1 if view.vector else 2}", self.plan.matrix(part))
+            places = f"{_tuple(map_.tile)}, {_tuple([None] * rank)}"
+            tiles = code(f"cute.local_tile({{}}, {places}), 0, {rank}", Name(f"g_{map_.name}"))
+            arguments = [code("{}", Name(f"tma_{map_.name}")), "0", "cute.make_layout(1)"]
+            arguments += [code("cute.group_modes({})", modes) for modes in (staged, tiles)]
+            source.call(f"s_{name}, t_{name} = cpasync.tma_partition", arguments)
+
+    def _part(self, operation: Operation) -> Part:
+        """What a copy moves, in shared memory."""
+        return self.plan.part(operation, "from" if self.maps[operation.name].store else "to")
 
     def _name(self, operation: Operation) -> str:
-        return self.plan.names.of("operation", operation.name)
+        """What the partition of a copy is called."""
+        alike = self._alike[self._ends(operation)]
+        if len(alike) == 1:
+            return self.plan.names.of("operation", operation.name)
+        return self.plan.names.of("partition", alike[0].name, base=alike[0].base)
+
+    @cached_property
+    def _alike(self) -> dict[tuple[str, str], list[Operation]]:
+        """Operations of the same two ends."""
+        found: dict[tuple[str, str], list[Operation]] = {}
+        for operation in self.plan.kernel.operations:
+            if operation.name in self.maps:
+                found.setdefault(self._ends(operation), []).append(operation)
+        return found
+
+    def _ends(self, operation: Operation) -> tuple[str, str]:
+        """The map of a copy, and its stages."""
+        stages = self.plan.matrix(self._part(operation))
+        return self.maps[operation.name].name, expression(stages)
 
     def copy(
         self,
@@ -167,22 +187,34 @@ class Transfers:
             return code("{} * {} // {}", along, Name(place.extent), Name(place.along))
         i = shared(place, at)
         terms: list[Code] = []
-        for size, what in ((place.block, code("{}", along)), (place.step, i), (place.offset, None)):
+        for size in (place.block, place.step, place.offset):
             if size % place.size:
-                raise EmitError(f"a tile of {place.size} begins {size} along '{place.extent}'")
-            if size:
-                times = size // place.size
-                if what is None:
-                    terms.append(code(str(times)))
-                else:
-                    terms.append(code(f"{times} * {{}}", atom(what)) if times > 1 else what)
-        return joined(" + ", terms) if terms else code("0")
+                raise EmitError(
+                    f"a tile of {place.size} begins at {size} along '{place.extent}'",
+                    rule="place-of-tile",
+                    fix="make parts of a tile equally large",
+                )
+        for size, what in ((place.block, code("{}", along)), (place.step, i)):
+            times = size // place.size
+            if times:
+                terms.append(code(f"{times} * {{}}", atom(what)) if times > 1 else what)
+        offset = place.offset // place.size
+        return plus(joined(" + ", terms), offset) if terms else code(str(offset))
+
+
+def _tuple(values: Sequence[object]) -> str:
+    """A tuple as Python writes it."""
+    return f"({', '.join(map(str, values))}{',' if len(values) == 1 else ''})"
 
 
 def shared(place: Place, at: Iteration | None) -> Code:
     """An iteration counted from the first one of all tiles that share the main loop."""
     if at is None and place.step:
-        raise EmitError(f"a tile outside of the loop moves along '{place.extent}' with it")
+        raise EmitError(
+            f"a tile outside of the loop moves along '{place.extent}' with it",
+            rule="place-of-tile",
+            fix="load it in the body",
+        )
     found = Code(()) if at is None else code("{}", at)
     if not place.share:
         return found

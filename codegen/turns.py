@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 
-from schedgen.codegen.ir import Code, Loop, Name, code, rings
+from schedgen.codegen.ir import Block, Code, Loop, Name, code, rings
 from schedgen.codegen.running import Carried, Iteration, states_of
 from schedgen.codegen.source import Source
 from schedgen.program.model import Guard, RoleProgram, Step
@@ -79,7 +79,8 @@ def emit_loop(
 
 
 def _turn(source: Source, role: RoleProgram, turn: Turn, emit: Emit) -> None:
-    for (shift, guard), steps in groupby(role.loop, key=lambda step: (step.shift, step.guard)):
+    for (shift, guard), found in groupby(role.loop, key=lambda step: (step.shift, step.guard)):
+        steps = list(found)
         terms = conditions(turn, shift, guard, role.shifts) if turn.active(shift) else None
         if terms is None:
             for step in steps:
@@ -88,6 +89,11 @@ def _turn(source: Source, role: RoleProgram, turn: Turn, emit: Emit) -> None:
         with source.guarded(terms):
             for step in steps:
                 emit(source, step, turn.iteration(shift), True)
+        if terms and turn.first is not None:
+            with source.inner() as left:  # a turn that there is, in which they do not run
+                for step in steps:
+                    emit(source, step, None, False)
+            source.put(*([Block(code("else:"), tuple(left))] if left else []))
 
 
 def conditions(turn: Turn, shift: int, guard: Guard, shifts: int) -> list[Code] | None:

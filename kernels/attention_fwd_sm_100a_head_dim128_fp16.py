@@ -502,80 +502,28 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sQ_0, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_q,
-                (128, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_q, (128, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_LQ_1, t_LQ_1 = cpasync.tma_partition(
         tma_q,
         0,
         cute.make_layout(1),
         cute.group_modes(sQ_1, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_q,
-                (128, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_q, (128, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_LK, t_LK = cpasync.tma_partition(
         tma_k,
         0,
         cute.make_layout(1),
         cute.group_modes(sK, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_k,
-                (128, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_k, (128, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_LV, t_LV = cpasync.tma_partition(
         tma_v,
         0,
         cute.make_layout(1),
         cute.group_modes(sV, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_v,
-                (128, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_v, (128, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
@@ -970,7 +918,8 @@ def softmax0(
     sAlpha_0: cute.Tensor,
     sLse_0: cute.Tensor,
 ):
-    """4 warps: LDS[0] MASK[0] MAX[0] STAT[0] PUB[0] SUB[0] EXP[0,1] EXP[0,0] STP[0,0] STP[0,1] SUM[0] INV[0]."""
+    """4 warps: LDS[0] MASK[0] MAX[0] STAT[0] PUB[0] SUB[0] EXP[0,1] EXP[0,0] STP[0,0] STP[0,1]
+    SUM[0] INV[0]."""
     thread = cute.arch.thread_idx()[0] % 128
     r_rS_0 = cute.make_rmem_tensor(128, Float32)
     r_mx_0 = cute.make_rmem_tensor(1, Float32)
@@ -1179,7 +1128,8 @@ def softmax1(
     sAlpha_1: cute.Tensor,
     sLse_1: cute.Tensor,
 ):
-    """4 warps: LDS[1] MASK[1] MAX[1] STAT[1] PUB[1] SUB[1] EXP[1,0] STP[1,0] EXP[1,1] STP[1,1] SUM[1] INV[1]."""
+    """4 warps: LDS[1] MASK[1] MAX[1] STAT[1] PUB[1] SUB[1] EXP[1,0] STP[1,0] EXP[1,1] STP[1,1]
+    SUM[1] INV[1]."""
     thread = cute.arch.thread_idx()[0] % 128
     r_rS_1 = cute.make_rmem_tensor(128, Float32)
     r_mx_1 = cute.make_rmem_tensor(1, Float32)
@@ -1287,78 +1237,28 @@ def store(
         0,
         cute.make_layout(1),
         cute.group_modes(sO_0, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_o,
-                (128, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_o, (128, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_STL_0, t_STL_0 = cpasync.tma_partition(
         tma_lse,
         0,
         cute.make_layout(1),
         cute.group_modes(sLse_0, 0, 1),
-        cute.group_modes(
-            cute.local_tile(
-                g_lse,
-                (128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_lse, (128, 1, 1), (None, None, None)), 0, 3),
     )
     s_STO_1, t_STO_1 = cpasync.tma_partition(
         tma_o,
         0,
         cute.make_layout(1),
         cute.group_modes(sO_1, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_o,
-                (128, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_o, (128, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_STL_1, t_STL_1 = cpasync.tma_partition(
         tma_lse,
         0,
         cute.make_layout(1),
         cute.group_modes(sLse_1, 0, 1),
-        cute.group_modes(
-            cute.local_tile(
-                g_lse,
-                (128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_lse, (128, 1, 1), (None, None, None)), 0, 3),
     )
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
@@ -1774,37 +1674,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(q.iterator, cute.select(q.layout, [1, 3, 2, 0])),
         one_tile(128, 128, Float16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_k, g_k = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(k.iterator, cute.select(k.layout, [1, 3, 2, 0])),
         one_tile(128, 128, Float16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_v, g_v = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(v.iterator, cute.select(v.layout, [1, 3, 2, 0])),
         one_tile(128, 128, Float16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_o, g_o = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(o.iterator, cute.select(o.layout, [1, 3, 2, 0])),
         one_tile(128, 128, Float16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_lse, g_lse = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),

@@ -141,7 +141,7 @@ def matrices_of(operation, tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -297,40 +297,14 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sK, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_k,
-                (128, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_k, (128, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_LV, t_LV = cpasync.tma_partition(
         tma_v,
         0,
         cute.make_layout(1),
         cute.group_modes(sV, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_v,
-                (128, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_v, (128, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
@@ -410,7 +384,7 @@ def load(
 
 
 @cute.jit
-def softmax0(
+def softmax(
     scale: Float32,
     seq_q: Int32,
     seq_k: Int32,
@@ -420,26 +394,27 @@ def softmax0(
     by_heads: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
-    bar_sQ_0_full: cute.Pointer,
-    bar_sO_0_full: cute.Pointer,
-    bar_sQ_0_empty: cute.Pointer,
+    bar_sQ_full: cute.Pointer,
+    bar_sO_full: cute.Pointer,
+    bar_sQ_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
-    sQ_0: cute.Tensor,
+    sQ: cute.Tensor,
     sK: cute.Tensor,
     sV: cute.Tensor,
-    sO_0: cute.Tensor,
-    sLse_0: cute.Tensor,
+    sO: cute.Tensor,
+    sLse: cute.Tensor,
+    instance: cutlass.Constexpr,
 ):
-    """4 warps: QK[0] PV[0,0] MASK[0] MAX[0] STAT[0] SUB[0] CR[0] EXP[0,0] SUM[0] INV[0] EPI[0]."""
+    """4 warps each of softmax0 and softmax1: QK PV[0] MASK MAX STAT SUB CR EXP[0] SUM INV EPI."""
     thread = cute.arch.thread_idx()[0] % 128
-    r_S_0 = cute.make_rmem_tensor(64, Float32)
-    r_rP_0 = cute.make_rmem_tensor(64, BFloat16)
-    r_O_0 = cute.make_rmem_tensor(64, Float32)
-    r_mx_0 = cute.make_rmem_tensor(2, Float32)
-    r_m_0 = cute.make_rmem_tensor(2, Float32)
-    r_alpha_0 = cute.make_rmem_tensor(2, Float32)
-    r_l_0 = cute.make_rmem_tensor(2, Float32)
-    mma_QK_0 = sm90_utils.make_trivial_tiled_mma(
+    r_S = cute.make_rmem_tensor(64, Float32)
+    r_rP = cute.make_rmem_tensor(64, BFloat16)
+    r_O = cute.make_rmem_tensor(64, Float32)
+    r_mx = cute.make_rmem_tensor(2, Float32)
+    r_m = cute.make_rmem_tensor(2, Float32)
+    r_alpha = cute.make_rmem_tensor(2, Float32)
+    r_l = cute.make_rmem_tensor(2, Float32)
+    mma_QK = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
         OperandMajorMode.K,
@@ -449,10 +424,10 @@ def softmax0(
         (64, 128),
         warpgroup.OperandSource.SMEM,
     )
-    a_QK_0 = mma_QK_0.make_fragment_A(mma_QK_0.get_slice(0).partition_A(sQ_0))
-    b_QK_0 = mma_QK_0.make_fragment_B(mma_QK_0.get_slice(0).partition_B(sK))
-    d_QK_0 = cute.make_tensor(r_S_0.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    mma_PV_0_0 = sm90_utils.make_trivial_tiled_mma(
+    a_QK = mma_QK.make_fragment_A(mma_QK.get_slice(0).partition_A(sQ))
+    b_QK = mma_QK.make_fragment_B(mma_QK.get_slice(0).partition_B(sK))
+    d_QK = cute.make_tensor(r_S.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
+    mma_PV_0 = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
         OperandMajorMode.K,
@@ -462,11 +437,11 @@ def softmax0(
         (64, 128),
         warpgroup.OperandSource.RMEM,
     )
-    a_PV_0_0 = cute.make_tensor(
-        r_rP_0.iterator + 0, cute.make_layout(((2, 2, 2), 1, 8), stride=((1, 2, 4), 0, 8))
+    a_PV_0 = cute.make_tensor(
+        r_rP.iterator + 0, cute.make_layout(((2, 2, 2), 1, 8), stride=((1, 2, 4), 0, 8))
     )
-    b_PV_0_0 = mma_PV_0_0.make_fragment_B(mma_PV_0_0.get_slice(0).partition_B(transposed(sV)))
-    d_PV_0_0 = cute.make_tensor(r_O_0.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
+    b_PV_0 = mma_PV_0.make_fragment_B(mma_PV_0.get_slice(0).partition_B(transposed(sV)))
+    d_PV_0 = cute.make_tensor(r_O.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
@@ -482,350 +457,139 @@ def softmax0(
                 Int32(cute.ceil_div((((((at_seq_q + 1) * 2) * 64) + seq_k) - seq_q), 128)), Int32(1)
             ),
         )
-        r_O_0.fill(0.0)
-        r_m_0.fill(-Float32.inf)
-        r_l_0.fill(0.0)
-        pin(r_O_0)
+        r_O.fill(0.0)
+        r_m.fill(-Float32.inf)
+        r_l.fill(0.0)
+        pin(r_O)
         warpgroup.fence()
         # turn 0: the pipeline fills
-        # QK[0] uses kv
+        # QK uses kv
         cute.arch.mbarrier_wait(bar_kv_full + slot(2 * first, 5), phase(2 * first, 5))
-        # QK[0] uses sQ[0]
-        cute.arch.mbarrier_wait(bar_sQ_0_full, phase(t, 1))
-        pin(r_S_0)
+        # QK uses sQ
+        cute.arch.mbarrier_wait(bar_sQ_full, phase(t, 1))
+        pin(r_S)
         warpgroup.fence()
-        # QK[0]
+        # QK
         for k_step in cutlass.range_constexpr(8):
-            mma_QK_0.set(warpgroup.Field.ACCUMULATE, k_step != 0)
+            mma_QK.set(warpgroup.Field.ACCUMULATE, k_step != 0)
             cute.gemm(
-                mma_QK_0,
-                d_QK_0,
-                a_QK_0[(None, None, k_step, 0)],
-                b_QK_0[(None, None, k_step, slot(2 * first, 5))],
-                d_QK_0,
+                mma_QK,
+                d_QK,
+                a_QK[(None, None, k_step, 0)],
+                b_QK[(None, None, k_step, slot(2 * first, 5))],
+                d_QK,
             )
         warpgroup.commit_group()
         warpgroup.commit_group()
-        # QK[0] is complete
+        # QK is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * first, 5))
         if trips == 1:
-            cute.arch.mbarrier_arrive(bar_sQ_0_empty)
-        # MASK[0]
-        MASK(r_S_0, seq_q, seq_k, 128 * at_seq_q, 128 * 0, thread)
-        # MAX[0]: softmax
-        MAX(r_S_0, r_mx_0, r_m_0)
-        # STAT[0]: softmax
-        STAT(r_m_0, r_mx_0, r_alpha_0, scale)
-        # SUB[0]: softmax
-        SUB(r_S_0, r_m_0, scale)
-        # CR[0]: correction
-        CR(r_O_0, r_alpha_0)
-        # EXP[0,0]: softmax
-        EXP(r_S_0, r_rP_0)
-        # SUM[0]: softmax
-        SUM(r_S_0, r_l_0, r_alpha_0)
+            cute.arch.mbarrier_arrive(bar_sQ_empty)
+        # MASK
+        MASK(r_S, seq_q, seq_k, 128 * at_seq_q + 64 * instance, 128 * 0, thread)
+        # MAX: softmax
+        MAX(r_S, r_mx, r_m)
+        # STAT: softmax
+        STAT(r_m, r_mx, r_alpha, scale)
+        # SUB: softmax
+        SUB(r_S, r_m, scale)
+        # CR: correction
+        CR(r_O, r_alpha)
+        # EXP[0]: softmax
+        EXP(r_S, r_rP)
+        # SUM: softmax
+        SUM(r_S, r_l, r_alpha)
         kv_stage, kv_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
         kv_stage_next, kv_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
         for turn in cutlass.range(1, trips, unroll=1):
-            # QK[0] uses kv
+            # QK uses kv
             cute.arch.mbarrier_wait(bar_kv_full + kv_stage, kv_phase)
-            pin(r_S_0)
+            pin(r_S)
             warpgroup.fence()
-            # QK[0]
+            # QK
             for k_step in cutlass.range_constexpr(8):
-                mma_QK_0.set(warpgroup.Field.ACCUMULATE, k_step != 0)
+                mma_QK.set(warpgroup.Field.ACCUMULATE, k_step != 0)
                 cute.gemm(
-                    mma_QK_0,
-                    d_QK_0,
-                    a_QK_0[(None, None, k_step, 0)],
-                    b_QK_0[(None, None, k_step, kv_stage)],
-                    d_QK_0,
+                    mma_QK,
+                    d_QK,
+                    a_QK[(None, None, k_step, 0)],
+                    b_QK[(None, None, k_step, kv_stage)],
+                    d_QK,
                 )
             warpgroup.commit_group()
-            # PV[0,0] uses kv
+            # PV[0] uses kv
             cute.arch.mbarrier_wait(bar_kv_full + kv_stage_next, kv_phase_next)
-            pin(r_rP_0)
-            pin(r_O_0)
+            pin(r_rP)
+            pin(r_O)
             warpgroup.fence()
-            # PV[0,0]
+            # PV[0]
             for k_step in cutlass.range_constexpr(8):
-                mma_PV_0_0.set(warpgroup.Field.ACCUMULATE, True)
+                mma_PV_0.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
-                    mma_PV_0_0,
-                    d_PV_0_0,
-                    a_PV_0_0[(None, None, k_step)],
-                    b_PV_0_0[(None, None, k_step, kv_stage_next)],
-                    d_PV_0_0,
+                    mma_PV_0,
+                    d_PV_0,
+                    a_PV_0[(None, None, k_step)],
+                    b_PV_0[(None, None, k_step, kv_stage_next)],
+                    d_PV_0,
                 )
             warpgroup.commit_group()
-            # QK[0] is complete
+            # QK is complete
             warpgroup.wait_group(1)
             cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage)
             if turn == trips - 1:
-                cute.arch.mbarrier_arrive(bar_sQ_0_empty)
-            # MASK[0]
-            MASK(r_S_0, seq_q, seq_k, 128 * at_seq_q, 128 * turn, thread)
-            # MAX[0]: softmax
-            MAX(r_S_0, r_mx_0, r_m_0)
-            # STAT[0]: softmax
-            STAT(r_m_0, r_mx_0, r_alpha_0, scale)
-            # SUB[0]: softmax
-            SUB(r_S_0, r_m_0, scale)
-            # PV[0,0] is complete
+                cute.arch.mbarrier_arrive(bar_sQ_empty)
+            # MASK
+            MASK(r_S, seq_q, seq_k, 128 * at_seq_q + 64 * instance, 128 * turn, thread)
+            # MAX: softmax
+            MAX(r_S, r_mx, r_m)
+            # STAT: softmax
+            STAT(r_m, r_mx, r_alpha, scale)
+            # SUB: softmax
+            SUB(r_S, r_m, scale)
+            # PV[0] is complete
             warpgroup.wait_group(0)
             cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage_next)
-            # CR[0]: correction
-            CR(r_O_0, r_alpha_0)
-            # EXP[0,0]: softmax
-            EXP(r_S_0, r_rP_0)
-            # SUM[0]: softmax
-            SUM(r_S_0, r_l_0, r_alpha_0)
+            # CR: correction
+            CR(r_O, r_alpha)
+            # EXP[0]: softmax
+            EXP(r_S, r_rP)
+            # SUM: softmax
+            SUM(r_S, r_l, r_alpha)
             kv_stage, kv_phase = advance(kv_stage, kv_phase, 5, 2)
             kv_stage_next, kv_phase_next = advance(kv_stage_next, kv_phase_next, 5, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
-        # PV[0,0] uses kv
+        # PV[0] uses kv
         cute.arch.mbarrier_wait(
             bar_kv_full + slot(2 * (first + trips - 1) + 3, 5),
             phase(2 * (first + trips - 1) + 3, 5),
         )
-        pin(r_rP_0)
-        pin(r_O_0)
+        pin(r_rP)
+        pin(r_O)
         warpgroup.fence()
-        # PV[0,0]
+        # PV[0]
         for k_step in cutlass.range_constexpr(8):
-            mma_PV_0_0.set(warpgroup.Field.ACCUMULATE, True)
+            mma_PV_0.set(warpgroup.Field.ACCUMULATE, True)
             cute.gemm(
-                mma_PV_0_0,
-                d_PV_0_0,
-                a_PV_0_0[(None, None, k_step)],
-                b_PV_0_0[(None, None, k_step, slot(2 * (first + trips - 1) + 3, 5))],
-                d_PV_0_0,
+                mma_PV_0,
+                d_PV_0,
+                a_PV_0[(None, None, k_step)],
+                b_PV_0[(None, None, k_step, slot(2 * (first + trips - 1) + 3, 5))],
+                d_PV_0,
             )
         warpgroup.commit_group()
-        # PV[0,0] is complete
+        # PV[0] is complete
         warpgroup.wait_group(0)
         cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + trips - 1) + 3, 5))
-        # INV[0] writes over sLse[0]
+        # INV writes over sLse
         cute.arch.mbarrier_wait(bar_sLse_1_empty_sLse_0_empty, phase(t + 1, 1))
-        # INV[0]: softmax
-        INV(r_l_0, r_alpha_0, r_m_0, sLse_0[(None, 0)], scale, thread)
-        # EPI[0]: correction
-        EPI(r_O_0, r_alpha_0, sO_0[(None, None, 0)], thread)
+        # INV: softmax
+        INV(r_l, r_alpha, r_m, sLse[(None, 0)], scale, thread)
+        # EPI: correction
+        EPI(r_O, r_alpha, sO[(None, None, 0)], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_sO_0_full)
-        first += trips
-        tile += cute.arch.grid_dim()[0]
-        t += 1
-
-
-@cute.jit
-def softmax1(
-    scale: Float32,
-    seq_q: Int32,
-    seq_k: Int32,
-    all_trips: Int32,
-    tiles: Int32,
-    by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
-    bar_kv_full: cute.Pointer,
-    bar_kv_empty: cute.Pointer,
-    bar_sQ_1_full: cute.Pointer,
-    bar_sO_1_full: cute.Pointer,
-    bar_sQ_1_empty: cute.Pointer,
-    bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
-    sQ_1: cute.Tensor,
-    sK: cute.Tensor,
-    sV: cute.Tensor,
-    sO_1: cute.Tensor,
-    sLse_1: cute.Tensor,
-):
-    """4 warps: QK[1] PV[1,0] MASK[1] MAX[1] STAT[1] SUB[1] CR[1] EXP[1,0] SUM[1] INV[1] EPI[1]."""
-    thread = cute.arch.thread_idx()[0] % 128
-    r_S_1 = cute.make_rmem_tensor(64, Float32)
-    r_rP_1 = cute.make_rmem_tensor(64, BFloat16)
-    r_O_1 = cute.make_rmem_tensor(64, Float32)
-    r_mx_1 = cute.make_rmem_tensor(2, Float32)
-    r_m_1 = cute.make_rmem_tensor(2, Float32)
-    r_alpha_1 = cute.make_rmem_tensor(2, Float32)
-    r_l_1 = cute.make_rmem_tensor(2, Float32)
-    mma_QK_1 = sm90_utils.make_trivial_tiled_mma(
-        BFloat16,
-        BFloat16,
-        OperandMajorMode.K,
-        OperandMajorMode.K,
-        Float32,
-        (1, 1, 1),
-        (64, 128),
-        warpgroup.OperandSource.SMEM,
-    )
-    a_QK_1 = mma_QK_1.make_fragment_A(mma_QK_1.get_slice(0).partition_A(sQ_1))
-    b_QK_1 = mma_QK_1.make_fragment_B(mma_QK_1.get_slice(0).partition_B(sK))
-    d_QK_1 = cute.make_tensor(r_S_1.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    mma_PV_1_0 = sm90_utils.make_trivial_tiled_mma(
-        BFloat16,
-        BFloat16,
-        OperandMajorMode.K,
-        OperandMajorMode.MN,
-        Float32,
-        (1, 1, 1),
-        (64, 128),
-        warpgroup.OperandSource.RMEM,
-    )
-    a_PV_1_0 = cute.make_tensor(
-        r_rP_1.iterator + 0, cute.make_layout(((2, 2, 2), 1, 8), stride=((1, 2, 4), 0, 8))
-    )
-    b_PV_1_0 = mma_PV_1_0.make_fragment_B(mma_PV_1_0.get_slice(0).partition_B(transposed(sV)))
-    d_PV_1_0 = cute.make_tensor(r_O_1.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    tile = cute.arch.block_idx()[0]
-    first = Int32(0)
-    t = Int32(0)
-    while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
-        rest, at_seq_q = divmod(rest, by_seq_q)
-        at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
-        trips = cutlass.min(
-            all_trips,
-            cutlass.max(
-                Int32(cute.ceil_div((((((at_seq_q + 1) * 2) * 64) + seq_k) - seq_q), 128)), Int32(1)
-            ),
-        )
-        r_O_1.fill(0.0)
-        r_m_1.fill(-Float32.inf)
-        r_l_1.fill(0.0)
-        pin(r_O_1)
-        warpgroup.fence()
-        # turn 0: the pipeline fills
-        # QK[1] uses kv
-        cute.arch.mbarrier_wait(bar_kv_full + slot(2 * first, 5), phase(2 * first, 5))
-        # QK[1] uses sQ[1]
-        cute.arch.mbarrier_wait(bar_sQ_1_full, phase(t, 1))
-        pin(r_S_1)
-        warpgroup.fence()
-        # QK[1]
-        for k_step in cutlass.range_constexpr(8):
-            mma_QK_1.set(warpgroup.Field.ACCUMULATE, k_step != 0)
-            cute.gemm(
-                mma_QK_1,
-                d_QK_1,
-                a_QK_1[(None, None, k_step, 0)],
-                b_QK_1[(None, None, k_step, slot(2 * first, 5))],
-                d_QK_1,
-            )
-        warpgroup.commit_group()
-        warpgroup.commit_group()
-        # QK[1] is complete
-        warpgroup.wait_group(1)
-        cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * first, 5))
-        if trips == 1:
-            cute.arch.mbarrier_arrive(bar_sQ_1_empty)
-        # MASK[1]
-        MASK(r_S_1, seq_q, seq_k, 128 * at_seq_q + 64, 128 * 0, thread)
-        # MAX[1]: softmax
-        MAX(r_S_1, r_mx_1, r_m_1)
-        # STAT[1]: softmax
-        STAT(r_m_1, r_mx_1, r_alpha_1, scale)
-        # SUB[1]: softmax
-        SUB(r_S_1, r_m_1, scale)
-        # CR[1]: correction
-        CR(r_O_1, r_alpha_1)
-        # EXP[1,0]: softmax
-        EXP(r_S_1, r_rP_1)
-        # SUM[1]: softmax
-        SUM(r_S_1, r_l_1, r_alpha_1)
-        kv_stage, kv_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
-        kv_stage_next, kv_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
-        for turn in cutlass.range(1, trips, unroll=1):
-            # QK[1] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + kv_stage, kv_phase)
-            pin(r_S_1)
-            warpgroup.fence()
-            # QK[1]
-            for k_step in cutlass.range_constexpr(8):
-                mma_QK_1.set(warpgroup.Field.ACCUMULATE, k_step != 0)
-                cute.gemm(
-                    mma_QK_1,
-                    d_QK_1,
-                    a_QK_1[(None, None, k_step, 0)],
-                    b_QK_1[(None, None, k_step, kv_stage)],
-                    d_QK_1,
-                )
-            warpgroup.commit_group()
-            # PV[1,0] uses kv
-            cute.arch.mbarrier_wait(bar_kv_full + kv_stage_next, kv_phase_next)
-            pin(r_rP_1)
-            pin(r_O_1)
-            warpgroup.fence()
-            # PV[1,0]
-            for k_step in cutlass.range_constexpr(8):
-                mma_PV_1_0.set(warpgroup.Field.ACCUMULATE, True)
-                cute.gemm(
-                    mma_PV_1_0,
-                    d_PV_1_0,
-                    a_PV_1_0[(None, None, k_step)],
-                    b_PV_1_0[(None, None, k_step, kv_stage_next)],
-                    d_PV_1_0,
-                )
-            warpgroup.commit_group()
-            # QK[1] is complete
-            warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage)
-            if turn == trips - 1:
-                cute.arch.mbarrier_arrive(bar_sQ_1_empty)
-            # MASK[1]
-            MASK(r_S_1, seq_q, seq_k, 128 * at_seq_q + 64, 128 * turn, thread)
-            # MAX[1]: softmax
-            MAX(r_S_1, r_mx_1, r_m_1)
-            # STAT[1]: softmax
-            STAT(r_m_1, r_mx_1, r_alpha_1, scale)
-            # SUB[1]: softmax
-            SUB(r_S_1, r_m_1, scale)
-            # PV[1,0] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage_next)
-            # CR[1]: correction
-            CR(r_O_1, r_alpha_1)
-            # EXP[1,0]: softmax
-            EXP(r_S_1, r_rP_1)
-            # SUM[1]: softmax
-            SUM(r_S_1, r_l_1, r_alpha_1)
-            kv_stage, kv_phase = advance(kv_stage, kv_phase, 5, 2)
-            kv_stage_next, kv_phase_next = advance(kv_stage_next, kv_phase_next, 5, 2)
-        # turn trips: the pipeline drains
-        warpgroup.commit_group()
-        # PV[1,0] uses kv
-        cute.arch.mbarrier_wait(
-            bar_kv_full + slot(2 * (first + trips - 1) + 3, 5),
-            phase(2 * (first + trips - 1) + 3, 5),
-        )
-        pin(r_rP_1)
-        pin(r_O_1)
-        warpgroup.fence()
-        # PV[1,0]
-        for k_step in cutlass.range_constexpr(8):
-            mma_PV_1_0.set(warpgroup.Field.ACCUMULATE, True)
-            cute.gemm(
-                mma_PV_1_0,
-                d_PV_1_0,
-                a_PV_1_0[(None, None, k_step)],
-                b_PV_1_0[(None, None, k_step, slot(2 * (first + trips - 1) + 3, 5))],
-                d_PV_1_0,
-            )
-        warpgroup.commit_group()
-        # PV[1,0] is complete
-        warpgroup.wait_group(0)
-        cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + trips - 1) + 3, 5))
-        # INV[1] writes over sLse[1]
-        cute.arch.mbarrier_wait(bar_sLse_1_empty_sLse_0_empty, phase(t + 1, 1))
-        # INV[1]: softmax
-        INV(r_l_1, r_alpha_1, r_m_1, sLse_1[(None, 0)], scale, thread)
-        # EPI[1]: correction
-        EPI(r_O_1, r_alpha_1, sO_1[(None, None, 0)], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_sO_1_full)
+        cute.arch.mbarrier_arrive(bar_sO_full)
         first += trips
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -857,78 +621,28 @@ def store(
         0,
         cute.make_layout(1),
         cute.group_modes(sO_0, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_o,
-                (64, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_o, (64, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_STL_0, t_STL_0 = cpasync.tma_partition(
         tma_lse,
         0,
         cute.make_layout(1),
         cute.group_modes(sLse_0, 0, 1),
-        cute.group_modes(
-            cute.local_tile(
-                g_lse,
-                (64, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_lse, (64, 1, 1), (None, None, None)), 0, 3),
     )
     s_STO_1, t_STO_1 = cpasync.tma_partition(
         tma_o,
         0,
         cute.make_layout(1),
         cute.group_modes(sO_1, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_o,
-                (64, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_o, (64, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_STL_1, t_STL_1 = cpasync.tma_partition(
         tma_lse,
         0,
         cute.make_layout(1),
         cute.group_modes(sLse_1, 0, 1),
-        cute.group_modes(
-            cute.local_tile(
-                g_lse,
-                (64, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_lse, (64, 1, 1), (None, None, None)), 0, 3),
     )
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
@@ -1006,40 +720,14 @@ def tile_load(
         0,
         cute.make_layout(1),
         cute.group_modes(sQ_0, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_q,
-                (64, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_q, (64, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     s_LQ_1, t_LQ_1 = cpasync.tma_partition(
         tma_q,
         0,
         cute.make_layout(1),
         cute.group_modes(sQ_1, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_q,
-                (64, 128, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_q, (64, 128, 1, 1), (None, None, None, None)), 0, 4),
     )
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
@@ -1188,7 +876,7 @@ def kernel(
     sLse_1 = vectors_at(shared + 230656, 64, 1, 64, Float32)
     if warp < 4:
         cute.arch.setmaxregister_increase(192)
-        softmax0(
+        softmax(
             scale,
             seq_q,
             seq_k,
@@ -1207,10 +895,11 @@ def kernel(
             sV,
             sO_0,
             sLse_0,
+            0,
         )
     elif warp < 8:
         cute.arch.setmaxregister_increase(192)
-        softmax1(
+        softmax(
             scale,
             seq_q,
             seq_k,
@@ -1229,6 +918,7 @@ def kernel(
             sV,
             sO_1,
             sLse_1,
+            1,
         )
     else:
         cute.arch.setmaxregister_decrease(24)
@@ -1305,37 +995,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(q.iterator, cute.select(q.layout, [1, 3, 2, 0])),
         one_tile(64, 128, BFloat16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_k, g_k = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(k.iterator, cute.select(k.layout, [1, 3, 2, 0])),
         one_tile(128, 128, BFloat16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_v, g_v = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(v.iterator, cute.select(v.layout, [1, 3, 2, 0])),
         one_tile(128, 128, BFloat16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_o, g_o = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(o.iterator, cute.select(o.layout, [1, 3, 2, 0])),
         one_tile(64, 128, BFloat16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_lse, g_lse = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),

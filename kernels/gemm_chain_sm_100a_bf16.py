@@ -287,38 +287,14 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (128, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (128, 128, 1), (None, None, None)), 0, 3),
     )
     s_LC, t_LC = cpasync.tma_partition(
         tma_c,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (128, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -549,74 +525,37 @@ def tensor(
 
 
 @cute.jit
-def cast0(
+def cast(
     trips: Int32,
     tiles: Int32,
-    bar_S_0_full_by_tensor: cute.Pointer,
-    bar_S_0_full_by_cast0: cute.Pointer,
+    bar_S_full_by_tensor: cute.Pointer,
+    bar_S_full_by_cast: cute.Pointer,
     tmem_address: cute.Pointer,
     tile: Int32,
+    instance: cutlass.Constexpr,
 ):
-    """4 warps: LDS[0] CAST[0] STP[0]."""
+    """4 warps each of cast0 and cast1: LDS CAST STP."""
     thread = cute.arch.thread_idx()[0] % 128
-    r_rS_0 = cute.make_rmem_tensor(128, Float32)
-    r_rP_0 = cute.make_rmem_tensor(128, BFloat16)
+    r_rS = cute.make_rmem_tensor(128, Float32)
+    r_rP = cute.make_rmem_tensor(128, BFloat16)
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     t = Int32(0)
     while tile < tiles:
         first = t * trips
         for turn in cutlass.range(trips, unroll=1):
-            # LDS[0] uses S[0]
-            cute.arch.mbarrier_wait(bar_S_0_full_by_tensor, phase(first + turn, 1))
+            # LDS uses S
+            cute.arch.mbarrier_wait(bar_S_full_by_tensor, phase(first + turn, 1))
             tmem_after_sync()
-            # LDS[0]: cast
-            LDS(columns_at(tmem + 0, 128, Float32), r_rS_0, thread)
+            # LDS: cast
+            LDS(columns_at(tmem + (128 * instance), 128, Float32), r_rS, thread)
             cute.arch.fence_view_async_tmem_load()
-            # CAST[0]: cast
-            CAST(r_rS_0, r_rP_0)
-            # STP[0]: cast
-            STP(r_rP_0, columns_at(tmem + 64, 128, BFloat16), thread)
+            # CAST: cast
+            CAST(r_rS, r_rP)
+            # STP: cast
+            STP(r_rP, columns_at(tmem + (128 * instance + 64), 128, BFloat16), thread)
             cute.arch.fence_view_async_tmem_store()
             tmem_before_sync()
-            cute.arch.mbarrier_arrive(bar_S_0_full_by_cast0)
-        tile += cute.arch.grid_dim()[0]
-        t += 1
-    cute.arch.fence_view_async_tmem_load()
-    cute.arch.fence_view_async_tmem_store()
-    tmem_before_sync()
-
-
-@cute.jit
-def cast1(
-    trips: Int32,
-    tiles: Int32,
-    bar_S_1_full_by_tensor: cute.Pointer,
-    bar_S_1_full_by_cast1: cute.Pointer,
-    tmem_address: cute.Pointer,
-    tile: Int32,
-):
-    """4 warps: LDS[1] CAST[1] STP[1]."""
-    thread = cute.arch.thread_idx()[0] % 128
-    r_rS_1 = cute.make_rmem_tensor(128, Float32)
-    r_rP_1 = cute.make_rmem_tensor(128, BFloat16)
-    tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
-    t = Int32(0)
-    while tile < tiles:
-        first = t * trips
-        for turn in cutlass.range(trips, unroll=1):
-            # LDS[1] uses S[1]
-            cute.arch.mbarrier_wait(bar_S_1_full_by_tensor, phase(first + turn, 1))
-            tmem_after_sync()
-            # LDS[1]: cast
-            LDS(columns_at(tmem + 128, 128, Float32), r_rS_1, thread)
-            cute.arch.fence_view_async_tmem_load()
-            # CAST[1]: cast
-            CAST(r_rS_1, r_rP_1)
-            # STP[1]: cast
-            STP(r_rP_1, columns_at(tmem + 192, 128, BFloat16), thread)
-            cute.arch.fence_view_async_tmem_store()
-            tmem_before_sync()
-            cute.arch.mbarrier_arrive(bar_S_1_full_by_cast1)
+            cute.arch.mbarrier_arrive(bar_S_full_by_cast)
         tile += cute.arch.grid_dim()[0]
         t += 1
     cute.arch.fence_view_async_tmem_load()
@@ -648,38 +587,14 @@ def store(
         0,
         cute.make_layout(1),
         cute.group_modes(sD_0, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 128, 1), (None, None, None)), 0, 3),
     )
     s_STD_1, t_STD_1 = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sD_1, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -733,38 +648,14 @@ def tile_load(
         0,
         cute.make_layout(1),
         cute.group_modes(sA_0, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 128, 1), (None, None, None)), 0, 3),
     )
     s_LA_1, t_LA_1 = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA_1, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -966,10 +857,10 @@ def kernel(
     sD_1 = tiles_at(shared + 197632, 128, 128, 1, BFloat16)
     if warp < 4:
         cute.arch.setmaxregister_increase(208)
-        cast0(trips, tiles, bar_S_0_full_by_tensor, bar_S_0_full_by_cast0, tmem_address, tile)
+        cast(trips, tiles, bar_S_0_full_by_tensor, bar_S_0_full_by_cast0, tmem_address, tile, 0)
     elif warp < 8:
         cute.arch.setmaxregister_increase(208)
-        cast1(trips, tiles, bar_S_1_full_by_tensor, bar_S_1_full_by_cast1, tmem_address, tile)
+        cast(trips, tiles, bar_S_1_full_by_tensor, bar_S_1_full_by_cast1, tmem_address, tile, 1)
     elif warp < 12:
         cute.arch.setmaxregister_decrease(48)
         epilogue(
@@ -1089,37 +980,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(128, 128, BFloat16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(128, 128, BFloat16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(128, 128, BFloat16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 128, BFloat16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

@@ -127,7 +127,7 @@ def matrices_of(operation, tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -181,38 +181,14 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (128, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (128, 128, 1), (None, None, None)), 0, 3),
     )
     s_LC, t_LC = cpasync.tma_partition(
         tma_c,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (128, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -253,27 +229,27 @@ def load(
 
 
 @cute.jit
-def epilogue0(
+def epilogue(
     trips: Int32,
     tiles: Int32,
     bar_bc_full: cute.Pointer,
     bar_bc_empty: cute.Pointer,
-    bar_sA_0_full: cute.Pointer,
-    bar_sD_0_full: cute.Pointer,
-    bar_sA_0_empty: cute.Pointer,
+    bar_sA_full: cute.Pointer,
+    bar_sD_full: cute.Pointer,
+    bar_sA_empty: cute.Pointer,
     bar_sD_1_empty_sD_0_empty: cute.Pointer,
     tile: Int32,
-    sA_0: cute.Tensor,
+    sA: cute.Tensor,
     sB: cute.Tensor,
     sC: cute.Tensor,
-    sD_0: cute.Tensor,
+    sD: cute.Tensor,
 ):
-    """4 warps: AB[0] CAST[0] PC[0] EPI[0]."""
+    """4 warps each of epilogue0 and epilogue1: AB CAST PC EPI."""
     thread = cute.arch.thread_idx()[0] % 128
-    r_S_0 = cute.make_rmem_tensor(64, Float32)
-    r_rP_0 = cute.make_rmem_tensor(64, BFloat16)
-    r_O_0 = cute.make_rmem_tensor(64, Float32)
-    mma_AB_0 = sm90_utils.make_trivial_tiled_mma(
+    r_S = cute.make_rmem_tensor(64, Float32)
+    r_rP = cute.make_rmem_tensor(64, BFloat16)
+    r_O = cute.make_rmem_tensor(64, Float32)
+    mma_AB = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
         OperandMajorMode.K,
@@ -283,10 +259,10 @@ def epilogue0(
         (64, 128),
         warpgroup.OperandSource.SMEM,
     )
-    a_AB_0 = mma_AB_0.make_fragment_A(mma_AB_0.get_slice(0).partition_A(sA_0))
-    b_AB_0 = mma_AB_0.make_fragment_B(mma_AB_0.get_slice(0).partition_B(sB))
-    d_AB_0 = cute.make_tensor(r_S_0.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    mma_PC_0 = sm90_utils.make_trivial_tiled_mma(
+    a_AB = mma_AB.make_fragment_A(mma_AB.get_slice(0).partition_A(sA))
+    b_AB = mma_AB.make_fragment_B(mma_AB.get_slice(0).partition_B(sB))
+    d_AB = cute.make_tensor(r_S.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
+    mma_PC = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
         OperandMajorMode.K,
@@ -296,101 +272,101 @@ def epilogue0(
         (64, 128),
         warpgroup.OperandSource.RMEM,
     )
-    a_PC_0 = cute.make_tensor(
-        r_rP_0.iterator + 0, cute.make_layout(((2, 2, 2), 1, 8), stride=((1, 2, 4), 0, 8))
+    a_PC = cute.make_tensor(
+        r_rP.iterator + 0, cute.make_layout(((2, 2, 2), 1, 8), stride=((1, 2, 4), 0, 8))
     )
-    b_PC_0 = mma_PC_0.make_fragment_B(mma_PC_0.get_slice(0).partition_B(transposed(sC)))
-    d_PC_0 = cute.make_tensor(r_O_0.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
+    b_PC = mma_PC.make_fragment_B(mma_PC.get_slice(0).partition_B(transposed(sC)))
+    d_PC = cute.make_tensor(r_O.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        r_O_0.fill(0.0)
-        pin(r_O_0)
+        r_O.fill(0.0)
+        pin(r_O)
         warpgroup.fence()
         # turn 0: the pipeline fills
-        # AB[0] uses bc
+        # AB uses bc
         cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first, 5), phase(2 * first, 5))
-        # AB[0] uses sA[0]
-        cute.arch.mbarrier_wait(bar_sA_0_full, phase(t, 1))
-        pin(r_S_0)
+        # AB uses sA
+        cute.arch.mbarrier_wait(bar_sA_full, phase(t, 1))
+        pin(r_S)
         warpgroup.fence()
-        # AB[0]
+        # AB
         for k_step in cutlass.range_constexpr(8):
-            mma_AB_0.set(warpgroup.Field.ACCUMULATE, k_step != 0)
+            mma_AB.set(warpgroup.Field.ACCUMULATE, k_step != 0)
             cute.gemm(
-                mma_AB_0,
-                d_AB_0,
-                a_AB_0[(None, None, k_step, 0)],
-                b_AB_0[(None, None, k_step, slot(2 * first, 5))],
-                d_AB_0,
+                mma_AB,
+                d_AB,
+                a_AB[(None, None, k_step, 0)],
+                b_AB[(None, None, k_step, slot(2 * first, 5))],
+                d_AB,
             )
         warpgroup.commit_group()
-        # AB[0] is complete
+        # AB is complete
         warpgroup.wait_group(0)
         cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * first, 5))
         if trips == 1:
-            cute.arch.mbarrier_arrive(bar_sA_0_empty)
-        # CAST[0]: cast
-        CAST(r_S_0, r_rP_0)
-        # PC[0] uses bc
+            cute.arch.mbarrier_arrive(bar_sA_empty)
+        # CAST: cast
+        CAST(r_S, r_rP)
+        # PC uses bc
         cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first + 1, 5), phase(2 * first + 1, 5))
-        pin(r_rP_0)
-        pin(r_O_0)
+        pin(r_rP)
+        pin(r_O)
         warpgroup.fence()
-        # PC[0]
+        # PC
         for k_step in cutlass.range_constexpr(8):
-            mma_PC_0.set(warpgroup.Field.ACCUMULATE, True)
+            mma_PC.set(warpgroup.Field.ACCUMULATE, True)
             cute.gemm(
-                mma_PC_0,
-                d_PC_0,
-                a_PC_0[(None, None, k_step)],
-                b_PC_0[(None, None, k_step, slot(2 * first + 1, 5))],
-                d_PC_0,
+                mma_PC,
+                d_PC,
+                a_PC[(None, None, k_step)],
+                b_PC[(None, None, k_step, slot(2 * first + 1, 5))],
+                d_PC,
             )
         warpgroup.commit_group()
         bc_stage, bc_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
         bc_stage_next, bc_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
         bc_stage_before, bc_phase_before = slot(2 * first + 6, 5), phase(2 * first + 6, 5)
         for turn in cutlass.range(1, trips, unroll=1):
-            # AB[0] uses bc
+            # AB uses bc
             cute.arch.mbarrier_wait(bar_bc_full + bc_stage, bc_phase)
-            pin(r_S_0)
+            pin(r_S)
             warpgroup.fence()
-            # AB[0]
+            # AB
             for k_step in cutlass.range_constexpr(8):
-                mma_AB_0.set(warpgroup.Field.ACCUMULATE, k_step != 0)
+                mma_AB.set(warpgroup.Field.ACCUMULATE, k_step != 0)
                 cute.gemm(
-                    mma_AB_0,
-                    d_AB_0,
-                    a_AB_0[(None, None, k_step, 0)],
-                    b_AB_0[(None, None, k_step, bc_stage)],
-                    d_AB_0,
+                    mma_AB,
+                    d_AB,
+                    a_AB[(None, None, k_step, 0)],
+                    b_AB[(None, None, k_step, bc_stage)],
+                    d_AB,
                 )
             warpgroup.commit_group()
-            # PC[0] is complete
+            # PC is complete
             warpgroup.wait_group(1)
             cute.arch.mbarrier_arrive(bar_bc_empty + bc_stage_before)
-            # AB[0] is complete
+            # AB is complete
             warpgroup.wait_group(0)
             cute.arch.mbarrier_arrive(bar_bc_empty + bc_stage)
             if turn == trips - 1:
-                cute.arch.mbarrier_arrive(bar_sA_0_empty)
-            # CAST[0]: cast
-            CAST(r_S_0, r_rP_0)
-            # PC[0] uses bc
+                cute.arch.mbarrier_arrive(bar_sA_empty)
+            # CAST: cast
+            CAST(r_S, r_rP)
+            # PC uses bc
             cute.arch.mbarrier_wait(bar_bc_full + bc_stage_next, bc_phase_next)
-            pin(r_rP_0)
-            pin(r_O_0)
+            pin(r_rP)
+            pin(r_O)
             warpgroup.fence()
-            # PC[0]
+            # PC
             for k_step in cutlass.range_constexpr(8):
-                mma_PC_0.set(warpgroup.Field.ACCUMULATE, True)
+                mma_PC.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
-                    mma_PC_0,
-                    d_PC_0,
-                    a_PC_0[(None, None, k_step)],
-                    b_PC_0[(None, None, k_step, bc_stage_next)],
-                    d_PC_0,
+                    mma_PC,
+                    d_PC,
+                    a_PC[(None, None, k_step)],
+                    b_PC[(None, None, k_step, bc_stage_next)],
+                    d_PC,
                 )
             warpgroup.commit_group()
             bc_stage, bc_phase = advance(bc_stage, bc_phase, 5, 2)
@@ -398,176 +374,16 @@ def epilogue0(
             bc_stage_before, bc_phase_before = advance(bc_stage_before, bc_phase_before, 5, 2)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
-        # PC[0] is complete
+        # PC is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * (first + trips - 1) + 1, 5))
         warpgroup.commit_group()
-        # EPI[0] writes over sD[0]
+        # EPI writes over sD
         cute.arch.mbarrier_wait(bar_sD_1_empty_sD_0_empty, phase(t + 1, 1))
-        # EPI[0]: epilogue
-        EPI(r_O_0, sD_0[(None, None, 0)], thread)
+        # EPI: epilogue
+        EPI(r_O, sD[(None, None, 0)], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_sD_0_full)
-        tile += cute.arch.grid_dim()[0]
-        t += 1
-
-
-@cute.jit
-def epilogue1(
-    trips: Int32,
-    tiles: Int32,
-    bar_bc_full: cute.Pointer,
-    bar_bc_empty: cute.Pointer,
-    bar_sA_1_full: cute.Pointer,
-    bar_sD_1_full: cute.Pointer,
-    bar_sA_1_empty: cute.Pointer,
-    bar_sD_1_empty_sD_0_empty: cute.Pointer,
-    tile: Int32,
-    sA_1: cute.Tensor,
-    sB: cute.Tensor,
-    sC: cute.Tensor,
-    sD_1: cute.Tensor,
-):
-    """4 warps: AB[1] CAST[1] PC[1] EPI[1]."""
-    thread = cute.arch.thread_idx()[0] % 128
-    r_S_1 = cute.make_rmem_tensor(64, Float32)
-    r_rP_1 = cute.make_rmem_tensor(64, BFloat16)
-    r_O_1 = cute.make_rmem_tensor(64, Float32)
-    mma_AB_1 = sm90_utils.make_trivial_tiled_mma(
-        BFloat16,
-        BFloat16,
-        OperandMajorMode.K,
-        OperandMajorMode.K,
-        Float32,
-        (1, 1, 1),
-        (64, 128),
-        warpgroup.OperandSource.SMEM,
-    )
-    a_AB_1 = mma_AB_1.make_fragment_A(mma_AB_1.get_slice(0).partition_A(sA_1))
-    b_AB_1 = mma_AB_1.make_fragment_B(mma_AB_1.get_slice(0).partition_B(sB))
-    d_AB_1 = cute.make_tensor(r_S_1.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    mma_PC_1 = sm90_utils.make_trivial_tiled_mma(
-        BFloat16,
-        BFloat16,
-        OperandMajorMode.K,
-        OperandMajorMode.MN,
-        Float32,
-        (1, 1, 1),
-        (64, 128),
-        warpgroup.OperandSource.RMEM,
-    )
-    a_PC_1 = cute.make_tensor(
-        r_rP_1.iterator + 0, cute.make_layout(((2, 2, 2), 1, 8), stride=((1, 2, 4), 0, 8))
-    )
-    b_PC_1 = mma_PC_1.make_fragment_B(mma_PC_1.get_slice(0).partition_B(transposed(sC)))
-    d_PC_1 = cute.make_tensor(r_O_1.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    t = Int32(0)
-    while tile < tiles:
-        first = t * trips
-        r_O_1.fill(0.0)
-        pin(r_O_1)
-        warpgroup.fence()
-        # turn 0: the pipeline fills
-        # AB[1] uses bc
-        cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first, 5), phase(2 * first, 5))
-        # AB[1] uses sA[1]
-        cute.arch.mbarrier_wait(bar_sA_1_full, phase(t, 1))
-        pin(r_S_1)
-        warpgroup.fence()
-        # AB[1]
-        for k_step in cutlass.range_constexpr(8):
-            mma_AB_1.set(warpgroup.Field.ACCUMULATE, k_step != 0)
-            cute.gemm(
-                mma_AB_1,
-                d_AB_1,
-                a_AB_1[(None, None, k_step, 0)],
-                b_AB_1[(None, None, k_step, slot(2 * first, 5))],
-                d_AB_1,
-            )
-        warpgroup.commit_group()
-        # AB[1] is complete
-        warpgroup.wait_group(0)
-        cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * first, 5))
-        if trips == 1:
-            cute.arch.mbarrier_arrive(bar_sA_1_empty)
-        # CAST[1]: cast
-        CAST(r_S_1, r_rP_1)
-        # PC[1] uses bc
-        cute.arch.mbarrier_wait(bar_bc_full + slot(2 * first + 1, 5), phase(2 * first + 1, 5))
-        pin(r_rP_1)
-        pin(r_O_1)
-        warpgroup.fence()
-        # PC[1]
-        for k_step in cutlass.range_constexpr(8):
-            mma_PC_1.set(warpgroup.Field.ACCUMULATE, True)
-            cute.gemm(
-                mma_PC_1,
-                d_PC_1,
-                a_PC_1[(None, None, k_step)],
-                b_PC_1[(None, None, k_step, slot(2 * first + 1, 5))],
-                d_PC_1,
-            )
-        warpgroup.commit_group()
-        bc_stage, bc_phase = slot(2 * first + 2, 5), phase(2 * first + 2, 5)
-        bc_stage_next, bc_phase_next = slot(2 * first + 3, 5), phase(2 * first + 3, 5)
-        bc_stage_before, bc_phase_before = slot(2 * first + 6, 5), phase(2 * first + 6, 5)
-        for turn in cutlass.range(1, trips, unroll=1):
-            # AB[1] uses bc
-            cute.arch.mbarrier_wait(bar_bc_full + bc_stage, bc_phase)
-            pin(r_S_1)
-            warpgroup.fence()
-            # AB[1]
-            for k_step in cutlass.range_constexpr(8):
-                mma_AB_1.set(warpgroup.Field.ACCUMULATE, k_step != 0)
-                cute.gemm(
-                    mma_AB_1,
-                    d_AB_1,
-                    a_AB_1[(None, None, k_step, 0)],
-                    b_AB_1[(None, None, k_step, bc_stage)],
-                    d_AB_1,
-                )
-            warpgroup.commit_group()
-            # PC[1] is complete
-            warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_bc_empty + bc_stage_before)
-            # AB[1] is complete
-            warpgroup.wait_group(0)
-            cute.arch.mbarrier_arrive(bar_bc_empty + bc_stage)
-            if turn == trips - 1:
-                cute.arch.mbarrier_arrive(bar_sA_1_empty)
-            # CAST[1]: cast
-            CAST(r_S_1, r_rP_1)
-            # PC[1] uses bc
-            cute.arch.mbarrier_wait(bar_bc_full + bc_stage_next, bc_phase_next)
-            pin(r_rP_1)
-            pin(r_O_1)
-            warpgroup.fence()
-            # PC[1]
-            for k_step in cutlass.range_constexpr(8):
-                mma_PC_1.set(warpgroup.Field.ACCUMULATE, True)
-                cute.gemm(
-                    mma_PC_1,
-                    d_PC_1,
-                    a_PC_1[(None, None, k_step)],
-                    b_PC_1[(None, None, k_step, bc_stage_next)],
-                    d_PC_1,
-                )
-            warpgroup.commit_group()
-            bc_stage, bc_phase = advance(bc_stage, bc_phase, 5, 2)
-            bc_stage_next, bc_phase_next = advance(bc_stage_next, bc_phase_next, 5, 2)
-            bc_stage_before, bc_phase_before = advance(bc_stage_before, bc_phase_before, 5, 2)
-        # turn trips: the pipeline drains
-        warpgroup.commit_group()
-        # PC[1] is complete
-        warpgroup.wait_group(1)
-        cute.arch.mbarrier_arrive(bar_bc_empty + slot(2 * (first + trips - 1) + 1, 5))
-        warpgroup.commit_group()
-        # EPI[1] writes over sD[1]
-        cute.arch.mbarrier_wait(bar_sD_1_empty_sD_0_empty, phase(t + 1, 1))
-        # EPI[1]: epilogue
-        EPI(r_O_1, sD_1[(None, None, 0)], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_sD_1_full)
+        cute.arch.mbarrier_arrive(bar_sD_full)
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -596,38 +412,14 @@ def store(
         0,
         cute.make_layout(1),
         cute.group_modes(sD_0, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 128, 1), (None, None, None)), 0, 3),
     )
     s_STD_1, t_STD_1 = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sD_1, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -681,38 +473,14 @@ def tile_load(
         0,
         cute.make_layout(1),
         cute.group_modes(sA_0, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (64, 128, 1), (None, None, None)), 0, 3),
     )
     s_LA_1, t_LA_1 = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA_1, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (64, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -842,7 +610,7 @@ def kernel(
     sD_1 = tiles_at(shared + 214016, 64, 128, 1, BFloat16)
     if warp < 4:
         cute.arch.setmaxregister_increase(200)
-        epilogue0(
+        epilogue(
             trips,
             tiles,
             bar_bc_full,
@@ -859,7 +627,7 @@ def kernel(
         )
     elif warp < 8:
         cute.arch.setmaxregister_increase(200)
-        epilogue1(
+        epilogue(
             trips,
             tiles,
             bar_bc_full,
@@ -947,37 +715,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(64, 128, BFloat16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(128, 128, BFloat16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(128, 128, BFloat16),
-        (
-            128,
-            128,
-        ),
+        (128, 128),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(64, 128, BFloat16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

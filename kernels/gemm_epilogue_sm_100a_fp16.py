@@ -308,190 +308,87 @@ def load(
     sBias_7: cute.Tensor,
 ):
     """1 warp: LBIAS[0] LBIAS[1] LBIAS[2] LBIAS[3] LBIAS[4] LBIAS[5] LBIAS[6] LBIAS[7] LA LB."""
-    s_LBIAS_0, t_LBIAS_0 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_0, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
+    sBias = (sBias_0, sBias_1, sBias_2, sBias_3, sBias_4, sBias_5, sBias_6, sBias_7)
+    bar_sBias_full = (
+        bar_sBias_1_full,
+        bar_sBias_2_full,
+        bar_sBias_3_full,
+        bar_sBias_4_full,
+        bar_sBias_5_full,
+        bar_sBias_6_full,
+        bar_sBias_7_full,
     )
-    s_LBIAS_1, t_LBIAS_1 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_1, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
+    bar_sBias_empty = (
+        bar_sBias_0_empty,
+        bar_sBias_1_empty,
+        bar_sBias_2_empty,
+        bar_sBias_3_empty,
+        bar_sBias_4_empty,
+        bar_sBias_5_empty,
+        bar_sBias_6_empty,
     )
-    s_LBIAS_2, t_LBIAS_2 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_2, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
-    )
-    s_LBIAS_3, t_LBIAS_3 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_3, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
-    )
-    s_LBIAS_4, t_LBIAS_4 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_4, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
-    )
-    s_LBIAS_5, t_LBIAS_5 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_5, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
-    )
-    s_LBIAS_6, t_LBIAS_6 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_6, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
-    )
-    s_LBIAS_7, t_LBIAS_7 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_7, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
+    s_LBIAS, t_LBIAS = zip(
+        *[
+            cpasync.tma_partition(
+                tma_bias,
+                0,
+                cute.make_layout(1),
+                cute.group_modes(sBias[i], 0, 1),
+                cute.group_modes(cute.local_tile(g_bias, (32,), (None,)), 0, 1),
+            )
+            for i in range(8)
+        ]
     )
     s_LA, t_LA = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 64, 1), (None, None, None)), 0, 3),
     )
     s_LB, t_LB = cpasync.tma_partition(
         tma_b,
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (256, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (256, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
         # LBIAS[0] writes over sBias[0]
-        cute.arch.mbarrier_wait(bar_sBias_0_empty + slot(t + 2, 2), phase(t + 2, 2))
+        cute.arch.mbarrier_wait(bar_sBias_empty[0] + slot(t + 2, 2), phase(t + 2, 2))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_0_full_acc_full + slot(t, 2), 64)
         # LBIAS[0]
         cute.copy(
             tma_bias,
-            t_LBIAS_0[(None, 8 * at_n)],
-            s_LBIAS_0[(None, slot(t, 2))],
+            t_LBIAS[0][(None, 8 * at_n)],
+            s_LBIAS[0][(None, slot(t, 2))],
             tma_bar_ptr=bar_sBias_0_full_acc_full + slot(t, 2),
         )
-        # LBIAS[1] writes over sBias[1]
-        cute.arch.mbarrier_wait(bar_sBias_1_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_1_full + slot(t, 2), 64)
-        # LBIAS[1]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_1[(None, 8 * at_n + 1)],
-            s_LBIAS_1[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_1_full + slot(t, 2),
-        )
-        # LBIAS[2] writes over sBias[2]
-        cute.arch.mbarrier_wait(bar_sBias_2_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_2_full + slot(t, 2), 64)
-        # LBIAS[2]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_2[(None, 8 * at_n + 2)],
-            s_LBIAS_2[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_2_full + slot(t, 2),
-        )
-        # LBIAS[3] writes over sBias[3]
-        cute.arch.mbarrier_wait(bar_sBias_3_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_3_full + slot(t, 2), 64)
-        # LBIAS[3]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_3[(None, 8 * at_n + 3)],
-            s_LBIAS_3[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_3_full + slot(t, 2),
-        )
-        # LBIAS[4] writes over sBias[4]
-        cute.arch.mbarrier_wait(bar_sBias_4_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_4_full + slot(t, 2), 64)
-        # LBIAS[4]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_4[(None, 8 * at_n + 4)],
-            s_LBIAS_4[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_4_full + slot(t, 2),
-        )
-        # LBIAS[5] writes over sBias[5]
-        cute.arch.mbarrier_wait(bar_sBias_5_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_5_full + slot(t, 2), 64)
-        # LBIAS[5]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_5[(None, 8 * at_n + 5)],
-            s_LBIAS_5[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_5_full + slot(t, 2),
-        )
-        # LBIAS[6] writes over sBias[6]
-        cute.arch.mbarrier_wait(bar_sBias_6_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_6_full + slot(t, 2), 64)
-        # LBIAS[6]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_6[(None, 8 * at_n + 6)],
-            s_LBIAS_6[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_6_full + slot(t, 2),
-        )
+        for i in cutlass.range_constexpr(1, 7):
+            # LBIAS[i] writes over sBias[i]
+            cute.arch.mbarrier_wait(bar_sBias_empty[i] + slot(t + 2, 2), phase(t + 2, 2))
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_full[i - 1] + slot(t, 2), 64)
+            # LBIAS[i]
+            cute.copy(
+                tma_bias,
+                t_LBIAS[i][(None, 8 * at_n + i)],
+                s_LBIAS[i][(None, slot(t, 2))],
+                tma_bar_ptr=bar_sBias_full[i - 1] + slot(t, 2),
+            )
         # LBIAS[7] writes over sBias[7]
         cute.arch.mbarrier_wait(bar_sBias_7_empty_acc_empty + slot(t + 2, 2), phase(t + 2, 2))
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_7_full + slot(t, 2), 64)
+            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_full[6] + slot(t, 2), 64)
         # LBIAS[7]
         cute.copy(
             tma_bias,
-            t_LBIAS_7[(None, 8 * at_n + 7)],
-            s_LBIAS_7[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_7_full + slot(t, 2),
+            t_LBIAS[7][(None, 8 * at_n + 7)],
+            s_LBIAS[7][(None, slot(t, 2))],
+            tma_bar_ptr=bar_sBias_full[6] + slot(t, 2),
         )
         sA_sB_stage, sA_sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
@@ -596,261 +493,37 @@ def store(
     sD: cute.Tensor,
 ):
     """1 warp: STD[0] STD[1] STD[2] STD[3] STD[4] STD[5] STD[6] STD[7]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_2, t_STD_2 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_3, t_STD_3 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_4, t_STD_4 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_5, t_STD_5 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_6, t_STD_6 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_7, t_STD_7 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # STD[0] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(8 * t, 2), phase(8 * t, 2))
-        # STD[0]
-        cute.copy(tma_d, s_STD_0[(None, slot(8 * t, 2))], t_STD_0[(None, at_m, 8 * at_n, at_batch)])
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(8 * t + 1, 2), phase(8 * t + 1, 2))
-        # STD[1]
-        cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(8 * t + 1, 2))],
-            t_STD_1[(None, at_m, 8 * at_n + 1, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[0] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t, 2))
-        # STD[1] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + 1, 2))
-        # STD[2] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(8 * t + 2, 2), phase(8 * t + 2, 2))
-        # STD[2]
-        cute.copy(
-            tma_d,
-            s_STD_2[(None, slot(8 * t + 2, 2))],
-            t_STD_2[(None, at_m, 8 * at_n + 2, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[3] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(8 * t + 3, 2), phase(8 * t + 3, 2))
-        # STD[3]
-        cute.copy(
-            tma_d,
-            s_STD_3[(None, slot(8 * t + 3, 2))],
-            t_STD_3[(None, at_m, 8 * at_n + 3, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[2] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + 2, 2))
-        # STD[3] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + 3, 2))
-        # STD[4] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(8 * t + 4, 2), phase(8 * t + 4, 2))
-        # STD[4]
-        cute.copy(
-            tma_d,
-            s_STD_4[(None, slot(8 * t + 4, 2))],
-            t_STD_4[(None, at_m, 8 * at_n + 4, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[5] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(8 * t + 5, 2), phase(8 * t + 5, 2))
-        # STD[5]
-        cute.copy(
-            tma_d,
-            s_STD_5[(None, slot(8 * t + 5, 2))],
-            t_STD_5[(None, at_m, 8 * at_n + 5, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[4] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + 4, 2))
-        # STD[5] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + 5, 2))
-        # STD[6] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(8 * t + 6, 2), phase(8 * t + 6, 2))
-        # STD[6]
-        cute.copy(
-            tma_d,
-            s_STD_6[(None, slot(8 * t + 6, 2))],
-            t_STD_6[(None, at_m, 8 * at_n + 6, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[7] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(8 * t + 7, 2), phase(8 * t + 7, 2))
-        # STD[7]
-        cute.copy(
-            tma_d,
-            s_STD_7[(None, slot(8 * t + 7, 2))],
-            t_STD_7[(None, at_m, 8 * at_n + 7, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[6] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + 6, 2))
-        # STD[7] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + 7, 2))
+        for i in cutlass.range_constexpr(4):
+            for j in cutlass.range_constexpr(2):
+                # STD[2 * i + j] uses d_stages
+                cute.arch.mbarrier_wait(
+                    bar_d_stages_full + slot(8 * t + (2 * i + j), 2), phase(8 * t + (2 * i + j), 2)
+                )
+                # STD[2 * i + j]
+                cute.copy(
+                    tma_d,
+                    s_STD[(None, slot(8 * t + (2 * i + j), 2))],
+                    t_STD[(None, at_m, 8 * at_n + (2 * i + j), at_batch)],
+                )
+                cute.arch.cp_async_bulk_commit_group()
+            # STD[2 * i] is complete
+            cute.arch.cp_async_bulk_wait_group(1, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + 2 * i, 2))
+            # STD[2 * i + 1] is complete
+            cute.arch.cp_async_bulk_wait_group(0, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(8 * t + (2 * i + 1), 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -896,6 +569,25 @@ def epilogue(
     sD: cute.Tensor,
 ):
     """4 warps: EPI[0,0] EPI[1,0] EPI[2,0] EPI[3,0] EPI[4,0] EPI[5,0] EPI[6,0] EPI[7,0]."""
+    sBias = (sBias_0, sBias_1, sBias_2, sBias_3, sBias_4, sBias_5, sBias_6, sBias_7)
+    bar_sBias_full = (
+        bar_sBias_1_full,
+        bar_sBias_2_full,
+        bar_sBias_3_full,
+        bar_sBias_4_full,
+        bar_sBias_5_full,
+        bar_sBias_6_full,
+        bar_sBias_7_full,
+    )
+    bar_sBias_empty = (
+        bar_sBias_0_empty,
+        bar_sBias_1_empty,
+        bar_sBias_2_empty,
+        bar_sBias_3_empty,
+        bar_sBias_4_empty,
+        bar_sBias_5_empty,
+        bar_sBias_6_empty,
+    )
     thread = cute.arch.thread_idx()[0] % 128
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     t = Int32(0)
@@ -906,108 +598,27 @@ def epilogue(
         # EPI[0,0] writes over d_stages
         cute.arch.mbarrier_wait(bar_d_stages_empty + slot(8 * t + 2, 2), phase(8 * t + 2, 2))
         tmem_after_sync()
-        # EPI[0,0]: epilogue
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2), 32, Float32),
-            sBias_0[(None, slot(t, 2))],
-            sD[(None, None, slot(8 * t, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(8 * t, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_0_empty + slot(t, 2))
-        # EPI[1,0] uses sBias[1]
-        cute.arch.mbarrier_wait(bar_sBias_1_full + slot(t, 2), phase(t, 2))
-        # EPI[1,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(8 * t + 3, 2), phase(8 * t + 3, 2))
-        # EPI[1,0]: epilogue
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 32, 32, Float32),
-            sBias_1[(None, slot(t, 2))],
-            sD[(None, None, slot(8 * t + 1, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(8 * t + 1, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_1_empty + slot(t, 2))
-        # EPI[2,0] uses sBias[2]
-        cute.arch.mbarrier_wait(bar_sBias_2_full + slot(t, 2), phase(t, 2))
-        # EPI[2,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(8 * t, 2), phase(8 * t, 2))
-        # EPI[2,0]: epilogue
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 64, 32, Float32),
-            sBias_2[(None, slot(t, 2))],
-            sD[(None, None, slot(8 * t + 2, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(8 * t + 2, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_2_empty + slot(t, 2))
-        # EPI[3,0] uses sBias[3]
-        cute.arch.mbarrier_wait(bar_sBias_3_full + slot(t, 2), phase(t, 2))
-        # EPI[3,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(8 * t + 1, 2), phase(8 * t + 1, 2))
-        # EPI[3,0]: epilogue
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 96, 32, Float32),
-            sBias_3[(None, slot(t, 2))],
-            sD[(None, None, slot(8 * t + 3, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(8 * t + 3, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_3_empty + slot(t, 2))
-        # EPI[4,0] uses sBias[4]
-        cute.arch.mbarrier_wait(bar_sBias_4_full + slot(t, 2), phase(t, 2))
-        # EPI[4,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(8 * t + 2, 2), phase(8 * t + 2, 2))
-        # EPI[4,0]: epilogue
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 128, 32, Float32),
-            sBias_4[(None, slot(t, 2))],
-            sD[(None, None, slot(8 * t + 4, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(8 * t + 4, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_4_empty + slot(t, 2))
-        # EPI[5,0] uses sBias[5]
-        cute.arch.mbarrier_wait(bar_sBias_5_full + slot(t, 2), phase(t, 2))
-        # EPI[5,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(8 * t + 3, 2), phase(8 * t + 3, 2))
-        # EPI[5,0]: epilogue
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 160, 32, Float32),
-            sBias_5[(None, slot(t, 2))],
-            sD[(None, None, slot(8 * t + 5, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(8 * t + 5, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_5_empty + slot(t, 2))
-        # EPI[6,0] uses sBias[6]
-        cute.arch.mbarrier_wait(bar_sBias_6_full + slot(t, 2), phase(t, 2))
-        # EPI[6,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(8 * t + 4, 2), phase(8 * t + 4, 2))
-        # EPI[6,0]: epilogue
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 192, 32, Float32),
-            sBias_6[(None, slot(t, 2))],
-            sD[(None, None, slot(8 * t + 6, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(8 * t + 6, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_6_empty + slot(t, 2))
-        # EPI[7,0] uses sBias[7]
-        cute.arch.mbarrier_wait(bar_sBias_7_full + slot(t, 2), phase(t, 2))
-        # EPI[7,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(8 * t + 5, 2), phase(8 * t + 5, 2))
+        for i in cutlass.range_constexpr(7):
+            # EPI[i,0]: epilogue
+            EPI(
+                columns_at(tmem + 256 * slot(t, 2) + 32 * i, 32, Float32),
+                sBias[i][(None, slot(t, 2))],
+                sD[(None, None, slot(8 * t + i, 2))],
+                thread,
+            )
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_d_stages_full + slot(8 * t + i, 2))
+            cute.arch.mbarrier_arrive(bar_sBias_empty[i] + slot(t, 2))
+            # EPI[i + 1,0] uses sBias[i + 1]
+            cute.arch.mbarrier_wait(bar_sBias_full[i] + slot(t, 2), phase(t, 2))
+            # EPI[i + 1,0] writes over d_stages
+            cute.arch.mbarrier_wait(
+                bar_d_stages_empty + slot(8 * t + (i + 3), 2), phase(8 * t + (i + 3), 2)
+            )
         # EPI[7,0]: epilogue
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 224, 32, Float32),
-            sBias_7[(None, slot(t, 2))],
+            sBias[7][(None, slot(t, 2))],
             sD[(None, None, slot(8 * t + 7, 2))],
             thread,
         )
@@ -1309,28 +920,19 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(256, 64, Float16),
-        (
-            256,
-            64,
-        ),
+        (256, 64),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 32, Float16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

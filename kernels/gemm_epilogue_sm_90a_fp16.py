@@ -149,7 +149,7 @@ def matrices_of(operation, tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -214,119 +214,50 @@ def load(
     sBias_3: cute.Tensor,
 ):
     """1 warp: LBIAS[0] LBIAS[1] LBIAS[2] LBIAS[3] LA LB."""
-    s_LBIAS_0, t_LBIAS_0 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_0, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (64,), (None,)), 0, 1),
-    )
-    s_LBIAS_1, t_LBIAS_1 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_1, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (64,), (None,)), 0, 1),
-    )
-    s_LBIAS_2, t_LBIAS_2 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_2, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (64,), (None,)), 0, 1),
-    )
-    s_LBIAS_3, t_LBIAS_3 = cpasync.tma_partition(
-        tma_bias,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sBias_3, 0, 1),
-        cute.group_modes(cute.local_tile(g_bias, (64,), (None,)), 0, 1),
+    bar_sBias_full = (bar_sBias_0_full, bar_sBias_1_full, bar_sBias_2_full, bar_sBias_3_full)
+    bar_sBias_empty = (bar_sBias_0_empty, bar_sBias_1_empty, bar_sBias_2_empty, bar_sBias_3_empty)
+    sBias = (sBias_0, sBias_1, sBias_2, sBias_3)
+    s_LBIAS, t_LBIAS = zip(
+        *[
+            cpasync.tma_partition(
+                tma_bias,
+                0,
+                cute.make_layout(1),
+                cute.group_modes(sBias[i], 0, 1),
+                cute.group_modes(cute.local_tile(g_bias, (64,), (None,)), 0, 1),
+            )
+            for i in range(4)
+        ]
     )
     s_LA, t_LA = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 64, 1), (None, None, None)), 0, 3),
     )
     s_LB, t_LB = cpasync.tma_partition(
         tma_b,
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (256, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (256, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # LBIAS[0] writes over sBias[0]
-        cute.arch.mbarrier_wait(bar_sBias_0_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_0_full + slot(t, 2), 128)
-        # LBIAS[0]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_0[(None, 4 * at_n)],
-            s_LBIAS_0[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_0_full + slot(t, 2),
-        )
-        # LBIAS[1] writes over sBias[1]
-        cute.arch.mbarrier_wait(bar_sBias_1_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_1_full + slot(t, 2), 128)
-        # LBIAS[1]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_1[(None, 4 * at_n + 1)],
-            s_LBIAS_1[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_1_full + slot(t, 2),
-        )
-        # LBIAS[2] writes over sBias[2]
-        cute.arch.mbarrier_wait(bar_sBias_2_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_2_full + slot(t, 2), 128)
-        # LBIAS[2]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_2[(None, 4 * at_n + 2)],
-            s_LBIAS_2[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_2_full + slot(t, 2),
-        )
-        # LBIAS[3] writes over sBias[3]
-        cute.arch.mbarrier_wait(bar_sBias_3_empty + slot(t + 2, 2), phase(t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_3_full + slot(t, 2), 128)
-        # LBIAS[3]
-        cute.copy(
-            tma_bias,
-            t_LBIAS_3[(None, 4 * at_n + 3)],
-            s_LBIAS_3[(None, slot(t, 2))],
-            tma_bar_ptr=bar_sBias_3_full + slot(t, 2),
-        )
+        for i in cutlass.range_constexpr(4):
+            # LBIAS[i] writes over sBias[i]
+            cute.arch.mbarrier_wait(bar_sBias_empty[i] + slot(t + 2, 2), phase(t + 2, 2))
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(bar_sBias_full[i] + slot(t, 2), 128)
+            # LBIAS[i]
+            cute.copy(
+                tma_bias,
+                t_LBIAS[i][(None, 4 * at_n + i)],
+                s_LBIAS[i][(None, slot(t, 2))],
+                tma_bar_ptr=bar_sBias_full[i] + slot(t, 2),
+            )
         sA_sB_stage, sA_sB_phase = slot(first, 4), phase(first, 4)
         for turn in cutlass.range(trips, unroll=1):
             # LA writes over sA
@@ -359,7 +290,7 @@ def load(
 
 
 @cute.jit
-def epilogue0(
+def epilogue(
     trips: Int32,
     tiles: Int32,
     bar_d_stages_full: cute.Pointer,
@@ -382,11 +313,15 @@ def epilogue0(
     sBias_2: cute.Tensor,
     sBias_3: cute.Tensor,
     sD: cute.Tensor,
+    instance: cutlass.Constexpr,
 ):
-    """4 warps: MMA[0] EPI[0,0] EPI[1,0] EPI[2,0] EPI[3,0]."""
+    """4 warps each of epilogue0 and epilogue1: MMA EPI[0] EPI[1] EPI[2] EPI[3]."""
+    bar_sBias_full = (bar_sBias_0_full, bar_sBias_1_full, bar_sBias_2_full, bar_sBias_3_full)
+    bar_sBias_empty = (bar_sBias_0_empty, bar_sBias_1_empty, bar_sBias_2_empty, bar_sBias_3_empty)
+    sBias = (sBias_0, sBias_1, sBias_2, sBias_3)
     thread = cute.arch.thread_idx()[0] % 128
     r_acc = cute.make_rmem_tensor(128, Float32)
-    mma_MMA_0 = sm90_utils.make_trivial_tiled_mma(
+    mma_MMA = sm90_utils.make_trivial_tiled_mma(
         Float16,
         Float16,
         OperandMajorMode.K,
@@ -396,11 +331,11 @@ def epilogue0(
         (64, 256),
         warpgroup.OperandSource.SMEM,
     )
-    a_MMA_0 = mma_MMA_0.make_fragment_A(
-        mma_MMA_0.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 4), (0, 0, 0)))
+    a_MMA = mma_MMA.make_fragment_A(
+        mma_MMA.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 4), (instance, 0, 0)))
     )
-    b_MMA_0 = mma_MMA_0.make_fragment_B(mma_MMA_0.get_slice(0).partition_B(sB))
-    d_MMA_0 = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 32), 1, 1)))
+    b_MMA = mma_MMA.make_fragment_B(mma_MMA.get_slice(0).partition_B(sB))
+    d_MMA = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 32), 1, 1)))
     t = Int32(0)
     while tile < tiles:
         first = t * trips
@@ -408,252 +343,63 @@ def epilogue0(
         pin(part_of(r_acc, 0, 128))
         warpgroup.fence()
         # turn 0: the pipeline fills
-        # MMA[0] uses sA
+        # MMA uses sA
         cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 4), phase(first, 4))
         warpgroup.fence()
-        # MMA[0]
+        # MMA
         for k_step in cutlass.range_constexpr(4):
-            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            mma_MMA.set(warpgroup.Field.ACCUMULATE, True)
             cute.gemm(
-                mma_MMA_0,
-                d_MMA_0,
-                a_MMA_0[(None, None, k_step, slot(first, 4))],
-                b_MMA_0[(None, None, k_step, slot(first, 4))],
-                d_MMA_0,
+                mma_MMA,
+                d_MMA,
+                a_MMA[(None, None, k_step, slot(first, 4))],
+                b_MMA[(None, None, k_step, slot(first, 4))],
+                d_MMA,
             )
         warpgroup.commit_group()
         sA_sB_stage, sA_sB_phase = slot(first + 1, 4), phase(first + 1, 4)
         sA_stage_before, sA_phase_before = slot(first + 4, 4), phase(first + 4, 4)
         for turn in cutlass.range(1, trips, unroll=1):
-            # MMA[0] uses sA
+            # MMA uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
-            # MMA[0]
+            # MMA
             for k_step in cutlass.range_constexpr(4):
-                mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+                mma_MMA.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
-                    mma_MMA_0,
-                    d_MMA_0,
-                    a_MMA_0[(None, None, k_step, sA_sB_stage)],
-                    b_MMA_0[(None, None, k_step, sA_sB_stage)],
-                    d_MMA_0,
+                    mma_MMA,
+                    d_MMA,
+                    a_MMA[(None, None, k_step, sA_sB_stage)],
+                    b_MMA[(None, None, k_step, sA_sB_stage)],
+                    d_MMA,
                 )
             warpgroup.commit_group()
-            # MMA[0] is complete
+            # MMA is complete
             warpgroup.wait_group(1)
             cute.arch.mbarrier_arrive(bar_sA_empty + sA_stage_before)
             sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
             sA_stage_before, sA_phase_before = advance(sA_stage_before, sA_phase_before, 4)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
-        # MMA[0] is complete
+        # MMA is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 4))
-        # EPI[0,0] uses sBias[0]
-        cute.arch.mbarrier_wait(bar_sBias_0_full + slot(t, 2), phase(t, 2))
-        # EPI[0,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
-        # EPI[0,0]: epilogue
-        EPI(
-            part_of(r_acc, 0, 32),
-            sBias_0[(None, slot(t, 2))],
-            cute.local_tile(sD[(None, None, slot(4 * t, 2))], (64, 64), (0, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_0_empty + slot(t, 2))
-        # EPI[1,0] uses sBias[1]
-        cute.arch.mbarrier_wait(bar_sBias_1_full + slot(t, 2), phase(t, 2))
-        # EPI[1,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
-        # EPI[1,0]: epilogue
-        EPI(
-            part_of(r_acc, 32, 32),
-            sBias_1[(None, slot(t, 2))],
-            cute.local_tile(sD[(None, None, slot(4 * t + 1, 2))], (64, 64), (0, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 1, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_1_empty + slot(t, 2))
-        # EPI[2,0] uses sBias[2]
-        cute.arch.mbarrier_wait(bar_sBias_2_full + slot(t, 2), phase(t, 2))
-        # EPI[2,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t, 2), phase(4 * t, 2))
-        # EPI[2,0]: epilogue
-        EPI(
-            part_of(r_acc, 64, 32),
-            sBias_2[(None, slot(t, 2))],
-            cute.local_tile(sD[(None, None, slot(4 * t + 2, 2))], (64, 64), (0, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 2, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_2_empty + slot(t, 2))
-        # EPI[3,0] uses sBias[3]
-        cute.arch.mbarrier_wait(bar_sBias_3_full + slot(t, 2), phase(t, 2))
-        # EPI[3,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
-        # EPI[3,0]: epilogue
-        EPI(
-            part_of(r_acc, 96, 32),
-            sBias_3[(None, slot(t, 2))],
-            cute.local_tile(sD[(None, None, slot(4 * t + 3, 2))], (64, 64), (0, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 3, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_3_empty + slot(t, 2))
-        tile += cute.arch.grid_dim()[0]
-        t += 1
-
-
-@cute.jit
-def epilogue1(
-    trips: Int32,
-    tiles: Int32,
-    bar_d_stages_full: cute.Pointer,
-    bar_d_stages_empty: cute.Pointer,
-    bar_sA_full_sB_full: cute.Pointer,
-    bar_sBias_0_full: cute.Pointer,
-    bar_sBias_1_full: cute.Pointer,
-    bar_sBias_2_full: cute.Pointer,
-    bar_sBias_3_full: cute.Pointer,
-    bar_sA_empty: cute.Pointer,
-    bar_sBias_0_empty: cute.Pointer,
-    bar_sBias_1_empty: cute.Pointer,
-    bar_sBias_2_empty: cute.Pointer,
-    bar_sBias_3_empty: cute.Pointer,
-    tile: Int32,
-    sA: cute.Tensor,
-    sB: cute.Tensor,
-    sBias_0: cute.Tensor,
-    sBias_1: cute.Tensor,
-    sBias_2: cute.Tensor,
-    sBias_3: cute.Tensor,
-    sD: cute.Tensor,
-):
-    """4 warps: MMA[1] EPI[0,1] EPI[1,1] EPI[2,1] EPI[3,1]."""
-    thread = cute.arch.thread_idx()[0] % 128
-    r_acc = cute.make_rmem_tensor(128, Float32)
-    mma_MMA_1 = sm90_utils.make_trivial_tiled_mma(
-        Float16,
-        Float16,
-        OperandMajorMode.K,
-        OperandMajorMode.K,
-        Float32,
-        (1, 1, 1),
-        (64, 256),
-        warpgroup.OperandSource.SMEM,
-    )
-    a_MMA_1 = mma_MMA_1.make_fragment_A(
-        mma_MMA_1.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 4), (1, 0, 0)))
-    )
-    b_MMA_1 = mma_MMA_1.make_fragment_B(mma_MMA_1.get_slice(0).partition_B(sB))
-    d_MMA_1 = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 32), 1, 1)))
-    t = Int32(0)
-    while tile < tiles:
-        first = t * trips
-        r_acc.fill(0.0)
-        pin(part_of(r_acc, 0, 128))
-        warpgroup.fence()
-        # turn 0: the pipeline fills
-        # MMA[1] uses sA
-        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 4), phase(first, 4))
-        warpgroup.fence()
-        # MMA[1]
-        for k_step in cutlass.range_constexpr(4):
-            mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
-            cute.gemm(
-                mma_MMA_1,
-                d_MMA_1,
-                a_MMA_1[(None, None, k_step, slot(first, 4))],
-                b_MMA_1[(None, None, k_step, slot(first, 4))],
-                d_MMA_1,
+        for i in cutlass.range_constexpr(4):
+            # EPI[i] uses sBias[i]
+            cute.arch.mbarrier_wait(bar_sBias_full[i] + slot(t, 2), phase(t, 2))
+            # EPI[i] writes over d_stages
+            cute.arch.mbarrier_wait(
+                bar_d_stages_empty + slot(4 * t + (i + 2), 2), phase(4 * t + (i + 2), 2)
             )
-        warpgroup.commit_group()
-        sA_sB_stage, sA_sB_phase = slot(first + 1, 4), phase(first + 1, 4)
-        sA_stage_before, sA_phase_before = slot(first + 4, 4), phase(first + 4, 4)
-        for turn in cutlass.range(1, trips, unroll=1):
-            # MMA[1] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
-            # MMA[1]
-            for k_step in cutlass.range_constexpr(4):
-                mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
-                cute.gemm(
-                    mma_MMA_1,
-                    d_MMA_1,
-                    a_MMA_1[(None, None, k_step, sA_sB_stage)],
-                    b_MMA_1[(None, None, k_step, sA_sB_stage)],
-                    d_MMA_1,
-                )
-            warpgroup.commit_group()
-            # MMA[1] is complete
-            warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sA_empty + sA_stage_before)
-            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
-            sA_stage_before, sA_phase_before = advance(sA_stage_before, sA_phase_before, 4)
-        # turn trips: the pipeline drains
-        warpgroup.commit_group()
-        # MMA[1] is complete
-        warpgroup.wait_group(1)
-        cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 4))
-        # EPI[0,1] uses sBias[0]
-        cute.arch.mbarrier_wait(bar_sBias_0_full + slot(t, 2), phase(t, 2))
-        # EPI[0,1] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
-        # EPI[0,1]: epilogue
-        EPI(
-            part_of(r_acc, 0, 32),
-            sBias_0[(None, slot(t, 2))],
-            cute.local_tile(sD[(None, None, slot(4 * t, 2))], (64, 64), (1, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_0_empty + slot(t, 2))
-        # EPI[1,1] uses sBias[1]
-        cute.arch.mbarrier_wait(bar_sBias_1_full + slot(t, 2), phase(t, 2))
-        # EPI[1,1] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
-        # EPI[1,1]: epilogue
-        EPI(
-            part_of(r_acc, 32, 32),
-            sBias_1[(None, slot(t, 2))],
-            cute.local_tile(sD[(None, None, slot(4 * t + 1, 2))], (64, 64), (1, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 1, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_1_empty + slot(t, 2))
-        # EPI[2,1] uses sBias[2]
-        cute.arch.mbarrier_wait(bar_sBias_2_full + slot(t, 2), phase(t, 2))
-        # EPI[2,1] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t, 2), phase(4 * t, 2))
-        # EPI[2,1]: epilogue
-        EPI(
-            part_of(r_acc, 64, 32),
-            sBias_2[(None, slot(t, 2))],
-            cute.local_tile(sD[(None, None, slot(4 * t + 2, 2))], (64, 64), (1, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 2, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_2_empty + slot(t, 2))
-        # EPI[3,1] uses sBias[3]
-        cute.arch.mbarrier_wait(bar_sBias_3_full + slot(t, 2), phase(t, 2))
-        # EPI[3,1] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
-        # EPI[3,1]: epilogue
-        EPI(
-            part_of(r_acc, 96, 32),
-            sBias_3[(None, slot(t, 2))],
-            cute.local_tile(sD[(None, None, slot(4 * t + 3, 2))], (64, 64), (1, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 3, 2))
-        cute.arch.mbarrier_arrive(bar_sBias_3_empty + slot(t, 2))
+            # EPI[i]: epilogue
+            EPI(
+                part_of(r_acc, 32 * i, 32),
+                sBias[i][(None, slot(t, 2))],
+                cute.local_tile(sD[(None, None, slot(4 * t + i, 2))], (64, 64), (instance, 0)),
+                thread,
+            )
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + i, 2))
+            cute.arch.mbarrier_arrive(bar_sBias_empty[i] + slot(t, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -676,133 +422,37 @@ def store(
     sD: cute.Tensor,
 ):
     """1 warp: STD[0] STD[1] STD[2] STD[3]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_2, t_STD_2 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_3, t_STD_3 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # STD[0] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t, 2), phase(4 * t, 2))
-        # STD[0]
-        cute.copy(tma_d, s_STD_0[(None, slot(4 * t, 2))], t_STD_0[(None, at_m, 4 * at_n, at_batch)])
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
-        # STD[1]
-        cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(4 * t + 1, 2))],
-            t_STD_1[(None, at_m, 4 * at_n + 1, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[0] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t, 2))
-        # STD[1] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 1, 2))
-        # STD[2] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
-        # STD[2]
-        cute.copy(
-            tma_d,
-            s_STD_2[(None, slot(4 * t + 2, 2))],
-            t_STD_2[(None, at_m, 4 * at_n + 2, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[3] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
-        # STD[3]
-        cute.copy(
-            tma_d,
-            s_STD_3[(None, slot(4 * t + 3, 2))],
-            t_STD_3[(None, at_m, 4 * at_n + 3, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[2] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 2, 2))
-        # STD[3] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 3, 2))
+        for i in cutlass.range_constexpr(2):
+            for j in cutlass.range_constexpr(2):
+                # STD[2 * i + j] uses d_stages
+                cute.arch.mbarrier_wait(
+                    bar_d_stages_full + slot(4 * t + (2 * i + j), 2), phase(4 * t + (2 * i + j), 2)
+                )
+                # STD[2 * i + j]
+                cute.copy(
+                    tma_d,
+                    s_STD[(None, slot(4 * t + (2 * i + j), 2))],
+                    t_STD[(None, at_m, 4 * at_n + (2 * i + j), at_batch)],
+                )
+                cute.arch.cp_async_bulk_commit_group()
+            # STD[2 * i] is complete
+            cute.arch.cp_async_bulk_wait_group(1, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 2 * i, 2))
+            # STD[2 * i + 1] is complete
+            cute.arch.cp_async_bulk_wait_group(0, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + (2 * i + 1), 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -931,7 +581,7 @@ def kernel(
     sBias_3 = vectors_at(shared + 231168, 64, 2, 64, Float16)
     sD = tiles_at(shared + 1024, 128, 64, 2, Float16)
     if warp < 4:
-        epilogue0(
+        epilogue(
             trips,
             tiles,
             bar_d_stages_full,
@@ -954,9 +604,10 @@ def kernel(
             sBias_2,
             sBias_3,
             sD,
+            0,
         )
     elif warp < 8:
-        epilogue1(
+        epilogue(
             trips,
             tiles,
             bar_d_stages_full,
@@ -979,6 +630,7 @@ def kernel(
             sBias_2,
             sBias_3,
             sD,
+            1,
         )
     else:
         if warp == 8:
@@ -1053,28 +705,19 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(256, 64, Float16),
-        (
-            256,
-            64,
-        ),
+        (256, 64),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

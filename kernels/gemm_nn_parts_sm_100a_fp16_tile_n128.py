@@ -248,38 +248,14 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (64, 128, 1), (None, None, None)), 0, 3),
     )
     s_LA, t_LA = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -392,36 +368,19 @@ def epilogue0(
         # EPI[0,0] writes over d_stages
         cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
         tmem_after_sync()
-        # EPI[0,0]
-        EPI(
-            columns_at(tmem + 128 * slot(t, 2), 32, Float32),
-            sD[(None, None, slot(4 * t, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t, 2))
-        # EPI[1,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
-        # EPI[1,0]
-        EPI(
-            columns_at(tmem + 128 * slot(t, 2) + 32, 32, Float32),
-            sD[(None, None, slot(4 * t + 1, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 1, 2))
-        # EPI[2,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t, 2), phase(4 * t, 2))
-        # EPI[2,0]
-        EPI(
-            columns_at(tmem + 128 * slot(t, 2) + 64, 32, Float32),
-            sD[(None, None, slot(4 * t + 2, 2))],
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 2, 2))
-        # EPI[3,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
+        for i in cutlass.range_constexpr(3):
+            # EPI[i,0]
+            EPI(
+                columns_at(tmem + 128 * slot(t, 2) + 32 * i, 32, Float32),
+                sD[(None, None, slot(4 * t + i, 2))],
+                thread,
+            )
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + i, 2))
+            # EPI[i + 1,0] writes over d_stages
+            cute.arch.mbarrier_wait(
+                bar_d_stages_empty + slot(4 * t + (i + 3), 2), phase(4 * t + (i + 3), 2)
+            )
         # EPI[3,0]
         EPI(
             columns_at(tmem + 128 * slot(t, 2) + 96, 32, Float32),
@@ -460,141 +419,37 @@ def store(
     sD: cute.Tensor,
 ):
     """1 warp: STD[0] STD[1] STD[2] STD[3]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
-    )
-    s_STD_2, t_STD_2 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
-    )
-    s_STD_3, t_STD_3 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 32, 1, 1), (None, None, None, None)), 0, 4),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # STD[0] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t, 2), phase(4 * t, 2))
-        # STD[0]
-        cute.copy(
-            tma_d,
-            s_STD_0[(None, slot(4 * t, 2))],
-            t_STD_0[(None, at_m, 4 * at_n, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
-        # STD[1]
-        cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(4 * t + 1, 2))],
-            t_STD_1[(None, at_m, 4 * at_n + 1, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[0] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t, 2))
-        # STD[1] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 1, 2))
-        # STD[2] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
-        # STD[2]
-        cute.copy(
-            tma_d,
-            s_STD_2[(None, slot(4 * t + 2, 2))],
-            t_STD_2[(None, at_m, 4 * at_n + 2, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[3] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
-        # STD[3]
-        cute.copy(
-            tma_d,
-            s_STD_3[(None, slot(4 * t + 3, 2))],
-            t_STD_3[(None, at_m, 4 * at_n + 3, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[2] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 2, 2))
-        # STD[3] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 3, 2))
+        for i in cutlass.range_constexpr(2):
+            for j in cutlass.range_constexpr(2):
+                # STD[2 * i + j] uses d_stages
+                cute.arch.mbarrier_wait(
+                    bar_d_stages_full + slot(4 * t + (2 * i + j), 2), phase(4 * t + (2 * i + j), 2)
+                )
+                # STD[2 * i + j]
+                cute.copy(
+                    tma_d,
+                    s_STD[(None, slot(4 * t + (2 * i + j), 2))],
+                    t_STD[(None, at_m, 4 * at_n + (2 * i + j), at_part, at_batch)],
+                )
+                cute.arch.cp_async_bulk_commit_group()
+            # STD[2 * i] is complete
+            cute.arch.cp_async_bulk_wait_group(1, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 2 * i, 2))
+            # STD[2 * i + 1] is complete
+            cute.arch.cp_async_bulk_wait_group(0, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + (2 * i + 1), 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -770,28 +625,19 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(64, 128, Float16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [2, 3, 1, 0])),
         one_tile(128, 32, Float32),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

@@ -134,7 +134,7 @@ def matrices_of(operation, tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -182,38 +182,14 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (128, 64, 1), (None, None, None)), 0, 3),
     )
     s_LA, t_LA = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (64, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -326,18 +302,15 @@ def epilogue0(
         # MMA[0] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 6))
-        # EPI[0,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(2 * t + 2, 2), phase(2 * t + 2, 2))
-        # EPI[0,0]
-        EPI(part_of(r_acc, 0, 16), sD[(None, None, slot(2 * t, 2))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(2 * t, 2))
-        # EPI[1,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(2 * t + 3, 2), phase(2 * t + 3, 2))
-        # EPI[1,0]
-        EPI(part_of(r_acc, 16, 16), sD[(None, None, slot(2 * t + 1, 2))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(2 * t + 1, 2))
+        for i in cutlass.range_constexpr(2):
+            # EPI[i,0] writes over d_stages
+            cute.arch.mbarrier_wait(
+                bar_d_stages_empty + slot(2 * t + (i + 2), 2), phase(2 * t + (i + 2), 2)
+            )
+            # EPI[i,0]
+            EPI(part_of(r_acc, 16 * i, 16), sD[(None, None, slot(2 * t + i, 2))], thread)
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_d_stages_full + slot(2 * t + i, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -362,67 +335,26 @@ def store(
     sD: cute.Tensor,
 ):
     """1 warp: STD[0] STD[1]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 32, 1, 1), (None, None, None, None)), 0, 4),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # STD[0] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(2 * t, 2), phase(2 * t, 2))
-        # STD[0]
-        cute.copy(
-            tma_d,
-            s_STD_0[(None, slot(2 * t, 2))],
-            t_STD_0[(None, at_m, 2 * at_n, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
-        # STD[1]
-        cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(2 * t + 1, 2))],
-            t_STD_1[(None, at_m, 2 * at_n + 1, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
+        for i in cutlass.range_constexpr(2):
+            # STD[i] uses d_stages
+            cute.arch.mbarrier_wait(bar_d_stages_full + slot(2 * t + i, 2), phase(2 * t + i, 2))
+            # STD[i]
+            cute.copy(
+                tma_d,
+                s_STD[(None, slot(2 * t + i, 2))],
+                t_STD[(None, at_m, 2 * at_n + i, at_part, at_batch)],
+            )
+            cute.arch.cp_async_bulk_commit_group()
         # STD[0] is complete
         cute.arch.cp_async_bulk_wait_group(1, read=True)
         with cute.arch.elect_one():
@@ -571,28 +503,19 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(64, 128, Float16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [2, 3, 1, 0])),
         one_tile(64, 32, Float32),
-        (
-            64,
-            32,
-        ),
+        (64, 32),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

@@ -276,38 +276,14 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 64, 1), (None, None, None)), 0, 3),
     )
     s_LB, t_LB = cpasync.tma_partition(
         tma_b,
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (64, 256, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (64, 256, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -420,104 +396,21 @@ def epilogue0(
         # EPI[0,0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_tile_load + slot(8 * t, 4), phase(8 * t, 4))
         tmem_after_sync()
-        # EPI[0,0]
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2), 32, Float32),
-            sC[(None, None, slot(8 * t, 4))],
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t, 4))
-        # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4), phase(8 * t + 1, 4)
-        )
-        # EPI[1,0]
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 32, 32, Float32),
-            sC[(None, None, slot(8 * t + 1, 4))],
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 1, 4))
-        # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4), phase(8 * t + 2, 4)
-        )
-        # EPI[2,0]
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 64, 32, Float32),
-            sC[(None, None, slot(8 * t + 2, 4))],
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 2, 4))
-        # EPI[3,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4), phase(8 * t + 3, 4)
-        )
-        # EPI[3,0]
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 96, 32, Float32),
-            sC[(None, None, slot(8 * t + 3, 4))],
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 3, 4))
-        # EPI[4,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4), phase(8 * t + 4, 4)
-        )
-        # EPI[4,0]
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 128, 32, Float32),
-            sC[(None, None, slot(8 * t + 4, 4))],
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 4, 4))
-        # EPI[5,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4), phase(8 * t + 5, 4)
-        )
-        # EPI[5,0]
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 160, 32, Float32),
-            sC[(None, None, slot(8 * t + 5, 4))],
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 5, 4))
-        # EPI[6,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4), phase(8 * t + 6, 4)
-        )
-        # EPI[6,0]
-        EPI(
-            columns_at(tmem + 256 * slot(t, 2) + 192, 32, Float32),
-            sC[(None, None, slot(8 * t + 6, 4))],
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + 6, 4))
-        # EPI[7,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4), phase(8 * t + 7, 4)
-        )
+        for i in cutlass.range_constexpr(7):
+            # EPI[i,0]
+            EPI(
+                columns_at(tmem + 256 * slot(t, 2) + 32 * i, 32, Float32),
+                sC[(None, None, slot(8 * t + i, 4))],
+                alpha,
+                beta,
+                thread,
+            )
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + i, 4))
+            # EPI[i + 1,0] uses c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_full_by_tile_load + slot(8 * t + (i + 1), 4), phase(8 * t + (i + 1), 4)
+            )
         # EPI[7,0]
         EPI(
             columns_at(tmem + 256 * slot(t, 2) + 224, 32, Float32),
@@ -556,275 +449,51 @@ def store(
     sC: cute.Tensor,
 ):
     """1 warp: STD[0] STD[1] STD[2] STD[3] STD[4] STD[5] STD[6] STD[7]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_2, t_STD_2 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_3, t_STD_3 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_4, t_STD_4 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_5, t_STD_5 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_6, t_STD_6 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_7, t_STD_7 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_epilogue0 + slot(8 * t, 4), phase(8 * t, 4))
-        # STD[0]
-        cute.copy(tma_d, s_STD_0[(None, slot(8 * t, 4))], t_STD_0[(None, at_m, 8 * at_n, at_batch)])
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(8 * t + 1, 4), phase(8 * t + 1, 4)
-        )
-        # STD[1]
-        cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(8 * t + 1, 4))],
-            t_STD_1[(None, at_m, 8 * at_n + 1, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(8 * t + 2, 4), phase(8 * t + 2, 4)
-        )
-        # STD[2]
-        cute.copy(
-            tma_d,
-            s_STD_2[(None, slot(8 * t + 2, 4))],
-            t_STD_2[(None, at_m, 8 * at_n + 2, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[0] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t, 4))
-        # STD[3] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(8 * t + 3, 4), phase(8 * t + 3, 4)
-        )
-        # STD[3]
-        cute.copy(
-            tma_d,
-            s_STD_3[(None, slot(8 * t + 3, 4))],
-            t_STD_3[(None, at_m, 8 * at_n + 3, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 1, 4))
-        # STD[2] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 2, 4))
-        # STD[3] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 3, 4))
-        # STD[4] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(8 * t + 4, 4), phase(8 * t + 4, 4)
-        )
-        # STD[4]
-        cute.copy(
-            tma_d,
-            s_STD_4[(None, slot(8 * t + 4, 4))],
-            t_STD_4[(None, at_m, 8 * at_n + 4, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[5] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(8 * t + 5, 4), phase(8 * t + 5, 4)
-        )
-        # STD[5]
-        cute.copy(
-            tma_d,
-            s_STD_5[(None, slot(8 * t + 5, 4))],
-            t_STD_5[(None, at_m, 8 * at_n + 5, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[6] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(8 * t + 6, 4), phase(8 * t + 6, 4)
-        )
-        # STD[6]
-        cute.copy(
-            tma_d,
-            s_STD_6[(None, slot(8 * t + 6, 4))],
-            t_STD_6[(None, at_m, 8 * at_n + 6, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[4] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 4, 4))
-        # STD[7] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(8 * t + 7, 4), phase(8 * t + 7, 4)
-        )
-        # STD[7]
-        cute.copy(
-            tma_d,
-            s_STD_7[(None, slot(8 * t + 7, 4))],
-            t_STD_7[(None, at_m, 8 * at_n + 7, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[5] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 5, 4))
-        # STD[6] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 6, 4))
-        # STD[7] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 7, 4))
+        for i in cutlass.range_constexpr(2):
+            for j in cutlass.range_constexpr(3):
+                # STD[4 * i + j] uses c_stages
+                cute.arch.mbarrier_wait(
+                    bar_c_stages_full_by_epilogue0 + slot(8 * t + (4 * i + j), 4),
+                    phase(8 * t + (4 * i + j), 4),
+                )
+                # STD[4 * i + j]
+                cute.copy(
+                    tma_d,
+                    s_STD[(None, slot(8 * t + (4 * i + j), 4))],
+                    t_STD[(None, at_m, 8 * at_n + (4 * i + j), at_batch)],
+                )
+                cute.arch.cp_async_bulk_commit_group()
+            # STD[4 * i] is complete
+            cute.arch.cp_async_bulk_wait_group(2, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + 4 * i, 4))
+            # STD[4 * i + 3] uses c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_full_by_epilogue0 + slot(8 * t + (4 * i + 3), 4),
+                phase(8 * t + (4 * i + 3), 4),
+            )
+            # STD[4 * i + 3]
+            cute.copy(
+                tma_d,
+                s_STD[(None, slot(8 * t + (4 * i + 3), 4))],
+                t_STD[(None, at_m, 8 * at_n + (4 * i + 3), at_batch)],
+            )
+            cute.arch.cp_async_bulk_commit_group()
+            for j in cutlass.range_constexpr(1, 4):
+                # STD[4 * i + j] is complete
+                cute.arch.cp_async_bulk_wait_group(3 - j, read=True)
+                with cute.arch.elect_one():
+                    cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(8 * t + (4 * i + j), 4))
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -854,273 +523,34 @@ def tile_load(
     sC: cute.Tensor,
 ):
     """1 warp: LC[0] LC[1] LC[2] LC[3] LC[4] LC[5] LC[6] LC[7]."""
-    s_LC_0, t_LC_0 = cpasync.tma_partition(
+    s_LC, t_LC = cpasync.tma_partition(
         tma_c,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_1, t_LC_1 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_2, t_LC_2 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_3, t_LC_3 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_4, t_LC_4 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_5, t_LC_5 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_6, t_LC_6 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_7, t_LC_7 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (128, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # LC[0] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 4, 4), phase(8 * t + 4, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(8 * t, 4), 8192 if (beta != 0.0) else 0
+        for i in cutlass.range_constexpr(8):
+            # LC[i] writes over c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_empty + slot(8 * t + (i + 4), 4), phase(8 * t + (i + 4), 4)
             )
-        # LC[0]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_0[(None, at_m, 8 * at_n, at_batch)],
-                s_LC_0[(None, slot(8 * t, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t, 4),
-            )
-        # LC[1] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 5, 4), phase(8 * t + 5, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[1]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_1[(None, at_m, 8 * at_n + 1, at_batch)],
-                s_LC_1[(None, slot(8 * t + 1, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 1, 4),
-            )
-        # LC[2] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 6, 4), phase(8 * t + 6, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[2]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_2[(None, at_m, 8 * at_n + 2, at_batch)],
-                s_LC_2[(None, slot(8 * t + 2, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 2, 4),
-            )
-        # LC[3] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 7, 4), phase(8 * t + 7, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[3]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_3[(None, at_m, 8 * at_n + 3, at_batch)],
-                s_LC_3[(None, slot(8 * t + 3, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 3, 4),
-            )
-        # LC[4] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t, 4), phase(8 * t, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[4]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_4[(None, at_m, 8 * at_n + 4, at_batch)],
-                s_LC_4[(None, slot(8 * t + 4, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 4, 4),
-            )
-        # LC[5] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 1, 4), phase(8 * t + 1, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[5]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_5[(None, at_m, 8 * at_n + 5, at_batch)],
-                s_LC_5[(None, slot(8 * t + 5, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 5, 4),
-            )
-        # LC[6] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 2, 4), phase(8 * t + 2, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[6]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_6[(None, at_m, 8 * at_n + 6, at_batch)],
-                s_LC_6[(None, slot(8 * t + 6, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 6, 4),
-            )
-        # LC[7] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(8 * t + 3, 4), phase(8 * t + 3, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[7]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_7[(None, at_m, 8 * at_n + 7, at_batch)],
-                s_LC_7[(None, slot(8 * t + 7, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + 7, 4),
-            )
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(
+                    bar_c_stages_full_by_tile_load + slot(8 * t + i, 4),
+                    8192 if (beta != 0.0) else 0,
+                )
+            # LC[i]
+            if beta != 0.0:
+                cute.copy(
+                    tma_c,
+                    t_LC[(None, at_m, 8 * at_n + i, at_batch)],
+                    s_LC[(None, slot(8 * t + i, 4))],
+                    tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + i, 4),
+                )
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -1328,37 +758,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(64, 256, Float16),
-        (
-            64,
-            256,
-        ),
+        (64, 256),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(128, 32, Float16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 32, Float16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

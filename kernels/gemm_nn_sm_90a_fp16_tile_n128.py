@@ -135,10 +135,12 @@ def matrices_of(operation, tile, registers, thread):
     return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
 
 
-def load_tile(tile, registers, thread):
-    """A thread's elements of a tile in shared memory."""
+def load_tile(tile, registers, thread, transpose=False):
+    """A thread's elements of a tile in shared memory; ``transpose``: neighbours in the tile's
+    columns are neighbours in memory.
+    """
     if by_matrices(tile):
-        operation = LdMatrix8x8x16bOp(False, 4)
+        operation = LdMatrix8x8x16bOp(transpose, 4)
         copy, mine, values = matrices_of(operation, tile, registers, thread)
         cute.copy(copy, mine.partition_S(tile), values)
     else:
@@ -147,7 +149,7 @@ def load_tile(tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -205,76 +207,21 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (64, 128, 1), (None, None, None)), 0, 3),
     )
     s_LA, t_LA = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 64, 1), (None, None, None)), 0, 3),
     )
-    s_LC_0, t_LC_0 = cpasync.tma_partition(
+    s_LC, t_LC = cpasync.tma_partition(
         tma_c,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_1, t_LC_1 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (128, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -302,34 +249,23 @@ def load(
                 tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
-        # LC[0] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(2 * t + 2, 2), phase(2 * t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_LC + slot(2 * t, 2), 16384 if (beta != 0.0) else 0
+        for i in cutlass.range_constexpr(2):
+            # LC[i] writes over c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_empty + slot(2 * t + (i + 2), 2), phase(2 * t + (i + 2), 2)
             )
-        # LC[0]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_0[(None, at_m, 2 * at_n, at_batch)],
-                s_LC_0[(None, slot(2 * t, 2))],
-                tma_bar_ptr=bar_c_stages_full_by_LC + slot(2 * t, 2),
-            )
-        # LC[1] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(2 * t + 3, 2), phase(2 * t + 3, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_LC + slot(2 * t + 1, 2), 16384 if (beta != 0.0) else 0
-            )
-        # LC[1]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_1[(None, at_m, 2 * at_n + 1, at_batch)],
-                s_LC_1[(None, slot(2 * t + 1, 2))],
-                tma_bar_ptr=bar_c_stages_full_by_LC + slot(2 * t + 1, 2),
-            )
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(
+                    bar_c_stages_full_by_LC + slot(2 * t + i, 2), 16384 if (beta != 0.0) else 0
+                )
+            # LC[i]
+            if beta != 0.0:
+                cute.copy(
+                    tma_c,
+                    t_LC[(None, at_m, 2 * at_n + i, at_batch)],
+                    s_LC[(None, slot(2 * t + i, 2))],
+                    tma_bar_ptr=bar_c_stages_full_by_LC + slot(2 * t + i, 2),
+                )
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -339,7 +275,7 @@ def load(
 
 
 @cute.jit
-def epilogue0(
+def epilogue(
     alpha: Float32,
     beta: Float32,
     trips: Int32,
@@ -352,11 +288,12 @@ def epilogue0(
     sA: cute.Tensor,
     sB: cute.Tensor,
     sC: cute.Tensor,
+    instance: cutlass.Constexpr,
 ):
-    """4 warps: MMA[0] EPI[0,0] EPI[1,0]."""
+    """4 warps each of epilogue0 and epilogue1: MMA EPI[0] EPI[1]."""
     thread = cute.arch.thread_idx()[0] % 128
     r_acc = cute.make_rmem_tensor(64, Float32)
-    mma_MMA_0 = sm90_utils.make_trivial_tiled_mma(
+    mma_MMA = sm90_utils.make_trivial_tiled_mma(
         Float16,
         Float16,
         OperandMajorMode.K,
@@ -366,11 +303,11 @@ def epilogue0(
         (64, 128),
         warpgroup.OperandSource.SMEM,
     )
-    a_MMA_0 = mma_MMA_0.make_fragment_A(
-        mma_MMA_0.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 6), (0, 0, 0)))
+    a_MMA = mma_MMA.make_fragment_A(
+        mma_MMA.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 6), (instance, 0, 0)))
     )
-    b_MMA_0 = mma_MMA_0.make_fragment_B(mma_MMA_0.get_slice(0).partition_B(transposed(sB)))
-    d_MMA_0 = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
+    b_MMA = mma_MMA.make_fragment_B(mma_MMA.get_slice(0).partition_B(transposed(sB)))
+    d_MMA = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
     t = Int32(0)
     while tile < tiles:
         first = t * trips
@@ -378,178 +315,61 @@ def epilogue0(
         pin(part_of(r_acc, 0, 64))
         warpgroup.fence()
         # turn 0: the pipeline fills
-        # MMA[0] uses sA
+        # MMA uses sA
         cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 6), phase(first, 6))
         warpgroup.fence()
-        # MMA[0]
+        # MMA
         for k_step in cutlass.range_constexpr(4):
-            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            mma_MMA.set(warpgroup.Field.ACCUMULATE, True)
             cute.gemm(
-                mma_MMA_0,
-                d_MMA_0,
-                a_MMA_0[(None, None, k_step, slot(first, 6))],
-                b_MMA_0[(None, None, k_step, slot(first, 6))],
-                d_MMA_0,
+                mma_MMA,
+                d_MMA,
+                a_MMA[(None, None, k_step, slot(first, 6))],
+                b_MMA[(None, None, k_step, slot(first, 6))],
+                d_MMA,
             )
         warpgroup.commit_group()
         sA_sB_stage, sA_sB_phase = slot(first + 1, 6), phase(first + 1, 6)
         sB_stage_before, sB_phase_before = slot(first + 6, 6), phase(first + 6, 6)
         for turn in cutlass.range(1, trips, unroll=1):
-            # MMA[0] uses sA
+            # MMA uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
-            # MMA[0]
+            # MMA
             for k_step in cutlass.range_constexpr(4):
-                mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+                mma_MMA.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
-                    mma_MMA_0,
-                    d_MMA_0,
-                    a_MMA_0[(None, None, k_step, sA_sB_stage)],
-                    b_MMA_0[(None, None, k_step, sA_sB_stage)],
-                    d_MMA_0,
+                    mma_MMA,
+                    d_MMA,
+                    a_MMA[(None, None, k_step, sA_sB_stage)],
+                    b_MMA[(None, None, k_step, sA_sB_stage)],
+                    d_MMA,
                 )
             warpgroup.commit_group()
-            # MMA[0] is complete
+            # MMA is complete
             warpgroup.wait_group(1)
             cute.arch.mbarrier_arrive(bar_sB_empty + sB_stage_before)
             sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
             sB_stage_before, sB_phase_before = advance(sB_stage_before, sB_phase_before, 6)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
-        # MMA[0] is complete
+        # MMA is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 6))
-        # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t, 2), phase(2 * t, 2))
-        # EPI[0,0]
-        EPI(
-            part_of(r_acc, 0, 32),
-            cute.local_tile(sC[(None, None, slot(2 * t, 2))], (64, 64), (0, 0)),
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t, 2))
-        # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
-        # EPI[1,0]
-        EPI(
-            part_of(r_acc, 32, 32),
-            cute.local_tile(sC[(None, None, slot(2 * t + 1, 2))], (64, 64), (0, 0)),
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t + 1, 2))
-        tile += cute.arch.grid_dim()[0]
-        t += 1
-
-
-@cute.jit
-def epilogue1(
-    alpha: Float32,
-    beta: Float32,
-    trips: Int32,
-    tiles: Int32,
-    bar_c_stages_full_by_LC: cute.Pointer,
-    bar_c_stages_full_by_EPI: cute.Pointer,
-    bar_sA_full_sB_full: cute.Pointer,
-    bar_sB_empty: cute.Pointer,
-    tile: Int32,
-    sA: cute.Tensor,
-    sB: cute.Tensor,
-    sC: cute.Tensor,
-):
-    """4 warps: MMA[1] EPI[0,1] EPI[1,1]."""
-    thread = cute.arch.thread_idx()[0] % 128
-    r_acc = cute.make_rmem_tensor(64, Float32)
-    mma_MMA_1 = sm90_utils.make_trivial_tiled_mma(
-        Float16,
-        Float16,
-        OperandMajorMode.K,
-        OperandMajorMode.MN,
-        Float32,
-        (1, 1, 1),
-        (64, 128),
-        warpgroup.OperandSource.SMEM,
-    )
-    a_MMA_1 = mma_MMA_1.make_fragment_A(
-        mma_MMA_1.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 6), (1, 0, 0)))
-    )
-    b_MMA_1 = mma_MMA_1.make_fragment_B(mma_MMA_1.get_slice(0).partition_B(transposed(sB)))
-    d_MMA_1 = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 16), 1, 1)))
-    t = Int32(0)
-    while tile < tiles:
-        first = t * trips
-        r_acc.fill(0.0)
-        pin(part_of(r_acc, 0, 64))
-        warpgroup.fence()
-        # turn 0: the pipeline fills
-        # MMA[1] uses sA
-        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 6), phase(first, 6))
-        warpgroup.fence()
-        # MMA[1]
-        for k_step in cutlass.range_constexpr(4):
-            mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
-            cute.gemm(
-                mma_MMA_1,
-                d_MMA_1,
-                a_MMA_1[(None, None, k_step, slot(first, 6))],
-                b_MMA_1[(None, None, k_step, slot(first, 6))],
-                d_MMA_1,
+        for i in cutlass.range_constexpr(2):
+            # EPI[i] uses c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_full_by_LC + slot(2 * t + i, 2), phase(2 * t + i, 2)
             )
-        warpgroup.commit_group()
-        sA_sB_stage, sA_sB_phase = slot(first + 1, 6), phase(first + 1, 6)
-        sB_stage_before, sB_phase_before = slot(first + 6, 6), phase(first + 6, 6)
-        for turn in cutlass.range(1, trips, unroll=1):
-            # MMA[1] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
-            # MMA[1]
-            for k_step in cutlass.range_constexpr(4):
-                mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
-                cute.gemm(
-                    mma_MMA_1,
-                    d_MMA_1,
-                    a_MMA_1[(None, None, k_step, sA_sB_stage)],
-                    b_MMA_1[(None, None, k_step, sA_sB_stage)],
-                    d_MMA_1,
-                )
-            warpgroup.commit_group()
-            # MMA[1] is complete
-            warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sB_empty + sB_stage_before)
-            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 6)
-            sB_stage_before, sB_phase_before = advance(sB_stage_before, sB_phase_before, 6)
-        # turn trips: the pipeline drains
-        warpgroup.commit_group()
-        # MMA[1] is complete
-        warpgroup.wait_group(1)
-        cute.arch.mbarrier_arrive(bar_sB_empty + slot(first + trips - 1, 6))
-        # EPI[0,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t, 2), phase(2 * t, 2))
-        # EPI[0,1]
-        EPI(
-            part_of(r_acc, 0, 32),
-            cute.local_tile(sC[(None, None, slot(2 * t, 2))], (64, 64), (1, 0)),
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t, 2))
-        # EPI[1,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
-        # EPI[1,1]
-        EPI(
-            part_of(r_acc, 32, 32),
-            cute.local_tile(sC[(None, None, slot(2 * t + 1, 2))], (64, 64), (1, 0)),
-            alpha,
-            beta,
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t + 1, 2))
+            # EPI[i]
+            EPI(
+                part_of(r_acc, 32 * i, 32),
+                cute.local_tile(sC[(None, None, slot(2 * t + i, 2))], (64, 64), (instance, 0)),
+                alpha,
+                beta,
+                thread,
+            )
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_c_stages_full_by_EPI + slot(2 * t + i, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -572,43 +392,12 @@ def store(
     sC: cute.Tensor,
 ):
     """1 warp: STD[0] STD[1]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -616,15 +405,13 @@ def store(
         # STD[0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_EPI + slot(2 * t, 2), phase(2 * t, 2))
         # STD[0]
-        cute.copy(tma_d, s_STD_0[(None, slot(2 * t, 2))], t_STD_0[(None, at_m, 2 * at_n, at_batch)])
+        cute.copy(tma_d, s_STD[(None, slot(2 * t, 2))], t_STD[(None, at_m, 2 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_EPI + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
         # STD[1]
         cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(2 * t + 1, 2))],
-            t_STD_1[(None, at_m, 2 * at_n + 1, at_batch)],
+            tma_d, s_STD[(None, slot(2 * t + 1, 2))], t_STD[(None, at_m, 2 * at_n + 1, at_batch)]
         )
         cute.arch.cp_async_bulk_commit_group()
         # STD[0] is complete
@@ -724,7 +511,7 @@ def kernel(
     sB = tiles_at(shared + 132096, 64, 128, 6, Float16)
     sC = tiles_at(shared + 1024, 128, 64, 2, Float16)
     if warp < 4:
-        epilogue0(
+        epilogue(
             alpha,
             beta,
             trips,
@@ -737,9 +524,10 @@ def kernel(
             sA,
             sB,
             sC,
+            0,
         )
     elif warp < 8:
-        epilogue1(
+        epilogue(
             alpha,
             beta,
             trips,
@@ -752,6 +540,7 @@ def kernel(
             sA,
             sB,
             sC,
+            1,
         )
     else:
         if warp == 8:
@@ -814,37 +603,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(64, 128, Float16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

@@ -200,20 +200,7 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sP, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_p,
-                (128, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_p, (128, 32, 1, 1), (None, None, None, None)), 0, 4),
     )
     t = Int32(0)
     while tile < tiles:
@@ -303,19 +290,7 @@ def store(
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -363,19 +338,7 @@ def tile_load(
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (128, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -546,28 +509,19 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(p.iterator, cute.select(p.layout, [2, 3, 1, 0])),
         one_tile(128, 32, Float32),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(128, 32, BFloat16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 32, BFloat16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     n_batch = Int32(p.shape[0])
     n_part = Int32(p.shape[1])

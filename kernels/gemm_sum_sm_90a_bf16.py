@@ -112,10 +112,12 @@ def matrices_of(operation, tile, registers, thread):
     return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
 
 
-def load_tile(tile, registers, thread):
-    """A thread's elements of a tile in shared memory."""
+def load_tile(tile, registers, thread, transpose=False):
+    """A thread's elements of a tile in shared memory; ``transpose``: neighbours in the tile's
+    columns are neighbours in memory.
+    """
     if by_matrices(tile):
-        operation = LdMatrix8x8x16bOp(False, 4)
+        operation = LdMatrix8x8x16bOp(transpose, 4)
         copy, mine, values = matrices_of(operation, tile, registers, thread)
         cute.copy(copy, mine.partition_S(tile), values)
     else:
@@ -124,7 +126,7 @@ def load_tile(tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -183,20 +185,7 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sP, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_p,
-                (64, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_p, (64, 32, 1, 1), (None, None, None, None)), 0, 4),
     )
     t = Int32(0)
     while tile < tiles:
@@ -286,19 +275,7 @@ def store(
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -346,19 +323,7 @@ def tile_load(
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (64, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (64, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -532,28 +497,19 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(p.iterator, cute.select(p.layout, [2, 3, 1, 0])),
         one_tile(64, 32, Float32),
-        (
-            64,
-            32,
-        ),
+        (64, 32),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(64, 32, BFloat16),
-        (
-            64,
-            32,
-        ),
+        (64, 32),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(64, 32, BFloat16),
-        (
-            64,
-            32,
-        ),
+        (64, 32),
     )
     n_batch = Int32(p.shape[0])
     n_part = Int32(p.shape[1])

@@ -206,14 +206,19 @@ def store_tile(registers, tile, thread, first=0):
         cute.autovec_copy(mine, piece)
 
 
-def store_transposed(registers, tile, thread):
-    """A column of a tile in shared memory, by a thread."""
+def column_elements(tile, thread):
+    """Pointers to the elements of a thread's column, of a tile in shared memory."""
     width, count, stride = panel_shape(tile)
-    registers = as_dtype(registers, tile.element_type)
-    for v in range(cute.size(registers)):
+    for v in range(cute.size(tile, mode=[0])):
         piece = thread // width % count
         pointer = piece_at(tile, v, (v * count >> 3) & (count - 1), width, piece)
-        (pointer + thread // (width * count) * stride + thread % width).store(registers[v])
+        yield pointer + thread // (width * count) * stride + thread % width
+
+
+def store_transposed(registers, tile, thread):
+    registers = as_dtype(registers, tile.element_type)
+    for v, element in enumerate(column_elements(tile, thread)):
+        element.store(registers[v])
 
 
 def twice(x):
@@ -355,38 +360,14 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (64, 128, 1), (None, None, None)), 0, 3),
     )
     s_LA, t_LA = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -492,12 +473,10 @@ def epilogue0(
     sC: cute.Tensor,
     sT: cute.Tensor,
 ):
-    """4 warps: EPI[0,0] PUT[0,0] PUTT[0,0] EPI[1,0] PUT[1,0] PUTT[1,0] EPI[2,0] PUT[2,0] PUTT[2,0] EPI[3,0] PUT[3,0] PUTT[3,0]."""
+    """4 warps: EPI[0,0] PUT[0,0] PUTT[0,0] EPI[1,0] PUT[1,0] PUTT[1,0] EPI[2,0] PUT[2,0] PUTT[2,0]
+    EPI[3,0] PUT[3,0] PUTT[3,0]."""
     thread = cute.arch.thread_idx()[0] % 128
-    r_rD_0 = cute.make_rmem_tensor(32, Float16)
-    r_rD_1 = cute.make_rmem_tensor(32, Float16)
-    r_rD_2 = cute.make_rmem_tensor(32, Float16)
-    r_rD_3 = cute.make_rmem_tensor(32, Float16)
+    r_rD = [cute.make_rmem_tensor(32, Float16) for _ in range(4)]
     tmem = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
     t = Int32(0)
     while tile < tiles:
@@ -507,80 +486,37 @@ def epilogue0(
         # EPI[0,0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_tile_load + slot(4 * t, 4), phase(4 * t, 4))
         tmem_after_sync()
-        # EPI[0,0]
-        EPI(
-            columns_at(tmem + 128 * slot(t, 2), 32, Float32),
-            sC[(None, None, slot(4 * t, 4))],
-            r_rD_0,
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[0,0]: epilogue
-        PUT(r_rD_0, sC[(None, None, slot(4 * t, 4))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t, 4))
-        # PUTT[0,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
-        # PUTT[0,0]: epilogue
-        PUTT(r_rD_0, sT[(None, None, slot(4 * t, 2))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t, 2))
-        # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4), phase(4 * t + 1, 4)
-        )
-        # EPI[1,0]
-        EPI(
-            columns_at(tmem + 128 * slot(t, 2) + 32, 32, Float32),
-            sC[(None, None, slot(4 * t + 1, 4))],
-            r_rD_1,
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[1,0]: epilogue
-        PUT(r_rD_1, sC[(None, None, slot(4 * t + 1, 4))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 1, 4))
-        # PUTT[1,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
-        # PUTT[1,0]: epilogue
-        PUTT(r_rD_1, sT[(None, None, slot(4 * t + 1, 2))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 1, 2))
-        # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4), phase(4 * t + 2, 4)
-        )
-        # EPI[2,0]
-        EPI(
-            columns_at(tmem + 128 * slot(t, 2) + 64, 32, Float32),
-            sC[(None, None, slot(4 * t + 2, 4))],
-            r_rD_2,
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[2,0]: epilogue
-        PUT(r_rD_2, sC[(None, None, slot(4 * t + 2, 4))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 2, 4))
-        # PUTT[2,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty + slot(4 * t, 2), phase(4 * t, 2))
-        # PUTT[2,0]: epilogue
-        PUTT(r_rD_2, sT[(None, None, slot(4 * t + 2, 2))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 2, 2))
-        # EPI[3,0] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4), phase(4 * t + 3, 4)
-        )
+        for i in cutlass.range_constexpr(3):
+            # EPI[i,0]
+            EPI(
+                columns_at(tmem + 128 * slot(t, 2) + 32 * i, 32, Float32),
+                sC[(None, None, slot(4 * t + i, 4))],
+                r_rD[i],
+                alpha,
+                beta,
+                thread,
+            )
+            # PUT[i,0]: epilogue
+            PUT(r_rD[i], sC[(None, None, slot(4 * t + i, 4))], thread)
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + i, 4))
+            # PUTT[i,0] writes over t_stages
+            cute.arch.mbarrier_wait(
+                bar_t_stages_empty + slot(4 * t + (i + 2), 2), phase(4 * t + (i + 2), 2)
+            )
+            # PUTT[i,0]: epilogue
+            PUTT(r_rD[i], sT[(None, None, slot(4 * t + i, 2))], thread)
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + i, 2))
+            # EPI[i + 1,0] uses c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_full_by_tile_load + slot(4 * t + (i + 1), 4), phase(4 * t + (i + 1), 4)
+            )
         # EPI[3,0]
         EPI(
             columns_at(tmem + 128 * slot(t, 2) + 96, 32, Float32),
             sC[(None, None, slot(4 * t + 3, 4))],
-            r_rD_3,
+            r_rD[3],
             alpha,
             beta,
             thread,
@@ -589,13 +525,13 @@ def epilogue0(
         tmem_before_sync()
         cute.arch.mbarrier_arrive(bar_acc_empty + slot(t, 2))
         # PUT[3,0]: epilogue
-        PUT(r_rD_3, sC[(None, None, slot(4 * t + 3, 4))], thread)
+        PUT(r_rD[3], sC[(None, None, slot(4 * t + 3, 4))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(4 * t + 3, 4))
         # PUTT[3,0] writes over t_stages
         cute.arch.mbarrier_wait(bar_t_stages_empty + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
         # PUTT[3,0]: epilogue
-        PUTT(r_rD_3, sT[(None, None, slot(4 * t + 3, 2))], thread)
+        PUTT(r_rD[3], sT[(None, None, slot(4 * t + 3, 2))], thread)
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_t_stages_full + slot(4 * t + 3, 2))
         tile += cute.arch.grid_dim()[0]
@@ -627,157 +563,19 @@ def store(
     sT: cute.Tensor,
 ):
     """1 warp: STD[0] STT[0,0] STD[1] STT[1,0] STD[2] STT[2,0] STD[3] STT[3,0]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 32, 1), (None, None, None)), 0, 3),
     )
-    s_STT_0_0, t_STT_0_0 = cpasync.tma_partition(
+    s_STT, t_STT = cpasync.tma_partition(
         tma_d_2,
         0,
         cute.make_layout(1),
         cute.group_modes(sT, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (32, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STT_1_0, t_STT_1_0 = cpasync.tma_partition(
-        tma_d_2,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sT, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (32, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_2, t_STD_2 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STT_2_0, t_STT_2_0 = cpasync.tma_partition(
-        tma_d_2,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sT, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (32, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_3, t_STD_3 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STT_3_0, t_STT_3_0 = cpasync.tma_partition(
-        tma_d_2,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sT, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (32, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d_2, (32, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -785,7 +583,7 @@ def store(
         # STD[0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_epilogue0 + slot(4 * t, 4), phase(4 * t, 4))
         # STD[0]
-        cute.copy(tma_d, s_STD_0[(None, slot(4 * t, 4))], t_STD_0[(None, at_m, 4 * at_n, at_batch)])
+        cute.copy(tma_d, s_STD[(None, slot(4 * t, 4))], t_STD[(None, at_m, 4 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,0] uses t_stages
         cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t, 2), phase(4 * t, 2))
@@ -794,104 +592,41 @@ def store(
             (((at_m * 128) + (0 * 128)) // 128) * 128
         ):
             cute.copy(
-                tma_d_2,
-                s_STT_0_0[(None, slot(4 * t, 2))],
-                t_STT_0_0[(None, 4 * at_n, at_m, at_batch)],
+                tma_d_2, s_STT[(None, slot(4 * t, 2))], t_STT[(None, 4 * at_n, at_m, at_batch)]
             )
         cute.arch.cp_async_bulk_commit_group()
-        # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(4 * t + 1, 4), phase(4 * t + 1, 4)
-        )
-        # STD[1]
-        cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(4 * t + 1, 4))],
-            t_STD_1[(None, at_m, 4 * at_n + 1, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STT[1,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t + 1, 2), phase(4 * t + 1, 2))
-        # STT[1,0]
-        if (((((at_n * 128) + (1 * 32)) // 128) * 128) + 128) <= (
-            (((at_m * 128) + (0 * 128)) // 128) * 128
-        ):
+        for i in cutlass.range_constexpr(1, 4):
+            # STD[i] uses c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_full_by_epilogue0 + slot(4 * t + i, 4), phase(4 * t + i, 4)
+            )
+            # STD[i]
             cute.copy(
-                tma_d_2,
-                s_STT_1_0[(None, slot(4 * t + 1, 2))],
-                t_STT_1_0[(None, 4 * at_n + 1, at_m, at_batch)],
+                tma_d,
+                s_STD[(None, slot(4 * t + i, 4))],
+                t_STD[(None, at_m, 4 * at_n + i, at_batch)],
             )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[0] is complete
-        cute.arch.cp_async_bulk_wait_group(3, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(4 * t, 4))
-        # STT[0,0] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(4 * t, 2))
-        # STD[2] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(4 * t + 2, 4), phase(4 * t + 2, 4)
-        )
-        # STD[2]
-        cute.copy(
-            tma_d,
-            s_STD_2[(None, slot(4 * t + 2, 4))],
-            t_STD_2[(None, at_m, 4 * at_n + 2, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STT[2,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t + 2, 2), phase(4 * t + 2, 2))
-        # STT[2,0]
-        if (((((at_n * 128) + (2 * 32)) // 128) * 128) + 128) <= (
-            (((at_m * 128) + (0 * 128)) // 128) * 128
-        ):
-            cute.copy(
-                tma_d_2,
-                s_STT_2_0[(None, slot(4 * t + 2, 2))],
-                t_STT_2_0[(None, 4 * at_n + 2, at_m, at_batch)],
-            )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] is complete
-        cute.arch.cp_async_bulk_wait_group(3, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(4 * t + 1, 4))
-        # STT[1,0] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(4 * t + 1, 2))
-        # STD[3] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(4 * t + 3, 4), phase(4 * t + 3, 4)
-        )
-        # STD[3]
-        cute.copy(
-            tma_d,
-            s_STD_3[(None, slot(4 * t + 3, 4))],
-            t_STD_3[(None, at_m, 4 * at_n + 3, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STT[3,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t + 3, 2), phase(4 * t + 3, 2))
-        # STT[3,0]
-        if (((((at_n * 128) + (3 * 32)) // 128) * 128) + 128) <= (
-            (((at_m * 128) + (0 * 128)) // 128) * 128
-        ):
-            cute.copy(
-                tma_d_2,
-                s_STT_3_0[(None, slot(4 * t + 3, 2))],
-                t_STT_3_0[(None, 4 * at_n + 3, at_m, at_batch)],
-            )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[2] is complete
-        cute.arch.cp_async_bulk_wait_group(3, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(4 * t + 2, 4))
-        # STT[2,0] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(4 * t + 2, 2))
+            cute.arch.cp_async_bulk_commit_group()
+            # STT[i,0] uses t_stages
+            cute.arch.mbarrier_wait(bar_t_stages_full + slot(4 * t + i, 2), phase(4 * t + i, 2))
+            # STT[i,0]
+            if (((((at_n * 128) + (i * 32)) // 128) * 128) + 128) <= (
+                (((at_m * 128) + (0 * 128)) // 128) * 128
+            ):
+                cute.copy(
+                    tma_d_2,
+                    s_STT[(None, slot(4 * t + i, 2))],
+                    t_STT[(None, 4 * at_n + i, at_m, at_batch)],
+                )
+            cute.arch.cp_async_bulk_commit_group()
+            # STD[i - 1] is complete
+            cute.arch.cp_async_bulk_wait_group(3, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(4 * t + (i - 1), 4))
+            # STT[i - 1,0] is complete
+            cute.arch.cp_async_bulk_wait_group(2, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(4 * t + (i - 1), 2))
         # STD[3] is complete
         cute.arch.cp_async_bulk_wait_group(1, read=True)
         with cute.arch.elect_one():
@@ -928,141 +663,34 @@ def tile_load(
     sC: cute.Tensor,
 ):
     """1 warp: LC[0] LC[1] LC[2] LC[3]."""
-    s_LC_0, t_LC_0 = cpasync.tma_partition(
+    s_LC, t_LC = cpasync.tma_partition(
         tma_c,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_1, t_LC_1 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_2, t_LC_2 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_3, t_LC_3 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (128, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # LC[0] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 4, 4), phase(4 * t + 4, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(4 * t, 4), 8192 if (beta != 0.0) else 0
+        for i in cutlass.range_constexpr(4):
+            # LC[i] writes over c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_empty + slot(4 * t + (i + 4), 4), phase(4 * t + (i + 4), 4)
             )
-        # LC[0]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_0[(None, at_m, 4 * at_n, at_batch)],
-                s_LC_0[(None, slot(4 * t, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t, 4),
-            )
-        # LC[1] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 5, 4), phase(4 * t + 5, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[1]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_1[(None, at_m, 4 * at_n + 1, at_batch)],
-                s_LC_1[(None, slot(4 * t + 1, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 1, 4),
-            )
-        # LC[2] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 6, 4), phase(4 * t + 6, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[2]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_2[(None, at_m, 4 * at_n + 2, at_batch)],
-                s_LC_2[(None, slot(4 * t + 2, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 2, 4),
-            )
-        # LC[3] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t + 7, 4), phase(4 * t + 7, 4))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4), 8192 if (beta != 0.0) else 0
-            )
-        # LC[3]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_3[(None, at_m, 4 * at_n + 3, at_batch)],
-                s_LC_3[(None, slot(4 * t + 3, 4))],
-                tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + 3, 4),
-            )
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(
+                    bar_c_stages_full_by_tile_load + slot(4 * t + i, 4),
+                    8192 if (beta != 0.0) else 0,
+                )
+            # LC[i]
+            if beta != 0.0:
+                cute.copy(
+                    tma_c,
+                    t_LC[(None, at_m, 4 * at_n + i, at_batch)],
+                    s_LC[(None, slot(4 * t + i, 4))],
+                    tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(4 * t + i, 4),
+                )
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -1290,46 +918,31 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(64, 128, Float16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(128, 32, Float16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 32, Float16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     tma_d_2, g_d_2 = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(32, 128, Float16),
-        (
-            32,
-            128,
-        ),
+        (32, 128),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

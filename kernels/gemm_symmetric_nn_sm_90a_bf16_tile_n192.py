@@ -193,10 +193,12 @@ def matrices_of(operation, tile, registers, thread):
     return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
 
 
-def load_tile(tile, registers, thread):
-    """A thread's elements of a tile in shared memory."""
+def load_tile(tile, registers, thread, transpose=False):
+    """A thread's elements of a tile in shared memory; ``transpose``: neighbours in the tile's
+    columns are neighbours in memory.
+    """
     if by_matrices(tile):
-        operation = LdMatrix8x8x16bOp(False, 4)
+        operation = LdMatrix8x8x16bOp(transpose, 4)
         copy, mine, values = matrices_of(operation, tile, registers, thread)
         cute.copy(copy, mine.partition_S(tile), values)
     else:
@@ -205,7 +207,7 @@ def load_tile(tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -280,95 +282,21 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (128, 64, 1), (None, None, None)), 0, 3),
     )
     s_LB, t_LB = cpasync.tma_partition(
         tma_b,
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (64, 192, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (64, 192, 1), (None, None, None)), 0, 3),
     )
-    s_LC_0, t_LC_0 = cpasync.tma_partition(
+    s_LC, t_LC = cpasync.tma_partition(
         tma_c,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_1, t_LC_1 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_2, t_LC_2 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (128, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -396,48 +324,23 @@ def load(
                 tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
-        # LC[0] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(3 * t + 3, 3), phase(3 * t + 3, 3))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_LC + slot(3 * t, 3), 16384 if (beta != 0.0) else 0
+        for i in cutlass.range_constexpr(3):
+            # LC[i] writes over c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_empty + slot(3 * t + (i + 3), 3), phase(3 * t + (i + 3), 3)
             )
-        # LC[0]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_0[(None, at_m, 3 * at_n, at_batch)],
-                s_LC_0[(None, slot(3 * t, 3))],
-                tma_bar_ptr=bar_c_stages_full_by_LC + slot(3 * t, 3),
-            )
-        # LC[1] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(3 * t + 4, 3), phase(3 * t + 4, 3))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_LC + slot(3 * t + 1, 3), 16384 if (beta != 0.0) else 0
-            )
-        # LC[1]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_1[(None, at_m, 3 * at_n + 1, at_batch)],
-                s_LC_1[(None, slot(3 * t + 1, 3))],
-                tma_bar_ptr=bar_c_stages_full_by_LC + slot(3 * t + 1, 3),
-            )
-        # LC[2] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(3 * t + 5, 3), phase(3 * t + 5, 3))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_LC + slot(3 * t + 2, 3), 16384 if (beta != 0.0) else 0
-            )
-        # LC[2]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_2[(None, at_m, 3 * at_n + 2, at_batch)],
-                s_LC_2[(None, slot(3 * t + 2, 3))],
-                tma_bar_ptr=bar_c_stages_full_by_LC + slot(3 * t + 2, 3),
-            )
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(
+                    bar_c_stages_full_by_LC + slot(3 * t + i, 3), 16384 if (beta != 0.0) else 0
+                )
+            # LC[i]
+            if beta != 0.0:
+                cute.copy(
+                    tma_c,
+                    t_LC[(None, at_m, 3 * at_n + i, at_batch)],
+                    s_LC[(None, slot(3 * t + i, 3))],
+                    tma_bar_ptr=bar_c_stages_full_by_LC + slot(3 * t + i, 3),
+                )
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -447,15 +350,15 @@ def load(
 
 
 @cute.jit
-def epilogue0(
+def epilogue(
     alpha: Float32,
     beta: Float32,
     trips: Int32,
     tiles: Int32,
     bar_c_stages_full_by_LC: cute.Pointer,
     bar_c_stages_full_by_PUT: cute.Pointer,
-    bar_t_stages_full_by_epilogue0: cute.Pointer,
-    bar_t_stages_empty_for_epilogue0: cute.Pointer,
+    bar_t_stages_full_by_epilogue: cute.Pointer,
+    bar_t_stages_empty_for_epilogue: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sA_empty: cute.Pointer,
     tile: Int32,
@@ -463,14 +366,14 @@ def epilogue0(
     sB: cute.Tensor,
     sC: cute.Tensor,
     sT: cute.Tensor,
+    instance: cutlass.Constexpr,
 ):
-    """4 warps: MMA[0] EPI[0,0] PUT[0,0] PUTT[0,0] EPI[1,0] PUT[1,0] PUTT[1,0] EPI[2,0] PUT[2,0] PUTT[2,0]."""
+    """4 warps each of epilogue0 and epilogue1: MMA EPI[0] PUT[0] PUTT[0] EPI[1] PUT[1] PUTT[1]
+    EPI[2] PUT[2] PUTT[2]."""
     thread = cute.arch.thread_idx()[0] % 128
     r_acc = cute.make_rmem_tensor(96, Float32)
-    r_rD_0 = cute.make_rmem_tensor(32, BFloat16)
-    r_rD_1 = cute.make_rmem_tensor(32, BFloat16)
-    r_rD_2 = cute.make_rmem_tensor(32, BFloat16)
-    mma_MMA_0 = sm90_utils.make_trivial_tiled_mma(
+    r_rD = [cute.make_rmem_tensor(32, BFloat16) for _ in range(3)]
+    mma_MMA = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
         OperandMajorMode.K,
@@ -480,11 +383,11 @@ def epilogue0(
         (64, 192),
         warpgroup.OperandSource.SMEM,
     )
-    a_MMA_0 = mma_MMA_0.make_fragment_A(
-        mma_MMA_0.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 4), (0, 0, 0)))
+    a_MMA = mma_MMA.make_fragment_A(
+        mma_MMA.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 4), (instance, 0, 0)))
     )
-    b_MMA_0 = mma_MMA_0.make_fragment_B(mma_MMA_0.get_slice(0).partition_B(transposed(sB)))
-    d_MMA_0 = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 24), 1, 1)))
+    b_MMA = mma_MMA.make_fragment_B(mma_MMA.get_slice(0).partition_B(transposed(sB)))
+    d_MMA = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 24), 1, 1)))
     t = Int32(0)
     while tile < tiles:
         first = t * trips
@@ -492,286 +395,107 @@ def epilogue0(
         pin(part_of(r_acc, 0, 96))
         warpgroup.fence()
         # turn 0: the pipeline fills
-        # MMA[0] uses sA
+        # MMA uses sA
         cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 4), phase(first, 4))
         warpgroup.fence()
-        # MMA[0]
+        # MMA
         for k_step in cutlass.range_constexpr(4):
-            mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+            mma_MMA.set(warpgroup.Field.ACCUMULATE, True)
             cute.gemm(
-                mma_MMA_0,
-                d_MMA_0,
-                a_MMA_0[(None, None, k_step, slot(first, 4))],
-                b_MMA_0[(None, None, k_step, slot(first, 4))],
-                d_MMA_0,
+                mma_MMA,
+                d_MMA,
+                a_MMA[(None, None, k_step, slot(first, 4))],
+                b_MMA[(None, None, k_step, slot(first, 4))],
+                d_MMA,
             )
         warpgroup.commit_group()
         sA_sB_stage, sA_sB_phase = slot(first + 1, 4), phase(first + 1, 4)
         sA_stage_before, sA_phase_before = slot(first + 4, 4), phase(first + 4, 4)
         for turn in cutlass.range(1, trips, unroll=1):
-            # MMA[0] uses sA
+            # MMA uses sA
             cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
-            # MMA[0]
+            # MMA
             for k_step in cutlass.range_constexpr(4):
-                mma_MMA_0.set(warpgroup.Field.ACCUMULATE, True)
+                mma_MMA.set(warpgroup.Field.ACCUMULATE, True)
                 cute.gemm(
-                    mma_MMA_0,
-                    d_MMA_0,
-                    a_MMA_0[(None, None, k_step, sA_sB_stage)],
-                    b_MMA_0[(None, None, k_step, sA_sB_stage)],
-                    d_MMA_0,
+                    mma_MMA,
+                    d_MMA,
+                    a_MMA[(None, None, k_step, sA_sB_stage)],
+                    b_MMA[(None, None, k_step, sA_sB_stage)],
+                    d_MMA,
                 )
             warpgroup.commit_group()
-            # MMA[0] is complete
+            # MMA is complete
             warpgroup.wait_group(1)
             cute.arch.mbarrier_arrive(bar_sA_empty + sA_stage_before)
             sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
             sA_stage_before, sA_phase_before = advance(sA_stage_before, sA_phase_before, 4)
         # turn trips: the pipeline drains
         warpgroup.commit_group()
-        # MMA[0] is complete
+        # MMA is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 4))
-        # EPI[0,0] uses c_stages
+        # EPI[0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t, 3), phase(3 * t, 3))
-        # EPI[0,0]
+        # EPI[0]
         EPI(
             part_of(r_acc, 0, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t, 3))], (64, 64), (0, 0)),
-            part_of(r_rD_0, 0, 32),
+            cute.local_tile(sC[(None, None, slot(3 * t, 3))], (64, 64), (instance, 0)),
+            part_of(r_rD[0], 0, 32),
             alpha,
             beta,
             thread,
         )
-        # PUT[0,0]: epilogue
+        # PUT[0]: epilogue
         PUT(
-            part_of(r_rD_0, 0, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t, 3))], (64, 64), (0, 0)),
+            part_of(r_rD[0], 0, 32),
+            cute.local_tile(sC[(None, None, slot(3 * t, 3))], (64, 64), (instance, 0)),
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t, 3))
-        # PUTT[0,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue0, phase(3 * t + 1, 1))
-        # PUTT[0,0]: epilogue
-        PUTT(part_of(r_rD_0, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 0)), thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0)
-        # EPI[1,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
-        # EPI[1,0]
-        EPI(
-            part_of(r_acc, 32, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t + 1, 3))], (64, 64), (0, 0)),
-            part_of(r_rD_1, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[1,0]: epilogue
-        PUT(
-            part_of(r_rD_1, 0, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t + 1, 3))], (64, 64), (0, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + 1, 3))
-        # PUTT[1,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue0, phase(3 * t, 1))
-        # PUTT[1,0]: epilogue
-        PUTT(part_of(r_rD_1, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 0)), thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0)
-        # EPI[2,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
-        # EPI[2,0]
-        EPI(
-            part_of(r_acc, 64, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t + 2, 3))], (64, 64), (0, 0)),
-            part_of(r_rD_2, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[2,0]: epilogue
-        PUT(
-            part_of(r_rD_2, 0, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t + 2, 3))], (64, 64), (0, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + 2, 3))
-        # PUTT[2,0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue0, phase(3 * t + 1, 1))
-        # PUTT[2,0]: epilogue
-        PUTT(part_of(r_rD_2, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 0)), thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue0)
-        tile += cute.arch.grid_dim()[0]
-        t += 1
-
-
-@cute.jit
-def epilogue1(
-    alpha: Float32,
-    beta: Float32,
-    trips: Int32,
-    tiles: Int32,
-    bar_c_stages_full_by_LC: cute.Pointer,
-    bar_c_stages_full_by_PUT: cute.Pointer,
-    bar_t_stages_full_by_epilogue1: cute.Pointer,
-    bar_t_stages_empty_for_epilogue1: cute.Pointer,
-    bar_sA_full_sB_full: cute.Pointer,
-    bar_sA_empty: cute.Pointer,
-    tile: Int32,
-    sA: cute.Tensor,
-    sB: cute.Tensor,
-    sC: cute.Tensor,
-    sT: cute.Tensor,
-):
-    """4 warps: MMA[1] EPI[0,1] PUT[0,1] PUTT[0,1] EPI[1,1] PUT[1,1] PUTT[1,1] EPI[2,1] PUT[2,1] PUTT[2,1]."""
-    thread = cute.arch.thread_idx()[0] % 128
-    r_acc = cute.make_rmem_tensor(96, Float32)
-    r_rD_0 = cute.make_rmem_tensor(32, BFloat16)
-    r_rD_1 = cute.make_rmem_tensor(32, BFloat16)
-    r_rD_2 = cute.make_rmem_tensor(32, BFloat16)
-    mma_MMA_1 = sm90_utils.make_trivial_tiled_mma(
-        BFloat16,
-        BFloat16,
-        OperandMajorMode.K,
-        OperandMajorMode.MN,
-        Float32,
-        (1, 1, 1),
-        (64, 192),
-        warpgroup.OperandSource.SMEM,
-    )
-    a_MMA_1 = mma_MMA_1.make_fragment_A(
-        mma_MMA_1.get_slice(0).partition_A(cute.local_tile(sA, (64, 64, 4), (1, 0, 0)))
-    )
-    b_MMA_1 = mma_MMA_1.make_fragment_B(mma_MMA_1.get_slice(0).partition_B(transposed(sB)))
-    d_MMA_1 = cute.make_tensor(r_acc.iterator + 0, cute.make_layout(((2, 2, 24), 1, 1)))
-    t = Int32(0)
-    while tile < tiles:
-        first = t * trips
-        r_acc.fill(0.0)
-        pin(part_of(r_acc, 0, 96))
-        warpgroup.fence()
-        # turn 0: the pipeline fills
-        # MMA[1] uses sA
-        cute.arch.mbarrier_wait(bar_sA_full_sB_full + slot(first, 4), phase(first, 4))
-        warpgroup.fence()
-        # MMA[1]
-        for k_step in cutlass.range_constexpr(4):
-            mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
-            cute.gemm(
-                mma_MMA_1,
-                d_MMA_1,
-                a_MMA_1[(None, None, k_step, slot(first, 4))],
-                b_MMA_1[(None, None, k_step, slot(first, 4))],
-                d_MMA_1,
+        # PUTT[0] writes over t_stages
+        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue, phase(3 * t + 1, 1))
+        for i in cutlass.range_constexpr(1, 3):
+            # PUTT[i - 1]: epilogue
+            PUTT(
+                part_of(r_rD[i - 1], 0, 32),
+                cute.local_tile(sT[(None, None, 0)], (64, 64), (0, instance)),
+                thread,
             )
-        warpgroup.commit_group()
-        sA_sB_stage, sA_sB_phase = slot(first + 1, 4), phase(first + 1, 4)
-        sA_stage_before, sA_phase_before = slot(first + 4, 4), phase(first + 4, 4)
-        for turn in cutlass.range(1, trips, unroll=1):
-            # MMA[1] uses sA
-            cute.arch.mbarrier_wait(bar_sA_full_sB_full + sA_sB_stage, sA_sB_phase)
-            # MMA[1]
-            for k_step in cutlass.range_constexpr(4):
-                mma_MMA_1.set(warpgroup.Field.ACCUMULATE, True)
-                cute.gemm(
-                    mma_MMA_1,
-                    d_MMA_1,
-                    a_MMA_1[(None, None, k_step, sA_sB_stage)],
-                    b_MMA_1[(None, None, k_step, sA_sB_stage)],
-                    d_MMA_1,
-                )
-            warpgroup.commit_group()
-            # MMA[1] is complete
-            warpgroup.wait_group(1)
-            cute.arch.mbarrier_arrive(bar_sA_empty + sA_stage_before)
-            sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 4)
-            sA_stage_before, sA_phase_before = advance(sA_stage_before, sA_phase_before, 4)
-        # turn trips: the pipeline drains
-        warpgroup.commit_group()
-        # MMA[1] is complete
-        warpgroup.wait_group(1)
-        cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 4))
-        # EPI[0,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t, 3), phase(3 * t, 3))
-        # EPI[0,1]
-        EPI(
-            part_of(r_acc, 0, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t, 3))], (64, 64), (1, 0)),
-            part_of(r_rD_0, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[0,1]: epilogue
-        PUT(
-            part_of(r_rD_0, 0, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t, 3))], (64, 64), (1, 0)),
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue)
+            # EPI[i] uses c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_full_by_LC + slot(3 * t + i, 3), phase(3 * t + i, 3)
+            )
+            # EPI[i]
+            EPI(
+                part_of(r_acc, 32 * i, 32),
+                cute.local_tile(sC[(None, None, slot(3 * t + i, 3))], (64, 64), (instance, 0)),
+                part_of(r_rD[i], 0, 32),
+                alpha,
+                beta,
+                thread,
+            )
+            # PUT[i]: epilogue
+            PUT(
+                part_of(r_rD[i], 0, 32),
+                cute.local_tile(sC[(None, None, slot(3 * t + i, 3))], (64, 64), (instance, 0)),
+                thread,
+            )
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + i, 3))
+            # PUTT[i] writes over t_stages
+            cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue, phase(3 * t + (i - 1), 1))
+        # PUTT[2]: epilogue
+        PUTT(
+            part_of(r_rD[2], 0, 32),
+            cute.local_tile(sT[(None, None, 0)], (64, 64), (0, instance)),
             thread,
         )
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t, 3))
-        # PUTT[0,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue1, phase(3 * t + 1, 1))
-        # PUTT[0,1]: epilogue
-        PUTT(part_of(r_rD_0, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 1)), thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1)
-        # EPI[1,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
-        # EPI[1,1]
-        EPI(
-            part_of(r_acc, 32, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t + 1, 3))], (64, 64), (1, 0)),
-            part_of(r_rD_1, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[1,1]: epilogue
-        PUT(
-            part_of(r_rD_1, 0, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t + 1, 3))], (64, 64), (1, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + 1, 3))
-        # PUTT[1,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue1, phase(3 * t, 1))
-        # PUTT[1,1]: epilogue
-        PUTT(part_of(r_rD_1, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 1)), thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1)
-        # EPI[2,1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
-        # EPI[2,1]
-        EPI(
-            part_of(r_acc, 64, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t + 2, 3))], (64, 64), (1, 0)),
-            part_of(r_rD_2, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[2,1]: epilogue
-        PUT(
-            part_of(r_rD_2, 0, 32),
-            cute.local_tile(sC[(None, None, slot(3 * t + 2, 3))], (64, 64), (1, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(3 * t + 2, 3))
-        # PUTT[2,1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_for_epilogue1, phase(3 * t + 1, 1))
-        # PUTT[2,1]: epilogue
-        PUTT(part_of(r_rD_2, 0, 32), cute.local_tile(sT[(None, None, 0)], (64, 64), (0, 1)), thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue1)
+        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue)
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -800,176 +524,26 @@ def store(
     sT: cute.Tensor,
 ):
     """1 warp: STD[0] STT[0,0] STT[0,1] STD[1] STT[1,0] STT[1,1] STD[2] STT[2,0] STT[2,1]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 64, 1), (None, None, None)), 0, 3),
     )
-    s_STT_0_0, t_STT_0_0 = cpasync.tma_partition(
+    s_STT, t_STT = cpasync.tma_partition(
         tma_d_2,
         0,
         cute.make_layout(1),
         cute.group_modes(cute.local_tile(sT, (64, 64, 1), (0, 0, 0)), 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d_2, (64, 64, 1), (None, None, None)), 0, 3),
     )
-    s_STT_0_1, t_STT_0_1 = cpasync.tma_partition(
+    s_STT_2, t_STT_2 = cpasync.tma_partition(
         tma_d_2,
         0,
         cute.make_layout(1),
         cute.group_modes(cute.local_tile(sT, (64, 64, 1), (0, 1, 0)), 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STT_1_0, t_STT_1_0 = cpasync.tma_partition(
-        tma_d_2,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(cute.local_tile(sT, (64, 64, 1), (0, 0, 0)), 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STT_1_1, t_STT_1_1 = cpasync.tma_partition(
-        tma_d_2,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(cute.local_tile(sT, (64, 64, 1), (0, 1, 0)), 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_2, t_STD_2 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STT_2_0, t_STT_2_0 = cpasync.tma_partition(
-        tma_d_2,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(cute.local_tile(sT, (64, 64, 1), (0, 0, 0)), 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STT_2_1, t_STT_2_1 = cpasync.tma_partition(
-        tma_d_2,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(cute.local_tile(sT, (64, 64, 1), (0, 1, 0)), 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d_2, (64, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -977,7 +551,7 @@ def store(
         # STD[0] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(3 * t, 3), phase(3 * t, 3))
         # STD[0]
-        cute.copy(tma_d, s_STD_0[(None, slot(3 * t, 3))], t_STD_0[(None, at_m, 3 * at_n, at_batch)])
+        cute.copy(tma_d, s_STD[(None, slot(3 * t, 3))], t_STD[(None, at_m, 3 * at_n, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,0] uses t_stages
         cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue0, phase(3 * t, 1))
@@ -985,9 +559,7 @@ def store(
         if (((((at_n * 192) + (0 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 192) * 192
         ):
-            cute.copy(
-                tma_d_2, s_STT_0_0[(None, 0)], t_STT_0_0[(None, 3 * at_n, 2 * at_m, at_batch)]
-            )
+            cute.copy(tma_d_2, s_STT[(None, 0)], t_STT[(None, 3 * at_n, 2 * at_m, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,1] uses t_stages
         cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue1, phase(3 * t, 1))
@@ -996,16 +568,14 @@ def store(
             (((at_m * 128) + (1 * 64)) // 192) * 192
         ):
             cute.copy(
-                tma_d_2, s_STT_0_1[(None, 0)], t_STT_0_1[(None, 3 * at_n, 2 * at_m + 1, at_batch)]
+                tma_d_2, s_STT_2[(None, 0)], t_STT_2[(None, 3 * at_n, 2 * at_m + 1, at_batch)]
             )
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(3 * t + 1, 3), phase(3 * t + 1, 3))
         # STD[1]
         cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(3 * t + 1, 3))],
-            t_STD_1[(None, at_m, 3 * at_n + 1, at_batch)],
+            tma_d, s_STD[(None, slot(3 * t + 1, 3))], t_STD[(None, at_m, 3 * at_n + 1, at_batch)]
         )
         cute.arch.cp_async_bulk_commit_group()
         # STT[0,0] is complete
@@ -1022,9 +592,7 @@ def store(
         if (((((at_n * 192) + (1 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 192) * 192
         ):
-            cute.copy(
-                tma_d_2, s_STT_1_0[(None, 0)], t_STT_1_0[(None, 3 * at_n + 1, 2 * at_m, at_batch)]
-            )
+            cute.copy(tma_d_2, s_STT[(None, 0)], t_STT[(None, 3 * at_n + 1, 2 * at_m, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STT[1,1] uses t_stages
         cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue1, phase(3 * t + 1, 1))
@@ -1033,9 +601,7 @@ def store(
             (((at_m * 128) + (1 * 64)) // 192) * 192
         ):
             cute.copy(
-                tma_d_2,
-                s_STT_1_1[(None, 0)],
-                t_STT_1_1[(None, 3 * at_n + 1, 2 * at_m + 1, at_batch)],
+                tma_d_2, s_STT_2[(None, 0)], t_STT_2[(None, 3 * at_n + 1, 2 * at_m + 1, at_batch)]
             )
         cute.arch.cp_async_bulk_commit_group()
         with cute.arch.elect_one():
@@ -1044,9 +610,7 @@ def store(
         cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(3 * t + 2, 3), phase(3 * t + 2, 3))
         # STD[2]
         cute.copy(
-            tma_d,
-            s_STD_2[(None, slot(3 * t + 2, 3))],
-            t_STD_2[(None, at_m, 3 * at_n + 2, at_batch)],
+            tma_d, s_STD[(None, slot(3 * t + 2, 3))], t_STD[(None, at_m, 3 * at_n + 2, at_batch)]
         )
         cute.arch.cp_async_bulk_commit_group()
         # STD[1] is complete
@@ -1067,9 +631,7 @@ def store(
         if (((((at_n * 192) + (2 * 64)) // 128) * 128) + 128) <= (
             (((at_m * 128) + (0 * 64)) // 192) * 192
         ):
-            cute.copy(
-                tma_d_2, s_STT_2_0[(None, 0)], t_STT_2_0[(None, 3 * at_n + 2, 2 * at_m, at_batch)]
-            )
+            cute.copy(tma_d_2, s_STT[(None, 0)], t_STT[(None, 3 * at_n + 2, 2 * at_m, at_batch)])
         cute.arch.cp_async_bulk_commit_group()
         # STT[2,1] uses t_stages
         cute.arch.mbarrier_wait(bar_t_stages_full_by_epilogue1, phase(3 * t + 2, 1))
@@ -1078,9 +640,7 @@ def store(
             (((at_m * 128) + (1 * 64)) // 192) * 192
         ):
             cute.copy(
-                tma_d_2,
-                s_STT_2_1[(None, 0)],
-                t_STT_2_1[(None, 3 * at_n + 2, 2 * at_m + 1, at_batch)],
+                tma_d_2, s_STT_2[(None, 0)], t_STT_2[(None, 3 * at_n + 2, 2 * at_m + 1, at_batch)]
             )
         cute.arch.cp_async_bulk_commit_group()
         # STD[2] is complete
@@ -1214,7 +774,7 @@ def kernel(
     sC = tiles_at(shared + 1024, 128, 64, 3, BFloat16)
     sT = tiles_at(shared + 50176, 64, 128, 1, BFloat16)
     if warp < 4:
-        epilogue0(
+        epilogue(
             alpha,
             beta,
             trips,
@@ -1230,9 +790,10 @@ def kernel(
             sB,
             sC,
             sT,
+            0,
         )
     elif warp < 8:
-        epilogue1(
+        epilogue(
             alpha,
             beta,
             trips,
@@ -1248,6 +809,7 @@ def kernel(
             sB,
             sC,
             sT,
+            1,
         )
     else:
         if warp == 8:
@@ -1315,46 +877,31 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(128, 64, BFloat16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(64, 192, BFloat16),
-        (
-            64,
-            192,
-        ),
+        (64, 192),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(128, 64, BFloat16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 64, BFloat16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_d_2, g_d_2 = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(64, 64, BFloat16),
-        (
-            64,
-            64,
-        ),
+        (64, 64),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

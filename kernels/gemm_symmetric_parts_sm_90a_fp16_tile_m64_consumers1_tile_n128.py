@@ -182,7 +182,7 @@ def matrices_of(operation, tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -229,38 +229,14 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (64, 64, 1), (None, None, None)), 0, 3),
     )
     s_LB, t_LB = cpasync.tma_partition(
         tma_b,
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (128, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -373,30 +349,15 @@ def epilogue0(
         # MMA[0] is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 8))
-        # EPI[0,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 4, 4), phase(4 * t + 4, 4))
-        # EPI[0,0]
-        EPI(part_of(r_acc, 0, 16), sD[(None, None, slot(4 * t, 4))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t, 4))
-        # EPI[1,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 5, 4), phase(4 * t + 5, 4))
-        # EPI[1,0]
-        EPI(part_of(r_acc, 16, 16), sD[(None, None, slot(4 * t + 1, 4))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 1, 4))
-        # EPI[2,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 6, 4), phase(4 * t + 6, 4))
-        # EPI[2,0]
-        EPI(part_of(r_acc, 32, 16), sD[(None, None, slot(4 * t + 2, 4))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 2, 4))
-        # EPI[3,0] writes over d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_empty + slot(4 * t + 7, 4), phase(4 * t + 7, 4))
-        # EPI[3,0]
-        EPI(part_of(r_acc, 48, 16), sD[(None, None, slot(4 * t + 3, 4))], thread)
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + 3, 4))
+        for i in cutlass.range_constexpr(4):
+            # EPI[i,0] writes over d_stages
+            cute.arch.mbarrier_wait(
+                bar_d_stages_empty + slot(4 * t + (i + 4), 4), phase(4 * t + (i + 4), 4)
+            )
+            # EPI[i,0]
+            EPI(part_of(r_acc, 16 * i, 16), sD[(None, None, slot(4 * t + i, 4))], thread)
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_d_stages_full + slot(4 * t + i, 4))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -420,141 +381,31 @@ def store(
     sD: cute.Tensor,
 ):
     """1 warp: STD[0] STD[1] STD[2] STD[3]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
-    )
-    s_STD_2, t_STD_2 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
-    )
-    s_STD_3, t_STD_3 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sD, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 32, 1, 1), (None, None, None, None)), 0, 4),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # STD[0] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t, 4), phase(4 * t, 4))
-        # STD[0]
-        cute.copy(
-            tma_d,
-            s_STD_0[(None, slot(4 * t, 4))],
-            t_STD_0[(None, at_m, 4 * at_n, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 1, 4), phase(4 * t + 1, 4))
-        # STD[1]
-        cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(4 * t + 1, 4))],
-            t_STD_1[(None, at_m, 4 * at_n + 1, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[2] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 2, 4), phase(4 * t + 2, 4))
-        # STD[2]
-        cute.copy(
-            tma_d,
-            s_STD_2[(None, slot(4 * t + 2, 4))],
-            t_STD_2[(None, at_m, 4 * at_n + 2, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[3] uses d_stages
-        cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + 3, 4), phase(4 * t + 3, 4))
-        # STD[3]
-        cute.copy(
-            tma_d,
-            s_STD_3[(None, slot(4 * t + 3, 4))],
-            t_STD_3[(None, at_m, 4 * at_n + 3, at_part, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[0] is complete
-        cute.arch.cp_async_bulk_wait_group(3, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t, 4))
-        # STD[1] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 1, 4))
-        # STD[2] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 2, 4))
-        # STD[3] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + 3, 4))
+        for i in cutlass.range_constexpr(4):
+            # STD[i] uses d_stages
+            cute.arch.mbarrier_wait(bar_d_stages_full + slot(4 * t + i, 4), phase(4 * t + i, 4))
+            # STD[i]
+            cute.copy(
+                tma_d,
+                s_STD[(None, slot(4 * t + i, 4))],
+                t_STD[(None, at_m, 4 * at_n + i, at_part, at_batch)],
+            )
+            cute.arch.cp_async_bulk_commit_group()
+        for i in cutlass.range_constexpr(4):
+            # STD[i] is complete
+            cute.arch.cp_async_bulk_wait_group(3 - i, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_d_stages_empty + slot(4 * t + i, 4))
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -696,28 +547,19 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(64, 64, Float16),
-        (
-            64,
-            64,
-        ),
+        (64, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [2, 3, 1, 0])),
         one_tile(64, 32, Float32),
-        (
-            64,
-            32,
-        ),
+        (64, 32),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

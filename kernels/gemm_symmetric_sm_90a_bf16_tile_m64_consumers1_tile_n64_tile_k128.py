@@ -184,10 +184,12 @@ def matrices_of(operation, tile, registers, thread):
     return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
 
 
-def load_tile(tile, registers, thread):
-    """A thread's elements of a tile in shared memory."""
+def load_tile(tile, registers, thread, transpose=False):
+    """A thread's elements of a tile in shared memory; ``transpose``: neighbours in the tile's
+    columns are neighbours in memory.
+    """
     if by_matrices(tile):
-        operation = LdMatrix8x8x16bOp(False, 4)
+        operation = LdMatrix8x8x16bOp(transpose, 4)
         copy, mine, values = matrices_of(operation, tile, registers, thread)
         cute.copy(copy, mine.partition_S(tile), values)
     else:
@@ -196,7 +198,7 @@ def load_tile(tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -271,57 +273,21 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (64, 128, 1), (None, None, None)), 0, 3),
     )
     s_LA, t_LA = cpasync.tma_partition(
         tma_a,
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (64, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (64, 128, 1), (None, None, None)), 0, 3),
     )
     s_LC_0, t_LC_0 = cpasync.tma_partition(
         tma_c,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (64, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -492,38 +458,14 @@ def store(
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 64, 1), (None, None, None)), 0, 3),
     )
     s_STT_0_0, t_STT_0_0 = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sT, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -705,37 +647,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(64, 128, BFloat16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(64, 128, BFloat16),
-        (
-            64,
-            128,
-        ),
+        (64, 128),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(64, 64, BFloat16),
-        (
-            64,
-            64,
-        ),
+        (64, 64),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(64, 64, BFloat16),
-        (
-            64,
-            64,
-        ),
+        (64, 64),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

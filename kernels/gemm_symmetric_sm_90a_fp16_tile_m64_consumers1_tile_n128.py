@@ -190,10 +190,12 @@ def matrices_of(operation, tile, registers, thread):
     return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
 
 
-def load_tile(tile, registers, thread):
-    """A thread's elements of a tile in shared memory."""
+def load_tile(tile, registers, thread, transpose=False):
+    """A thread's elements of a tile in shared memory; ``transpose``: neighbours in the tile's
+    columns are neighbours in memory.
+    """
     if by_matrices(tile):
-        operation = LdMatrix8x8x16bOp(False, 4)
+        operation = LdMatrix8x8x16bOp(transpose, 4)
         copy, mine, values = matrices_of(operation, tile, registers, thread)
         cute.copy(copy, mine.partition_S(tile), values)
     else:
@@ -202,7 +204,7 @@ def load_tile(tile, registers, thread):
 
 
 def store_tile(registers, tile, thread, transpose=False):
-    """The opposite; ``transpose``: neighbours in the tile's columns are neighbours in memory."""
+    """The opposite."""
     registers = as_dtype(registers, tile.element_type)
     if by_matrices(tile):
         operation = StMatrix8x8x16bOp(transpose, 4)
@@ -277,76 +279,21 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sA, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_a,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_a, (64, 64, 1), (None, None, None)), 0, 3),
     )
     s_LB, t_LB = cpasync.tma_partition(
         tma_b,
         0,
         cute.make_layout(1),
         cute.group_modes(sB, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_b,
-                (128, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_b, (128, 64, 1), (None, None, None)), 0, 3),
     )
-    s_LC_0, t_LC_0 = cpasync.tma_partition(
+    s_LC, t_LC = cpasync.tma_partition(
         tma_c,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_LC_1, t_LC_1 = cpasync.tma_partition(
-        tma_c,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (64, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -374,34 +321,23 @@ def load(
                 tma_bar_ptr=bar_sA_full_sB_full + sA_sB_stage,
             )
             sA_sB_stage, sA_sB_phase = advance(sA_sB_stage, sA_sB_phase, 8)
-        # LC[0] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(2 * t + 2, 2), phase(2 * t + 2, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_load + slot(2 * t, 2), 8192 if (beta != 0.0) else 0
+        for i in cutlass.range_constexpr(2):
+            # LC[i] writes over c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_empty + slot(2 * t + (i + 2), 2), phase(2 * t + (i + 2), 2)
             )
-        # LC[0]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_0[(None, at_m, 2 * at_n, at_batch)],
-                s_LC_0[(None, slot(2 * t, 2))],
-                tma_bar_ptr=bar_c_stages_full_by_load + slot(2 * t, 2),
-            )
-        # LC[1] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(2 * t + 3, 2), phase(2 * t + 3, 2))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_load + slot(2 * t + 1, 2), 8192 if (beta != 0.0) else 0
-            )
-        # LC[1]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC_1[(None, at_m, 2 * at_n + 1, at_batch)],
-                s_LC_1[(None, slot(2 * t + 1, 2))],
-                tma_bar_ptr=bar_c_stages_full_by_load + slot(2 * t + 1, 2),
-            )
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(
+                    bar_c_stages_full_by_load + slot(2 * t + i, 2), 8192 if (beta != 0.0) else 0
+                )
+            # LC[i]
+            if beta != 0.0:
+                cute.copy(
+                    tma_c,
+                    t_LC[(None, at_m, 2 * at_n + i, at_batch)],
+                    s_LC[(None, slot(2 * t + i, 2))],
+                    tma_bar_ptr=bar_c_stages_full_by_load + slot(2 * t + i, 2),
+                )
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -552,141 +488,56 @@ def store(
     sT: cute.Tensor,
 ):
     """1 warp: STD[0] STT[0,0] STD[1] STT[1,0]."""
-    s_STD_0, t_STD_0 = cpasync.tma_partition(
+    s_STD, t_STD = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 64, 1), (None, None, None)), 0, 3),
     )
-    s_STT_0_0, t_STT_0_0 = cpasync.tma_partition(
+    s_STT, t_STT = cpasync.tma_partition(
         tma_d,
         0,
         cute.make_layout(1),
         cute.group_modes(sT, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STD_1, t_STD_1 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
-    )
-    s_STT_1_0, t_STT_1_0 = cpasync.tma_partition(
-        tma_d,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sT, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (64, 64, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (64, 64, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        # STD[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_epilogue0 + slot(2 * t, 2), phase(2 * t, 2))
-        # STD[0]
-        cute.copy(tma_d, s_STD_0[(None, slot(2 * t, 2))], t_STD_0[(None, at_m, 2 * at_n, at_batch)])
-        cute.arch.cp_async_bulk_commit_group()
-        # STT[0,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(2 * t, 2), phase(2 * t, 2))
-        # STT[0,0]
-        if (((((at_n * 128) + (0 * 64)) // 64) * 64) + 64) <= (
-            (((at_m * 64) + (0 * 64)) // 128) * 128
-        ):
+        for i in cutlass.range_constexpr(2):
+            # STD[i] uses c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_full_by_epilogue0 + slot(2 * t + i, 2), phase(2 * t + i, 2)
+            )
+            # STD[i]
             cute.copy(
                 tma_d,
-                s_STT_0_0[(None, slot(2 * t, 2))],
-                t_STT_0_0[(None, 2 * at_n, at_m, at_batch)],
+                s_STD[(None, slot(2 * t + i, 2))],
+                t_STD[(None, at_m, 2 * at_n + i, at_batch)],
             )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[1] uses c_stages
-        cute.arch.mbarrier_wait(
-            bar_c_stages_full_by_epilogue0 + slot(2 * t + 1, 2), phase(2 * t + 1, 2)
-        )
-        # STD[1]
-        cute.copy(
-            tma_d,
-            s_STD_1[(None, slot(2 * t + 1, 2))],
-            t_STD_1[(None, at_m, 2 * at_n + 1, at_batch)],
-        )
-        cute.arch.cp_async_bulk_commit_group()
-        # STT[1,0] uses t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_full + slot(2 * t + 1, 2), phase(2 * t + 1, 2))
-        # STT[1,0]
-        if (((((at_n * 128) + (1 * 64)) // 64) * 64) + 64) <= (
-            (((at_m * 64) + (0 * 64)) // 128) * 128
-        ):
-            cute.copy(
-                tma_d,
-                s_STT_1_0[(None, slot(2 * t + 1, 2))],
-                t_STT_1_0[(None, 2 * at_n + 1, at_m, at_batch)],
-            )
-        cute.arch.cp_async_bulk_commit_group()
-        # STD[0] is complete
-        cute.arch.cp_async_bulk_wait_group(3, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(2 * t, 2))
-        # STT[0,0] is complete
-        cute.arch.cp_async_bulk_wait_group(2, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(2 * t, 2))
-        # STD[1] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(2 * t + 1, 2))
-        # STT[1,0] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(2 * t + 1, 2))
+            cute.arch.cp_async_bulk_commit_group()
+            # STT[i,0] uses t_stages
+            cute.arch.mbarrier_wait(bar_t_stages_full + slot(2 * t + i, 2), phase(2 * t + i, 2))
+            # STT[i,0]
+            if (((((at_n * 128) + (i * 64)) // 64) * 64) + 64) <= (
+                (((at_m * 64) + (0 * 64)) // 128) * 128
+            ):
+                cute.copy(
+                    tma_d,
+                    s_STT[(None, slot(2 * t + i, 2))],
+                    t_STT[(None, 2 * at_n + i, at_m, at_batch)],
+                )
+            cute.arch.cp_async_bulk_commit_group()
+        for i in cutlass.range_constexpr(2):
+            # STD[i] is complete
+            cute.arch.cp_async_bulk_wait_group(3 - 2 * i, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(2 * t + i, 2))
+            # STT[i,0] is complete
+            cute.arch.cp_async_bulk_wait_group(2 - 2 * i, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_t_stages_empty + slot(2 * t + i, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -858,37 +709,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(a.iterator, cute.select(a.layout, [1, 2, 0])),
         one_tile(64, 64, Float16),
-        (
-            64,
-            64,
-        ),
+        (64, 64),
     )
     tma_b, g_b = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0])),
         one_tile(128, 64, Float16),
-        (
-            128,
-            64,
-        ),
+        (128, 64),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(64, 64, Float16),
-        (
-            64,
-            64,
-        ),
+        (64, 64),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(64, 64, Float16),
-        (
-            64,
-            64,
-        ),
+        (64, 64),
     )
     n_batch = Int32(a.shape[0])
     n_m = Int32(a.shape[1])

@@ -192,14 +192,19 @@ def store_tile(registers, tile, thread, first=0):
         cute.autovec_copy(mine, piece)
 
 
-def store_transposed(registers, tile, thread):
-    """A column of a tile in shared memory, by a thread."""
+def column_elements(tile, thread):
+    """Pointers to the elements of a thread's column, of a tile in shared memory."""
     width, count, stride = panel_shape(tile)
-    registers = as_dtype(registers, tile.element_type)
-    for v in range(cute.size(registers)):
+    for v in range(cute.size(tile, mode=[0])):
         piece = thread // width % count
         pointer = piece_at(tile, v, (v * count >> 3) & (count - 1), width, piece)
-        (pointer + thread // (width * count) * stride + thread % width).store(registers[v])
+        yield pointer + thread // (width * count) * stride + thread % width
+
+
+def store_transposed(registers, tile, thread):
+    registers = as_dtype(registers, tile.element_type)
+    for v, element in enumerate(column_elements(tile, thread)):
+        element.store(registers[v])
 
 
 def twice(x):
@@ -279,20 +284,7 @@ def load(
         0,
         cute.make_layout(1),
         cute.group_modes(sP, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_p,
-                (128, 32, 1, 1),
-                (
-                    None,
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            4,
-        ),
+        cute.group_modes(cute.local_tile(g_p, (128, 32, 1, 1), (None, None, None, None)), 0, 4),
     )
     t = Int32(0)
     while tile < tiles:
@@ -398,38 +390,14 @@ def store(
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d, (128, 32, 1), (None, None, None)), 0, 3),
     )
     s_STT, t_STT = cpasync.tma_partition(
         tma_d_2,
         0,
         cute.make_layout(1),
         cute.group_modes(sT, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_d_2,
-                (32, 128, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_d_2, (32, 128, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -486,19 +454,7 @@ def tile_load(
         0,
         cute.make_layout(1),
         cute.group_modes(sC, 0, 2),
-        cute.group_modes(
-            cute.local_tile(
-                g_c,
-                (128, 32, 1),
-                (
-                    None,
-                    None,
-                    None,
-                ),
-            ),
-            0,
-            3,
-        ),
+        cute.group_modes(cute.local_tile(g_c, (128, 32, 1), (None, None, None)), 0, 3),
     )
     t = Int32(0)
     while tile < tiles:
@@ -685,37 +641,25 @@ def launch(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(p.iterator, cute.select(p.layout, [2, 3, 1, 0])),
         one_tile(128, 32, Float32),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     tma_c, g_c = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileG2SOp(),
         cute.make_tensor(c.iterator, cute.select(c.layout, [1, 2, 0])),
         one_tile(128, 32, BFloat16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     tma_d, g_d = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(128, 32, BFloat16),
-        (
-            128,
-            32,
-        ),
+        (128, 32),
     )
     tma_d_2, g_d_2 = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(),
         cute.make_tensor(d.iterator, cute.select(d.layout, [1, 2, 0])),
         one_tile(32, 128, BFloat16),
-        (
-            32,
-            128,
-        ),
+        (32, 128),
     )
     n_batch = Int32(p.shape[0])
     n_part = Int32(p.shape[1])

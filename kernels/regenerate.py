@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from schedgen.codegen.facts import file_name
 from schedgen.kernels import split
 from schedgen.kernels.tiling import TILES
+from schedgen.stored import Store
 
 FOLDER = Path(__file__).parent
 TARGETS = {"h200": "sm_90a", "b200": "sm_100a"}
@@ -58,9 +59,10 @@ def shipped() -> Iterator[Shipped]:
             yield Shipped(spec, target, (("dtype", dtype),))
 
 
-def text(kernel: Shipped) -> str:
+def text(kernel: Shipped, store: Store | None = None) -> str:
     """What the file of ``kernel`` should contain: where warpgroups take registers from others, or
-    multiply, it is compiled, to see whether they are enough. Raises SchedgenError.
+    multiply, it is compiled, to see whether they are enough. What ``store`` has is not solved
+    again. Raises SchedgenError.
     """
     from schedgen.emitting import emission
     from schedgen.machine_file import read_machine
@@ -69,13 +71,13 @@ def text(kernel: Shipped) -> str:
 
     machine = read_machine(kernel.target)
     spec, settings = read_spec(kernel.spec), dict(kernel.settings)
-    found = emission(spec, machine, settings)
+    found = emission(spec, machine, settings, store=store)
     if "setmaxregister_increase" in found.text or "warpgroup.wait_group(" in found.text:
-        return compiled_emission(spec, machine, settings, first=found)[0].text
+        return compiled_emission(spec, machine, settings, first=found, store=store)[0].text
     return found.text
 
 
-def differences(path: Path) -> list[str]:
+def differences(path: Path, store: Store | None = None) -> list[str]:
     """Where the PTX of the generated file ``path`` is not its program. Raises SchedgenError."""
     from schedgen.codegen.report import compile_report
     from schedgen.conform.derive import derived
@@ -83,7 +85,8 @@ def differences(path: Path) -> list[str]:
 
     with TemporaryDirectory(prefix="schedgen-") as folder:
         report = compile_report(path, Path(folder))
-        program, kernel = derived(report.facts, None, str(path))
+        # What was solved for the text of the file is not solved again to compare it.
+        program, kernel = derived(report.facts, None, str(path), store=store)
         found, _ = compared(report.built.ptx, report.built.cubin, program, kernel)
     return [finding.text for finding in found.findings]
 
@@ -97,21 +100,30 @@ def main() -> int:
         "--conform", action="store_true", help="compile each and compare it with its program"
     )
     options = parser.parse_args()
+    with TemporaryDirectory(prefix="schedgen-") as folder:
+        different, wrong = _written(options, Store(Path(folder)))
+    return 1 if wrong or (options.check and different) else 0
+
+
+def _written(options: argparse.Namespace, store: Store) -> tuple[int, int]:
+    """How many files are different, and how many kernels are not their programs. ``store`` is this
+    run's own, so that nothing is taken from earlier ones.
+    """
     different = wrong = 0
     for kernel in shipped():
         if options.names and not kernel.name.startswith(tuple(options.names)):
             continue
-        path, wanted = FOLDER / kernel.name, text(kernel)
+        path, wanted = FOLDER / kernel.name, text(kernel, store)
         same = path.exists() and path.read_text("utf-8") == wanted
         different += not same
         if not same and not options.check:
             path.write_text(wanted, encoding="utf-8")
-        found = differences(path) if options.conform else []
+        found = differences(path, store) if options.conform else []
         wrong += bool(found)
         print(
             f"{kernel.name}: {'as it was' if same else 'different'}", *found, sep="\n  ", flush=True
         )
-    return 1 if wrong or (options.check and different) else 0
+    return different, wrong
 
 
 if __name__ == "__main__":

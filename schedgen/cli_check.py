@@ -57,6 +57,8 @@ def run_check(path: Path, methods: list[str], as_json: bool) -> int:
 
 
 def _data(program: Program, proof: Proof) -> dict[str, Any]:
+    from schedgen.proof.within import within_roles
+
     return {
         "kernel": program.kernel,
         "target": program.target,
@@ -66,6 +68,13 @@ def _data(program: Program, proof: Proof) -> dict[str, Any]:
             {"method": verdict.method, **asdict(finding)}
             for verdict in proof.verdicts
             for finding in verdict.findings
+        ],
+        "within_roles": [
+            {
+                **asdict(one),
+                "reasons": [{**asdict(reason), "text": reason.text} for reason in one.reasons],
+            }
+            for one in within_roles(program)
         ],
     }
 

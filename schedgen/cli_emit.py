@@ -33,6 +33,7 @@ class Wanted:
     as_json: bool
     schedule: Path | None = None
     cache: bool = True
+    conform: bool = True
 
 
 def run_emit(
@@ -46,7 +47,8 @@ def run_emit(
 ) -> int:
     """Writes the kernel of ``spec``, a spec or the file of a schedule, into ``folder``.
 
-    Returns the exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
+    Returns the exit status: 0 written, 1 there is no schedule, no proof, it spills or is not its
+    program, 2 bad input.
     """
     from schedgen.codegen.compiling import packages
     from schedgen.codegen.errors import EmitError
@@ -64,6 +66,7 @@ def run_emit(
             progress,
             events=wanted.events,
             compiled=bool(packages()) if wanted.compiled is None else wanted.compiled,
+            conform=wanted.conform and not wanted.events,  # no step of a program stores clocks
             store=Store() if wanted.cache else None,
         )
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,10 +99,12 @@ def run_compile(
     conform: bool = True,
     allow: frozenset[str] = frozenset(),
     spec: str | None = None,
+    cache: bool = True,
 ) -> int:
     """Compiles the generated file ``path``, prints what the kernel takes, and compares its PTX with
     its program if ``conform``. ``allow``: kinds of problems that are none. ``spec`` is the
     file of its spec, which has to be given to compare it with a program if it is not a shipped one.
+    ``cache``: what was solved before is not solved again.
 
     Returns the exit status: 0 acceptable, 1 it does not compile, spills, takes too much memory, or
     is not what its program says, 2 bad input.
@@ -110,6 +115,7 @@ def run_compile(
     from schedgen.conform.derive import Underivable, UnknownSpec, derived
     from schedgen.conform.report import compared, data, lines
     from schedgen.machine_file import read_machine
+    from schedgen.stored import Store
 
     found, assembly, unknown = None, None, ""
     try:
@@ -123,7 +129,8 @@ def run_compile(
         report = compile_report(path, folder or Path(mkdtemp(prefix="schedgen-")))
         if conform:
             try:
-                program, kernel = derived(facts, target, str(path), spec)
+                store = Store() if cache else None
+                program, kernel = derived(facts, target, str(path), spec, store=store)
                 built = report.built
                 found, assembly = compared(built.ptx, built.cubin, program, kernel)
             except UnknownSpec as error:
@@ -166,7 +173,11 @@ def _emitted_data(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
         "proven_optimal": schedule.proven_optimal,
         "proof": emitted.proven.proof.summary(),
         "compiled": [
-            {"more_registers": attempt.more_registers, **_report_data(attempt.report, files=False)}
+            {
+                "more_registers": attempt.more_registers,
+                "conforms": None if attempt.differences is None else not attempt.differences,
+                **_report_data(attempt.report, files=False),
+            }
             for attempt in attempts
         ],
     }
@@ -190,7 +201,9 @@ def _emitted_text(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
         )
     if not attempts:
         return [*lines, "  compiled     no: spills and serialized products are not known"]
-    return lines + _report_text(attempts[-1].report, files=False)
+    compared = attempts[-1].differences is not None  # else it would not have been selected
+    verdict = "the program, for all trip counts" if compared else "not compared with the program"
+    return [*lines, *_report_text(attempts[-1].report, files=False), f"  conform      {verdict}"]
 
 
 def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:

@@ -112,6 +112,10 @@ def emit(
     events: Annotated[
         bool, typer.Option("--events", help="A kernel that records when its operations run.")
     ] = False,
+    conform: Annotated[
+        bool,
+        typer.Option("--conform/--no-conform", help="Compare what is compiled with the program."),
+    ] = True,
     schedule: Annotated[
         Path | None,
         typer.Option("--schedule", metavar="FILE", help="Write its schedule as JSON, too."),
@@ -123,14 +127,16 @@ def emit(
 
     SPEC may be the file of a schedule ('solve -o'): it is verified and proven, not solved again.
     Whether a kernel spills registers, or its products wait for each other, only the compiler knows.
+    What it made is compared with the program (docs/conform.md), but for kernels with --events.
 
-    Exit status: 0 written, 1 there is no schedule, no proof, or it spills, 2 bad input.
+    Exit status: 0 written, 1 there is no schedule, no proof, it spills or is not its program, 2 bad
+    input.
     """
     from schedgen.cli_emit import Wanted, run_emit
 
     settings = settings_of(set_ or [])
     with Ticker() as ticker:
-        wanted = Wanted(compile_, events, json, schedule, cache)
+        wanted = Wanted(compile_, events, json, schedule, cache, conform)
         status = run_emit(spec, target, settings, output, write, ticker, wanted)
     raise typer.Exit(status)
 
@@ -157,6 +163,7 @@ def compile_file(
     allow_serialized: Annotated[
         bool, typer.Option("--allow-serialized", help="Accept products that wait for each other.")
     ] = False,
+    cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
     """Compile FILE without a GPU: registers, spills, memory, and whether it is its program.
@@ -170,7 +177,9 @@ def compile_file(
     allowed = {"spills": allow_spills, "serialized": allow_serialized}
     allow = frozenset(kind for kind, given in allowed.items() if given)
     raise typer.Exit(
-        run_compile(file, target, output, json, conform=conform, allow=allow, spec=spec)
+        run_compile(
+            file, target, output, json, conform=conform, allow=allow, spec=spec, cache=cache
+        )
     )
 
 

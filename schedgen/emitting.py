@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.facts import file_name
+from schedgen.codegen.facts import file_name, program_digest
 
 if TYPE_CHECKING:
     from schedgen.machine import Machine
@@ -53,10 +53,13 @@ def emission(
         SpecError, Infeasible: there is no schedule.
         What `written` raises.
     """
-    from schedgen.restoring import solved
+    from schedgen.restoring import remember, solved
 
     solution = solved(spec, machine, settings, progress, store=store)
-    return written(solution, settings, progress, events=events, methods=methods)
+    made = written(solution, settings, progress, events=events, methods=methods)
+    if store is not None:
+        remember(store, program_digest(made.proven.program), solution.schedule)
+    return made
 
 
 def written(

@@ -56,6 +56,22 @@ class Kind(StrEnum):
 DTYPE_BITS = {"f32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "e4m3": 8, "e5m2": 8}
 
 
+PANEL_BYTES = (128, 64, 32, 16)
+"""Bytes of a row in shared memory that are swizzled together (PTX ISA, swizzling modes of tensor
+maps)."""
+
+
+TMEM_LANES = 128
+"""Rows that tensor memory has (PTX ISA, tensor memory addressing)."""
+
+
+def panel_bytes(row_bytes: int) -> int:
+    """Bytes of a row that lie together: rows are cut into panels of the widest swizzle that they
+    are a multiple of, and a tile is one panel behind the other. Rows of vectors are not cut.
+    """
+    return next((span for span in PANEL_BYTES if row_bytes % span == 0), row_bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class Depth:
     """Allowed number of slots of a ring, both ends included."""
@@ -123,6 +139,15 @@ class Region:
     def tmem_columns(self) -> int:
         """32-bit tensor-memory columns of one slot."""
         return -(-self.row_bytes // 4)
+
+    def panels(self, piece: Piece) -> list[tuple[int, int]]:
+        """The bytes of a slot in shared memory that ``piece`` lies in, panel by panel."""
+        width = panel_bytes(self.row_bytes)
+        first, end = piece.byte0 // width, -(-piece.byte1 // width)
+        return [
+            ((n * self.rows + piece.row0) * width, (n * self.rows + piece.row1) * width)
+            for n in range(first, end)
+        ]
 
     @property
     def registers(self) -> int:
@@ -250,6 +275,16 @@ class Operation:
         none.
         """
         return dict(self.spaces).get(operand, "")
+
+    @property
+    def turned(self) -> str:
+        """The operand of a transposed copy that has its threads' rows as columns, '' if there is
+        none: the one in shared memory, where threads reach elements of each other.
+        """
+        if not self.transposed or self.kind is not Kind.COPY:
+            return ""
+        sides = [n for n in ("to", "from") if self.operand_space(n) == Space.SMEM.value]
+        return sides[0] if sides else ""
 
 
 @dataclass(frozen=True, slots=True)

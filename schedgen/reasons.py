@@ -38,14 +38,24 @@ class ReasonKind(StrEnum):
     DRAIN = "drain"
     BARRIER = "barrier"
     TRIPS = "trips"
+    # What keeps two operations of one role in order.
+    SAME_THREADS = "same_threads"
+    ISSUED_BEHIND = "issued_behind"
+    FENCED = "fenced"
+    DRAINED = "drained"
+    WARPS_MEET = "warps_meet"
+    ROLE_MEETS = "role_meets"
+    UNORDERED = "unordered"
     # What waits and barriers are for.
     USES = "uses"
     OVERWRITES = "overwrites"
     USES_AFTER = "uses_after"
     OVERWRITES_AFTER = "overwrites_after"
-    # What the warps of a role meet for.
+    # What the warps of a role meet for, and the threads of a warp.
     USES_ACROSS = "uses_across"
     OVERWRITES_ACROSS = "overwrites_across"
+    USES_WITHIN = "uses_within"
+    OVERWRITES_WITHIN = "overwrites_within"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,14 @@ SENTENCES = {
     ReasonKind.DRAIN: "a drain waits for what was issued",
     ReasonKind.BARRIER: "barrier {0}",
     ReasonKind.TRIPS: "the tile has iterations",
+    # Of nothing (twice), a fence, an operation, a meeting (twice), nothing.
+    ReasonKind.SAME_THREADS: "the same threads, in the order of their steps",
+    ReasonKind.ISSUED_BEHIND: "it is issued behind it",
+    ReasonKind.FENCED: "{0}",
+    ReasonKind.DRAINED: "drain {0}",
+    ReasonKind.WARPS_MEET: "{0}",
+    ReasonKind.ROLE_MEETS: "{0}",
+    ReasonKind.UNORDERED: "nothing orders them",
     # Of an operation, a store and the operation that has to come first.
     ReasonKind.USES: "{0} uses {1}",
     ReasonKind.OVERWRITES: "{0} writes over {1}",
@@ -95,6 +113,8 @@ SENTENCES = {
     # Of an operation, the one that has to come first, and a store.
     ReasonKind.USES_ACROSS: "{0} uses what {1} of other warps did in {2}",
     ReasonKind.OVERWRITES_ACROSS: "{0} writes over what {1} of other warps did in {2}",
+    ReasonKind.USES_WITHIN: "{0} uses what {1} of other threads of a warp did in {2}",
+    ReasonKind.OVERWRITES_WITHIN: "{0} writes over what {1} of other threads of a warp did in {2}",
 }
 
 

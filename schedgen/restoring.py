@@ -135,6 +135,19 @@ def solved(
     return solution
 
 
+def remember(store: Store, digest: str, schedule: Schedule) -> None:
+    """Keeps the schedule of the program with this SHA-256."""
+    store.put("program", digest, schedule.to_json())
+
+
+def remembered(store: Store, digest: str, spec: Spec, machine: Machine) -> Solution | None:
+    """What a program with this SHA-256 was made from, if ``store`` has that, and it is right for
+    ``spec`` on ``machine``. The program may be another one all the same.
+    """
+    kept = store.get("program", digest)
+    return None if kept is None else _kept(kept, spec, machine)
+
+
 def _kept(text: str, spec: Spec, machine: Machine) -> Solution | None:
     """The solution in an entry of the store; None if it is not right, so that it is solved."""
     from schedgen.spec.bind import bind

@@ -6,6 +6,7 @@ rule, so that what is checked is what is written.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -16,15 +17,19 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.errors import EmitError
 from schedgen.emitting import Emission, emission, written
 from schedgen.errors import SchedgenError
+from schedgen.kernel import Space
+from schedgen.program.model import Run
 
 if TYPE_CHECKING:
     from schedgen.codegen.report import Report
     from schedgen.machine import Machine
+    from schedgen.program.model import Program
     from schedgen.spec.reader import Spec
     from schedgen.stored import Store
 
 ROUNDS = 4
 """Schedules that are tried before a kernel that spills is given up."""
+_SHOWN = 4
 STEP = 16
 """Registers per thread by which the next schedule leaves more beside its tiles."""
 
@@ -34,11 +39,13 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A schedule that was compiled: registers that it left beside tiles, more than the machine
-    model says, and what came of it.
+    model says, and what came of it. ``differences``: where its PTX is not its program; None if that
+    was not compared.
     """
 
     more_registers: int
     report: Report
+    differences: tuple[str, ...] | None = None
 
 
 def selected(
@@ -49,6 +56,7 @@ def selected(
     *,
     events: bool = False,
     compiled: bool = True,
+    conform: bool = False,
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
 ) -> tuple[Emission, tuple[Attempt, ...]]:
@@ -56,7 +64,8 @@ def selected(
 
     A schedule is taken as it is: it is verified and its program proven, but nothing is solved.
     With ``compiled`` the compiler has to accept the kernel; without, the best schedule is taken and
-    there are no attempts. ``target`` is a machine model, by default the first of the spec.
+    there are no attempts. With ``conform`` what was compiled has to be its program. ``target`` is a
+    machine model, by default the first of the spec.
 
     Raises:
         SchedgenError: the input is wrong.
@@ -74,25 +83,18 @@ def selected(
             )
         solution, chosen = read_solution(name, target)
         emitted = written(solution, chosen, progress, events=events, methods=methods)
-        return emitted, (accepted(emitted, store),) if compiled else ()
+        return emitted, (accepted(emitted, store, conform=conform),) if compiled else ()
     spec = read_spec(name)
     machine = read_machine(target or spec.file.targets[0])
-    choose = compiled_emission if compiled else _first_emission
-    return choose(spec, machine, settings, progress, events=events, methods=methods, store=store)
-
-
-def _first_emission(
-    spec: Spec,
-    machine: Machine,
-    settings: Mapping[str, str],
-    progress: Progress | None,
-    *,
-    events: bool,
-    methods: tuple[str, ...] | None,
-    store: Store | None,
-) -> tuple[Emission, tuple[Attempt, ...]]:
-    made = emission(spec, machine, settings, progress, events=events, methods=methods, store=store)
-    return made, ()
+    if not compiled:
+        first = emission(
+            spec, machine, settings, progress, events=events, methods=methods, store=store
+        )
+        return first, ()
+    return compiled_emission(
+        spec, machine, settings, progress,
+        events=events, conform=conform, methods=methods, store=store,
+    )  # fmt: skip
 
 
 def acceptable(report: Report) -> bool:
@@ -110,6 +112,7 @@ def compiled_emission(
     *,
     events: bool = False,
     first: Emission | None = None,
+    conform: bool = False,
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
 ) -> tuple[Emission, tuple[Attempt, ...]]:
@@ -118,16 +121,18 @@ def compiled_emission(
 
     A schedule whose kernel is not `acceptable` is replaced by the best one that leaves `STEP` more
     registers of each thread beside tiles; `ROUNDS` schedules are tried. What ``store`` has is
-    neither solved nor compiled again.
+    neither solved nor compiled again. With ``conform`` its PTX is compared with its program.
 
     Raises:
-        EmitError: none of them is better, or no schedule leaves that many registers.
+        EmitError: none of them is better, or no schedule leaves that many registers; or what was
+            compiled is not the program.
         CompileError: it does not compile.
         What `emission` raises, for the first schedule.
     """
     from schedgen.solution import Infeasible
 
     attempts: list[Attempt] = []
+    emitted = first
     for number in range(ROUNDS):
         more = number * STEP
         try:
@@ -145,19 +150,24 @@ def compiled_emission(
             ) from None
         if progress is not None:
             progress("compiling")
-        attempts.append(Attempt(more, reported(emitted, store)))
+        attempts.append(_attempt(more, emitted, store, conform=conform))
         if acceptable(attempts[-1].report):
+            _require_program(attempts[-1])
             return emitted, tuple(attempts)
-    fix = "compute what is multiplied in a role of its own"
-    if not attempts[-1].report.unfenced:
-        fix = "choose smaller tiles with --set, or --no-compile for a kernel that is slow"
+    assert emitted is not None
+    unfenced = attempts[-1].report.unfenced
+    slow = f"{_held(emitted.proven.program)}, or --no-compile for a kernel that is slow"
+    fix = unfenced[0].fix if unfenced else slow
     raise EmitError(f"{_scarce(attempts)}\n  fix: {fix}")
 
 
-def accepted(emitted: Emission, store: Store | None = None) -> Attempt:
-    """The one attempt at a schedule that is given. Raises EmitError if it is not `acceptable`."""
-    attempt = Attempt(0, reported(emitted, store))
+def accepted(emitted: Emission, store: Store | None = None, *, conform: bool = False) -> Attempt:
+    """The one attempt at a schedule that is given. Raises EmitError if it is not `acceptable`, or,
+    with ``conform``, not its program.
+    """
+    attempt = _attempt(0, emitted, store, conform=conform)
     if acceptable(attempt.report):
+        _require_program(attempt)
         return attempt
     raise EmitError(
         f"{_scarce([attempt])}; fix: give the spec instead of this schedule, then one that leaves "
@@ -165,9 +175,19 @@ def accepted(emitted: Emission, store: Store | None = None) -> Attempt:
     )
 
 
-def reported(emitted: Emission, store: Store | None = None) -> Report:
-    """What the compiler says about ``emitted``; ``store`` may have it, by the text of the file and
-    the versions of the compiler. The files that it wrote are gone. Raises CompileError.
+def _require_program(attempt: Attempt) -> None:
+    if attempt.differences:
+        found = "\n  ".join(attempt.differences[:5])
+        raise EmitError(
+            "the compiler made a kernel that is not its program, or that cannot be compared with "
+            f"it:\n  {found}\n  fix: report it; with --no-conform it is written as it is"
+        )
+
+
+def _attempt(more: int, emitted: Emission, store: Store | None, *, conform: bool) -> Attempt:
+    """What the compiler makes of ``emitted``, and whether that is its program if it is
+    `acceptable`. ``store`` may have both, by the text of the file and the versions of the compiler.
+    The files that it wrote are gone. Raises CompileError.
     """
     from pydantic import TypeAdapter
 
@@ -176,16 +196,33 @@ def reported(emitted: Emission, store: Store | None = None) -> Report:
 
     data: TypeAdapter[Report] = TypeAdapter(Report)
     made_from = [sha256(emitted.text.encode()).hexdigest(), emitted.name, *packages()]
-    kept = None if store is None else store.get("report", made_from)
-    if kept is not None:
-        return data.validate_json(kept)
+    if store is not None and (kept := store.get("report", made_from)):
+        report = data.validate_json(kept)
+        if not conform or not acceptable(report):
+            return Attempt(more, report)
+        if known := store.get("conformance", made_from):
+            return Attempt(more, report, tuple(json.loads(known)))
     with TemporaryDirectory(prefix="schedgen-") as scratch:
         path = Path(scratch) / emitted.name
         path.write_text(emitted.text, encoding="utf-8")
         report = compile_report(path, Path(scratch) / "compiled")
+        compares = conform and acceptable(report)
+        differences = _differences(report.built.ptx, emitted) if compares else None
     if store is not None:
         store.put("report", made_from, data.dump_json(report).decode())
-    return report
+        if differences is not None:
+            store.put("conformance", made_from, json.dumps(differences))
+    return Attempt(more, report, differences)
+
+
+def _differences(ptx: Path, emitted: Emission) -> tuple[str, ...]:
+    """Where a compiled kernel is not its program, or cannot be compared with it."""
+    from schedgen.conform.check import conform
+    from schedgen.emulator.ptx.parse import parse
+
+    module = parse(ptx.read_text("utf-8"), emitted.name)
+    found = conform(module, emitted.proven.program, emitted.solution.problem.kernel)
+    return tuple(finding.text for finding in found.findings)
 
 
 def with_registers(machine: Machine, more: int) -> Machine:
@@ -199,13 +236,25 @@ def with_registers(machine: Machine, more: int) -> Machine:
     return replace(machine, roles=roles)
 
 
+def _held(program: Program) -> str:
+    """Which role has most registers, and what it holds there: other tiles take compiling to try."""
+    role = max(program.roles, key=lambda role: role.registers)
+    runs = (step.action.operation for step in role.steps if isinstance(step.action, Run))
+    touched = dict.fromkeys(a.store for name in runs for a in program.operation[name].accesses)
+    sizes = {name: program.store[name].size for name in touched}
+    held = {n: s for n, s in sizes.items() if program.store[n].space is Space.REGISTERS}
+    largest = sorted(held.items(), key=lambda one: -one[1])[:_SHOWN]
+    listed = ", ".join(f"{name} {size}" for name, size in largest)
+    return f"give role {role.name} less to hold in the registers of a thread ({listed})"
+
+
 def _scarce(attempts: list[Attempt]) -> str:
     """What registers were too few for."""
     tried = ", ".join(
         _lack(a) + (f" with {a.more_registers} more" if a.more_registers else "") for a in attempts
     )
     if attempts[-1].report.unfenced:
-        return f"the compiler moves registers of products behind their fences ({tried})"
+        return f"the compiler moves registers of products across what orders them ({tried})"
     if any(a.report.local_bytes for a in attempts):
         return f"registers do not suffice ({tried})"
     return f"registers do not suffice, or conditions stand around accumulators ({tried})"
@@ -215,5 +264,6 @@ def _lack(attempt: Attempt) -> str:
     if attempt.report.local_bytes:
         return f"{attempt.report.local_bytes} bytes are spilled to local memory"
     if attempt.report.unfenced:
-        return f"{attempt.report.unfenced[0]} behind the fence"
+        first = attempt.report.unfenced[0]
+        return f"{first} with no {first.missing} between them"
     return "products are serialized"

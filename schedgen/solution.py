@@ -71,14 +71,15 @@ def solve(
     time_limit: float | None = None,
     confirm: bool = False,
     explain: bool = False,
+    advise: bool = True,
     progress: Progress | None = None,
 ) -> Solution:
     """The best schedule of ``spec`` on ``machine``.
 
     ``latencies``: the end of the machine's intervals that the schedule must hold for, ``high``
     (which covers all) or ``low``. ``confirm`` asks Z3 whether II - 1 is infeasible. ``time_limit``
-    in seconds gives the best so far, with ``proven_optimal`` False. Raises SpecError, Infeasible or
-    OutOfTime.
+    in seconds gives the best so far, with ``proven_optimal`` False. Where there is no schedule,
+    ``advise`` looks for a setting that has one. Raises SpecError, Infeasible or OutOfTime.
     """
     from schedgen.solver.assemble import assemble
     from schedgen.solver.search import Unsolved, refine, smallest
@@ -86,6 +87,10 @@ def solve(
 
     begin = perf_counter()
     check_target(spec, machine)
+
+    def advice() -> str | None:
+        return _advice(spec, machine, settings or {}, latencies) if advise else None
+
     candidates = _candidates(spec, machine, settings or {}, latencies)
     best: tuple[_Candidate, Result] | None = None
     skipped = 0
@@ -110,7 +115,7 @@ def solve(
     if best is None:
         if not proven:
             raise OutOfTime("the time limit ended before a schedule was found; raise --time-limit")
-        raise Infeasible(_diagnosis(candidates[0].problem))
+        raise Infeasible(_diagnosis(candidates[0].problem, advice))
     candidate, result = best
     result.proven = result.proven and proven
     left = None if time_limit is None else max(0.0, time_limit - (perf_counter() - begin))
@@ -126,10 +131,13 @@ def solve(
         ) from None
     if tiles is None:
         lack = shortage(candidate.problem, result.decisions)
+        setting = advice()
         raise Infeasible(
             f"{candidate.problem.kernel.name} has no schedule on {machine.name} "
-            f"[registers-capacity]: {lack}\n  fix: make tiles smaller, cut what is outside of the "
-            "main loop into slices ('over'), or pass a tile through shared memory"
+            f"[registers-capacity]: {lack}\n  fix: "
+            + (f"{setting} has a schedule; or " if setting else "")
+            + "cut what is outside of the main loop into slices ('over'), or pass a tile through "
+            "shared memory"
         )
     schedule = assemble(candidate.problem, result, tiles, _notes(candidates, candidate, skipped))
     if confirm:
@@ -185,7 +193,7 @@ def _candidates(
         found.append(_Candidate(number, problem, bound, Fraction(bound.cycles, _work(kernel))))
     if not found:
         if isinstance(reason, ImpossibleCycle) and problem is not None:
-            raise Infeasible(_diagnosis(problem))
+            raise Infeasible(_diagnosis(problem, lambda: None))
         raise Infeasible(str(reason))
     return sorted(found, key=lambda candidate: (candidate.cost, candidate.number))
 
@@ -209,14 +217,32 @@ def _notes(candidates: list[_Candidate], chosen: _Candidate, skipped: int) -> tu
     )
 
 
-def _diagnosis(problem: Problem) -> str:
+def _advice(
+    spec: Spec, machine: Machine, settings: Mapping[str, str], latencies: str
+) -> str | None:
+    """A setting that has a schedule, and a kernel."""
+    from schedgen.advice import can_be_emitted, settings_that_help
+
+    def works(changed: Mapping[str, str]) -> bool:
+        try:
+            found = solve(spec, machine, settings=changed, latencies=latencies, advise=False)
+        except SchedgenError:
+            return False
+        return can_be_emitted(found)
+
+    return settings_that_help(spec, machine, settings, works)
+
+
+def _diagnosis(problem: Problem, advice: Callable[[], str | None]) -> str:
     from schedgen.solver.infeasible import diagnose
 
     diagnosis = diagnose(problem)
     what = f"{problem.kernel.name} has no schedule on {problem.machine.name}"
     if diagnosis is None:
         return f"{what}, and no single constraint is to blame"
-    return f"{what} [{diagnosis.rule}]: {diagnosis.message}\n  fix: {diagnosis.fix}"
+    setting = advice()
+    fix = f"{setting} has a schedule; or {diagnosis.fix}" if setting else diagnosis.fix
+    return f"{what} [{diagnosis.rule}]: {diagnosis.message}\n  fix: {fix}"
 
 
 def confirmed(problem: Problem, schedule: Schedule) -> Schedule:

@@ -6,6 +6,7 @@ grammar of statements is that of its chapter 4.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
@@ -78,6 +79,21 @@ class Negated:
 
 Operand = Register | Immediate | Symbol | Address | Vector | Pair | Negated
 """``_``, the destination that nobody reads, is ``Register("_")``."""
+
+
+def registers_of(operand: Operand) -> Iterator[str]:
+    """The registers that an operand consists of, in order; not those of an address."""
+    match operand:
+        case Register(name):
+            yield name
+        case Vector(items):
+            for item in items:
+                yield from registers_of(item)
+        case Pair(first, second):
+            yield from registers_of(first)
+            yield from registers_of(second)
+        case _:
+            return
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ _KINDS = (
     ("fence.proxy.async.shared::cta", "fence.proxy.async"),
     ("fence.mbarrier_init.release.cluster", "fence.mbarrier_init"),
     ("bar.sync", "bar.sync"),
+    ("bar.warp.sync", "bar.warp.sync"),
     ("barrier.sync", "bar.sync"),
     ("griddepcontrol.wait", "griddepcontrol.wait"),
     ("griddepcontrol.launch_dependents", "griddepcontrol.launch_dependents"),

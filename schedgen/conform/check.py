@@ -16,11 +16,12 @@ from schedgen.conform.compare import Comparison
 from schedgen.conform.expected import Expected, Frame, tile
 from schedgen.conform.flow import Flow
 from schedgen.conform.frame import Surroundings
-from schedgen.conform.numbers import main_loops, numbers_of, output_tile, trip_count, written_with
+from schedgen.conform.induction import Written, reduced
+from schedgen.conform.numbers import numbers_of, output_tile, trip_count, without_least
 from schedgen.conform.places import WORD, Places
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import SHARED
-from schedgen.conform.skeleton import Branch, Exit, Items, Loop
+from schedgen.conform.skeleton import Branch, Exit, Items, Loop, outer_loops
 from schedgen.conform.taking import Mismatch
 from schedgen.conform.terms import Term, Terms
 from schedgen.conform.trace import Event, Numbers, Trace
@@ -153,7 +154,8 @@ class Check:
     # -- one role ------------------------------------------------------------------------------
 
     def _role(self, role: _Role) -> RoleResult:
-        items = Walk(self.flow, self.terms, 32 * role.first, 32 * role.warps).skeleton()
+        walk = Walk(self.flow, self.terms, 32 * role.first, 32 * role.warps)
+        items = reduced(walk.skeleton(), self.terms)
         closed = Closed(items, self._rings())
         parts = self._split(items)
         tiles = parts.tiles
@@ -219,13 +221,13 @@ class Check:
         are no tiles.
         """
         for place, item in enumerate(items):
-            if not main_loops((item,)):
+            if not outer_loops((item,)):
                 continue
             if not isinstance(item, Branch):
                 raise Refusal("the loop over tiles runs even if there are none", item.instruction)
-            arm, other = (item.yes, item.no) if main_loops(item.yes) else (item.no, item.yes)
+            arm, other = (item.yes, item.no) if outer_loops(item.yes) else (item.no, item.yes)
             at = next((n for n, one in enumerate(arm) if isinstance(one, Loop)), None)
-            if at is None or len(main_loops((*arm, *other))) > 1:
+            if at is None or len(outer_loops((*arm, *other))) > 1:
                 raise Refusal("there is more than the loop over tiles", item.instruction)
             loop = arm[at]
             assert isinstance(loop, Loop)
@@ -256,7 +258,7 @@ class Check:
 
     def _numbers(self, role: _Role, closed: Closed, tiles: Loop) -> Numbers:
         assert role.program is not None
-        loops = main_loops(tiles.body)
+        loops = outer_loops(tiles.body)
         if len(loops) > 1 or (loops and not role.program.loop):
             raise Refusal("there are loops that the program has not", loops[-1].instruction)
         here = output_tile(tiles, self.terms)
@@ -264,16 +266,19 @@ class Check:
             if role.program.loop and self.count is None:
                 raise Refusal("there is no loop over iterations", tiles.instruction)
             back = {name: symbol for symbol, name in here.items()}
-            count = written_with(self.terms, self.count[1], back) if self.count else None
+            count = Written(self.terms, back).term(self.count[1]) if self.count else None
             return numbers_of(self.terms, tiles, count)
         count = trip_count(closed, loops[0])
-        known = written_with(self.terms, count, here)
+        known = Written(self.terms, here).term(count)
         if self.count is None:
             self.count = role.name, known
         elif self.count[1] is not known:
-            raise Refusal(
-                f"it has another number of iterations than '{self.count[0]}'", loops[0].instruction
-            )
+            count, known = without_least(count), without_least(known)
+            if known is not self.count[1]:
+                raise Refusal(
+                    f"it has another number of iterations than '{self.count[0]}'",
+                    loops[0].instruction,
+                )
         return numbers_of(self.terms, tiles, count)
 
 

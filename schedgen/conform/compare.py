@@ -14,6 +14,7 @@ from schedgen.conform.runs import Runs
 from schedgen.conform.taking import CLOSE, FENCES, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
 from schedgen.program.model import (
+    MEETINGS,
     Arrive,
     Commit,
     Drain,
@@ -81,6 +82,10 @@ class Comparison(Runs, Gaps):
         values = event.action.values[-len(one.values) :] if one.values else ()
         for term, wanted in zip(values, one.values, strict=True):
             self.value(event, term, np.array(wanted), one.text)
+        if one.kind == "dealloc":
+            begin = self.known(event, event.action.values[0], one.text)
+            if begin.tensor != 1 or begin.shared or begin.array.any():
+                self.differ("it frees what was not allocated", one.text, event)
 
     def _warp(self, event: Event, one: Frame) -> None:
         """Whether exactly the threads of one warp come there."""
@@ -117,11 +122,14 @@ class Comparison(Runs, Gaps):
                 self.run(one, action)
 
     def _meets(self, barrier: str) -> bool:
-        """Whether the warps of the role meet there: one instruction arrives and waits."""
-        return self.places.program.barrier[barrier].kind == "role"
+        """Whether threads of the role meet there: one instruction arrives and waits."""
+        return self.places.program.barrier[barrier].kind in MEETINGS
 
     def _meet(self, one: Expected, action: Wait) -> None:
         assert self.role is not None
+        if self.places.program.barrier[action.barrier].kind == "warp":
+            self.who(self.take("bar.warp.sync", one.text), "all", one.text)
+            return
         event = self.take("bar.sync", one.text)
         self.who(event, "all", one.text)
         number = self.places.plan.meeting_ids[self.role.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.facts import Facts, program_digest
@@ -9,7 +10,11 @@ from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
     from schedgen.kernel import Kernel
+    from schedgen.machine import Machine
     from schedgen.program.model import Program
+    from schedgen.solution import Solution
+    from schedgen.spec.reader import Spec
+    from schedgen.stored import Store
 
 
 class Underivable(SchedgenError):
@@ -21,11 +26,16 @@ class UnknownSpec(Underivable):
 
 
 def derived(
-    facts: Facts, target: str | None, path: str, spec_file: str | None = None
+    facts: Facts,
+    target: str | None,
+    path: str,
+    spec_file: str | None = None,
+    *,
+    store: Store | None = None,
 ) -> tuple[Program, Kernel]:
     """Program and kernel of the file ``path``, whose facts are ``facts``; ``target`` is a machine
     model, by default the one that the file names; ``spec_file`` the spec, by default the shipped
-    one of that name.
+    one of that name. What ``store`` has is not solved again.
 
     Solving is deterministic, so that the same spec, settings and machine give the same program; the
     file has its digest. As when it was emitted, schedules are tried that leave more registers.
@@ -37,8 +47,8 @@ def derived(
     """
     from schedgen.machine_file import read_machine
     from schedgen.program.synthesize import synthesize
+    from schedgen.restoring import remember
     from schedgen.selecting import ROUNDS, STEP, with_registers
-    from schedgen.solution import Infeasible, solve
     from schedgen.spec.reader import read_spec, shipped_specs
 
     again = "write it again with 'schedgen emit'"
@@ -48,18 +58,34 @@ def derived(
         raise UnknownSpec(f"'{facts.kernel}' is no shipped spec; give its file with --spec")
     spec = read_spec(spec_file or facts.kernel)
     machine = read_machine(target or facts.machine)
-    for number in range(ROUNDS):
-        try:
-            solution = solve(
-                spec, with_registers(machine, number * STEP), settings=dict(facts.settings)
-            )
-        except Infeasible:
-            break
+    machines = [with_registers(machine, number * STEP) for number in range(ROUNDS)]
+    for solution in _solutions(facts, spec, machines, store):
         problem = solution.problem
         program = synthesize(problem.kernel, solution.schedule, problem.machine)
         if program_digest(program) == facts.program_sha256:
+            if store is not None:
+                remember(store, facts.program_sha256, solution.schedule)
             return program, problem.kernel
     raise Underivable(
         f"{path}: '{facts.kernel}' with its settings has another program today than this file was "
         f"emitted from (PROGRAM_SHA256 {facts.program_sha256[:16]}...); {again}"
     )
+
+
+def _solutions(
+    facts: Facts, spec: Spec, machines: list[Machine], store: Store | None
+) -> Iterator[Solution]:
+    """Solutions that the program may be of: the one that is kept, then those that are found."""
+    from schedgen.restoring import remembered, solved
+    from schedgen.solution import Infeasible
+
+    for machine in machines if store is not None else ():
+        assert store is not None
+        kept = remembered(store, facts.program_sha256, spec, machine)
+        if kept is not None:
+            yield kept
+    for machine in machines:
+        try:
+            yield solved(spec, machine, dict(facts.settings), store=store)
+        except Infeasible:
+            return

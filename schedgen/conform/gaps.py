@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from schedgen.conform.actions import ACCESSES
-from schedgen.conform.expected import Expected
-from schedgen.conform.places import WORD, inside
-from schedgen.conform.runs import COLUMN_BITS
-from schedgen.conform.taking import CLOSE, SOFT, WAITS, Taker
-from schedgen.conform.trace import Event
-from schedgen.conform.values import SHARED_ALIGNMENT, Value
-from schedgen.kernel import Space
-from schedgen.program.model import Fence, FenceKind, Run
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 
-_TRACKED = {
-    WAITS[FenceKind.TMEM_LOADED]: ("tmem read",),
-    WAITS[FenceKind.TMEM_STORED]: ("tmem write",),
-}
-"""What these wait for."""
+from schedgen.conform.actions import ACCESSES
+from schedgen.conform.assign import Choice, Need, ways
+from schedgen.conform.covered import missing
+from schedgen.conform.expected import Expected
+from schedgen.conform.pieces import Found, own_waits
+from schedgen.conform.places import WORD, Place, inside, within
+from schedgen.conform.runs import COLUMN_BITS
+from schedgen.conform.taking import CLOSE, SOFT, TRACKED, WAITS, Mismatch, Taker
+from schedgen.conform.trace import Event
+from schedgen.conform.values import SHARED_ALIGNMENT, Array, Value
+from schedgen.emulator.ptx.tree import Instruction
+from schedgen.kernel import Space
+from schedgen.program.model import Fence, Run
+
+_WAYS = 64
+"""Ways to tell operations apart that are tried."""
 
 
 class Gaps(Taker):
@@ -24,30 +29,132 @@ class Gaps(Taker):
 
     def gap(self, wanted: list[Expected], behind: str, *, frame: bool = False) -> None:
         """Accesses up to the next other event belong to operations of threads, in their order."""
-        used: set[tuple[int, int]] = set()
-        found: list[tuple[Event, int]] = []
-        """Accesses with the number of their operation, and waits for tensor memory, with -1."""
-        place = 0
+        places = [
+            self.places_of(one, one.step.action) if isinstance(one.step.action, Run) else []
+            for one in wanted
+        ]
+        found: list[Found] = []
         while self.at < len(self.events):
             event = self.events[self.at]
-            if frame and event.action.kind not in ACCESSES:
+            kind = event.action.kind
+            if (frame and kind not in ACCESSES) or (kind not in SOFT and kind not in CLOSE):
                 break
-            if event.action.kind in CLOSE:
+            if kind in CLOSE:
                 self.skip_closed()
                 continue
-            if event.action.kind not in SOFT:
-                break
-            if event.action.kind in ACCESSES:
-                place = self._access(event, wanted, place, used, behind)
-                found.append((event, place))
-            else:
-                found.append((event, -1))
+            choice: Choice | None = {}
+            if kind in ACCESSES:
+                choice = self._choice(event, wanted, places, behind)
+            if choice is not None:
+                found.append(Found(event, choice))
             self.at += 1
-        self._covered(wanted, used)
-        for kind in WAITS.values():
-            self._waited(kind, wanted, found)
+        self._belong(wanted, places, found, behind)
 
-    def _waited(self, kind: str, wanted: list[Expected], found: list[tuple[Event, int]]) -> None:
+    def _choice(
+        self, event: Event, wanted: list[Expected], places: list[list[Place]], behind: str
+    ) -> Choice | None:
+        """The operations that an access may belong to, by where it is: in the part of a slot that
+        they access, else somewhere in the slot. None: it is the kernel's own.
+        """
+        value = self.known(event, event.action.address, behind)
+        write = event.action.kind.endswith("write")
+        tensor = event.action.kind.startswith("tmem")
+        if not tensor and not write and self._system(value):
+            return None
+        at = value.array & COLUMN_BITS if tensor else value.array
+        for lies in (within, inside):
+            choice: dict[int, frozenset[Need]] = {}
+            for number, group in enumerate(places):
+                hit = frozenset(
+                    (place.store, write)
+                    for place in group
+                    if place.write == write
+                    and (place.space is Space.TMEM) == tensor
+                    and lies(place, at)
+                )
+                if hit:
+                    choice[number] = hit
+            if choice:
+                return choice
+        return self._stray(event, wanted, behind)
+
+    def _stray(self, event: Event, wanted: Sequence[Expected], behind: str) -> None:
+        names = ", ".join(one.text for one in wanted) or f"nothing before {behind}"
+        self.differ("it accesses what no operation there does", names, event)
+
+    def _system(self, value: Value) -> bool:
+        """The word with the address of tensor memory."""
+        word = WORD * (self.places.plan.words + 1)
+        return value.shared == SHARED_ALIGNMENT and bool((value.array == word).all())
+
+    # -- operations ----------------------------------------------------------------------------
+
+    def _belong(
+        self, wanted: list[Expected], places: list[list[Place]], found: list[Found], behind: str
+    ) -> None:
+        """Accesses belong to operations, each of which has what it needs, and all waits are there:
+        in one way to tell operations apart, where there are several.
+        """
+        needs = [frozenset((p.store, p.write) for p in group if p.needed) for group in places]
+        failed: Mismatch | None = None
+        for way in islice(ways([one.choice for one in found if one.choice], needs), _WAYS):
+            runs = iter(way)
+            told = [replace(one, run=next(runs)) if one.choice else one for one in found]
+            try:
+                for kind in WAITS.values():
+                    self._waited(kind, wanted, told)
+                self._covered(wanted, places, [one for one in told if one.choice], behind)
+            except Mismatch as error:
+                failed = failed or error
+                continue
+            accesses = [one for one in told if one.choice]
+            self.mapped += [(wanted[o.run].text, o.event.action.instruction) for o in accesses]
+            return
+        if failed is not None:
+            raise failed
+        self._lacks(wanted, needs, found)
+
+    def _covered(
+        self, wanted: list[Expected], places: list[list[Place]], found: list[Found], behind: str
+    ) -> None:
+        """All of what operations touch is touched: no access of several is lost."""
+        for number, group in enumerate(places):
+            mine = [one for one in found if one.run == number]
+            for place in (place for place in group if place.needed):
+                need = place.store, place.write
+                there = [one for one in mine if need in one.choice[number]]
+                what = "written" if place.write else "read"
+                if lost := missing(place, [self._at(one.event, behind) for one in there]):
+                    unit = "columns" if place.space is Space.TMEM else "bytes"
+                    text = f"{lost} {unit} of '{place.store}' are not {what}"
+                    self.differ(text, wanted[number].text, there[-1].event)
+
+    def _at(self, event: Event, behind: str) -> tuple[Instruction, Array]:
+        """An access, with the addresses of all threads."""
+        value = self.known(event, event.action.address, behind)
+        tensor = event.action.kind.startswith("tmem")
+        return event.action.instruction, value.array & COLUMN_BITS if tensor else value.array
+
+    def _lacks(
+        self, wanted: list[Expected], needs: list[frozenset[Need]], found: list[Found]
+    ) -> None:
+        """Says what there is no way for, if accesses stay with an operation while they can."""
+        at, met = 0, [set[Need]() for _ in needs]
+        for one in (one for one in found if one.choice):
+            later = [number for number in one.choice if number >= at]
+            if not later:
+                self._stray(one.event, wanted[at:], "the end")
+            at = min(later)
+            met[at] |= one.choice[at]
+        for one, need, has in zip(wanted, needs, met, strict=True):
+            for store, write in sorted(need - has):
+                event = self.events[self.at] if self.at < len(self.events) else None
+                what = "writes to" if write else "reads from"
+                self.differ(f"no instruction {what} '{store}'", one.text, event)
+
+    # -- waits for tensor memory ---------------------------------------------------------------
+
+    def _waited(self, kind: str, wanted: list[Expected], found: list[Found]) -> None:
         """Waits for loads from, or stores to, tensor memory: where the program has them, behind
         all that operations before them do, and within operations behind each piece or behind none.
         """
@@ -56,89 +163,20 @@ class Gaps(Taker):
             for number, one in enumerate(wanted)
             if isinstance(one.step.action, Fence) and WAITS[one.step.action.kind] == kind
         ]
-        own = self._own_waits(kind, found)
+        own = own_waits(kind, found, self.differ)
         for number in places:
-            before = [at for at, (_, run) in enumerate(found) if 0 <= run < number]
-            behind = [at for at, (_, run) in enumerate(found) if run > number]
+            before = [at for at, one in enumerate(found) if 0 <= one.run < number]
+            behind = [at for at, one in enumerate(found) if one.run > number]
             begin, end = max(before, default=-1), min(behind, default=len(found))
-            here = sum(event.action.kind == kind for event, _ in found[begin + 1 : end])
+            here = [one.event for one in found[begin + 1 : end] if one.kind == kind]
             same = sum(
-                not any(min(p, number) < found[at][1] < max(p, number) for at in before + behind)
+                not any(min(p, number) < found[at].run < max(p, number) for at in before + behind)
                 for p in places
             )
-            inner = bool(before) and own.get(found[begin][1], False)
-            inner = inner and found[begin][0].action.kind in _TRACKED[kind]
-            if here < same + inner:
-                event = found[begin + 1][0] if begin + 1 < len(found) else None
+            inner = bool(before) and own.get(found[begin].run, False)
+            inner = inner and found[begin].kind in TRACKED[kind]
+            plain = [event for event in here if not event.conditions and not event.elected]
+            if len(here) < same + inner or len(plain) < same:
+                event = found[begin + 1].event if begin + 1 < len(found) else None
                 event = event or (self.events[self.at] if self.at < len(self.events) else None)
                 self.differ(f"'{kind}' is missing", wanted[number].text, event)
-
-    def _own_waits(self, kind: str, found: list[tuple[Event, int]]) -> dict[int, bool]:
-        """Which operations wait themselves behind each access of a kind but the last."""
-        own: dict[int, bool] = {}
-        for at, (event, run) in enumerate(found):
-            if event.action.kind not in _TRACKED[kind]:
-                continue
-            later = next((n for n in range(at + 1, len(found)) if found[n][1] >= 0), None)
-            if later is None or found[later][1] != run:
-                continue
-            waits = any(e.action.kind == kind for e, _ in found[at + 1 : later])
-            overwrites = kind == WAITS[FenceKind.TMEM_LOADED] and (
-                found[later][0].action.kind == "tmem write"
-            )
-            if overwrites and not waits:
-                what = f"no '{kind}' between it and the load before"
-                self.differ(what, "an operation of threads", found[later][0])
-            if own.setdefault(run, waits) is not waits:
-                what = f"no '{kind}' behind it, although other pieces have one"
-                self.differ(what, "an operation of threads", event)
-        return own
-
-    def _access(
-        self,
-        event: Event,
-        wanted: list[Expected],
-        place: int,
-        used: set[tuple[int, int]],
-        behind: str,
-    ) -> int:
-        """The operation that an access belongs to, by where it is."""
-        value = self.known(event, event.action.address, behind)
-        write = event.action.kind.endswith("write")
-        tensor = event.action.kind.startswith("tmem")
-        if not tensor and not write and self._system(value):
-            return place
-        for number in range(place, len(wanted)):
-            one = wanted[number]
-            action = one.step.action
-            if isinstance(action, Fence):
-                continue
-            assert isinstance(action, Run)
-            for index, candidate in enumerate(self.places_of(one, action)):
-                if candidate.write != write or (candidate.space is Space.TMEM) != tensor:
-                    continue
-                at = value.array & COLUMN_BITS if tensor else value.array
-                if inside(candidate, at):
-                    used.add((number, index))
-                    self.mapped.append((one.text, event.action.instruction))
-                    return number
-        names = ", ".join(one.text for one in wanted[place:]) or f"nothing before {behind}"
-        return self.differ("it accesses what no operation there does", names, event)
-
-    def _system(self, value: Value) -> bool:
-        """The word with the address of tensor memory."""
-        word = WORD * (self.places.plan.words + 1)
-        return value.shared == SHARED_ALIGNMENT and bool((value.array == word).all())
-
-    def _covered(self, wanted: list[Expected], used: set[tuple[int, int]]) -> None:
-        for number, one in enumerate(wanted):
-            action = one.step.action
-            if not isinstance(action, Run):
-                continue
-            places = self.places_of(one, action)
-            hit = {(places[i].store, places[i].write) for n, i in used if n == number}
-            for place in places:
-                if place.needed and (place.store, place.write) not in hit:
-                    event = self.events[self.at] if self.at < len(self.events) else None
-                    what = "writes to" if place.write else "reads from"
-                    self.differ(f"no instruction {what} '{place.store}'", one.text, event)

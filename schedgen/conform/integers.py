@@ -131,7 +131,7 @@ class Integers:
         mask = b.number
         if one.opcode != "and" and mask is not None and _apart(a, mask):
             return self.terms.sum(((a, 1),), mask)
-        return self.terms.make(one.opcode, a, b)
+        return self.terms.commuted(one.opcode, a, b)
 
     def _logical(self, how: str, a: Term, b: Term) -> Term | None:
         for x, y in ((a, b), (b, a)):
@@ -145,8 +145,8 @@ class Integers:
         if a is b and how != "xor":
             return a
         if how == "xor":
-            return self.terms.make("eq?", a, b)
-        return self.terms.make(f"{how}?", *sorted((a, b), key=lambda term: term.place))
+            return self.terms.commuted("eq?", a, b)
+        return self.terms.commuted(f"{how}?", a, b)
 
     def _not(self, one: Instruction, s: list[Term]) -> Term | None:
         if one.modifiers[-1] == "pred":
@@ -159,7 +159,7 @@ class Integers:
     def _extreme(self, one: Instruction, s: list[Term]) -> Term | None:
         if one.modifiers[-1] not in _SIGNED:
             return None
-        return self.terms.make(one.opcode, *sorted(s, key=lambda term: term.place))
+        return self.terms.commuted(one.opcode, s[0], s[1])
 
     def _move(self, one: Instruction, s: list[Term]) -> Term | None:
         if len(s) != 1:

@@ -8,27 +8,15 @@ or a sum of trip counts over tiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from schedgen.conform.closed import Closed
+from schedgen.conform.induction import tile_symbols
 from schedgen.conform.refusal import Refusal
-from schedgen.conform.skeleton import Branch, Exit, Items, Loop
-from schedgen.conform.terms import Term, Terms, addends, below
+from schedgen.conform.skeleton import Exit, Loop
+from schedgen.conform.terms import Term, Terms, addends
 from schedgen.conform.trace import Numbers
 
 TILE = "output tile"
 """The symbol for the output tile that a block is at."""
-
-
-def main_loops(items: Items) -> list[Loop]:
-    """Loops directly within a tile."""
-    found: list[Loop] = []
-    for item in items:
-        if isinstance(item, Loop):
-            found.append(item)
-        elif isinstance(item, Branch):
-            found += main_loops(item.yes) + main_loops(item.no)
-    return found
 
 
 def trip_count(closed: Closed, loop: Loop) -> Term:
@@ -51,26 +39,25 @@ def trip_count(closed: Closed, loop: Loop) -> Term:
     left = [(term, factor) for term, factor in others.items() if factor]
     if len(left) != 1 or left[0][1] != -turns or abs(turns) != 1:
         raise Refusal("how often this loop turns is not known", loop.instruction)
-    return _positive(left[0][0])
+    return without_least(left[0][0], 1)
 
 
-def _positive(count: Term) -> Term:
-    """A trip count without what says that it is 1 at least, which every tile's is."""
+def without_least(count: Term, most: int = 1 << 31) -> Term:
+    """A trip count without what says that it is ``most`` at least, or less.
+
+    Every tile has one iteration; a loop behind turns that fill the pipeline may count from theirs.
+    Whether it ends behind the last turn is asked in each case of trip counts.
+    """
     if count.op == "max":
         for least, other in (count.parts, count.parts[::-1]):
-            if least.number is not None and least.number <= 1 and other.number is None:
+            if least.number is not None and least.number <= most and other.number is None:
                 return other
     return count
 
 
 def output_tile(tiles: Loop, terms: Terms) -> dict[Term, Term]:
-    """Registers that hold the output tile: the block's number and all blocks more in each turn."""
-    block, blocks = terms.symbol("%ctaid.x"), terms.symbol("%nctaid.x")
-    return {
-        symbol: terms.symbol(TILE)
-        for symbol, carried in tiles.carried.items()
-        if carried.entry is block and carried.update is terms.sum(((symbol, 1), (blocks, 1)))
-    }
+    """Registers that hold the output tile, and what it is called in terms of all roles."""
+    return {symbol: terms.symbol(TILE) for symbol in tile_symbols(tiles, terms)}
 
 
 def numbers_of(terms: Terms, tiles: Loop, count: Term | None) -> Numbers:
@@ -88,16 +75,3 @@ def numbers_of(terms: Terms, tiles: Loop, count: Term | None) -> Numbers:
     if count is not None:
         earlier += [terms.product(count, symbol) for symbol in tile]
     return Numbers(count, tuple(earlier), tuple(tile))
-
-
-def written_with(terms: Terms, term: Term, names: Mapping[Term, Term]) -> Term:
-    """A term with some of its symbols replaced."""
-    if not any(leaf in names for leaf in below(term)):
-        return term
-    if term in names:
-        return names[term]
-    if term.op == "sum":
-        constant, pairs = addends(term)
-        return terms.sum(((written_with(terms, t, names), f) for t, f in pairs), constant)
-    inner = [written_with(terms, arg, names) if isinstance(arg, Term) else arg for arg in term.args]
-    return terms.make(term.op, *inner)

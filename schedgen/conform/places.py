@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from schedgen.codegen.plan import PANEL_BYTES, Plan
+from schedgen.codegen.plan import Plan
 from schedgen.conform.cases import Case, Turn
+from schedgen.conform.spared import spared
 from schedgen.conform.values import Array, Value
-from schedgen.kernel import DTYPE_BITS, Operation, Space
+from schedgen.kernel import DTYPE_BITS, Operation, Region, Space, panel_bytes
 from schedgen.program.model import Access, Number, TileOperation
 
 WORD = 8
+COLUMN_BYTES = 4
+"""Of a row, in one column of tensor memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class Place:
     """The slot that an operation accesses: from ``first`` on, ``size`` bytes or columns.
 
     ``parts`` are the ranges in it, ascending; ``needed``: whether some instruction has to be there.
+    ``panel``: bytes of the panels that the slot is divided into, beyond which no copy goes.
+    ``touched``: bytes or columns that the operation accesses.
     """
 
     store: str
@@ -29,6 +34,8 @@ class Place:
     size: int
     parts: tuple[tuple[int, int], ...]
     needed: bool
+    panel: int
+    touched: int
 
 
 class Places:
@@ -36,6 +43,7 @@ class Places:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.program = plan, plan.program
+        self._spared = spared(plan.program)
 
     def number(self, number: Number, case: Case, iteration: Turn | None) -> Value:
         """A running number, as residues."""
@@ -63,8 +71,11 @@ class Places:
         """All that an operation accesses in shared and tensor memory."""
         tile = self.program.operation[operation]
         return [
-            self.place(access, case, iteration)
-            for access in tile.accesses
+            replace(
+                self.place(access, case, iteration),
+                needed=(operation, place) not in self._spared and _happens(access, case, iteration),
+            )
+            for place, access in enumerate(tile.accesses)
             if self.program.store[access.store].space in (Space.SMEM, Space.TMEM)
         ]
 
@@ -73,29 +84,32 @@ class Places:
         slot = self.slot(access.version, store.slots, case, iteration)
         size = store.size // store.slots
         smem = store.space is Space.SMEM
-        parts = self._bytes(access) if smem else ((0, size),)
-        needed = access.write or not access.initial
+        begin, end = access.bytes
+        columns = (begin // COLUMN_BYTES, -(-end // COLUMN_BYTES))
+        parts = self._bytes(access) if smem else (columns,)
+        first = store.address + size * slot
+        panel = self._panel(access) if smem else size
+        rows = access.rows[1] - access.rows[0]
+        touched = rows * (end - begin) if smem else columns[1] - columns[0]
         return Place(
-            store.name, store.space, access.write, store.address + size * slot, size, parts, needed
+            store.name, store.space, access.write, first, size, parts, True, panel, touched
         )
 
     def _bytes(self, access: Access) -> tuple[tuple[int, int], ...]:
         """Ranges of bytes of a piece in its slot."""
-        piece = self.plan.kernel.piece[access.buffer]
-        shape = self.plan.kernel.region[piece.region].shape
-        rows = shape[0] if len(shape) > 1 else 1
-        width = self._row_bytes(piece.region)
-        if len(shape) < 2 or 1 in shape:
-            return ((0, rows * width),)
-        panel = next(span for span in PANEL_BYTES if width % span == 0)
-        panels = range(piece.byte0 // panel, -(-piece.byte1 // panel))
-        return tuple(
-            ((p * rows + piece.row0) * panel, (p * rows + piece.row1) * panel) for p in panels
-        )
+        region = self._region(access)
+        if len(region.shape) < 2 or 1 in region.shape:
+            return ((0, region.slot_bytes),)
+        return tuple(region.panels(self.plan.kernel.piece[access.buffer]))
 
-    def _row_bytes(self, region: str) -> int:
-        of = self.plan.kernel.region[region]
-        return of.shape[-1] * DTYPE_BITS[of.dtype] // 8
+    def _panel(self, access: Access) -> int:
+        region = self._region(access)
+        if len(region.shape) < 2 or 1 in region.shape:
+            return region.slot_bytes
+        return region.rows * panel_bytes(region.row_bytes)
+
+    def _region(self, access: Access) -> Region:
+        return self.plan.kernel.region[self.plan.kernel.piece[access.buffer].region]
 
     def steps(self, operation: Operation) -> int:
         """Instructions of a product: each multiplies 32 bytes of a row."""
@@ -117,6 +131,14 @@ class Places:
         return self.program.operation[name]
 
 
+def _happens(access: Access, case: Case, iteration: Turn | None) -> bool:
+    """Whether an access happens: the first iterations of a tile may use an initial value."""
+    if not access.initial or iteration is None:
+        return not access.initial
+    first = case.shifts + case.ends if iteration.base else iteration.offset
+    return first >= access.initial
+
+
 def offset_in(place: Place, at: Array) -> int | None:
     """How far behind the beginning of a slot an address lies, if that is always the same."""
     offset = at - place.first
@@ -129,8 +151,17 @@ def inside(place: Place, at: Array) -> bool:
     return bool(((at >= place.first) & (at < place.first + place.size)).all())
 
 
-def partition(parts: list[tuple[int, int]], offsets: list[int]) -> bool:
-    """Whether pieces of one size that begin at ``offsets`` make up ``parts``."""
+def within(place: Place, at: Array) -> bool:
+    """Whether all addresses lie in the parts of a slot."""
+    offset = at - place.first
+    hit = np.zeros(offset.shape, bool)
+    for begin, end in place.parts:
+        hit |= (offset >= begin) & (offset < end)
+    return bool(hit.all())
+
+
+def partition(parts: list[tuple[int, int]], offsets: list[int], panel: int) -> bool:
+    """Whether copies of one size that begin at ``offsets`` make up ``parts``, each in one panel."""
     total = sum(end - begin for begin, end in parts)
     if not offsets or total % len(offsets):
         return False
@@ -139,4 +170,6 @@ def partition(parts: list[tuple[int, int]], offsets: list[int]) -> bool:
         positions += [before + o - begin for o in offsets if begin <= o < end]
         before += end - begin
     size = total // len(offsets)
+    if any(offset % panel + size > panel for offset in offsets):
+        return False
     return sorted(positions) == list(np.arange(len(offsets)) * size)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from schedgen.conform.integers import Integers, immediate
 from schedgen.conform.terms import Term, Terms, addends, below
 from schedgen.emulator.ptx.tree import (
@@ -17,6 +15,7 @@ from schedgen.emulator.ptx.tree import (
     Register,
     Symbol,
     Vector,
+    registers_of,
 )
 
 SHARED = "shared"
@@ -101,7 +100,7 @@ class Registers:
         if not one.operands:
             return
         destination, *sources = one.operands
-        written = list(names(destination))
+        written = list(registers_of(destination))
         values = self._results(state, one, place, written, sources)
         if one.guard is not None:
             condition = self.condition(state, one)
@@ -168,18 +167,3 @@ def _uniform(leaf: Term) -> bool:
         name = leaf.args[0]
         return name == SHARED or str(name).startswith(("parameter", "%ctaid", "%nctaid"))
     return leaf.op in ("const", "sum", "shr", "and", "or", "xor", "mul", "div", "mod")
-
-
-def names(operand: Operand) -> Iterator[str]:
-    """Registers that a destination operand writes, in order."""
-    match operand:
-        case Register(name):
-            yield name
-        case Vector(items):
-            for item in items:
-                yield from names(item)
-        case Pair(first, second):
-            yield from names(first)
-            yield from names(second)
-        case _:
-            return

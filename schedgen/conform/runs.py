@@ -54,7 +54,9 @@ class Runs(Taker):
             found.append(self._copied(one, action, event, places))
             if len(set(found)) < len(found) or not self._another(kind, places):
                 break
-        if not partition(parts, found):
+        for entry in self._asked(action)[:1]:
+            self.announced.remove(entry)
+        if not partition(parts, found, min(place.panel for place in places)):
             self.differ("copies are missing, or there are too many", one.text, event)
 
     def _another(self, kind: str, places: list[Place]) -> bool:
@@ -81,7 +83,7 @@ class Runs(Taker):
         self.who(event, "one" if loads else "any", one.text, when=when)
         if when and not event.conditions:
             self.differ("it does not hang on the condition of its operation", one.text, event)
-        if when and loads:
+        if loads:
             self._announced(one, action, event)
         value = self.known(event, event.action.address, one.text)
         offsets = [self._part(place, value.array) for place in places]
@@ -95,11 +97,13 @@ class Runs(Taker):
         return offset
 
     def _announced(self, one: Expected, action: Run, event: Event) -> None:
-        """A load on a condition needs that the same one was asked for its bytes."""
-        mine = [entry for entry in self.announced if entry[0] == action.barrier]
-        if not mine or event.conditions != (mine[0][1:],):
+        """Each copy of a load needs that the same conditions were asked for its bytes."""
+        if event.conditions != tuple(entry[1:] for entry in self._asked(action)[:1]):
             self.differ("its bytes are announced on another condition", one.text, event)
-        self.announced.remove(mine[0])
+
+    def _asked(self, action: Run) -> list[tuple[str, Term, bool]]:
+        """Conditions on which bytes were announced where a load arrives, in their order."""
+        return [entry for entry in self.announced if entry[0] == action.barrier]
 
     def _products(self, one: Expected, action: Run, engine: Engine) -> None:
         """All steps of a product along k."""

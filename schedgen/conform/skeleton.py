@@ -66,3 +66,14 @@ class Loop:
 
 Item = Action | Branch | Exit | Loop
 Items = tuple[Item, ...]
+
+
+def outer_loops(items: Items) -> list[Loop]:
+    """Loops that are in no other one."""
+    found: list[Loop] = []
+    for item in items:
+        if isinstance(item, Loop):
+            found.append(item)
+        elif isinstance(item, Branch):
+            found += outer_loops(item.yes) + outer_loops(item.no)
+    return found

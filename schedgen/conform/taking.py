@@ -30,6 +30,11 @@ FENCES = WAITS | {
     FenceKind.TMEM_AFTER: "tcgen05.fence::after_thread_sync",
 }
 """Fences of a program, and the kinds of their instructions."""
+TRACKED = {
+    WAITS[FenceKind.TMEM_LOADED]: ("tmem read",),
+    WAITS[FenceKind.TMEM_STORED]: ("tmem write",),
+}
+"""What these wait for."""
 SOFT = ACCESSES | set(WAITS.values())
 """Events that belong to the operations of threads between two other events."""
 CLOSE = {"close products": "drain products", "close copies": "drain copies read"}

@@ -64,6 +64,31 @@ class Terms:
         self._unknown += 1
         return self.make("unknown", self._unknown)
 
+    def commuted(self, op: str, a: Term, b: Term) -> Term:
+        """An operator whose arguments may be exchanged: in one of both orders, constants last."""
+        return self.make(op, *sorted((a, b), key=lambda term: (term.op == "const", term.place)))
+
+    def again(self, term: Term, parts: Iterable[Term]) -> Term:
+        """The operator of ``term`` with other ``parts``, in the form that it would have been made
+        in: which of two terms comes first depends on the terms.
+        """
+        new = iter(parts)
+        if term.op == "sum":
+            constant, pairs = addends(term)
+            return self.sum(((next(new), factor) for _, factor in pairs), constant)
+        if term.op in COMMUTATIVE:
+            a, b = new
+            return self.product(a, b) if term.op == "mul" else self.commuted(term.op, a, b)
+        if term.op in ("eq", "lt", "le"):
+            return self.compare(term.op, next(new), self.const(0))
+        if term.op == "not":
+            return self.negation(next(new))
+        if term.op == "select":
+            return self.select(*new)
+        return self.make(
+            term.op, *(next(new) if isinstance(arg, Term) else arg for arg in term.args)
+        )
+
     # -- sums ----------------------------------------------------------------------------------
 
     def sum(self, pairs: Iterable[tuple[Term, int]], constant: int = 0) -> Term:
@@ -116,7 +141,7 @@ class Terms:
             if one.number is not None:
                 return self.times(other, one.number)
         if a.op != "sum" and b.op != "sum":
-            return self.make("mul", *sorted((a, b), key=lambda term: term.place))
+            return self.commuted("mul", a, b)
         constant, pairs = addends(a)
         more, others = addends(b)
         found = [(self.product(x, y), n * m) for x, n in pairs for y, m in others]
@@ -231,6 +256,8 @@ class Terms:
         return self.make(how, difference)
 
 
+COMMUTATIVE = frozenset(("mul", "min", "max", "and", "or", "xor", "and?", "or?", "eq?"))
+"""Operators of two terms that may be exchanged."""
 CONDITIONS = {"eq", "lt", "le", "not", "and?", "or?", "float?", "elect", "vote?"}
 
 

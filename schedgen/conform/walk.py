@@ -16,11 +16,11 @@ from schedgen.conform.actions import ACCESSES, IGNORED, PURE, bulk_kind, kind
 from schedgen.conform.evaluate import Environment
 from schedgen.conform.flow import END, Block, Flow
 from schedgen.conform.refusal import Refusal
-from schedgen.conform.registers import Registers, State, low_half, names
+from schedgen.conform.registers import Registers, State, low_half
 from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop
 from schedgen.conform.terms import Term, Terms
 from schedgen.conform.values import along
-from schedgen.emulator.ptx.tree import Address, Instruction, Kernel, Register
+from schedgen.emulator.ptx.tree import Address, Instruction, Kernel, Register, registers_of
 
 _SYSTEM_BYTES = 1024
 """Shared memory before the buffers: barriers, and the address of tensor memory."""
@@ -189,7 +189,7 @@ class Walk:
             return None
         later = set(self._written(blocks))
         for place, one in inside[:-1]:
-            sources = {name for operand in one.operands[1:] for name in names(operand)}
+            sources = {name for operand in one.operands[1:] for name in registers_of(operand)}
             if one.opcode not in PURE or one.opcode == "elect" or one.guard or sources & later:
                 return None
             self.registers.execute(scratch, one, place)
@@ -286,7 +286,7 @@ def _destinations(one: Instruction) -> list[str]:
     if not one.operands or one.opcode in ("st", "stmatrix", "red", "prefetch"):
         return []
     first = one.operands[0]
-    found = list(names(first))
+    found = list(registers_of(first))
     if one.opcode == "tcgen05" and not one.name.startswith("tcgen05.ld"):
         return []
     if one.opcode in ("bar", "barrier", "cp", "setmaxnreg", "griddepcontrol", "fence", "bra"):

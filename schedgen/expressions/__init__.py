@@ -16,6 +16,7 @@ from schedgen.expressions.errors import ExpressionError
 from schedgen.expressions.folding import fold
 from schedgen.expressions.formulas import check_condition, check_formula
 from schedgen.expressions.functions import ELEMENTWISE, Function
+from schedgen.expressions.influence import without_influence
 from schedgen.expressions.nodes import (
     Binary,
     Boolean,
@@ -60,4 +61,5 @@ __all__ = [
     "parse",
     "references",
     "render",
+    "without_influence",
 ]

@@ -144,7 +144,10 @@ class Problem:
             axes[place.side] = axis
         kept = [axes[side] for side in ("rows", "columns") if side in axes]
         rest = [axis for axis in range(tensor.ndim) if axis not in kept]
-        tensor = tensor.permute(*rest, *kept)[(0,) * len(rest)]
+        tensor = tensor.permute(*rest, *kept)
+        if 0 in tensor.shape[: len(rest)]:
+            return tensor.new_zeros(0, 0)  # it lies beyond the end of an axis that it has one of
+        tensor = tensor[(0,) * len(rest)]
         for side, axis in (("rows", 0), ("columns", 1)):
             tensor = tensor if side in axes else tensor.unsqueeze(axis)
         return tensor

@@ -200,7 +200,7 @@ class _Execution:
             return self._axis(name.name)
         if name.name in ("tile_row", "tile_column"):
             extent = self.kernel.tile_extents[name.name == "tile_column"]
-            return torch.tensor(float(self.moment.coordinates[extent]))
+            return torch.tensor(float(self.moment.coordinates.get(extent, 0)))
         return self.problem.names[name.name]
 
     def _made(self, name: str) -> torch.Tensor | None:

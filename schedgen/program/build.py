@@ -172,20 +172,13 @@ class Storage:
         )
 
 
-_PANEL = 128
-"""Bytes of a row in shared memory before the next row follows; wider tiles lie in panels of that
-width, one behind the other (the widest swizzle)."""
-
-
 def _in_memory(region: Region, piece: Piece, shift: int) -> tuple[int, int]:
     """The bytes from the first to the last one of ``piece`` in a slot of shared memory.
 
     For tiles of different shapes in one store, of which rows and columns do not compare.
     """
-    width = min(region.row_bytes, _PANEL)
-    first, last = piece.byte0 // width, (piece.byte1 - 1) // width
-    panel = region.rows * width
-    return shift + first * panel + piece.row0 * width, shift + last * panel + piece.row1 * width
+    panels = region.panels(piece)
+    return shift + panels[0][0], shift + panels[-1][1]
 
 
 def _used_outside(kernel: Kernel) -> dict[str, tuple[bool, bool]]:

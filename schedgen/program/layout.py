@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from schedgen.kernel import Kernel, Operation, Phase
 from schedgen.program.build import ProgramError
@@ -86,14 +87,16 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """The warps of a role wait for each other right before one of its operations.
+    """The warps of a role wait for each other right before one of its operations; or the threads of
+    each warp, if ``among`` says so.
 
-    ``protects`` are the accesses of different warps that this keeps in order.
+    ``protects`` are the accesses of different threads that this keeps in order.
     """
 
     operation: str
     guard: Guard = EVERY
     protects: tuple[Reason, ...] = ()
+    among: Literal["role", "warp"] = "role"
 
 
 Part = Handoff | Fenced | Meeting | str
@@ -399,7 +402,7 @@ class Layout:
         self._add(lists, handoff.target, key, wait, guard, handoff)
 
     def _add_meeting(self, lists: Mapping[str, _Lists], meeting: Meeting) -> None:
-        """An arrival and a wait, which the emitter makes one instruction."""
+        """An arrival and a wait of all threads, which the emitter makes one instruction."""
         name, threads = self._meeting_name(meeting), self.threads(meeting.operation)
         in_turn = self.in_loop(meeting.operation) and meeting.guard == EVERY
         number = Number(per_tile=not in_turn)
@@ -409,13 +412,15 @@ class Layout:
 
     def _meeting_name(self, meeting: Meeting) -> str:
         first = "first " if meeting.guard == FIRST else ""
-        return f"{self.role_of[meeting.operation]} meets before {first}{meeting.operation}"
+        meets = "meets" if meeting.among == "role" else "meets in warps"
+        return f"{self.role_of[meeting.operation]} {meets} before {first}{meeting.operation}"
 
     def _meeting_barrier(self, meeting: Meeting) -> Barrier:
         threads = self.threads(meeting.operation)
         texts = tuple(reason.text for reason in meeting.protects)
         stores = tuple(dict.fromkeys(reason.subjects[-1] for reason in meeting.protects))
-        return Barrier(self._meeting_name(meeting), "role", 1, threads, 0, (), texts, stores)
+        name = self._meeting_name(meeting)
+        return Barrier(name, meeting.among, 1, threads, 0, (), texts, stores)
 
     def _add_signal(
         self, lists: Mapping[str, _Lists], signal: Signal, assignment: Assignment, number: int

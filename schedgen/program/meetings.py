@@ -1,10 +1,12 @@
-"""Where the warps of a role have to wait for each other.
+"""Where the warps of a role, or the threads of a warp, have to wait for each other.
 
 Hand-offs between roles are made of arrivals by all threads, so they order all warps of one role
-before all of another. What is left are accesses of one role to bytes that another of its warps
+before all of another. What is left are accesses of one role to bytes that another of its threads
 touches: a product reads what threads have written, a tile is read in another division than it was
 written in. The first such access that nothing orders gets a meeting right before the second one,
 with the fences and drains that it needs; then each meeting is taken out again if the rest will do.
+Where warps keep to bytes of their own, and only their threads do not, each warp meets alone, which
+takes no barrier and lets no warp wait for another one.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from schedgen.program.build import ProgramError
-from schedgen.program.layout import Fenced, Layout, Meeting, Synchronization
+from schedgen.program.layout import Fenced, Layout, Meeting, Part, Synchronization
 from schedgen.program.merge import separate
 from schedgen.program.model import EVERY, FIRST, Engine, FenceKind, Program
-from schedgen.program.warps import by_warps, part_of
+from schedgen.program.warps import by_warps, part_of, same_warp
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
 from schedgen.proof.events import EventGraph
 from schedgen.proof.graph import deadlock_findings
@@ -25,7 +27,8 @@ from schedgen.reasons import Reason, ReasonKind
 
 
 def meet(layout: Layout, made: Synchronization) -> Synchronization:
-    """``made`` with the meetings that the warps of its roles need, none of which can be left out.
+    """``made`` with the meetings that the warps of its roles need, and the fences and drains for
+    them; none of these can be left out.
 
     Raises:
         ProgramError: warps of a role touch bytes of each other, and no meeting orders that.
@@ -34,12 +37,12 @@ def meet(layout: Layout, made: Synchronization) -> Synchronization:
     if program is by_warps(program):
         return made
     crossing = [c for c in conflicts(by_warps(program)) if _within_role(layout, c)]
-    orders = Orders(by_warps(program))
+    orders, before = Orders(by_warps(program)), made
     for conflict in crossing:
         if orders.ordered(conflict) is not None:
             continue
         made, orders = _ordered(layout, made, orders, conflict)
-    made = _fewest(layout, made, crossing)
+    made = _fewest(layout, before, made, crossing)
     return replace(made, meetings=tuple(_explained(layout, made, crossing)))
 
 
@@ -48,7 +51,7 @@ def _laid_out(layout: Layout, made: Synchronization) -> Program:
 
 
 def _within_role(layout: Layout, conflict: Conflict) -> bool:
-    """Whether two warps of one role have the conflict."""
+    """Whether two parts of one role have the conflict."""
     (one, mine), (other, theirs) = part_of(conflict.before), part_of(conflict.after)
     return bool(mine and theirs) and mine != theirs and _same_role(layout, one, other)
 
@@ -72,8 +75,9 @@ def _ordered(
     before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
     role, store = layout.role_of[after], conflict.first.store
     raise ProgramError(
-        f"{before} and {after} touch the same bytes of {store} with different warps of role "
-        f"{role}, and no meeting of its warps orders them\n  fix: "
+        f"{before} and {after} touch the same bytes of {store} with different "
+        f"{'threads' if _same_warp(conflict) else 'warps'} of role {role}, and no meeting of its "
+        "warps orders them\n  fix: "
         + (
             "write to a buffer with storage of its own, so that no warp overwrites what others read"
             if before == after
@@ -93,15 +97,22 @@ def _remedies(layout: Layout, orders: Orders, conflict: Conflict) -> Iterator[Sy
     waits = orders.program.operation[conflict.before].engine in (Engine.WGMMA, Engine.COPY_OUT)
     drains = (before,) if waits else ()
     yield Synchronization((), fences, drains, ())
-    yield Synchronization((), fences, drains, (Meeting(after, guard),))
-    if guard == FIRST:
-        yield Synchronization((), fences, drains, (Meeting(after),))
+    for among in ("warp", "role") if _same_warp(conflict) else ("role",):
+        for when in dict.fromkeys((guard, EVERY)):
+            yield Synchronization((), fences, drains, (Meeting(after, when, (), among),))
 
 
-def _fewest(layout: Layout, made: Synchronization, crossing: Sequence[Conflict]) -> Synchronization:
-    """``made`` without the meetings that the others make superfluous, later ones first."""
-    for meeting in made.meetings[::-1]:
-        fewer = made.without(meeting)
+def _fewest(
+    layout: Layout, before: Synchronization, made: Synchronization, crossing: Sequence[Conflict]
+) -> Synchronization:
+    """``made`` without what was added to ``before`` and the rest makes superfluous, later parts
+    first: meetings, then fences and drains.
+    """
+    added: list[Part] = [*made.meetings[::-1]]
+    added += [fenced for fenced in made.fences[::-1] if fenced not in before.fences]
+    added += [drain for drain in made.drains[::-1] if drain not in before.drains]
+    for part in added:
+        fewer = made.without(part)
         orders = Orders(by_warps(_laid_out(layout, fewer)))
         if all(orders.ordered(conflict) is not None for conflict in crossing):
             made = fewer
@@ -120,6 +131,14 @@ def _explained(
 
 def _reason(conflict: Conflict) -> Reason:
     over = conflict.second.write
-    kind = ReasonKind.OVERWRITES_ACROSS if over else ReasonKind.USES_ACROSS
+    if _same_warp(conflict):
+        kind = ReasonKind.OVERWRITES_WITHIN if over else ReasonKind.USES_WITHIN
+    else:
+        kind = ReasonKind.OVERWRITES_ACROSS if over else ReasonKind.USES_ACROSS
     before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
     return Reason(kind, (after, before, conflict.first.store))
+
+
+def _same_warp(conflict: Conflict) -> bool:
+    """Whether both threads that have the conflict are in one warp."""
+    return same_warp(part_of(conflict.before)[1], part_of(conflict.after)[1])

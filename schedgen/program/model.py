@@ -151,14 +151,19 @@ class TileOperation:
     units: tuple[tuple[str, int], ...] = ()
 
 
+MEETINGS = ("role", "warp")
+"""Kinds of barriers at which threads of one role meet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """An array of ``slots`` barriers; each phase takes ``arrivals`` arrivals and ``bytes`` copied
     bytes.
 
     ``kind`` is ``mbarrier`` for words in shared memory, ``named`` for one of the numbered barriers
-    of the hardware, ``role`` for such a one at which the warps of a single role meet: each step
-    that arrives there is followed by the one that waits.
+    of the hardware, ``role`` for such a one at which the warps of a single role meet, ``warp`` for
+    none at all, where the threads of each warp of a role meet on their own: each step that arrives
+    at one of the last two is followed by the one that waits.
 
     ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
     phases are completed when the barriers are initialized. ``protects`` says what for, ``stores``

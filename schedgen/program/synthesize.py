@@ -18,8 +18,6 @@ from schedgen.machine import Machine
 from schedgen.program.build import ProgramError, Storage, capacities, tile_operations
 from schedgen.program.frame import framed
 from schedgen.program.layout import (
-    Assignment,
-    BarrierPlace,
     Fenced,
     Handoff,
     Layout,
@@ -27,7 +25,7 @@ from schedgen.program.layout import (
     Synchronization,
 )
 from schedgen.program.meetings import meet
-from schedgen.program.merge import assign, separate
+from schedgen.program.merge import separate
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -38,14 +36,13 @@ from schedgen.program.model import (
     Removal,
 )
 from schedgen.program.pace import pace
+from schedgen.program.phases import phases_apart
 from schedgen.program.reduce import leave_out
 from schedgen.program.share import sharings
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
 from schedgen.proof.events import EventGraph
 from schedgen.proof.graph import deadlock_findings
 from schedgen.proof.orders import Orders
-from schedgen.proof.phases import phase_findings
-from schedgen.proof.report import Finding
 from schedgen.schedule import Schedule
 
 
@@ -92,11 +89,6 @@ def _as_fast(program: Program, layout: Layout) -> Program | None:
     return None if slower else other
 
 
-# Slots that a barrier gets at most where its storage needs fewer.
-_MOST_SLOTS = 4
-_REPAIRS = 40
-
-
 class _Synthesis:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -132,70 +124,8 @@ class _Synthesis:
         self._share()
         self.made = leave_out(self.layout, self.made, self.conflicts)
         self.made = meet(self.layout, self.made)
-        program = self._separate_phases()
+        program, self.made = phases_apart(self.layout, self.made)
         return replace(program, removals=tuple(self._removals(program)))
-
-    def _separate_phases(self) -> Program:
-        """Merges signals, and mends what could confuse two phases then.
-
-        A slot more lets a phase wait for its observer; where any number of phases could pass (tiles
-        without iterations hold nobody up), the observer has to say that it has seen one, and a slot
-        more only helps after that.
-        """
-        more: dict[BarrierPlace, int] = {}
-        added: list[Handoff] = []
-        text = ""
-        for _ in range(_REPAIRS):
-            program, findings, assignment = self._phases(self.made, more)
-            if not findings:
-                return self._fewest(program, added, more)
-            text = findings[0].text
-            new: dict[Handoff, None] = {}
-            wider = False
-            for name in dict.fromkeys(finding.subject[0] for finding in findings):
-                of = [h for h in self.made.handoffs if assignment.of[h.signal].barrier == name]
-                slots = program.barrier[name].slots
-                counts_tiles = any(handoff.signal.number.per_tile for handoff in of)
-                answers = map(self._answer, of if counts_tiles or slots == _MOST_SLOTS else ())
-                missing = [answer for answer in answers if answer not in self.made.handoffs]
-                if missing:
-                    new |= dict.fromkeys(missing)
-                elif slots < _MOST_SLOTS:
-                    more[assignment.place[name]] = slots + 1
-                    wider = True
-            if not new and not wider:
-                break
-            added.extend(new)
-            self.made = self.made.joined(Synchronization(tuple(new)))
-        raise ProgramError(
-            f"no barrier keeps the phases apart: {text}\n  fix: give operations that take turns "
-            "with a tile the same role, or its buffer more slots ('depth')"
-        )
-
-    def _phases(
-        self, made: Synchronization, more: dict[BarrierPlace, int]
-    ) -> tuple[Program, list[Finding], Assignment]:
-        assignment = assign(self.layout, made, more)
-        program = self.layout.lay_out(made, assignment)
-        return program, list(phase_findings(Orders(program))), assignment
-
-    def _fewest(
-        self, program: Program, added: list[Handoff], more: dict[BarrierPlace, int]
-    ) -> Program:
-        """Drops the answers that turn out not to be needed."""
-        for answer in added:
-            fewer = self.made.without(answer)
-            without, findings, _ = self._phases(fewer, more)
-            if not findings:
-                self.made, program = fewer, without
-        return program
-
-    def _answer(self, handoff: Handoff) -> Handoff:
-        """The target tells the source that it has seen what it waited for."""
-        signal = handoff.signal
-        back = Signal(handoff.target, signal.number, signal.slots)
-        wait = signal.number.moved(-signal.slots)
-        return Handoff(back, signal.operation, wait, handoff.store, False)
 
     # -- adding --------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from textwrap import wrap
 
 from schedgen.program.model import (
     Arrive,
@@ -14,11 +16,13 @@ from schedgen.program.model import (
 )
 from schedgen.program.pace import gains, pace
 from schedgen.proof.steps import describe
+from schedgen.proof.within import Within, within_roles
+from schedgen.reasons import Reason
 
 
 def program_text(program: Program) -> str:
     """Barriers with what they protect, then each role: before, loop, after."""
-    parts = (_head, _pace, _barriers, _roles, _removals)
+    parts = (_head, _pace, _barriers, _roles, _removals, _within)
     return "\n".join(line for part in parts for line in part(program))
 
 
@@ -121,3 +125,21 @@ def _removals(program: Program) -> Iterator[str]:
     for removal in program.removals:
         yield f"  {removal.before} before {removal.after} ({removal.store})"
         yield f"      {' > '.join(removal.reason)}"
+
+
+def _within(program: Program) -> Iterator[str]:
+    """Hazards within one role, by what keeps them in order; not those of `_removals`."""
+    told = {(removal.before, removal.after) for removal in program.removals}
+    found = [one for one in within_roles(program) if not set(one.pairs) <= told]
+    if found:
+        yield ""
+        yield "what keeps operations of one role in order"
+    for role, ones in groupby(found, key=lambda one: one.role):
+        yield f"  {role}"
+        alike: dict[tuple[Reason, ...], list[Within]] = {}
+        for one in ones:
+            alike.setdefault(one.reasons, []).append(one)
+        for each in alike.values():
+            yield f"    {each[0].why}"
+            pairs = ", ".join(one.what for one in each)
+            yield from wrap(pairs, 100, initial_indent=" " * 8, subsequent_indent=" " * 8)

@@ -8,7 +8,7 @@ everybody.
 
 from __future__ import annotations
 
-from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Piece, Region, Space
+from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
 from schedgen.machine import Machine
 from schedgen.program.model import Spread
 
@@ -42,19 +42,18 @@ def spread_of(
         return _whole(Spread("rows", 16, "first of four" if write else "four"), piece, rows)
     if region.rows == 1:
         return None
-    if operation.kind is Kind.COPY and operation.transposed and write:
-        return _across(kernel, operation, region, piece, rows)
-    return _whole(
-        Spread("rows", rows // WARPS, _lanes(kernel, operation, region, rows)), piece, rows
-    )
+    if operation.turned == ("to" if write else "from"):
+        return _across(region, piece, rows)
+    lanes = _lanes(region, rows, _columns(kernel, operation, region))
+    return _whole(Spread("rows", rows // WARPS, lanes), piece, rows)
 
 
-def _lanes(kernel: Kernel, operation: Operation, region: Region, rows: int) -> str:
-    """A name for the map of a warp's threads to the elements of its rows."""
+def _lanes(region: Region, rows: int, columns: int) -> str:
+    """A name for the map of a warp's threads to the elements of its rows, of ``columns`` each."""
     if rows == 128:
         return "row"
     bits = DTYPE_BITS[region.dtype]
-    matrices = bits == 16 and _columns(kernel, operation, region) % 16 == 0
+    matrices = bits == 16 and columns % 16 == 0
     return "matrices" if matrices else f"fragment of {bits} bits"
 
 
@@ -74,13 +73,11 @@ def _whole(spread: Spread, piece: Piece, rows: int) -> Spread | None:
     return None if piece.row0 % rows or piece.row1 % rows else spread
 
 
-def _across(
-    kernel: Kernel, operation: Operation, region: Region, piece: Piece, rows: int
-) -> Spread | None:
+def _across(region: Region, piece: Piece, rows: int) -> Spread | None:
     """A transposed tile: what was a row is a column now."""
     size = DTYPE_BITS[region.dtype] // 8
     period = rows * size
     if piece.byte0 % period or piece.byte1 % period:
         return None
-    lanes = "column" if rows == 128 else "transposed matrices"
+    lanes = "column" if rows == 128 else f"transposed {_lanes(region, rows, region.rows)}"
     return Spread("bytes", rows // WARPS * size, lanes)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from schedgen.kernel import Space
 from schedgen.program.model import Arrive, Program, RoleProgram, Run, Store
@@ -28,20 +30,20 @@ def wrong_count(program: Program) -> Iterator[Change]:
 
 def fewer_arrivals(program: Program) -> Iterator[Change]:
     """One thread or one warp arrives for all of a role, and the barrier takes just that many."""
-    for barrier in program.barriers:
-        for few in (1, 32):
-            changed, saved = program, 0
-            for site in sites(program, Arrive):
-                action = site.action
-                assert isinstance(action, Arrive)
-                if action.barrier == barrier.name and action.count > few and not action.bytes:
-                    other = Site(changed, changed.role[site.role.name], site.section, site.place)
-                    changed = other.does(replace(action, count=few))
-                    saved = action.count - few
-            if saved:
-                other_barrier = replace(barrier, arrivals=barrier.arrivals - saved)
-                text = f"{few} of its threads arrive at {barrier.name}, which takes no more"
-                yield Change(text, with_barrier(changed, other_barrier))
+    for barrier, few in product(program.barriers, (1, 32)):
+        changed, saved = program, Counter[int]()
+        for site in sites(program, Arrive):
+            action = site.action
+            assert isinstance(action, Arrive)
+            if action.barrier == barrier.name and not action.bytes:
+                phase = action.number.offset % action.number.scale
+                saved[phase] += max(action.count - few, 0)
+                other = Site(changed, changed.role[site.role.name], site.section, site.place)
+                changed = other.does(replace(action, count=min(action.count, few)))
+        if len({*saved.values()}) == 1 and any(saved.values()):
+            arrivals = barrier.arrivals - next(iter(saved.values()))
+            text = f"{few} threads of a role arrive at {barrier.name}, which takes no more"
+            yield Change(text, with_barrier(changed, replace(barrier, arrivals=arrivals)))
 
 
 def wrong_bytes(program: Program) -> Iterator[Change]:

@@ -9,6 +9,7 @@ from schedgen.program.model import (
     EVERY,
     FIRST,
     LAST,
+    MEETINGS,
     Action,
     Arrive,
     Barrier,
@@ -52,13 +53,22 @@ def without_fence(*kinds: FenceKind) -> Maker:
 
 
 def without_meeting(program: Program) -> Iterator[Change]:
-    """Leaves out a meeting of a role's warps, with its barrier."""
+    """Leaves out a meeting of a role's warps, or of the threads of each, with its barrier."""
     for barrier in program.barriers:
-        if barrier.kind == "role":
+        if barrier.kind in MEETINGS:
             roles = tuple(_without_barrier(role, barrier.name) for role in program.roles)
             barriers = tuple(other for other in program.barriers if other != barrier)
             changed = replace(program, roles=roles, barriers=barriers)
             yield Change(f"without {barrier.name}", changed)
+
+
+def narrow_meeting(program: Program) -> Iterator[Change]:
+    """Each warp meets alone, where all warps of a role have to."""
+    for barrier in program.barriers:
+        if barrier.kind == "role":
+            alone = replace(barrier, kind="warp")
+            barriers = tuple(alone if other == barrier else other for other in program.barriers)
+            yield Change(f"each warp alone: {barrier.name}", replace(program, barriers=barriers))
 
 
 def _without_barrier(role: RoleProgram, name: str) -> RoleProgram:

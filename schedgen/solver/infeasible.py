@@ -80,7 +80,18 @@ class _Capacities(Encoding):
     def _roles(self) -> None: ...
 
 
-def _capacity(problem: Problem) -> Diagnosis | None:
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A resource of which a kernel needs ``over`` more than the ``room`` that there is."""
+
+    resource: str
+    space: Space
+    room: int
+    over: int
+    unit: str
+
+
+def too_much(problem: Problem) -> Excess | None:
     """The first memory that is too small however tiles are stored and roles are shared."""
     machine = problem.machine
     for resource, space, room, unit in (
@@ -95,21 +106,29 @@ def _capacity(problem: Problem) -> Diagnosis | None:
         ),
     ):
         over = least(problem, resource) - room
-        if over <= 0:
-            continue
-        parts = sorted(_parts(problem, resource).items(), key=lambda part: -part[1])[:4]
-        listed = ", ".join(f"{name} {size}" for name, size in parts)
-        barriers = f" beside {BARRIER_BYTES} for barriers" if resource == "smem" else ""
-        edit = smaller(problem, space, lambda p, r=resource, n=room: least(p, r) - n)
-        return Diagnosis(
-            f"{resource}-capacity",
-            f"the kernel needs at least {room + over} {unit}, {over} more than the {room} there are"
-            f"{barriers}; most is for {listed}",
-            f"{edit.text}, or free {over} {unit} in another way"
-            if edit
-            else f"free {over} {unit}; no change of a single buffer is enough",
-        )
+        if over > 0:
+            return Excess(resource, space, room, over, unit)
     return None
+
+
+def _capacity(problem: Problem) -> Diagnosis | None:
+    """Why a memory is too small, and what would do: only what keeps the kernel possible."""
+    found = too_much(problem)
+    if found is None:
+        return None
+    resource, room, over, unit = found.resource, found.room, found.over, found.unit
+    parts = sorted(_parts(problem, resource).items(), key=lambda part: -part[1])[:SHOWN]
+    listed = ", ".join(f"{name} {size}" for name, size in parts if size)
+    barriers = f" beside {BARRIER_BYTES} for barriers" if resource == "smem" else ""
+    edit = smaller(problem, found.space, lambda p: least(p, resource) - room, _possible)
+    return Diagnosis(
+        f"{resource}-capacity",
+        f"the kernel needs at least {room + over} {unit}, {over} more than the {room} there are"
+        f"{barriers}; most is for {listed}",
+        f"{edit.text}, or free {over} {unit} in another way"
+        if edit
+        else f"free {over} {unit}; no change of a single buffer is enough",
+    )
 
 
 def least(problem: Problem, resource: str) -> int:
@@ -211,9 +230,14 @@ def _cycle(problem: Problem) -> Diagnosis | None:
     )
 
 
+def _possible(problem: Problem) -> bool:
+    """Whether everything fits, and no operation waits for itself."""
+    return too_much(problem) is None and _impossible(problem) is None
+
+
 def _works(problem: Problem) -> bool:
     """Whether there is a schedule at some II."""
-    if _capacity(problem) is not None or _impossible(problem) is not None:
+    if not _possible(problem):
         return False
     return confirm_infeasible(problem, longest_ii(problem)).verdict == "feasible"
 

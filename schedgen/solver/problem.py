@@ -9,7 +9,7 @@ in a fixed order only ever move earlier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -283,7 +283,7 @@ def _synchronization(
 
 def _groups(kernel: Kernel, machine: Machine, costs: Mapping[str, Cost]) -> tuple[Group, ...]:
     """Merges operations that must share a role, then checks that they can."""
-    operations = [operation for operation in kernel.operations if not operation.boundary]
+    operations = kernel.operations
     leader = {operation.name: operation.name for operation in operations}
 
     def find(name: str) -> str:
@@ -297,19 +297,24 @@ def _groups(kernel: Kernel, machine: Machine, costs: Mapping[str, Cost]) -> tupl
     members: dict[str, list[Operation]] = {}
     for operation in operations:
         members.setdefault(find(operation.name), []).append(operation)
-    return tuple(_group(kernel, machine, costs, ops) for ops in members.values())
+    priced = {name: [o for o in ops if not o.boundary] for name, ops in members.items()}
+    return tuple(
+        _group(kernel, machine, costs, ops, _pinned(kernel, members[name]))
+        for name, ops in priced.items()
+        if ops
+    )
 
 
 def _bonds(
-    kernel: Kernel, machine: Machine, operations: list[Operation], costs: Mapping[str, Cost]
+    kernel: Kernel, machine: Machine, operations: Sequence[Operation], costs: Mapping[str, Cost]
 ) -> Iterable[list[str]]:
     """Lists of operations that one role must issue, with the reason in a comment each."""
     bonds: dict[tuple[str, str], list[str]] = {}
     for operation in operations:
-        cost = costs[operation.name]
-        for unit, _ in cost.units:
+        cost = costs.get(operation.name)  # those of peeled iterations have none
+        for unit, _ in cost.units if cost is not None else ():
             # The order of an in-order queue is known only if one role fills it.
-            if machine.queue(unit) or machine.role[cost.role].per_unit:
+            if machine.queue(unit) or (cost is not None and machine.role[cost.role].per_unit):
                 bonds.setdefault(("queue", unit), []).append(operation.name)
         # Registers are private to the threads that hold them.
         for piece in (*(read.piece for read in operation.reads), *operation.writes):
@@ -332,8 +337,28 @@ def _refused(kernel: Kernel, operations: list[Operation], text: str, fix: str) -
     return ProblemError(Diagnostic("shared-role", text, kernel.spec_file, at, fix=fix).render())
 
 
+def _pinned(kernel: Kernel, operations: list[Operation]) -> str | None:
+    """The role that operations are pinned to, which must share one; those count, too, that only
+    run in peeled iterations.
+    """
+    pinned = sorted({operation.role for operation in operations if operation.role is not None})
+    if len(pinned) > 1:
+        raise _refused(
+            kernel,
+            operations,
+            f"{', '.join(o.name for o in operations)} must share a role but are pinned to "
+            f"{', '.join(pinned)}",
+            "pin them to one role or to none",
+        )
+    return pinned[0] if pinned else None
+
+
 def _group(
-    kernel: Kernel, machine: Machine, costs: Mapping[str, Cost], operations: list[Operation]
+    kernel: Kernel,
+    machine: Machine,
+    costs: Mapping[str, Cost],
+    operations: list[Operation],
+    pinned: str | None,
 ) -> Group:
     classes = sorted({costs[operation.name].role for operation in operations})
     if len(classes) > 1:
@@ -347,19 +372,10 @@ def _group(
             f"operations that must share a role need different kinds of roles ({listed})",
             "pass the tile through shared or tensor memory, not through registers or a shared ring",
         )
-    pinned = sorted({operation.role for operation in operations if operation.role is not None})
-    if len(pinned) > 1:
-        raise _refused(
-            kernel,
-            operations,
-            f"{', '.join(o.name for o in operations)} must share a role but are pinned to "
-            f"{', '.join(pinned)}",
-            "pin them to one role or to none",
-        )
     name = operations[0].name
     return Group(
         name,
         machine.role[classes[0]],
         tuple(o.name for o in operations),
-        pinned[0] if pinned else None,
+        pinned,
     )

@@ -33,10 +33,17 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A size that is ``now`` and could be smaller: ``edit`` gives the kernel with another value."""
+    """A size that is ``now`` and could be smaller, in multiples of ``step``: ``edit`` gives the
+    kernel with another value.
+    """
 
     now: int
     edit: Callable[[int], Edit]
+    step: int = 1
+
+
+_COLUMNS = 16
+"""Tiles that are multiplied, copied or swizzled have multiples of so many columns."""
 
 
 def rebuilt(problem: Problem, kernel: Kernel) -> Problem | None:
@@ -50,24 +57,32 @@ def rebuilt(problem: Problem, kernel: Kernel) -> Problem | None:
 # -- smaller tiles -----------------------------------------------------------------------------
 
 
-def smaller(problem: Problem, space: Space, excess: Callable[[Problem], int]) -> Edit | None:
-    """The single change of a buffer or ring in ``space`` that brings ``excess`` to 0 or less.
+def smaller(
+    problem: Problem,
+    space: Space,
+    excess: Callable[[Problem], int],
+    possible: Callable[[Problem], bool],
+) -> Edit | None:
+    """The single change of a buffer or ring in ``space`` that brings ``excess`` to 0 or less, and
+    after which the kernel is still ``possible``.
 
     Of several, the one that gives up the least: of the space, then of the buffer.
     """
-    found: list[tuple[int, Fraction, Edit]] = []
+    found: list[tuple[int, Fraction, Problem, Edit]] = []
     for knob in _knobs(problem.kernel, space):
-        low, high = 0, knob.now - 1
+        low, high = 0, (knob.now - 1) // knob.step
         while low < high:
             middle = (low + high + 1) // 2
-            changed = rebuilt(problem, knob.edit(middle).kernel)
+            changed = rebuilt(problem, knob.edit(middle * knob.step).kernel)
             fits = changed is not None and excess(changed) <= 0
             low, high = (middle, high) if fits else (low, middle - 1)
-        changed = rebuilt(problem, knob.edit(low).kernel) if low else None
-        if changed is not None:
-            share = Fraction(knob.now - low, knob.now)
-            found.append((-excess(changed), share, knob.edit(low)))
-    return min(found, key=lambda change: change[:2])[2] if found else None
+        size = low * knob.step
+        changed = rebuilt(problem, knob.edit(size).kernel) if size else None
+        if changed is not None and excess(changed) <= 0:
+            share = Fraction(knob.now - size, knob.now)
+            found.append((-excess(changed), share, changed, knob.edit(size)))
+    ranked = sorted(found, key=lambda change: change[:2])
+    return next((edit for *_, changed, edit in ranked if possible(changed)), None)
 
 
 def _knobs(kernel: Kernel, space: Space) -> Iterator[Knob]:
@@ -85,7 +100,9 @@ def _knobs(kernel: Kernel, space: Space) -> Iterator[Knob]:
     for base, first in firsts.items():
         alone = first.options == (OWN_STORAGE,) and first.name not in hosts
         if len(first.shape) == 2 and alone:
-            yield Knob(first.shape[1], lambda width, base=base: _width(kernel, base, width))
+            yield Knob(
+                first.shape[1], lambda width, base=base: _width(kernel, base, width), _COLUMNS
+            )
 
 
 def _ring_slots(kernel: Kernel, name: str, slots: int) -> Edit:
@@ -117,7 +134,7 @@ def _width(kernel: Kernel, base: str, width: int) -> Edit:
         return replace(piece, byte0=begin, byte1=end)
 
     pieces = (cut(p) if kernel.region[p.region].base == base else p for p in kernel.pieces)
-    text = f"make {base} at most {width} columns wide instead of {was}"
+    text = f"make {base}, and what has its columns, at most {width} columns wide instead of {was}"
     return Edit(text, replace(narrow, pieces=tuple(pieces)))
 
 

@@ -13,6 +13,7 @@ from schedgen.expressions import (
     check_condition,
     check_formula,
     references,
+    without_influence,
 )
 from schedgen.kernel import Piece, Read
 from schedgen.spec.dimensions import Index
@@ -49,7 +50,18 @@ class Names:
             (check_condition if condition else check_formula)(expression, self.known)
         except ExpressionError as error:
             self.scope.expression_error("bad-formula", error, path)
+        else:
+            self._check_influence(expression, path)
         return self.scope.errors == before
+
+    def _check_influence(self, expression: Expression, path: Path) -> None:
+        """A buffer that makes no difference would be loaded and computed for nothing."""
+        for name in without_influence(expression):
+            if name.name in self.layout.present:
+                message = f"'{name.name}' has no influence here: the value is the same without it"
+                fix = f"leave '{name.name}' out, or mend the formula"
+                self.scope.error("no-influence", message, Place(path).of(name), fix=fix)
+                return
 
     def _check_name(self, name: Name, place: Place) -> None:
         text, report = name.name, self.scope.error

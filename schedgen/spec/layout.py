@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from schedgen.errors import suggest
-from schedgen.kernel import DTYPE_BITS, Depth, Piece, Region, Space
+from schedgen.kernel import DTYPE_BITS, TMEM_LANES, Depth, Piece, Region, Space
 from schedgen.spec.dimensions import MAX_INSTANCES, Dimensions, Index, check_names, instance_name
 from schedgen.spec.schema import Buffer, SpecFile
 from schedgen.spec.values import Path, Scope
@@ -141,7 +141,13 @@ class Layout:
         )
         if region.slot_bytes > MAX_SLOT_BYTES:
             message = f"'{name}' has {region.slot_bytes} bytes, more than any memory on a chip"
-            scope.error("out-of-range", message, (*path, "shape"), fix="use smaller tiles")
+            fix = f"make it at most {MAX_SLOT_BYTES} bytes; SMs have less, 'schedgen targets'"
+            scope.error("out-of-range", message, (*path, "shape"), fix=fix)
+            return None
+        if region.space is Space.TMEM and region.rows > TMEM_LANES:
+            message = f"'{name}' has {region.rows} rows, and tensor memory has {TMEM_LANES} lanes"
+            fix = f"make it {TMEM_LANES} rows, and one for each band with 'per' instead of 'split'"
+            scope.error("rows-of-tensor-memory", message, (*path, "shape", 0), fix=fix)
             return None
         return region
 

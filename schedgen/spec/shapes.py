@@ -183,6 +183,11 @@ def _copy(entry: entries.Copy, shapes: Shapes) -> bool:
     if set(shapes.draft.operands["from"]) & set(shapes.draft.operands["to"]):
         message = f"'{entry.to}' would be copied to itself"
         return shapes.fail("wrong-operand", message, "to", "copy to another buffer")
+    if entry.transposed and Space.SMEM not in (shapes.space("from"), shapes.space("to")):
+        message = f"threads cannot transpose '{entry.source}' in {shapes.space('from')} to "
+        message += f"'{entry.to}' in {shapes.space('to')}: each has rows of its own"
+        fix = "copy it to shared memory and from there, one of them transposed"
+        return shapes.fail("wrong-space", message, "to", fix)
     return True
 
 

@@ -44,8 +44,8 @@ def test_other_registers_and_products_before() -> None:
 
 def test_back_edge_of_a_loop() -> None:
     """What the end of a turn moves is used by the next one."""
-    loop = ("$L:", PRODUCT, "mov.b32 %r1, %r5;", "@p bra $L;")
-    assert unfenced(module(FENCE, *loop)) == (Unfenced("%r1", 12, 11),)
+    loop = ("$L:", PRODUCT, *COMPLETE, "mov.b32 %r1, %r5;", "@p bra $L;")
+    assert unfenced(module(FENCE, *loop)) == (Unfenced("%r1", 14, 11),)
     assert unfenced(module("$L:", FENCE, *loop[1:])) == ()
 
 
@@ -55,3 +55,34 @@ def test_branches() -> None:
     assert [found.register for found in unfenced(module(*one))] == ["%r1"]
     jump = ("bra.uni $L;", "$M:", "mov.b32 %r1, %r5;", "ret;", "$L:", PRODUCT)
     assert unfenced(module(FENCE, *jump)) == ()
+
+
+COMMIT, COMPLETE = (
+    "wgmma.commit_group.sync.aligned;",
+    (
+        "wgmma.commit_group.sync.aligned;",
+        "wgmma.wait_group.sync.aligned 0;",
+    ),
+)
+BEHIND = "wgmma.wait_group"
+
+
+def test_registers_of_unfinished_products() -> None:
+    move = "mov.b32 %r5, %r1;"
+    assert unfenced(module(FENCE, PRODUCT, COMMIT, move)) == (Unfenced("%r1", 12, 10, BEHIND),)
+    assert unfenced(module(FENCE, PRODUCT, *COMPLETE, move)) == ()
+
+
+def test_groups_behind_a_product() -> None:
+    """A wait that leaves one group leaves that of the product if none is behind it."""
+    wait, move = "wgmma.wait_group.sync.aligned 1;", "mov.b32 %r5, %r1;"
+    assert unfenced(module(FENCE, PRODUCT, COMMIT, COMMIT, wait, move)) == ()
+    found = unfenced(module(FENCE, PRODUCT, COMMIT, wait, move))
+    assert [one.missing for one in found] == [BEHIND]
+
+
+def test_ways_with_fewer_groups() -> None:
+    """The group that stands for a product is committed on one of two ways."""
+    wait, move = "wgmma.wait_group.sync.aligned 1;", "mov.b32 %r5, %r1;"
+    lines = (FENCE, PRODUCT, COMMIT, "@p bra $L;", COMMIT, "$L:", wait, move)
+    assert [one.register for one in unfenced(module(*lines))] == ["%r1"]

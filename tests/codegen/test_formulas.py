@@ -64,5 +64,5 @@ def test_integer_with_other_names() -> None:
 
 @pytest.mark.parametrize("text", ["n / 64", "0.5 * n", "max(n, m)"])
 def test_no_integer(text: str) -> None:
-    with pytest.raises(EmitError, match="no emitter for the number"):
+    with pytest.raises(EmitError, match="no emitter for the whole number"):
         integer(parse(text))

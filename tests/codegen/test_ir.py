@@ -50,7 +50,7 @@ def test_names_and_functions() -> None:
     """Of what is inside too; comments are no code, and ends of loops are counted from ``trips``."""
     last = Iteration("trips", -1)
     nodes = [
-        Comment("not bar_x, not twice(y)"),
+        Comment(code("not bar_x, not twice(y)")),
         Block(code("if {}:", Name("a")), (Line(called("twice", Name("b"))), Uses(("row_max",)))),
         Call(code("copy"), (code("{}", Name("c")),)),
         Fence(FenceKind.TMEM_AFTER, called("tmem_after_sync")),

@@ -93,5 +93,5 @@ def test_other_numbers_of_rows() -> None:
         for p in PLAN.kernel.pieces
     )
     kernel = replace(PLAN.kernel, regions=regions, pieces=pieces)
-    with pytest.raises(EmitError, match=r"'d' has 64 rows, not 128"):
+    with pytest.raises(EmitError, match=r"'d' has 64 rows, tensor memory 128"):
         TensorMemory(Plan(PLAN.program, kernel)).at(kernel.operation["MMA[0]"], "d", None)

@@ -67,6 +67,9 @@ def test_a_missing_wait_is_refuted_with_a_witness(files: tuple[Path, Path], tmp_
     found = json.loads(run("check", str(bad), "--method", "execution", "--json").stdout)
     assert not found["proven"]
     assert any(finding["witness"] for finding in found["findings"])
+    reasons = [reason for one in found["within_roles"] for reason in one["reasons"]]
+    assert {"kind", "subjects", "text"} == set(reasons[0])
+    assert "same_threads" in {reason["kind"] for reason in reasons}
 
 
 def test_programs_are_shown(files: tuple[Path, Path]) -> None:

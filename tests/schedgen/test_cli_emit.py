@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,12 @@ from schedgen.codegen import report
 from schedgen.codegen.compiling import Built
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import Parameter, RoleFacts, file_name, read_facts
+from schedgen.codegen.fenced import Unfenced
 from schedgen.codegen.report import Report
+from schedgen.kernel import Space
+from schedgen.program.model import Store
 from schedgen.solution import Infeasible
+from tests.schedgen.program.examples import gemm
 
 KERNEL = "gemm_chain_sm_90a_fp16.py"
 
@@ -75,6 +80,7 @@ def test_compile(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     attempts = json.loads(result.stdout)["compiled"]
     assert [bool(attempt["problems"]) for attempt in attempts] == [True, False]
+    assert [attempt["conforms"] for attempt in attempts] == [None, True]
     folder = tmp_path
     for name in ("another.ptx", KERNEL.replace(".py", ".ptx")):  # of an earlier compilation
         (tmp_path / name).touch()
@@ -172,6 +178,17 @@ class Compiler:
         self.facts = read_facts(folder / KERNEL)
         self.spilled = list(spilled)
         self.serialized = serialized
+        program = gemm()
+        vector = program.role["epilogue"]
+        sums = Store("acc", Space.REGISTERS, 1, 128, 128, -1, 32)
+        stored = program.operation["EPI"]
+        held = replace(stored.accesses[0], store="acc")
+        stored = replace(stored, accesses=(*stored.accesses, held))
+        others = [o for o in program.operations if o.name != "EPI"]
+        roles = (replace(vector, registers=200), *(r for r in program.roles if r != vector))
+        self.program = replace(
+            program, stores=(*program.stores, sums), operations=(stored, *others), roles=roles
+        )
         self.given: list[int] = []
 
     def emission(
@@ -181,19 +198,20 @@ class Compiler:
         self.given.append(machine.role["vector"].registers)
         if self.given[-1] > 60:
             raise Infeasible("no registers")
-        return emitting.Emission("x.py", "", None, None)  # type: ignore[arg-type]
+        proven = SimpleNamespace(program=self.program)
+        return emitting.Emission("x.py", "", None, proven)  # type: ignore[arg-type]
 
     def report(self, path: Path, folder: Path) -> Report:
         self.serialized -= 1
         built, budgets, spilled = Built(path, path, path), (24, 184), self.spilled.pop(0)
         return Report(self.facts, built, 168, budgets, spilled, serialized=self.serialized >= 0)
 
-    def compiled(self, patch: pytest.MonkeyPatch) -> list[int]:
+    def compiled(self, patch: pytest.MonkeyPatch, *, conform: bool = False) -> list[int]:
         """Registers beside tiles of the attempts."""
         patch.setattr(selecting, "emission", self.emission)
         patch.setattr(report, "compile_report", self.report)
         spec, machine = read_spec("gemm_chain"), read_machine("h200")
-        attempts = selecting.compiled_emission(spec, machine, {})[1]
+        attempts = selecting.compiled_emission(spec, machine, {}, conform=conform)[1]
         return [attempt.more_registers for attempt in attempts]
 
 
@@ -201,6 +219,22 @@ def test_no_spill_no_round(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     compiler = Compiler(folder, 0)
     assert compiler.compiled(monkeypatch) == [0]
     assert compiler.given == [24]
+
+
+def test_what_is_not_its_program_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what would be taken is compared, and only if that is wanted."""
+    asked: list[Path] = []
+
+    def differences(ptx: Path, _: emitting.Emission) -> tuple[str, ...]:
+        asked.append(ptx)
+        return ("load: loop[0] 'wait x': no instruction is left for it",)
+
+    monkeypatch.setattr(selecting, "_differences", differences)
+    assert Compiler(folder, 0).compiled(monkeypatch) == [0]
+    assert not asked
+    with pytest.raises(EmitError, match=r"not its program(?s:.*)wait x(?s:.*)--no-conform"):
+        Compiler(folder, 112, 0).compiled(monkeypatch, conform=True)
+    assert len(asked) == 1
 
 
 def test_rounds_leave_more_registers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +253,8 @@ def test_rounds_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EmitError, match=r"112 bytes .*, 16 bytes .* with 16 more.*no registers"):
         Compiler(folder, 112, 16, 8).compiled(monkeypatch)
     monkeypatch.setattr(selecting, "ROUNDS", 2)
-    with pytest.raises(EmitError, match="smaller tiles"):
+    held = r"fix: give role epilogue less to hold .* of a thread \(acc 32\), or --no-compile"
+    with pytest.raises(EmitError, match=held):
         Compiler(folder, 112, 16).compiled(monkeypatch)
 
 
@@ -235,3 +270,19 @@ def test_report_finds_what_is_too_much(folder: Path) -> None:
     assert "232449 bytes" in shared
     assert "513 columns" in tensor
     assert "given 184, its code may use 168" in replace(good, budgets=()).problems[0]
+
+
+def test_registers_behind_fences_are_not_accepted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by an assembler that spills nothing nor by more registers: another role helps."""
+    compiler = Compiler(folder, *4 * [0])
+    reported = compiler.report
+
+    def moved(path: Path, where: Path) -> Report:
+        return replace(reported(path, where), unfenced=(Unfenced("%r1", 12, 11),))
+
+    monkeypatch.setattr(compiler, "report", moved)
+    monkeypatch.setattr(selecting, "ROUNDS", 2)
+    with pytest.raises(EmitError, match=r"registers of products .*\n  fix: .* a role of its own"):
+        compiler.compiled(monkeypatch)

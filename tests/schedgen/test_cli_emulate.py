@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from schedgen import selecting
 from schedgen.cli import app
 from schedgen.codegen import emit
+from schedgen.codegen.errors import EmitError
 from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.kernel import Kernel
 from schedgen.kernels.library import FOLDER
@@ -52,6 +54,30 @@ def test_command() -> None:
     assert [run["schedule"] for run in runs] == ["adversarial, seed 0", "adversarial, seed 1"]
     assert all(run["correct"] and run["findings"] == 0 for run in runs)
     assert found["limits"] == {"limit": None, "stall": None, "seconds": None}
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"), [((), [True]), (("--compile",), [True]), (("--no-compile",), [])]
+)
+def test_executes_what_the_compiler_accepts(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], asked: list[bool]
+) -> None:
+    """The schedule that 'emit --compile' selects, unless told otherwise."""
+    found: list[bool] = []
+
+    def compiled(*_: object, **__: object) -> None:
+        found.append(True)
+        raise EmitError("selected by compiling")
+
+    def first(*_: object, **__: object) -> None:
+        raise EmitError("the best one")
+
+    monkeypatch.setattr(selecting, "compiled_emission", compiled)
+    monkeypatch.setattr(selecting, "emission", first)
+    result = run("--no-cache", *options)
+    assert result.exit_code != 0
+    assert found == asked
+    assert ("selected by compiling" if asked else "the best one") in result.output
 
 
 def test_refuses_other_schedules() -> None:

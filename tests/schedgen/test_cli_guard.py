@@ -15,6 +15,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.machine import CostError
 from schedgen.program.build import ProgramError
 from schedgen.schedule import ScheduleError
+from schedgen.solver import tiles
 
 COMMANDS = [("solve", "gemm"), ("emit", "gemm"), ("emulate", "gemm")]
 
@@ -79,3 +80,18 @@ def test_a_cycle_that_takes_time(tmp_path: Path) -> None:
     error = ImpossibleCycle(Cycle((Constraint("A", "B", 4, 0), Constraint("B", "A", 3, 0))))
     assert "A -(4)-> B -(3)-> A" in str(error)
     assert "fix: " in str(error)
+
+
+def test_a_cycle_outside_of_the_main_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with the rule and a fix, like any other kernel without a schedule."""
+    cycle = Cycle((Constraint("EPI", "LDO", 4, 0), Constraint("LDO", "EPI", 3, 0)))
+
+    def impossible(*_: object) -> None:
+        raise ImpossibleCycle(cycle)
+
+    monkeypatch.setattr(tiles, "schedule_tiles", impossible)
+    result = run("solve", "gemm", "--target", "h200", "--set", "tile_n=128")
+    assert result.exit_code == 1
+    assert "[tile-cycle]: outside of the main loop" in result.output
+    assert "EPI -(4)-> LDO -(3)-> EPI" in result.output
+    assert "fix: give a ring there more slots" in result.output

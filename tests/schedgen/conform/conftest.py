@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -12,19 +12,22 @@ import pytest
 from schedgen import read_machine, read_spec
 from schedgen.codegen.compiling import compile_file
 from schedgen.conform.check import Conformance, conform
+from schedgen.emitting import emission
 from schedgen.emulator.ptx.parse import parse
+from schedgen.emulator.ptx.tree import Instruction, Module
 from schedgen.emulator.ptx.tree import Kernel as Code
-from schedgen.emulator.ptx.tree import Module
 from schedgen.kernel import Kernel
 from schedgen.kernels.regenerate import FOLDER, shipped
 from schedgen.program.model import Program
 from schedgen.program.synthesize import synthesize
+from schedgen.proved import QUICK
 from schedgen.solution import solve
+from tests.fuzz.fuzzer import SPECS
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A shipped kernel: its PTX, its program and its kernel."""
+    """The PTX of a kernel, its program and its kernel."""
 
     module: Module
     program: Program
@@ -34,6 +37,13 @@ class Compiled:
     def code(self) -> Code:
         (code,) = self.module.kernels.values()
         return code
+
+    def changed(self, at: int, one: Instruction | None) -> Module:
+        """With another instruction at a place, or with one that does nothing."""
+        old, code = self.code.body[at], self.code
+        one = one or Instruction("nop", (), (), old.line)
+        body = (*code.body[:at], one, *code.body[at + 1 :])
+        return replace(self.module, kernels={code.name: replace(code, body=body)})
 
     def conforms(self, module: Module | None = None, program: Program | None = None) -> Conformance:
         """The comparison, with another module or program if one is given."""
@@ -54,5 +64,22 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compil
         problem = found.problem
         program = synthesize(problem.kernel, found.schedule, problem.machine)
         return Compiled(parse(built.ptx.read_text("utf-8")), program, problem.kernel)
+
+    return compile_
+
+
+@pytest.fixture(scope="session")
+def of_spec(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compiled]:
+    """Compiles a spec that the fuzzer's tests keep, for its first target."""
+    folder: Path = tmp_path_factory.mktemp("specs")
+
+    @cache
+    def compile_(name: str) -> Compiled:
+        spec = read_spec(str(SPECS / f"{name}.yaml"))
+        emitted = emission(spec, read_machine(spec.file.targets[0]), {}, methods=QUICK)
+        (folder / f"{name}.py").write_text(emitted.text, "utf-8")
+        built = compile_file(folder / f"{name}.py", folder, sms=132)
+        kernel = emitted.solution.problem.kernel
+        return Compiled(parse(built.ptx.read_text("utf-8")), emitted.proven.program, kernel)
 
     return compile_

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.conform.actions import ACCESSES, kind
 from schedgen.emulator.mutate import mutants
 from schedgen.program.model import Arrive, Initialize, Program, Step, Wait
 from tests.schedgen.conform.conftest import Compiled
@@ -56,6 +57,16 @@ def test_mutants_are_refused(small: Compiled) -> None:
         assert not found.holds, (mutant.operator, mutant.instruction.line)
         assert all(one.line or one.step for one in found.findings)
     assert len(seen) > 10
+
+
+@pytest.mark.parametrize("name", [SMALL, "gemm_epilogue_sm_100a_bf16"])
+def test_each_access_of_several_is_needed(compiled: Compile, name: str) -> None:
+    """What threads load from, and store to, shared and tensor memory: none of it can be lost."""
+    kernel = compiled(name)
+    places = [at for at, one in enumerate(kernel.code.body) if kind(one) in ACCESSES]
+    assert len(places) > 4
+    for at in places[:: max(len(places) // 12, 1)]:
+        assert not kernel.conforms(kernel.changed(at, None)).holds, kernel.code.body[at].line
 
 
 def test_another_number_is_another_program(small: Compiled) -> None:

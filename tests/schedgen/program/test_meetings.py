@@ -6,22 +6,35 @@ from pathlib import Path
 
 import pytest
 
+from schedgen.codegen.binding import bound
+from schedgen.codegen.compiling import compile_file
+from schedgen.codegen.plan import Plan
+from schedgen.conform.check import conform
 from schedgen.emulating import default_extents, emulate
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
-from schedgen.program.model import Arrive, Fence, FenceKind, Program, Wait
+from schedgen.emulator.ptx.parse import parse
+from schedgen.program.model import MEETINGS, Arrive, Fence, FenceKind, Program, Wait
 from schedgen.program.warps import by_warps
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from schedgen.proof.judge import Outcome, judge
 from schedgen.proof.mutants import sampled
-from schedgen.proof.mutate_steps import without_fence, without_meeting
+from schedgen.proof.mutate_steps import narrow_meeting, without_fence, without_meeting
 from schedgen.proof.report import Claim
 from schedgen.proof.smt import refute
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 
 RELU, TRANSPOSE = SPECS / "relu_in_role.yaml", SPECS / "transpose_in_role.yaml"
-ROUND_TRIP = SPECS / "tensor_round_trip.yaml"
-CASES = [(RELU, "h200"), (TRANSPOSE, "h200"), (TRANSPOSE, "b200"), (ROUND_TRIP, "b200")]
+ROUND_TRIP, ROWS = SPECS / "tensor_round_trip.yaml", SPECS / "rows_in_role.yaml"
+CASES = [
+    (RELU, "h200"),
+    (TRANSPOSE, "h200"),
+    (TRANSPOSE, "b200"),
+    (ROUND_TRIP, "b200"),
+    (ROWS, "h200"),
+    (ROWS, "b200"),
+]
+ROWS_MEETING = "one meets in warps before OUT"
 
 
 def program_of(spec: Path, target: str) -> Program:
@@ -29,7 +42,7 @@ def program_of(spec: Path, target: str) -> Program:
 
 
 def meetings(program: Program) -> list[str]:
-    return [barrier.name for barrier in program.barriers if barrier.kind == "role"]
+    return [barrier.name for barrier in program.barriers if barrier.kind in MEETINGS]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +52,8 @@ def meetings(program: Program) -> list[str]:
         (TRANSPOSE, "h200", ["one meets before BACK", "one meets before PUT"]),
         (TRANSPOSE, "b200", ["one meets before BACK", "one meets before PUT"]),
         (ROUND_TRIP, "b200", []),
+        (ROWS, "h200", ["one meets in warps before OUT", "one meets in warps before PUB"]),
+        (ROWS, "b200", []),  # each row is that of one thread
     ],
 )
 def test_meetings_stand_where_warps_touch_bytes_of_each_other(
@@ -67,6 +82,35 @@ def test_each_meeting_says_what_it_is_for() -> None:
     }
     assert "MMA uses what FUN of other warps did in sF" in found
     assert "PUT writes over what BACK of other warps did in sT" in found
+
+
+def test_warps_meet_alone_where_only_their_threads_share_bytes() -> None:
+    """That takes no barrier of the hardware, and says so."""
+    program, kernel = solved(ROWS, "h200")
+    found = {b.kind: b.protects for b in program.program.barriers if b.name == ROWS_MEETING}
+    assert found == {"warp": ("OUT uses what PUB of other threads of a warp did in sV",)}
+    assert Plan(program.program, bound(kernel)).meeting_ids == {}
+    text = text_of(ROWS, "h200")
+    assert text.count("cute.arch.sync_warp()") == 2
+    assert "cute.arch.barrier(barrier_id" not in text
+
+
+def test_meetings_of_single_warps_are_not_enough_for_a_role() -> None:
+    for what, changed, _ in narrow_meeting(program_of(RELU, "h200")):
+        for verdict in (prove(changed), refute(changed), explore(changed)):
+            found = {finding.claim for finding in verdict.findings}
+            assert Claim.RACE in found, (what, verdict.method)
+
+
+@pytest.mark.slow
+def test_compiled_code_has_the_meetings_of_warps(tmp_path: Path) -> None:
+    file = tmp_path / "rows.py"
+    file.write_text(text_of(ROWS, "h200"), encoding="utf-8")
+    module = parse(compile_file(file, tmp_path, sms=132).ptx.read_text("utf-8"))
+    proven, kernel = solved(ROWS, "h200")
+    assert conform(module, proven.program, kernel).holds
+    for _, changed, _ in without_meeting(proven.program):
+        assert not conform(module, changed, kernel).holds
 
 
 def test_arrival_and_wait_of_a_meeting_are_neighbours() -> None:

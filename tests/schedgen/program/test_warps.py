@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from schedgen.kernel import Space
+from schedgen.program.division import BY_THREADS, BY_WARPS
 from schedgen.program.model import (
     Access,
     Arrive,
@@ -25,7 +26,7 @@ from schedgen.program.model import (
     TileOperation,
     Wait,
 )
-from schedgen.program.warps import PARTS, by_warps, crossings, part_of
+from schedgen.program.warps import by_warps, crossings, part_of, within_warps
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from schedgen.proof.report import Claim
@@ -33,7 +34,8 @@ from schedgen.proof.smt import refute
 from tests.schedgen.program.examples import MACHINE, gemm
 
 EACH = Number()
-ONE, OTHERS = PARTS
+ONE, OTHERS = (part.suffix for part in BY_WARPS)
+THREAD, REST, _ = (part.suffix for part in BY_THREADS)
 ROWS, COLUMNS = Spread("rows", 16, "fragment"), Spread("bytes", 32, "transposed")
 MEETING = Barrier("math meets", "role", 1, 128, 0)
 
@@ -88,11 +90,71 @@ def test_threads_that_keep_to_their_elements_need_nothing() -> None:
     assert races(program) == [set(), set(), set()]
 
 
-@pytest.mark.parametrize("spread", [COLUMNS, None, replace(ROWS, lanes="matrices")])
+@pytest.mark.parametrize("spread", [COLUMNS, None])
 def test_other_threads_of_a_role_have_to_meet(spread: Spread | None) -> None:
     second = operation("GET", Engine.THREADS, access(1, write=False, spread=spread))
     program = role_of(WRITE, second)
     assert ("PUT", "GET", "s") in crossings(program, program.roles[0])
+    assert races(program) == [{"RACE"}] * 3
+
+
+OTHER_LANES = operation(
+    "GET", Engine.THREADS, access(1, write=False, spread=replace(ROWS, lanes="matrices"))
+)
+
+
+def in_warps(number: str) -> tuple[Barrier, tuple[Step, Step]]:
+    """A meeting of the threads of each warp."""
+    barrier = Barrier(f"warps meet {number}", "warp", 1, 128, 0)
+    return barrier, (Step(Arrive(barrier.name, EACH, 128)), Step(Wait(barrier.name, EACH)))
+
+
+def with_meetings(first: TileOperation, second: TileOperation) -> Program:
+    """The two operations, with a meeting of each warp behind both."""
+    (once, one), (again, other) = in_warps("once"), in_warps("again")
+    program = role_of(first, second)
+    put, get = program.roles[0].loop
+    role = replace(program.roles[0], loop=(put, *one, get, *other))
+    return replace(program, barriers=(once, again), roles=(role,))
+
+
+def test_threads_of_a_warp_have_to_meet() -> None:
+    """The warps keep to their rows, and within them other threads read than write."""
+    program = role_of(WRITE, OTHER_LANES)
+    role = program.roles[0]
+    assert crossings(program, role) == []
+    assert within_warps(program, role) == [("PUT", "GET", "s"), ("GET", "PUT", "s")]
+    assert races(program) == [{"RACE"}] * 3
+
+
+def test_a_warp_that_meets_is_enough_for_its_threads() -> None:
+    assert races(with_meetings(WRITE, OTHER_LANES)) == [set(), set(), set()]
+
+
+@pytest.mark.parametrize("second", [ACROSS, replace(OTHER_LANES, accesses=ACROSS.accesses)])
+def test_a_warp_that_meets_knows_nothing_of_others(second: TileOperation) -> None:
+    assert races(with_meetings(WRITE, second)) == [{"RACE"}] * 3
+
+
+def test_threads_of_a_warp_and_others_arrive_for_themselves() -> None:
+    program = by_warps(with_meetings(WRITE, OTHER_LANES))
+    counts = {
+        role.name: [s.action.count for s in role.loop if isinstance(s.action, Arrive)]
+        for role in program.roles
+    }
+    others = f"math{OTHERS}"
+    assert counts == {f"math{THREAD}": [1, 1], f"math{REST}": [31, 31], others: []}
+    assert {barrier.arrivals for barrier in program.barriers} == {32}
+    (touched,) = {o.accesses[0].rows for o in program.operations if o.name.endswith(OTHERS)}
+    assert touched == (16, 64)
+
+
+def test_a_product_that_is_stored_asks_all_threads() -> None:
+    """A store to global memory is issued by one thread, and reads what each of them wrote."""
+    store = operation("ST", Engine.COPY_OUT, access(1, write=False, spread=None))
+    fence = Step(Fence(FenceKind.ASYNC_PROXY))
+    (barrier, meets), drain = in_warps("once"), Step(Drain("ST"))
+    program = replace(role_of(WRITE, store, fence, *meets, behind=(drain,)), barriers=(barrier,))
     assert races(program) == [{"RACE"}] * 3
 
 

@@ -1,0 +1,51 @@
+"""Programs of generated files: found again without solving where their schedules are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schedgen import read_machine, read_spec, restoring
+from schedgen.codegen.facts import program_digest, read_facts
+from schedgen.conform.derive import Underivable, derived
+from schedgen.emitting import emission
+from schedgen.proved import QUICK
+from schedgen.stored import Store
+
+
+def test_a_kept_schedule_is_not_solved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the file has all parameters, and it was emitted with none given."""
+    store = Store(tmp_path / "store")
+    spec, machine = read_spec("gemm_sum"), read_machine("h200")
+    made = emission(spec, machine, {}, methods=QUICK, store=store)
+    path = tmp_path / made.name
+    path.write_text(made.text, "utf-8")
+    facts = read_facts(path)
+
+    def solve(*_: object, **__: object) -> None:
+        raise AssertionError("it is solved again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restoring, "solve", solve)
+        program, kernel = derived(facts, None, str(path), store=store)
+        assert program_digest(program) == facts.program_sha256
+        assert kernel.parameters == facts.settings
+        with pytest.raises(AssertionError, match="solved again"):
+            derived(facts, None, str(path), store=Store(tmp_path / "other"))
+    assert derived(facts, None, str(path), store=Store(tmp_path / "other"))[0] == program
+
+
+def test_a_kept_schedule_of_another_program_is_none(tmp_path: Path) -> None:
+    """The digest decides, not what is kept under its name."""
+    store = Store(tmp_path / "store")
+    spec, machine = read_spec("gemm_sum"), read_machine("h200")
+    made = emission(spec, machine, {}, methods=QUICK)
+    text = made.text.replace(program_digest(made.proven.program), "0" * 64)
+    (tmp_path / made.name).write_text(text, "utf-8")
+    facts = read_facts(tmp_path / made.name)
+    restoring.remember(store, facts.program_sha256, made.solution.schedule)
+    with pytest.raises(Underivable, match="another program"):
+        derived(facts, None, made.name, store=store)

@@ -1,0 +1,93 @@
+"""Kernels that are their programs although their compiler wrote them in a way of its own; what is
+lost, added or weakened in them is still found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from schedgen.emulator.mutate import mutants
+from schedgen.emulator.ptx.tree import Guard, Immediate, Module
+from tests.schedgen.conform.conftest import Compiled
+
+OfSpec = Callable[[str], Compiled]
+
+
+def _causal(kernel: Compiled) -> Iterator[Module]:
+    """Roles with an iteration more than others at least, or that take the larger of two bounds."""
+    for at, one in enumerate(kernel.code.body):
+        if one.name == "max.s32" and one.operands[-1] == Immediate(1):
+            yield kernel.changed(at, replace(one, operands=(*one.operands[:-1], Immediate(2))))
+        elif one.name == "min.s32":
+            yield kernel.changed(at, replace(one, opcode="max"))
+
+
+def _conditions(kernel: Compiled) -> Iterator[Module]:
+    """Bytes on no condition, copies on the opposite one, and copies that are lost."""
+    body = kernel.code.body
+    asked = [one.operands[0] for one in body if one.name == "setp.eq.f32"]
+    names = {getattr(register, "name", "") for register in asked}
+    for at, one in enumerate(body):
+        loads = any(n.name.startswith("cp.async.bulk.tensor") for n in body[at : at + 10])
+        if one.guard is not None and one.guard.register in names and loads:
+            opposite = Guard(one.guard.register, not one.guard.negated)
+            yield kernel.changed(at, replace(one, guard=opposite))
+        elif one.opcode == "selp" and Immediate(0) in one.operands and one.operands[-1] in asked:
+            to, *_, when = one.operands
+            always = replace(one, operands=(to, Immediate(16384), Immediate(16384), when))
+            yield kernel.changed(at, always)
+        elif one.name.startswith("cp.async.bulk.tensor"):
+            yield kernel.changed(at, None)
+
+
+def _bands(kernel: Compiled) -> Iterator[Module]:
+    """What writes one band, and the fences behind both."""
+    for at, one in enumerate(kernel.code.body):
+        if one.opcode == "stmatrix" or one.name.startswith("fence.proxy.async"):
+            yield kernel.changed(at, None)
+
+
+def _sums(kernel: Compiled) -> Iterator[Module]:
+    """Waits for loads."""
+    for at, one in enumerate(kernel.code.body):
+        if one.name.startswith("tcgen05.wait"):
+            yield kernel.changed(at, None)
+
+
+def _vector(kernel: Compiled) -> Iterator[Module]:
+    """The one write of a vector that is left, and waits for loads."""
+    for at, one in enumerate(kernel.code.body):
+        if one.name == "st.shared.b32":
+            yield kernel.changed(at, None)
+    yield from _sums(kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("causal_chain", _causal),
+        ("condition_of_wide_load", _conditions),
+        ("bands_of_one_tile", _bands),
+        ("two_sums_in_tensor_memory", _sums),
+        ("row_kept_in_registers", _bands),
+        ("vector_written_over", _vector),
+    ],
+)
+def test_they_are_their_programs(
+    of_spec: OfSpec, name: str, changes: Callable[[Compiled], Iterator[Module]]
+) -> None:
+    kernel = of_spec(name)
+    found = kernel.conforms()
+    assert found.holds, [one.text for one in found.findings]
+    assert found.seconds < 5
+    changed = list(changes(kernel))
+    assert len(changed) >= 3
+    for number, module in enumerate(changed):
+        assert not kernel.conforms(module).holds, number
+    every = list(mutants(kernel.code))
+    for mutant in every[:: len(every) // 6]:
+        changed_one = kernel.conforms(mutant.module(kernel.module))
+        assert not changed_one.holds, (mutant.operator, mutant.instruction.line)
