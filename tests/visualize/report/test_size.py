@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -17,24 +16,29 @@ from tests.visualize.report.many import side_by_side
 from tests.visualize.schedules import solved
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from playwright.sync_api import CDPSession, Page
 
 COPIES = 14
 
 FRAMES = """async step => {
-  const frames = [];
-  let last = await new Promise(requestAnimationFrame);
   for (let turn = 0; turn < 60; turn++) {
     if (step === "pan") viewport.pan((turn < 30 ? 1 : -1) * D.ii / 40);
     if (step === "scroll") scrollBy(0, 40);
     if (step === "point") point({op: D.ops[turn].id, shown: null});
-    const now = await new Promise(requestAnimationFrame);
-    frames.push(now - last);
-    last = now;
+    await new Promise(requestAnimationFrame);
   }
-  return frames;
 }"""
-"""60 frames with a change before each; the milliseconds from frame to frame."""
+"""60 frames with a change before each."""
+
+YARDSTICK = """() => {
+  const rows = Array.from({length: 20000}, (_, row) => [row % 977, `${row}`]);
+  rows.sort((one, other) => one[0] - other[0] || (one[1] < other[1] ? -1 : 1));
+  return new Map(rows.map(([key, value]) => [value, key])).size;
+}"""
+YARDSTICK_MS = 10.0
+"""What the yardstick takes on the machine that the limits were set on."""
 
 
 @cache
@@ -88,12 +92,16 @@ def large(request: pytest.FixtureRequest, opened: Opener) -> Page:
 
 @pytest.mark.slow
 def test_it_is_drawn_within_two_seconds(large: Page) -> None:
-    """From the start of navigation to the frame after the last section, the best of three."""
+    """From the start of navigation to the frame after the last section, the best of three, on a
+    machine as fast as the one that the limit was set on.
+    """
+    session = _measured(large)
     times: list[float] = []
     for _ in range(3):
+        slow = _slowness(session, large)
         large.reload()
         large.wait_for_selector("body[data-complete]")
-        times.append(large.evaluate("new Promise(requestAnimationFrame)"))
+        times.append(large.evaluate("new Promise(requestAnimationFrame)") / slow)
     print(f"complete after {[round(time) for time in times]} ms")
     assert min(times) < 2000
 
@@ -102,24 +110,43 @@ def test_it_is_drawn_within_two_seconds(large: Page) -> None:
 @pytest.mark.parametrize("step", ["pan", "scroll", "point"])
 def test_it_moves_smoothly(large: Page, step: str) -> None:
     """A frame takes the page's thread less than a sixtieth of a second (a twentieth to highlight
-    what is pointed at), and is there soon, without a GPU and while other jobs run.
+    what is pointed at), without a GPU. Processor time and in units of what the machine achieves at
+    the moment, since other jobs may share its cores.
     """
     large.evaluate("document.querySelector('#timeline').scrollIntoView()")
     large.evaluate("viewport.zoom(3)")
-    session = large.context.new_cdp_session(large)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-    runs: list[tuple[float, float]] = []
+    session = _measured(large)
+    runs: list[float] = []
     for _ in range(3):
-        busy = -_busy(session)
-        frames = large.evaluate(FRAMES, step)
-        runs.append(((busy + _busy(session)) * 1000 / len(frames), median(frames)))
-    work, wait = (min(run[number] for run in runs) for number in (0, 1))
-    print(f"{step}: {work:.1f} ms of work and {wait:.0f} ms from frame to frame")
-    assert work < (50 if step == "point" else 17)
-    assert wait < 101
+        slow = _slowness(session, large)
+        work = _busy(session, large, lambda: large.evaluate(FRAMES, step)) / 60
+        runs.append(work / slow)
+    print(f"{step}: {min(runs):.1f} ms of work a frame")
+    assert min(runs) < (50 if step == "point" else 17)
 
 
-def _busy(session: CDPSession) -> float:
-    """Seconds of processor time that the page's thread has used for tasks."""
+def _measured(page: Page) -> CDPSession:
+    """A session that counts the processor time of the page's thread."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    return session
+
+
+def _slowness(session: CDPSession, page: Page) -> float:
+    """How many times longer the yardstick takes than it should; 1 if it takes less."""
+    took = min(_busy(session, page, lambda: page.evaluate(YARDSTICK)) for _ in range(3))
+    print(f"yardstick {took:.1f} ms")
+    return max(1.0, took / YARDSTICK_MS)
+
+
+def _busy(session: CDPSession, page: Page, act: Callable[[], object]) -> float:
+    """Milliseconds of processor time that the page's thread uses for tasks meanwhile."""
+    before = _seconds(session)
+    act()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    return (_seconds(session) - before) * 1000
+
+
+def _seconds(session: CDPSession) -> float:
     found = cast("list[dict[str, Any]]", session.send("Performance.getMetrics")["metrics"])
     return next(metric["value"] for metric in found if metric["name"] == "TaskDuration")
