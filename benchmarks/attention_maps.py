@@ -15,8 +15,8 @@ from __future__ import annotations
 from report import keep, table
 
 from schedgen.bounds import critical_cycle
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
-from schedgen.solution import solve
 from schedgen.solver.search import arithmetic_bound
 from schedgen.spec.reader import read_spec
 

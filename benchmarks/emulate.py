@@ -20,11 +20,11 @@ from report import keep, table
 
 from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
-from schedgen.emulating import compiled, emulate
+from schedgen.driver.emulating import compiled, emulate
+from schedgen.driver.proved import prove_solution
+from schedgen.driver.solution import solve
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
-from schedgen.proved import prove_solution
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 
 Row = dict[str, Any]

@@ -30,7 +30,8 @@ class Wanted:
         dtype: ``bfloat16``, ``float16`` or ``float32``.
         strides: in elements, as ``shape``.
         content: of a contiguous tensor.
-        allowed: relative error in the Frobenius norm, as `schedgen.emulating.Outcome.allowed`.
+        allowed: relative error in the Frobenius norm, as
+            `schedgen.driver.emulating.Outcome.allowed`.
     """
 
     name: str

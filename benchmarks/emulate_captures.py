@@ -8,7 +8,7 @@ NVIDIA/cutlass, is compiled and launched at a few extents (`extents_of`, `cutlas
 Launches of examples are executed and have to be correct and without findings under round-robin.
 Those of generated kernels are only recorded, with what the interpreted spec gives: the campaign
 compares. FOLDER gets a file per kernel, for which the emulator alone is enough; FOLDER2 gets the
-launches at `schedgen.emulating.shapes`, for `emulate_kernels_recorded`.
+launches at `schedgen.driver.inputs.shapes`, for `emulate_kernels_recorded`.
 ``BEGINNING`` picks kernels by how their names begin.
 """
 
@@ -58,7 +58,7 @@ def extents_of(kernel: Kernel) -> list[dict[str, int]]:
     empty slots would order the tiles as well. Scalars are large: so the maxima of attention's
     scores grow enough for it to rescale.
     """
-    from schedgen.emulating import default_extents
+    from schedgen.driver.inputs import default_extents
 
     ragged = default_extents(kernel, {})
     places = [place for o in kernel.operations for place in o.places]
@@ -104,8 +104,9 @@ def recording(found: list[Run], *, executed: bool = True) -> Generator[None]:
 
 def generated(name: str) -> tuple[Capture, Capture]:
     """The launches of a generated kernel, checked as strictly as `schedgen emulate` does: those
-    for mutants, and those at `schedgen.emulating.shapes`. Nothing is executed here."""
-    from schedgen.emulating import compiled, generated_switches, shapes
+    for mutants, and those at `schedgen.driver.inputs.shapes`. Nothing is executed here."""
+    from schedgen.driver.emulating import compiled, generated_switches
+    from schedgen.driver.inputs import shapes
     from schedgen.kernels.regenerate import FOLDER, TARGETS, shipped
     from schedgen.spec.bind import bind
     from schedgen.spec.reader import read_spec
@@ -141,7 +142,7 @@ def wanted(
     """What the interpreted spec gives for the inputs of a launch that `Compiled.run` began."""
     import torch
 
-    from schedgen.emulating import random_inputs
+    from schedgen.driver.inputs import random_inputs
     from schedgen.interpret.sequential import run as interpreted
 
     right = interpreted(kernel, random_inputs(kernel, extents, 0), extents)

@@ -3,7 +3,7 @@
     python benchmarks/emulate_kernels.py [--save] [--emit=TARGET:ARCH:FOLDER] [BEGINNING ...]
 
 The kernels are those that `schedgen.kernels.regenerate` lists, the shapes those of
-`schedgen.emulating.shapes`. Rows are written as they are found, and a row whose kernel has not
+`schedgen.driver.inputs.shapes`. Rows are written as they are found, and a row whose kernel has not
 changed is not computed again. ``--emit`` adds the same specs for another machine: files that are
 not in FOLDER are generated first. ``BEGINNING`` picks kernels by how their names begin.
 """
@@ -21,7 +21,8 @@ from typing import Any
 from report import RESULTS, keep
 
 from schedgen.codegen.facts import file_name
-from schedgen.emulating import Compiled, compiled, shapes
+from schedgen.driver.emulating import Compiled, compiled
+from schedgen.driver.inputs import shapes
 from schedgen.emulator.machine.policies import Adversarial
 from schedgen.errors import SchedgenError
 from schedgen.kernels.regenerate import FOLDER, TARGETS, shipped
@@ -57,7 +58,7 @@ def emitted(spec: str, target: str, settings: dict[str, str], folder: Path, arch
     """The file in ``folder``, generated if it is not there."""
     path = folder / file_name(spec, arch, settings)
     if not path.exists():
-        from schedgen.emitting import emission
+        from schedgen.driver.emitting import emission
         from schedgen.machine_file import read_machine
 
         folder.mkdir(parents=True, exist_ok=True)

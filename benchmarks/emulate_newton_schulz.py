@@ -20,7 +20,7 @@ from typing import Any
 
 from report import RESULTS, keep, table
 
-from schedgen.emulating import Compiled, compiled
+from schedgen.driver.emulating import Compiled, compiled
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
 from schedgen.errors import SchedgenError
 from schedgen.kernels.regenerate import FOLDER, PRODUCTS, TARGETS, Shipped, shipped

@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import (
     FIRST,
@@ -59,7 +60,6 @@ from schedgen.program.model import (
     Wait,
 )
 from schedgen.program.synthesize import synthesize
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 
 SETTINGS = {

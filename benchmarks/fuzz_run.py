@@ -190,11 +190,11 @@ class _Run:
 
     def all(self) -> None:
         from schedgen.codegen.emit import emit
+        from schedgen.driver.solution import solve
         from schedgen.emulator.machine.policies import Adversarial, RoundRobin
         from schedgen.machine_file import read_machine
         from schedgen.program.synthesize import synthesize
         from schedgen.proof.prove import prove
-        from schedgen.solution import solve
         from schedgen.spec.reader import parse_spec
 
         with self._at("read"):
@@ -248,7 +248,7 @@ class _Run:
 
 def random_inputs(kernel: Kernel, extents: Mapping[str, int], case: Case) -> dict[str, Any]:
     """Tensors and scalars of a case. "special" ones have infinities, and what is no number."""
-    from schedgen.emulating import random_inputs as normal
+    from schedgen.driver.inputs import random_inputs as normal
 
     inputs = normal(kernel, extents, 0)
     loaded, stored = (
@@ -341,7 +341,7 @@ class _Launch:
         return module
 
     def __call__(self, policy: Any) -> dict[str, Any]:
-        from schedgen.emulating import _passed, _stream
+        from schedgen.driver.emulating import _passed, _stream
 
         arguments = {**self.inputs, **_outputs(self.kernel, self.inputs, self.extents)}
         self.gpu.emulator.policy = policy
@@ -355,12 +355,12 @@ class _Launch:
 
 def _outputs(kernel: Kernel, inputs: Any, extents: Mapping[str, int]) -> dict[str, Any]:
     """Tensors full of NaN for what is stored; a copy of what is an input, too."""
-    from schedgen.emulating import _aligned
+    from schedgen.driver.inputs import aligned
 
     found: dict[str, Any] = {}
     for argument in kernel.arguments:
         if argument.name in {o.tensor for o in kernel.operations if o.kind is Kind.STORE}:
-            made = _aligned(argument, [extents[e] for e in argument.shape]).fill_(torch.nan)
+            made = aligned(argument, [extents[e] for e in argument.shape]).fill_(torch.nan)
             found[argument.name] = (
                 made.copy_(inputs[argument.name]) if argument.name in inputs else made
             )
@@ -371,7 +371,7 @@ def _outputs(kernel: Kernel, inputs: Any, extents: Mapping[str, int]) -> dict[st
 def _compiled(
     text: str, kernel: Kernel, inputs: Any, extents: Mapping[str, int], arch: str
 ) -> Iterator[_Launch]:
-    from schedgen.emulating import _module, _passed, _stream, generated_switches
+    from schedgen.driver.emulating import _module, _passed, _stream, generated_switches
     from schedgen.emulator.emulation import device
 
     with (

@@ -21,12 +21,12 @@ from time import perf_counter
 
 from report import keep, table
 
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
 from schedgen.program.synthesize import synthesize
 from schedgen.proof.judge import Judgement, Outcome, judge
 from schedgen.proof.mutants import OPERATORS, Mutant, mutants, sampled
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec, shipped_specs
 
 Row = dict[str, object]

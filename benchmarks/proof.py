@@ -15,13 +15,13 @@ from time import process_time
 
 from report import keep, table
 
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Arrive, Commit, Drain, Program, RoleProgram, Run, Step, Wait
 from schedgen.program.synthesize import synthesize
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from schedgen.proof.smt import refute
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec, shipped_specs
 
 

@@ -21,9 +21,9 @@ from time import perf_counter
 
 from report import keep, table
 
+from schedgen.driver.solution import OutOfTime, solve
 from schedgen.machine import Machine
 from schedgen.machine_file import read_machine
-from schedgen.solution import OutOfTime, solve
 from schedgen.spec.reader import read_spec, shipped_specs
 
 RUNS = 3

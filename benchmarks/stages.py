@@ -31,7 +31,7 @@ SETTINGS = {"tile_n": "128"}
 
 def write(folder: Path, left: int, right: int) -> Path:
     """The generated product with that many slots."""
-    from schedgen.emitting import emission
+    from schedgen.driver.emitting import emission
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 

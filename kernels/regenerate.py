@@ -64,9 +64,9 @@ def text(kernel: Shipped, store: Store | None = None) -> str:
     multiply, it is compiled, to see whether they are enough. What ``store`` has is not solved
     again. Raises SchedgenError.
     """
-    from schedgen.emitting import emission
+    from schedgen.driver.emitting import emission
+    from schedgen.driver.selecting import compiled_emission
     from schedgen.machine_file import read_machine
-    from schedgen.selecting import compiled_emission
     from schedgen.spec.reader import read_spec
 
     machine = read_machine(kernel.target)

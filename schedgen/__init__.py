@@ -30,12 +30,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from schedgen.dependence import derive
+    from schedgen.driver.solution import solve
     from schedgen.errors import SchedgenError, SpecError
     from schedgen.kernel import Kernel
     from schedgen.machine import Machine
     from schedgen.machine_file import read_machine
     from schedgen.schedule import Schedule, read_schedule
-    from schedgen.solution import solve
     from schedgen.spec.reader import read_spec
 
 _HOMES = {
@@ -48,7 +48,7 @@ _HOMES = {
     "read_machine": "schedgen.machine_file",
     "read_schedule": "schedgen.schedule",
     "read_spec": "schedgen.spec.reader",
-    "solve": "schedgen.solution",
+    "solve": "schedgen.driver.solution",
 }
 
 

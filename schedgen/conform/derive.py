@@ -9,10 +9,10 @@ from schedgen.codegen.facts import Facts, program_digest
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
+    from schedgen.driver.solution import Solution
     from schedgen.kernel import Kernel
     from schedgen.machine import Machine
     from schedgen.program.model import Program
-    from schedgen.solution import Solution
     from schedgen.spec.reader import Spec
     from schedgen.stored import Store
 
@@ -45,10 +45,10 @@ def derived(
         Underivable: the file does not say what it was made from, or that gives another program.
         SchedgenError: the spec or the machine is not there, or has no schedule.
     """
+    from schedgen.driver.restoring import remember
+    from schedgen.driver.selecting import ROUNDS, STEP, with_registers
     from schedgen.machine_file import read_machine
     from schedgen.program.synthesize import synthesize
-    from schedgen.restoring import remember
-    from schedgen.selecting import ROUNDS, STEP, with_registers
     from schedgen.spec.reader import read_spec, shipped_specs
 
     again = "write it again with 'schedgen emit'"
@@ -76,8 +76,8 @@ def _solutions(
     facts: Facts, spec: Spec, machines: list[Machine], store: Store | None
 ) -> Iterator[Solution]:
     """Solutions that the program may be of: the one that is kept, then those that are found."""
-    from schedgen.restoring import remembered, solved
-    from schedgen.solution import Infeasible
+    from schedgen.driver.restoring import remembered, solved
+    from schedgen.driver.solution import Infeasible
 
     for machine in machines if store is not None else ():
         assert store is not None

@@ -8,11 +8,11 @@ from pathlib import Path
 from schedgen.codegen.binding import bound
 from schedgen.codegen.emit import emit
 from schedgen.codegen.plan import Plan
+from schedgen.driver.proved import prove_solution
+from schedgen.driver.solution import solve
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
 from schedgen.proof.prove import ProvenProgram
-from schedgen.proved import prove_solution
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 
 SPECS = Path(__file__).parent.parent / "data" / "specs"

@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import torch
 
-from schedgen import emulating
 from schedgen.codegen.emit import emit
 from schedgen.codegen.event_table import HEADER, EventTable, read_events
+from schedgen.driver import emulating
+from schedgen.driver import inputs as inputs_of
 from schedgen.emulator.emulation import device
 from schedgen.kernels.recording import split
 from tests.codegen.examples import ARCHITECTURES, solved
@@ -43,8 +44,8 @@ def recorded(
 ) -> Recorded:
     """Runs a kernel with events in the emulator."""
     proven, kernel = solved(spec, target, **settings)
-    sizes = emulating.default_extents(kernel, extents)
-    inputs, outputs = emulating.random_inputs(kernel, sizes, 0), emulating._outputs(kernel, sizes)
+    sizes = inputs_of.default_extents(kernel, extents)
+    inputs, outputs = inputs_of.random_inputs(kernel, sizes, 0), inputs_of.outputs(kernel, sizes)
     readings = emulating.generated_switches()
     with (
         TemporaryDirectory() as folder,
@@ -73,8 +74,8 @@ def computed(
 ) -> Mapping[str, torch.Tensor]:
     """What the kernel without events computes, from the same inputs."""
     proven, kernel = solved(spec, target, **settings)
-    sizes = emulating.default_extents(kernel, extents)
-    inputs, outputs = emulating.random_inputs(kernel, sizes, 0), emulating._outputs(kernel, sizes)
+    sizes = inputs_of.default_extents(kernel, extents)
+    inputs, outputs = inputs_of.random_inputs(kernel, sizes, 0), inputs_of.outputs(kernel, sizes)
     readings = emulating.generated_switches()
     with (
         TemporaryDirectory() as folder,

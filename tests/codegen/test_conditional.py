@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from schedgen import emulating
+from schedgen.driver import emulating
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel
 from tests.codegen.examples import ARCHITECTURES, GEMM, solved, text_of
@@ -104,7 +104,7 @@ def test_two_conditions(target: str, tmp_path: Path) -> None:
 def inputs_with_a_hole(
     kernel: Kernel, extents: Mapping[str, int], seed: int
 ) -> dict[str, torch.Tensor | float]:
-    """What `schedgen.emulating.random_inputs` makes, but for a C that is no number."""
+    """What `schedgen.driver.inputs.random_inputs` makes, but for a C that is no number."""
     found = random_inputs(kernel, extents, seed)
     found["c"] = torch.full_like(torch.as_tensor(found["c"]), torch.nan)
     return found

@@ -12,7 +12,7 @@ import pytest
 from schedgen.codegen.emit import emit
 from schedgen.codegen.library import COMMON
 from schedgen.codegen.library_sm100 import LIBRARY
-from schedgen.emulating import emulate
+from schedgen.driver.emulating import emulate
 from tests.codegen.dsl import Single, library
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved
 

@@ -13,10 +13,11 @@ import torch
 
 from schedgen.codegen.facts import file_name
 from schedgen.codegen.report import compile_report
-from schedgen.emulating import emulate, random_inputs
+from schedgen.driver.emulating import emulate
+from schedgen.driver.inputs import random_inputs
+from schedgen.driver.selecting import selected
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.interpret.sequential import run
-from schedgen.selecting import selected
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 from tests.codegen.generality import PROBLEMS, SETTINGS, Problem
 

@@ -11,7 +11,7 @@ import pytest
 from schedgen.codegen.binding import bound
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import RESERVED, Names, identifier, plain, renamed, renamed_tensor
-from schedgen.emulating import emulate
+from schedgen.driver.emulating import emulate
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 
 CLASHING = SPECS / "clashing_names.yaml"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from schedgen.emitting import emission
+from schedgen.driver.emitting import emission
 from schedgen.machine_file import read_machine
 from schedgen.spec.reader import read_spec
 from tests.codegen.generality import SETTINGS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schedgen.emulating import compiled, shapes
+from schedgen.driver.emulating import compiled
+from schedgen.driver.inputs import shapes
 from schedgen.emulator.machine.policies import Adversarial
 from schedgen.kernel import Kernel
 from schedgen.kernels.regenerate import FOLDER, PRODUCTS, SUMS, TARGETS, Shipped, shipped

@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from schedgen.cli import app
+from schedgen.cli.app import app
 from schedgen.kernels import bench, bench_common
 from schedgen.kernels.bench_common import Run, Timed
 from schedgen.kernels.newton_schulz import streams

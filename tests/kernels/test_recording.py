@@ -11,7 +11,7 @@ import torch
 from schedgen import read_machine, read_spec
 from schedgen.codegen.event_table import CALIBRATION, HEADER, EventTable, RoleWords, read_events
 from schedgen.codegen.facts import read_facts
-from schedgen.emitting import emission
+from schedgen.driver.emitting import emission
 from schedgen.errors import SchedgenError
 from schedgen.kernels import recording
 from schedgen.visualize.measured import compare

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schedgen.cli import app
+from schedgen.cli.app import app
 from tests.visualize.schedules import solved
 
 ROOT = Path(__file__).parent.parent.parent

@@ -15,6 +15,7 @@ import pytest
 
 from schedgen import bounds, reasons
 from schedgen.dependence import derive
+from schedgen.driver.solution import Solution, solve
 from schedgen.kernel import (
     AliasOption,
     Depth,
@@ -36,7 +37,6 @@ from schedgen.proof.mutate import sites
 from schedgen.proof.report import Finding
 from schedgen.reasons import SENTENCES, Reason, ReasonKind, is_whole
 from schedgen.schedule import Schedule, ScheduleError, read_schedule
-from schedgen.solution import Solution, solve
 from schedgen.solver.infeasible import diagnose
 from schedgen.solver.problem import Problem, build_problem
 from schedgen.spec.reader import read_spec

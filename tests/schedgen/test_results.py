@@ -9,11 +9,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from schedgen import emulating
-from schedgen.cli import app
+from schedgen.cli.app import app
 from schedgen.codegen.emit import emit
 from schedgen.codegen.facts import read_facts
-from schedgen.emulating import Outcome, compiled, default_extents, emulate, random_inputs, shapes
+from schedgen.driver import emulating
+from schedgen.driver.emulating import Outcome, compiled, emulate
+from schedgen.driver.inputs import default_extents, outputs, random_inputs, shapes, wanted
+from schedgen.driver.proved import prove_solution
+from schedgen.driver.solution import solve
 from schedgen.emulator.launch.errors import LaunchError
 from schedgen.errors import SchedgenError, SpecError
 from schedgen.extents import covered
@@ -22,8 +25,6 @@ from schedgen.kernel import Kernel
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.launcher import _covered
 from schedgen.machine_file import read_machine
-from schedgen.proved import prove_solution
-from schedgen.solution import solve
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import Spec, parse_spec, read_spec
 from tests.schedgen.products import product
@@ -107,7 +108,7 @@ def test_inputs_are_positive_where_others_have_no_result() -> None:
         "  body:", "  before:\n    - {id: LC, kind: load, from: c, to: sC}\n  body:"
     )
     kernel = kernel_of(parse_spec(text))
-    found = emulating.wanted(kernel, default_extents(kernel, {}), 0)
+    found = wanted(kernel, default_extents(kernel, {}), 0)
     values = found.inputs["c"]
     assert isinstance(values, torch.Tensor)
     assert bool((values > 0).all())
@@ -180,7 +181,7 @@ def test_launch_refuses_larger_extents(capfd: pytest.CaptureFixture[str]) -> Non
     sizes = {"m": 8, "n": 8, "inner": 72}
     with compiled(text, kernel, "sm_90a") as made:
         assert is_right(made.run({**sizes, "inner": 40}))
-        values = {**random_inputs(kernel, sizes, 0), **emulating._outputs(kernel, sizes)}
+        values = {**random_inputs(kernel, sizes, 0), **outputs(kernel, sizes)}
         with pytest.raises(LaunchError, match="grid dimension x is 0"):
             made._function(*emulating._passed(kernel, values), emulating._stream())
     said = capfd.readouterr().out

@@ -4,10 +4,10 @@ promises.
 
 import pytest
 
+from schedgen.driver.selecting import with_registers
+from schedgen.driver.solution import Infeasible, Solution, solve
 from schedgen.machine_file import read_machine
 from schedgen.schedule import Schedule, read_schedule
-from schedgen.selecting import with_registers
-from schedgen.solution import Infeasible, Solution, solve
 from schedgen.spec.reader import read_spec, shipped_specs
 
 SHIPPED = [(name, target) for name in shipped_specs() for target in read_spec(name).file.targets]

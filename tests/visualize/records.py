@@ -12,12 +12,12 @@ from typing import Any
 
 from schedgen.codegen.event_table import CALIBRATION, Event
 from schedgen.codegen.events import Clocks
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Drain, Program, RoleProgram, Run, Wait
 from schedgen.program.sequence import Instance, sequence
 from schedgen.program.synthesize import synthesize
 from schedgen.schedule import Schedule
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 
 CLOCK, LATE, WAIT, DRAIN = 10, 3, 7, 11

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from schedgen.checking import load_program
+from schedgen.driver.checking import load_program
 from schedgen.errors import SchedgenError
 from schedgen.program.model import Engine, Program
 from schedgen.program.pace import pace

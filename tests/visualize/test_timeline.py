@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.schedule import Schedule
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 from schedgen.visualize.summary import summary
 from schedgen.visualize.timeline import timeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schedgen.checking import barrier_rows
+from schedgen.driver.checking import barrier_rows
 from schedgen.program.model import Program
 from schedgen.proof.conflicts import Conflict, Kind, conflicts
 from schedgen.proof.graph import all_findings

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from schedgen.checking import load_program, rebind
+from schedgen.driver.checking import load_program, rebind
 from schedgen.errors import SchedgenError
 from schedgen.program.file import is_program
 from schedgen.program.model import Program

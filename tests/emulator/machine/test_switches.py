@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schedgen.cli import app
+from schedgen.cli.app import app
 from schedgen.emulator.machine.switches import (
     IDS,
     STRICT,

@@ -12,7 +12,9 @@ import pytest
 from schedgen import read_machine, read_spec
 from schedgen.codegen.compiling import compile_file
 from schedgen.conform.check import Conformance, conform
-from schedgen.emitting import emission
+from schedgen.driver.emitting import emission
+from schedgen.driver.proved import QUICK
+from schedgen.driver.solution import solve
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Instruction, Module
 from schedgen.emulator.ptx.tree import Kernel as Code
@@ -20,8 +22,6 @@ from schedgen.kernel import Kernel
 from schedgen.kernels.regenerate import FOLDER, shipped
 from schedgen.program.model import Program
 from schedgen.program.synthesize import synthesize
-from schedgen.proved import QUICK
-from schedgen.solution import solve
 from tests.fuzz.fuzzer import SPECS
 
 

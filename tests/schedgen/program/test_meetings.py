@@ -10,7 +10,8 @@ from schedgen.codegen.binding import bound
 from schedgen.codegen.compiling import compile_file
 from schedgen.codegen.plan import Plan
 from schedgen.conform.check import conform
-from schedgen.emulating import default_extents, emulate
+from schedgen.driver.emulating import emulate
+from schedgen.driver.inputs import default_extents
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.emulator.ptx.parse import parse
 from schedgen.program.model import MEETINGS, Arrive, Fence, FenceKind, Program, Wait

@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Barrier, Program
 from schedgen.program.synthesize import synthesize
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 
 WIDE: dict[str, tuple[tuple[str, str], ...]] = {"h200": (("tile_n", "192"),), "b200": ()}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import schedgen.reference
-from schedgen.emulating import default_extents, random_inputs
+from schedgen.driver.inputs import default_extents, random_inputs
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
 from schedgen.reference.estimate import exact, larger, loosened, product, stored, unknown

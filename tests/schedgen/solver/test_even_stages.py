@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from schedgen.driver.solution import Solution, solve
 from schedgen.machine_file import read_machine
 from schedgen.program.synthesize import synthesize
 from schedgen.schedule import Schedule
-from schedgen.solution import Solution, solve
 from schedgen.spec.reader import read_spec
 
 UNEVEN = """

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from schedgen.bounds import Constraint, ImpossibleCycle
 from schedgen.dependence import derive
+from schedgen.driver.solution import solve
 from schedgen.kernel import (
     OWN_STORAGE,
     AliasOption,
@@ -29,7 +30,6 @@ from schedgen.kernel import (
     Space,
 )
 from schedgen.machine_file import read_machine
-from schedgen.solution import solve
 from schedgen.solver import search as module
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.enumerate import enumerate_schedules

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schedgen.checking import load_program
+from schedgen.driver.checking import load_program
 from schedgen.program.file import to_json
 from schedgen.visualize.report import html_report
 from tests.visualize.report.conftest import Opener

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schedgen.bounds import critical_cycle
-from schedgen.checking import load_program
+from schedgen.driver.checking import load_program
 from schedgen.errors import SchedgenError
 from schedgen.program.file import to_json
 from schedgen.schedule import Schedule, ScheduleError

@@ -36,7 +36,7 @@ def run_check(path: Path, methods: list[str], as_json: bool) -> int:
 
     Returns the exit status: 0 proven, 1 refuted with witness, 2 bad input.
     """
-    from schedgen.checking import load_program
+    from schedgen.driver.checking import load_program
     from schedgen.proof.prove import METHODS, check
 
     unknown = sorted(set(methods) - set(METHODS))

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
-from schedgen.checking import barrier_rows
+from schedgen.driver.checking import barrier_rows
+from schedgen.driver.solution import Solution
 from schedgen.program.build import ProgramError
 from schedgen.program.pace import Pace, pace
 from schedgen.program.synthesize import synthesize
 from schedgen.proof.prove import ProvenProgram, Refuted, prove
-from schedgen.solution import Solution
 
 QUICK = ("graph", "execution")
 """Methods that take less than a second or two; Z3 takes several."""

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedgen.cli import app
-from schedgen.emitting import written
+from schedgen.cli.app import app
+from schedgen.driver.emitting import written
+from schedgen.driver.restoring import read_solution, solved
+from schedgen.driver.selecting import with_registers
+from schedgen.driver.solution import solve
 from schedgen.errors import SchedgenError
 from schedgen.machine_file import read_machine
-from schedgen.restoring import read_solution, solved
 from schedgen.schedule import Schedule
-from schedgen.selecting import with_registers
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec, shipped_specs
 from schedgen.stored import Store
 
@@ -106,7 +106,7 @@ def test_what_does_not_follow(
 
 
 def test_a_changed_spec(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "specs" / "gemm.yaml").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "specs" / "gemm.yaml").read_text("utf-8")
     spec = tmp_path / "mine.yaml"
     spec.write_text(text, "utf-8")
     file = str(tmp_path / "mine.json")
@@ -135,7 +135,7 @@ def test_a_file_is_written_as_from_its_spec(tmp_path: Path) -> None:
     one, other, file = tmp_path / "one", tmp_path / "other", tmp_path / "gemm.json"
     assert run("emit", "gemm", "-t", "h200", "-o", str(one), "--schedule", str(file)).exit_code == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("schedgen.restoring.solve", None)
+        patch.setattr("schedgen.driver.restoring.solve", None)
         assert run("emit", str(file), "-o", str(other)).exit_code == 0
     name = "gemm_sm_90a.py"
     assert (one / name).read_bytes() == (other / name).read_bytes()
@@ -149,7 +149,7 @@ def test_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(arguments[1].name)
         return solve(*arguments, **others)
 
-    monkeypatch.setattr("schedgen.restoring.solve", counted)
+    monkeypatch.setattr("schedgen.driver.restoring.solve", counted)
     first = solved(spec, machine, {}, store=store).schedule
     assert solved(spec, machine, {}, store=store).schedule == first
     assert len(calls) == 1

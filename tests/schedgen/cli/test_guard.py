@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from schedgen.bounds import Constraint, Cycle, ImpossibleCycle
-from schedgen.cli import app
-from schedgen.cli_guard import INTERNAL
+from schedgen.cli.app import app
+from schedgen.cli.guard import INTERNAL
 from schedgen.codegen.errors import EmitError
 from schedgen.machine import CostError
 from schedgen.program.build import ProgramError

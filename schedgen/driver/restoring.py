@@ -13,11 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schedgen.driver.solution import Solution, solve
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.schedule import Schedule, ScheduleError, read_schedule
-from schedgen.solution import Solution, solve
 from schedgen.spec.reader import Spec
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def read_solution(path: str, target: str | None = None) -> tuple[Solution, dict[
     Raises SchedgenError if it is no schedule, the spec or the model is another one now, or the
     schedule is wrong.
     """
-    from schedgen.checking import rebind
+    from schedgen.driver.checking import rebind
     from schedgen.program.file import is_program
 
     try:
@@ -68,7 +68,7 @@ def differing(schedule: Schedule, file: str) -> dict[str, str]:
     """The parameters of ``schedule`` that have another value than the spec gives them by itself, or
     than the solver picked: as few settings as give all of them.
     """
-    from schedgen.checking import spec_of
+    from schedgen.driver.checking import spec_of
     from schedgen.spec.bind import bind
 
     spec = spec_of(schedule, file)
@@ -116,8 +116,8 @@ def solved(
     *,
     store: Store | None = None,
 ) -> Solution:
-    """`schedgen.solution.solve`, or what it found before for the same spec, machine and settings
-    if ``store`` has it; that is checked like a file of somebody else.
+    """`schedgen.driver.solution.solve`, or what it found before for the same spec, machine and
+    settings if ``store`` has it; that is checked like a file of somebody else.
     """
     if store is None:
         return solve(spec, machine, settings=settings, progress=progress)

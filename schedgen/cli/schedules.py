@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from schedgen.cli_common import print_json, settings_of
-from schedgen.cli_options import (
+from schedgen.cli.common import print_json, settings_of
+from schedgen.cli.options import (
     JsonOption,
     SetOption,
     SpecArgument,
@@ -28,7 +28,7 @@ def complete_shown(incomplete: str) -> list[str]:
 
 
 def complete_format(incomplete: str) -> list[str]:
-    from schedgen.cli_show import FORMATS
+    from schedgen.cli.show import FORMATS
 
     return [name for name in FORMATS if name.startswith(incomplete)]
 
@@ -73,7 +73,7 @@ def solve(
     Exit status: 0 solved and proven, 1 infeasible, 2 bad input, 3 feasible but not proven: the
     schedule within the time limit, or its program.
     """
-    from schedgen.cli_solve import Wanted, run_solve
+    from schedgen.cli.solve import Wanted, run_solve
 
     wanted = Wanted(set_ or [], latencies, time_limit, confirm, explain, output, program, json)
     raise typer.Exit(run_solve(spec, target, wanted))
@@ -96,7 +96,7 @@ def check(
 
     Exit status: 0 proven, 1 refuted, 2 bad input.
     """
-    from schedgen.cli_check import run_check
+    from schedgen.cli.check import run_check
 
     raise typer.Exit(run_check(file, method or [], json))
 
@@ -139,7 +139,7 @@ def show(
     for papers; perfetto: a trace for ui.perfetto.dev; dot: the dependence graph for Graphviz; json:
     all instances with their times. Exit status: 0 drawn, 2 bad input, 1 or 3 as for 'solve'.
     """
-    from schedgen.cli_show import Wanted, run_show
+    from schedgen.cli.show import Wanted, run_show
 
     settings = settings_of(set_ or [])
     raise typer.Exit(run_show(files, Wanted(format_, output, program, width, target, settings)))
@@ -147,14 +147,14 @@ def show(
 
 def specs(json: JsonOption = False) -> None:
     """List the shipped specs."""
-    from schedgen.cli_show import list_specs
+    from schedgen.cli.show import list_specs
 
     list_specs(json)
 
 
 def targets(json: JsonOption = False) -> None:
     """List the machine models."""
-    from schedgen.cli_show import list_targets
+    from schedgen.cli.show import list_targets
 
     list_targets(json)
 

@@ -7,12 +7,13 @@ from functools import lru_cache
 import pytest
 
 from schedgen.codegen.emit import emit
-from schedgen.emulating import Outcome, default_extents, emulate
+from schedgen.driver.emulating import Outcome, emulate
+from schedgen.driver.inputs import default_extents
+from schedgen.driver.proved import prove_solution
+from schedgen.driver.solution import solve
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
-from schedgen.proved import prove_solution
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 
 SMALL = {"m": 64, "n": 40, "k": 72}

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.errors import EmitError
-from schedgen.emitting import Emission, emission, written
+from schedgen.driver.emitting import Emission, emission, written
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Space
 from schedgen.program.model import Run
@@ -71,8 +71,8 @@ def selected(
         SchedgenError: the input is wrong.
         What `compiled_emission` raises.
     """
+    from schedgen.driver.restoring import is_schedule, read_solution
     from schedgen.machine_file import read_machine
-    from schedgen.restoring import is_schedule, read_solution
     from schedgen.spec.reader import read_spec
 
     if is_schedule(name):
@@ -129,7 +129,7 @@ def compiled_emission(
         CompileError: it does not compile.
         What `emission` raises, for the first schedule.
     """
-    from schedgen.solution import Infeasible
+    from schedgen.driver.solution import Infeasible
 
     attempts: list[Attempt] = []
     emitted = first

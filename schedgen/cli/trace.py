@@ -56,12 +56,12 @@ def run_trace(
     Returns the exit status: 0 done, 1 no schedule, no proof, or no GPU for it, 2 bad input.
     """
     from schedgen.codegen.errors import EmitError
+    from schedgen.driver.solution import Infeasible, solve
     from schedgen.kernels.errors import DeviceError, LaunchError
     from schedgen.machine_file import read_machine
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
     from schedgen.schedule import ScheduleError, read_schedule
-    from schedgen.solution import Infeasible, solve
     from schedgen.spec.reader import read_spec
     from schedgen.visualize.measured import compare
     from schedgen.visualize.measured_text import comparison_data, comparison_text
@@ -125,7 +125,7 @@ def _recorded(
     progress: Callable[[str], None],
 ) -> tuple[Schedule, str]:
     """The schedule of ``spec`` and, as JSON text, a record of its kernel on this GPU."""
-    from schedgen.emitting import emission
+    from schedgen.driver.emitting import emission
     from schedgen.kernels.recording import check_device, record
     from schedgen.machine_file import read_machine
 
@@ -157,7 +157,7 @@ def default_extents(kernel: Kernel, schedule: Schedule, given: Mapping[str, int]
 
     Raises SchedgenError if ``given`` names what is no extent.
     """
-    from schedgen.emulating import default_extents as small
+    from schedgen.driver.inputs import default_extents as small
 
     trips = max(schedule.tile.trips, 1)
     steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}

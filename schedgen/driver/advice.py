@@ -24,7 +24,7 @@ from schedgen.spec.schema import Parameter
 from schedgen.spec.values import show
 
 if TYPE_CHECKING:
-    from schedgen.solution import Solution
+    from schedgen.driver.solution import Solution
 
 Settings = Mapping[str, str]
 _SOLVED = 4
@@ -58,7 +58,7 @@ def can_be_emitted(solution: Solution) -> bool:
     """Whether there is a file of the schedule, on machines for which files are written at all."""
     from schedgen.codegen.emit import emit
     from schedgen.codegen.errors import EmitError
-    from schedgen.proved import prove_solution
+    from schedgen.driver.proved import prove_solution
 
     try:
         emit(prove_solution(solution, ("graph",)).proven, solution.problem.kernel)

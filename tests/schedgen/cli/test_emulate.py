@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedgen import selecting
-from schedgen.cli import app
+from schedgen.cli.app import app
 from schedgen.codegen import emit
 from schedgen.codegen.errors import EmitError
+from schedgen.driver import selecting
 from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.kernel import Kernel
 from schedgen.kernels.library import FOLDER
 from schedgen.proof.prove import ProvenProgram
-from tests.schedgen.test_emulating import SETTINGS, SMALL
+from tests.schedgen.driver.test_emulating import SETTINGS, SMALL
 
 COMMAND = (
     *("emulate", "gemm", "--target=h200"),

@@ -9,11 +9,11 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from schedgen.cli import app
-from schedgen.cli_trace import default_extents
+from schedgen.cli.app import app
+from schedgen.cli.trace import default_extents
 from schedgen.codegen.event_table import read_events
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
-from schedgen.solution import solve
 from schedgen.spec.reader import read_spec
 from tests.visualize.records import LATE, made, record_of, text_of
 

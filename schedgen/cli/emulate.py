@@ -17,7 +17,7 @@ from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
     from schedgen.comparing import Compared
-    from schedgen.emulating import Outcome
+    from schedgen.driver.emulating import Outcome
     from schedgen.emulator.machine.policies import Policy
     from schedgen.kernel import Kernel
     from schedgen.kernels.regenerate import Shipped
@@ -95,11 +95,12 @@ def run_emulate(
     2 bad input.
     """
     from schedgen.codegen.errors import EmitError
-    from schedgen.emulating import compiled, default_extents, generated_switches
+    from schedgen.driver.emulating import compiled, generated_switches
+    from schedgen.driver.inputs import default_extents
+    from schedgen.driver.solution import Infeasible
     from schedgen.emulator.machine.switches import chosen
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
-    from schedgen.solution import Infeasible
     from schedgen.stored import Store
 
     if schedule not in SCHEDULES:
@@ -189,9 +190,9 @@ def from_spec(
     """A generated file: what `schedgen emit` writes for a spec or
     for the file of a schedule, which is taken as it is.
     """
-    from schedgen.proved import QUICK
-    from schedgen.restoring import is_schedule
-    from schedgen.selecting import selected
+    from schedgen.driver.proved import QUICK
+    from schedgen.driver.restoring import is_schedule
+    from schedgen.driver.selecting import selected
 
     look = compiled and not is_schedule(spec)
     emitted, _ = selected(

@@ -1,6 +1,6 @@
 """From a spec or a schedule to the file of a kernel: solves, proves, emits, formats.
 
-Which schedule of a spec is the one to compile is decided in `schedgen.selecting`.
+Which schedule of a spec is the one to compile is decided in `schedgen.driver.selecting`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import file_name, program_digest
 
 if TYPE_CHECKING:
+    from schedgen.driver.solution import Solution
     from schedgen.machine import Machine
     from schedgen.proof.prove import ProvenProgram
-    from schedgen.solution import Solution
     from schedgen.spec.reader import Spec
     from schedgen.stored import Store
 
@@ -53,7 +53,7 @@ def emission(
         SpecError, Infeasible: there is no schedule.
         What `written` raises.
     """
-    from schedgen.restoring import remember, solved
+    from schedgen.driver.restoring import remember, solved
 
     solution = solved(spec, machine, settings, progress, store=store)
     made = written(solution, settings, progress, events=events, methods=methods)
@@ -80,9 +80,9 @@ def written(
         EmitError: no emitter knows how to write it.
     """
     from schedgen.codegen.emit import emit
+    from schedgen.driver.proved import QUICK
     from schedgen.program.synthesize import synthesize
     from schedgen.proof.prove import METHODS, prove
-    from schedgen.proved import QUICK
 
     problem = solution.problem
     if progress is not None:

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from schedgen import __version__
-from schedgen.cli_guard import guarded
-from schedgen.cli_kernels import bench, compile_file, emit, emulate, trace
-from schedgen.cli_schedules import check, schema, show, solve, specs, targets
+from schedgen.cli.guard import guarded
+from schedgen.cli.kernels import bench, compile_file, emit, emulate, trace
+from schedgen.cli.schedules import check, schema, show, solve, specs, targets
 
 app = typer.Typer(
     name="schedgen",

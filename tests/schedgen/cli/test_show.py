@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedgen.cli import app
-from schedgen.cli_schedules import complete_format, complete_shown
-from schedgen.cli_show import FORMATS, SUFFIXES
+from schedgen.cli.app import app
+from schedgen.cli.schedules import complete_format, complete_shown
+from schedgen.cli.show import FORMATS, SUFFIXES
 from tests.visualize.schedules import solved
 
 BEGINS = {

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from schedgen.cli_common import Ticker, fail, settings_of, whole, write
-from schedgen.cli_options import CacheOption, JsonOption, SetOption, SpecArgument, TargetOption
+from schedgen.cli.common import Ticker, fail, settings_of, whole, write
+from schedgen.cli.options import CacheOption, JsonOption, SetOption, SpecArgument, TargetOption
 from schedgen.errors import SchedgenError
 
 
@@ -66,7 +66,7 @@ def emulate(
     An execution that takes more than --limit, --stall or --seconds is taken to loop forever, and
     ends. Exit status: 0 correct and clean, 1 wrong, racy or endless, 2 bad input.
     """
-    from schedgen.cli_emulate import Limits, run_emulate
+    from schedgen.cli.emulate import Limits, run_emulate
 
     try:
         extents = settings_of(extent or [], "--extent")
@@ -132,7 +132,7 @@ def emit(
     Exit status: 0 written, 1 there is no schedule, no proof, it spills or is not its program, 2 bad
     input.
     """
-    from schedgen.cli_emit import Wanted, run_emit
+    from schedgen.cli.emit import Wanted, run_emit
 
     settings = settings_of(set_ or [])
     with Ticker() as ticker:
@@ -172,7 +172,7 @@ def compile_file(
     program, for all trip counts at once (docs/conform.md). Exit status: 0 acceptable, 1 it does not
     compile, spills, needs too much memory or is not what its program says, 2 bad input.
     """
-    from schedgen.cli_emit import run_compile
+    from schedgen.cli.emit import run_compile
 
     allowed = {"spills": allow_spills, "serialized": allow_serialized}
     allow = frozenset(kind for kind, given in allowed.items() if given)
@@ -215,7 +215,7 @@ def trace(
 
     Exit status: 0 done, 1 there is no schedule, no proof, or no GPU for it, 2 bad input.
     """
-    from schedgen.cli_trace import Run, numbers_of, run_trace
+    from schedgen.cli.trace import Run, numbers_of, run_trace
 
     try:
         sizes = {key: whole(value) for key, value in settings_of(extent or []).items()}
@@ -235,6 +235,6 @@ def bench(spec: SpecArgument, json: JsonOption = False) -> None:
 
     Exit status: 0 done, 1 there is no GPU or no kernel for it, 2 bad input.
     """
-    from schedgen.cli_bench import run_bench
+    from schedgen.cli.bench import run_bench
 
     raise typer.Exit(run_bench(spec, json))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,20 +11,19 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from schedgen.codegen.compiling import CompileError, first_lines
-from schedgen.comparing import Array, Compared, compare
-from schedgen.conditional import conditions
-from schedgen.errors import SchedgenError, suggest
-from schedgen.expressions import references
-from schedgen.extents import beyond, covered
-from schedgen.interpret.pieces import TORCH
-from schedgen.interpret.sequential import run
-from schedgen.kernel import Kernel, Kind
-from schedgen.reference.evaluate import Expected, evaluate
-from schedgen.tensors import Argument
+from schedgen.comparing import Compared
+from schedgen.driver.inputs import (
+    Wanted,
+    compared,
+    default_extents,
+    outputs,
+    random_inputs,
+    wanted,
+)
+from schedgen.kernel import Kernel
 
 if TYPE_CHECKING:
     from schedgen.emulator.emulation import EmulatedDevice, Report
@@ -89,156 +87,6 @@ class Outcome:
         return not self.report.errors
 
 
-def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
-    """Small extents with ragged ends: one tile and a part of another along each axis of the grid,
-    two iterations and a part of another along what the main loop walks. What is ``given`` has the
-    last word; it may have values of scalar arguments, too.
-
-    Raises:
-        SchedgenError: ``given`` names what is neither an extent nor a scalar argument, or an extent
-            is larger than what the kernel covers.
-    """
-    parameters = dict(kernel.parameters)
-    blocks = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
-    steps: dict[str, int] = {}
-    twice: set[str] = set()
-    for place in (place for o in kernel.operations for place in o.places):
-        if place.step:
-            steps[place.extent] = max(steps.get(place.extent, 0), place.step)
-        if place.grouped:
-            twice.add(place.along)
-        if place.share:
-            twice.add(place.share)
-    most = covered(kernel)
-    found: dict[str, int] = {}
-    for extent in dict.fromkeys(e for a in kernel.arguments for e in a.shape):
-        if extent in steps:
-            found[extent] = 2 * steps[extent] + 8
-        elif extent in parameters:
-            found[extent] = int(parameters[extent])
-        elif extent in blocks:
-            found[extent] = blocks[extent] + 8
-        else:
-            found[extent] = most.get(extent, 1)
-    found.update(dict.fromkeys(sorted(twice), 2))
-    found = {extent: min(size, most.get(extent, size)) for extent, size in found.items()}
-    scalars = {argument.name for argument in kernel.arguments if not argument.shape}
-    for name in given:
-        if name not in found and name not in scalars:
-            fix = suggest(name, found) or f"the extents are {', '.join(found)}"
-            raise SchedgenError(f"'{name}' is not an extent of {kernel.name}; {fix}")
-    wrong = beyond(kernel, given)
-    if wrong:
-        raise SchedgenError(wrong)
-    return {**found, **given}
-
-
-def random_inputs(
-    kernel: Kernel, extents: Mapping[str, int], seed: int, *, positive: bool = False
-) -> dict[str, torch.Tensor | float]:
-    """Normal numbers for tensors, or their absolute values if ``positive``; small ones for scalars
-    that ``extents`` has no value of.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    stored = _stored(kernel)
-    found: dict[str, torch.Tensor | float] = {}
-    for argument in kernel.arguments:
-        if not argument.shape:
-            small = 0.125 + 0.5 * torch.rand((), generator=generator).item()
-            found[argument.name] = float(extents.get(argument.name, small))
-        elif argument.name not in stored:
-            shape = [extents[extent] for extent in argument.shape]
-            values = torch.randn(shape, generator=generator)
-            values = values.abs() if positive else values
-            found[argument.name] = _aligned(argument, shape).copy_(values)
-    return found
-
-
-def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
-    """Extents at which a kernel should be checked, by name: all at 1; ragged ends, several output
-    tiles with few iterations; a main loop with more iterations than rings have slots; and with
-    zeros for scalars that decide whether something is loaded.
-    """
-    ragged = default_extents(kernel, {})
-    steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
-    axes = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
-    fixed = {*steps, *(name for name, _ in kernel.parameters)}
-    tiles = [extent for extent in axes if extent not in fixed]
-    free = [*tiles, *steps]
-    loops = {extent: 7 * step + 8 for extent, step in steps.items()}
-    loops |= {place.share: 1 for o in kernel.operations for place in o.places if place.share}
-    most = covered(kernel)
-    loops = {extent: min(size, most.get(extent, size)) for extent, size in loops.items()}
-    found = {
-        "tiny": {**ragged, **dict.fromkeys(free, 1)},
-        "ragged": ragged,
-        "long loop": {**ragged, **dict.fromkeys(tiles, 8), **loops},
-    }
-    scalars = {argument.name for argument in kernel.arguments if not argument.shape}
-    names = {name.name for one in conditions(kernel).values() for name in references(one)}
-    decide = sorted(names & scalars)
-    if decide:
-        found["zero " + " ".join(decide)] = {**ragged, **dict.fromkeys(decide, 0)}
-    return found
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Inputs with what the spec makes of them.
-
-    Attributes:
-        expected: by the evaluation with numpy, with an error bound for each element.
-        interpreted: what the interpreter makes of them, beside that.
-    """
-
-    inputs: Mapping[str, torch.Tensor | float]
-    expected: Mapping[str, Expected]
-    interpreted: Mapping[str, Compared]
-
-
-def wanted(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> Wanted:
-    """Random inputs of ``sizes`` and what the spec makes of them. Inputs of both signs, but
-    positive ones where the results of some would be no numbers, as logarithms and roots are.
-    """
-    inputs = random_inputs(kernel, sizes, seed)
-    expected = evaluate(kernel, _numbers(inputs), sizes)
-    if _undefined(expected):
-        others = random_inputs(kernel, sizes, seed, positive=True)
-        found = evaluate(kernel, _numbers(others), sizes)
-        if not _undefined(found):
-            inputs, expected = others, found
-    return Wanted(inputs, expected, _compared(kernel, run(kernel, inputs, sizes), expected))
-
-
-def _undefined(expected: Mapping[str, Expected]) -> bool:
-    """Whether something that is stored is not a number."""
-    return any(bool(np.isnan(e.number.value[e.stores > 0]).any()) for e in expected.values())
-
-
-def _numbers(inputs: Mapping[str, torch.Tensor | float]) -> dict[str, Array | float]:
-    return {
-        name: value.double().numpy() if isinstance(value, torch.Tensor) else value
-        for name, value in inputs.items()
-    }
-
-
-def _compared(
-    kernel: Kernel, found: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]
-) -> dict[str, Compared]:
-    """Each output beside what is expected of it."""
-    shapes = {argument.name: argument.shape for argument in kernel.arguments}
-    return {
-        name: compare(
-            value.double().numpy(),
-            expected[name].number.value,
-            expected[name].number.error,
-            expected[name].stores > 0,
-            shapes[name],
-        )
-        for name, value in found.items()
-    }
-
-
 @dataclass
 class Compiled:
     """A generated file, compiled once, for tensors of any extents. `compiled` makes one."""
@@ -259,11 +107,11 @@ class Compiled:
         key = (seed, *sizes.items())
         if key not in self._wanted:
             self._wanted[key] = wanted(kernel, sizes, seed)
-        right, outputs = self._wanted[key], _outputs(kernel, sizes)
+        right, results = self._wanted[key], outputs(kernel, sizes)
         self._gpu.emulator.policy = policy or RoundRobin()
-        self._function(*_passed(kernel, {**right.inputs, **outputs}), _stream())
-        results = _compared(kernel, outputs, right.expected)
-        return Outcome(sizes, results, right.interpreted, self._gpu.reports[-1])
+        self._function(*_passed(kernel, {**right.inputs, **results}), _stream())
+        found = compared(kernel, results, right.expected)
+        return Outcome(sizes, found, right.interpreted, self._gpu.reports[-1])
 
 
 @contextmanager
@@ -311,7 +159,7 @@ def compiled(
         module = _module(text, Path(folder))
         from cutlass import cute  # which takes the architecture when it is imported
 
-        arguments = {**random_inputs(kernel, sizes, 0), **_outputs(kernel, sizes)}
+        arguments = {**random_inputs(kernel, sizes, 0), **outputs(kernel, sizes)}
         passed = [*_passed(kernel, arguments), sms, _stream()]
         try:
             function: Any = cute.compile(module.launch, *passed)
@@ -362,18 +210,6 @@ def emulate(
         return made.run(extents, policy, seed)
 
 
-def _stored(kernel: Kernel) -> set[str]:
-    return {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
-
-
-def _aligned(argument: Argument, shape: list[int]) -> torch.Tensor:
-    """An uninitialized tensor with rows at multiples of 16 bytes."""
-    dtype = TORCH[argument.dtype]
-    per = _ALIGNMENT // dtype.itemsize
-    padded = [*shape[:-1], -(-shape[-1] // per) * per]
-    return torch.empty(math.prod(padded), dtype=dtype).view(padded)[..., : shape[-1]]
-
-
 def _module(text: str, folder: Path) -> ModuleType:
     """The file as a module: the DSL reads the source of what it compiles."""
     path = folder / "generated.py"
@@ -384,15 +220,6 @@ def _module(text: str, folder: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _outputs(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
-    """Tensors full of NaN for what the kernel stores."""
-    return {
-        argument.name: _aligned(argument, [sizes[e] for e in argument.shape]).fill_(torch.nan)
-        for argument in kernel.arguments
-        if argument.name in _stored(kernel)
-    }
 
 
 def _passed(kernel: Kernel, values: Mapping[str, torch.Tensor | float]) -> list[Any]:

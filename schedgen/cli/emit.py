@@ -15,8 +15,8 @@ from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
     from schedgen.codegen.report import Report
-    from schedgen.emitting import Emission
-    from schedgen.selecting import Attempt
+    from schedgen.driver.emitting import Emission
+    from schedgen.driver.selecting import Attempt
 
 DONE, REFUSED, BAD_INPUT = 0, 1, 2
 
@@ -52,10 +52,10 @@ def run_emit(
     """
     from schedgen.codegen.compiling import packages
     from schedgen.codegen.errors import EmitError
+    from schedgen.driver.selecting import selected
+    from schedgen.driver.solution import Infeasible
     from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
-    from schedgen.selecting import selected
-    from schedgen.solution import Infeasible
     from schedgen.stored import Store
 
     try:

@@ -221,7 +221,7 @@ def _advice(
     spec: Spec, machine: Machine, settings: Mapping[str, str], latencies: str
 ) -> str | None:
     """A setting that has a schedule, and a kernel."""
-    from schedgen.advice import can_be_emitted, settings_that_help
+    from schedgen.driver.advice import can_be_emitted, settings_that_help
 
     def works(changed: Mapping[str, str]) -> bool:
         try:

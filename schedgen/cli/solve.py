@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from schedgen.cli_common import INFEASIBLE, PROVEN, UNPROVEN, Ticker, fail, settings_of, write
+from schedgen.cli.common import INFEASIBLE, PROVEN, UNPROVEN, Ticker, fail, settings_of, write
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
-    from schedgen.proved import Proved, Unproved
-    from schedgen.solution import Solution
+    from schedgen.driver.proved import Proved, Unproved
+    from schedgen.driver.solution import Solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def run_solve(spec: str, target: str | None, wanted: Wanted) -> int:
     Returns the exit status: 0 solved and proven, 3 not proven. Ends the command with 1 if there is
     no schedule, 2 on bad input, 3 without a schedule in time.
     """
-    from schedgen.proved import Proved
+    from schedgen.driver.proved import Proved
 
     if wanted.latencies not in ("low", "high"):
         fail(f"--latencies {wanted.latencies}: use low or high")
@@ -48,10 +48,10 @@ def run_solve(spec: str, target: str | None, wanted: Wanted) -> int:
 
 
 def _solved(spec: str, target: str | None, wanted: Wanted) -> tuple[Solution, Proved | Unproved]:
+    from schedgen.driver.proved import QUICK, attempt
+    from schedgen.driver.solution import Infeasible, OutOfTime, solve
     from schedgen.machine_file import read_machine
     from schedgen.proof.prove import METHODS
-    from schedgen.proved import QUICK, attempt
-    from schedgen.solution import Infeasible, OutOfTime, solve
     from schedgen.spec.reader import read_spec
 
     try:
@@ -78,8 +78,8 @@ def _solved(spec: str, target: str | None, wanted: Wanted) -> tuple[Solution, Pr
 
 def _write(solution: Solution, proved: Proved | Unproved, wanted: Wanted) -> None:
     """The files that were asked for; a program only if it is proven."""
+    from schedgen.driver.proved import Proved
     from schedgen.program.file import to_json
-    from schedgen.proved import Proved
 
     if wanted.output is not None:
         write(wanted.output, solution.schedule.to_json())

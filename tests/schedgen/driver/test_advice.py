@@ -9,10 +9,10 @@ import re
 import pytest
 
 from schedgen import read_machine, read_spec
-from schedgen.advice import settings_that_help
 from schedgen.codegen.emit import emit
-from schedgen.proved import prove_solution
-from schedgen.solution import Infeasible, solve
+from schedgen.driver.advice import settings_that_help
+from schedgen.driver.proved import prove_solution
+from schedgen.driver.solution import Infeasible, solve
 from tests.codegen.examples import SPECS
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedgen.cli import app
+from schedgen.cli.app import app
 
 
 def run(*arguments: str, text: str | None = None) -> Result:

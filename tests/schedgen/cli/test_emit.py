@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from schedgen import emitting, read_machine, read_spec, selecting
-from schedgen.cli import app
+from schedgen import read_machine, read_spec
+from schedgen.cli.app import app
 from schedgen.codegen import report
 from schedgen.codegen.compiling import Built
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import Parameter, RoleFacts, file_name, read_facts
 from schedgen.codegen.fenced import Unfenced
 from schedgen.codegen.report import Report
+from schedgen.driver import emitting, selecting
+from schedgen.driver.solution import Infeasible
 from schedgen.kernel import Space
 from schedgen.program.model import Store
-from schedgen.solution import Infeasible
 from tests.schedgen.program.examples import gemm
 
 KERNEL = "gemm_chain_sm_90a_fp16.py"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from schedgen.cli_common import INFEASIBLE, UNPROVEN, Ticker, fail, print_json, write
+from schedgen.cli.common import INFEASIBLE, UNPROVEN, Ticker, fail, print_json, write
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _format(wanted: Wanted) -> str:
 
 def _text_of(name: str, wanted: Wanted) -> str:
     """The text of a schedule or program file; a spec is solved."""
-    from schedgen.cli_check import read_text
+    from schedgen.cli.check import read_text
     from schedgen.spec.reader import shipped_specs
 
     path = Path(name)
@@ -111,8 +111,8 @@ def _text_of(name: str, wanted: Wanted) -> str:
 
 
 def _solved(spec: str, wanted: Wanted) -> str:
+    from schedgen.driver.solution import Infeasible, OutOfTime, solve
     from schedgen.machine_file import read_machine
-    from schedgen.solution import Infeasible, OutOfTime, solve
     from schedgen.spec.reader import read_spec
 
     read = read_spec(spec)
@@ -126,7 +126,7 @@ def _solved(spec: str, wanted: Wanted) -> str:
 
 
 def _shown(name: str, text: str, kind: str, wanted: Wanted) -> str:
-    from schedgen.checking import load_program
+    from schedgen.driver.checking import load_program
     from schedgen.program.text import program_text
     from schedgen.visualize.timeline import timeline
 

@@ -1,0 +1,5 @@
+"""`python -m schedgen.cli`."""
+
+from schedgen.cli.app import main
+
+main()

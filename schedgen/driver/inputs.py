@@ -1,0 +1,194 @@
+"""What a generated kernel gets in the emulator, and what its results should be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from schedgen.comparing import Array, Compared, compare
+from schedgen.conditional import conditions
+from schedgen.errors import SchedgenError, suggest
+from schedgen.expressions import references
+from schedgen.extents import beyond, covered
+from schedgen.interpret.pieces import TORCH
+from schedgen.interpret.sequential import run
+from schedgen.kernel import Kernel, Kind
+from schedgen.reference.evaluate import Expected, evaluate
+from schedgen.tensors import Argument
+
+_ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
+
+
+def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
+    """Small extents with ragged ends: one tile and a part of another along each axis of the grid,
+    two iterations and a part of another along what the main loop walks. What is ``given`` has the
+    last word; it may have values of scalar arguments, too.
+
+    Raises:
+        SchedgenError: ``given`` names what is neither an extent nor a scalar argument, or an extent
+            is larger than what the kernel covers.
+    """
+    parameters = dict(kernel.parameters)
+    blocks = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
+    steps: dict[str, int] = {}
+    twice: set[str] = set()
+    for place in (place for o in kernel.operations for place in o.places):
+        if place.step:
+            steps[place.extent] = max(steps.get(place.extent, 0), place.step)
+        if place.grouped:
+            twice.add(place.along)
+        if place.share:
+            twice.add(place.share)
+    most = covered(kernel)
+    found: dict[str, int] = {}
+    for extent in dict.fromkeys(e for a in kernel.arguments for e in a.shape):
+        if extent in steps:
+            found[extent] = 2 * steps[extent] + 8
+        elif extent in parameters:
+            found[extent] = int(parameters[extent])
+        elif extent in blocks:
+            found[extent] = blocks[extent] + 8
+        else:
+            found[extent] = most.get(extent, 1)
+    found.update(dict.fromkeys(sorted(twice), 2))
+    found = {extent: min(size, most.get(extent, size)) for extent, size in found.items()}
+    scalars = {argument.name for argument in kernel.arguments if not argument.shape}
+    for name in given:
+        if name not in found and name not in scalars:
+            fix = suggest(name, found) or f"the extents are {', '.join(found)}"
+            raise SchedgenError(f"'{name}' is not an extent of {kernel.name}; {fix}")
+    wrong = beyond(kernel, given)
+    if wrong:
+        raise SchedgenError(wrong)
+    return {**found, **given}
+
+
+def random_inputs(
+    kernel: Kernel, extents: Mapping[str, int], seed: int, *, positive: bool = False
+) -> dict[str, torch.Tensor | float]:
+    """Normal numbers for tensors, or their absolute values if ``positive``; small ones for scalars
+    that ``extents`` has no value of.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    stored = _stored(kernel)
+    found: dict[str, torch.Tensor | float] = {}
+    for argument in kernel.arguments:
+        if not argument.shape:
+            small = 0.125 + 0.5 * torch.rand((), generator=generator).item()
+            found[argument.name] = float(extents.get(argument.name, small))
+        elif argument.name not in stored:
+            shape = [extents[extent] for extent in argument.shape]
+            values = torch.randn(shape, generator=generator)
+            values = values.abs() if positive else values
+            found[argument.name] = aligned(argument, shape).copy_(values)
+    return found
+
+
+def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
+    """Extents at which a kernel should be checked, by name: all at 1; ragged ends, several output
+    tiles with few iterations; a main loop with more iterations than rings have slots; and with
+    zeros for scalars that decide whether something is loaded.
+    """
+    ragged = default_extents(kernel, {})
+    steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
+    axes = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
+    fixed = {*steps, *(name for name, _ in kernel.parameters)}
+    tiles = [extent for extent in axes if extent not in fixed]
+    free = [*tiles, *steps]
+    loops = {extent: 7 * step + 8 for extent, step in steps.items()}
+    loops |= {place.share: 1 for o in kernel.operations for place in o.places if place.share}
+    most = covered(kernel)
+    loops = {extent: min(size, most.get(extent, size)) for extent, size in loops.items()}
+    found = {
+        "tiny": {**ragged, **dict.fromkeys(free, 1)},
+        "ragged": ragged,
+        "long loop": {**ragged, **dict.fromkeys(tiles, 8), **loops},
+    }
+    scalars = {argument.name for argument in kernel.arguments if not argument.shape}
+    names = {name.name for one in conditions(kernel).values() for name in references(one)}
+    decide = sorted(names & scalars)
+    if decide:
+        found["zero " + " ".join(decide)] = {**ragged, **dict.fromkeys(decide, 0)}
+    return found
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Inputs with what the spec makes of them.
+
+    Attributes:
+        expected: by the evaluation with numpy, with an error bound for each element.
+        interpreted: what the interpreter makes of them, beside that.
+    """
+
+    inputs: Mapping[str, torch.Tensor | float]
+    expected: Mapping[str, Expected]
+    interpreted: Mapping[str, Compared]
+
+
+def wanted(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> Wanted:
+    """Random inputs of ``sizes`` and what the spec makes of them. Inputs of both signs, but
+    positive ones where the results of some would be no numbers, as logarithms and roots are.
+    """
+    inputs = random_inputs(kernel, sizes, seed)
+    expected = evaluate(kernel, _numbers(inputs), sizes)
+    if _undefined(expected):
+        others = random_inputs(kernel, sizes, seed, positive=True)
+        found = evaluate(kernel, _numbers(others), sizes)
+        if not _undefined(found):
+            inputs, expected = others, found
+    return Wanted(inputs, expected, compared(kernel, run(kernel, inputs, sizes), expected))
+
+
+def _undefined(expected: Mapping[str, Expected]) -> bool:
+    """Whether something that is stored is not a number."""
+    return any(bool(np.isnan(e.number.value[e.stores > 0]).any()) for e in expected.values())
+
+
+def _numbers(inputs: Mapping[str, torch.Tensor | float]) -> dict[str, Array | float]:
+    return {
+        name: value.double().numpy() if isinstance(value, torch.Tensor) else value
+        for name, value in inputs.items()
+    }
+
+
+def compared(
+    kernel: Kernel, found: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]
+) -> dict[str, Compared]:
+    """Each output beside what is expected of it."""
+    shapes = {argument.name: argument.shape for argument in kernel.arguments}
+    return {
+        name: compare(
+            value.double().numpy(),
+            expected[name].number.value,
+            expected[name].number.error,
+            expected[name].stores > 0,
+            shapes[name],
+        )
+        for name, value in found.items()
+    }
+
+
+def _stored(kernel: Kernel) -> set[str]:
+    return {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
+
+
+def aligned(argument: Argument, shape: list[int]) -> torch.Tensor:
+    """An uninitialized tensor with rows at multiples of 16 bytes."""
+    dtype = TORCH[argument.dtype]
+    per = _ALIGNMENT // dtype.itemsize
+    padded = [*shape[:-1], -(-shape[-1] // per) * per]
+    return torch.empty(math.prod(padded), dtype=dtype).view(padded)[..., : shape[-1]]
+
+
+def outputs(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
+    """Tensors full of NaN for what the kernel stores."""
+    return {
+        argument.name: aligned(argument, [sizes[e] for e in argument.shape]).fill_(torch.nan)
+        for argument in kernel.arguments
+        if argument.name in _stored(kernel)
+    }
