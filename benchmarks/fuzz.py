@@ -9,7 +9,7 @@ Each spec ends right and clean, refused with a fix, or as a failure. A row about
 failure of each kind small and writes it to ``fuzz-failures/``. ``--replay`` runs single specs of
 the seed, or files that ``--shrink`` wrote, and says everything about them. ``--save`` keeps the
 tables in ``results/fuzz.json``. ``--no-conform`` leaves the validation of the PTX away. Exit status
-1 if there are failures but those that ``fuzz_known.json`` lists with what is wrong.
+1 if there are failures but those that ``fuzzing/known.json`` lists with what is wrong.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import fuzz_run
-from fuzz_cases import read_case, write_case
-from fuzz_grammar import case
-from fuzz_pool import endings
-from fuzz_run import Ending
-from fuzz_shrink import shrunk
-from fuzz_sketch import Case
-from fuzz_tables import failures, known, summary, tables
+import fuzzing.run
+from fuzzing.cases import read_case, write_case
+from fuzzing.grammar import case
+from fuzzing.pool import endings
+from fuzzing.run import Ending
+from fuzzing.shrink import shrunk
+from fuzzing.sketch import Case
+from fuzzing.tables import failures, known, summary, tables
 from report import RESULTS, environment
 
 Row = dict[str, Any]
 FAILURES = Path("fuzz-failures")
-KNOWN = Path(__file__).parent / "fuzz_known.json"
+KNOWN = Path(__file__).parent / "fuzzing" / "known.json"
 CASE_SECONDS = 120.0
 """By the clock, for a spec; of these two thirds are for solving and executing."""
 
 
 def main() -> int:
     options = _options()
-    fuzz_run.VALIDATE = not options.no_conform  # processes are forked, so that they have it
+    fuzzing.run.VALIDATE = not options.no_conform  # processes are forked, so that they have it
     if options.replay:
         return _replay(options)
     rows = _read(options.out, options.seed)

@@ -19,11 +19,11 @@ NUMBERS = range(60)
 
 
 def _case(number: int) -> Any:
-    return fuzzer("fuzz_grammar").case(5, number)
+    return fuzzer("fuzzing.grammar").case(5, number)
 
 
 def _text(case: Any) -> str:
-    return fuzzer("fuzz_sketch").text_of(case.data)
+    return fuzzer("fuzzing.sketch").text_of(case.data)
 
 
 def test_a_number_of_a_seed_is_always_the_same_spec() -> None:
@@ -47,7 +47,7 @@ def _mistakes(case: Any) -> tuple[Diagnostic, ...]:
 
 def test_all_families_on_both_targets_occur() -> None:
     found = {(case.family, case.target) for case in map(_case, NUMBERS)}
-    assert len(found) == 2 * len(fuzzer("fuzz_grammar").FAMILIES)
+    assert len(found) == 2 * len(fuzzer("fuzzing.grammar").FAMILIES)
 
 
 def _aborts(case: Any, told: Callable[[str], object]) -> None:
@@ -67,14 +67,14 @@ def _hangs(case: Any, told: Callable[[str], object]) -> None:
 def test_a_process_that_aborts_or_hangs_is_an_outcome(
     judge: Callable[..., None], ending: str, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = fuzzer("fuzz_pool")
+    pool = fuzzer("fuzzing.pool")
     monkeypatch.setattr(pool, "judge", judge)
     ((_, outcome),) = pool.endings(iter([_case(0)]), 1, 2.0)
     assert (outcome.ending, outcome.stage) == (ending, stage)
 
 
 def test_an_unexpected_exception_is_a_traceback_and_no_refusal() -> None:
-    run = fuzzer("fuzz_run")
+    run = fuzzer("fuzzing.run")
     described: Callable[..., tuple[Any, str, str]] = run._described
     assert described(KeyError(96), "compile")[0] == "traceback"
     assert described(SchedgenError("no"), "emit")[0] == "refused without a fix"
@@ -84,7 +84,7 @@ def test_an_unexpected_exception_is_a_traceback_and_no_refusal() -> None:
 
 def test_failures_are_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever fails as long as an operation stands in the spec ends with little but that."""
-    run, shrink = fuzzer("fuzz_run"), fuzzer("fuzz_shrink")
+    run, shrink = fuzzer("fuzzing.run"), fuzzer("fuzzing.shrink")
     case = next(c for c in map(_case, NUMBERS) if c.family == "chain")
 
     def judged(cases: Any, jobs: int, seconds: float) -> Any:
@@ -103,7 +103,7 @@ def test_failures_are_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_case_is_read_as_it_was_written(tmp_path: Any) -> None:
-    run, cases = fuzzer("fuzz_run"), fuzzer("fuzz_cases")
+    run, cases = fuzzer("fuzzing.run"), fuzzer("fuzzing.cases")
     case = _case(1)
     path = cases.write_case(tmp_path, case, run.Outcome(run.Ending.WRONG, "compare", "values", "x"))
     again = cases.read_case(path)
@@ -112,7 +112,7 @@ def test_a_case_is_read_as_it_was_written(tmp_path: Any) -> None:
 
 
 def test_tables_count_every_ending_once() -> None:
-    tables = fuzzer("fuzz_tables")
+    tables = fuzzer("fuzzing.tables")
     row = {"family": "chain", "target": "h200", "proven": True, "emulated": True, "reason": ""}
     rows = [
         {**row, "ending": "right", "stage": "compare"},
@@ -128,7 +128,7 @@ def test_tables_count_every_ending_once() -> None:
 
 
 def test_a_known_failure_is_one_whose_entry_says_so() -> None:
-    known = fuzzer("fuzz_tables").known
+    known = fuzzer("fuzzing.tables").known
     entries = [{"ending": "wrong", "stage": "compare", "reason": "NaN", "why": "dropped"}]
     row = {"ending": "wrong", "stage": "compare", "reason": "NaN"}
     assert known(row, entries)

@@ -24,8 +24,8 @@ def _parameter(name: str) -> Any:
 
 @pytest.mark.parametrize("name", [_parameter(name) for name in CASES])
 def test_it_ends_as_it_should(name: str) -> None:
-    case = fuzzer("fuzz_cases").read_case(SPECS / f"{name}.yaml")
-    ((_, outcome),) = fuzzer("fuzz_pool").endings(iter([case]), 1, 120.0)
+    case = fuzzer("fuzzing.cases").read_case(SPECS / f"{name}.yaml")
+    ((_, outcome),) = fuzzer("fuzzing.pool").endings(iter([case]), 1, 120.0)
     wanted = CASES[name]
     assert [outcome.ending, outcome.stage, outcome.reason] == [
         wanted["ending"], wanted["stage"], wanted["reason"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fuzz_sketch import Case, text_of
+from fuzzing.sketch import Case, text_of
 
 from schedgen.comparing import compare
 from schedgen.errors import SchedgenError, SpecError

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fuzz_run import Outcome
-from fuzz_sketch import Case, text_of
+from fuzzing.run import Outcome
+from fuzzing.sketch import Case, text_of
 
 INDEX = "cases.json"
 

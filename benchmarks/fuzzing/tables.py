@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from fuzz_run import Ending
+from fuzzing.run import Ending
 from report import table
 
 Row = dict[str, Any]

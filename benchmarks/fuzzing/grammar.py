@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from random import Random
 
-from fuzz_sketch import Case, Sketch, Tile
-from fuzz_threads import epilogue, work
+from fuzzing.sketch import Case, Sketch, Tile
+from fuzzing.threads import epilogue, work
 
 FAMILIES = {"product": 5.0, "chain": 3.0, "operand": 3.0, "stream": 3.0, "recurrence": 2.0}
 _DTYPES = {"bf16": 8.0, "fp16": 3.0, "f32": 0.0}

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from fuzz_run import Ending, Outcome, judge
-from fuzz_sketch import Case
+from fuzzing.run import Ending, Outcome, judge
+from fuzzing.sketch import Case
 
 
 def endings(cases: Iterator[Case], jobs: int, seconds: float) -> Iterator[tuple[Case, Outcome]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fuzz_sketch import Sketch, Tile
+from fuzzing.sketch import Sketch, Tile
 
 _LIVES = {"before": "tile", "after": "tile", "body": None}
 

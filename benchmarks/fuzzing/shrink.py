@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fuzz_pool import endings
-from fuzz_run import Outcome
-from fuzz_sketch import Case, Data
+from fuzzing.pool import endings
+from fuzzing.run import Outcome
+from fuzzing.sketch import Case, Data
 
 _MOST = 150
 """Specs that are tried for one failure."""
