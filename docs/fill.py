@@ -228,6 +228,13 @@ PARTS: dict[str, Callable[[], str]] = {
             *("synthesis s", "graph s", "z3 s", "execution s", "proven"),
         ),
     ),
+    "pace": lambda: results_table(
+        "pace",
+        (
+            *("spec", "target", "II", "high", "low"),
+            *("no waits for own results", "waited for"),
+        ),
+    ),
     "proof-growth": lambda: results_table(
         "proof_growth",
         ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
