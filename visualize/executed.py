@@ -7,25 +7,12 @@ model if nothing else slows it down. The rules are those of `schedgen.program.pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from schedgen.errors import SchedgenError
-from schedgen.program.model import (
-    Arrive,
-    Commit,
-    Drain,
-    Engine,
-    Fence,
-    Number,
-    Program,
-    RoleProgram,
-    Run,
-    Step,
-    TileOperation,
-    Wait,
-)
-from schedgen.program.sequence import Instance, sequence
+from schedgen.execution.events import BEFORE, LOOP, Event, unroll
+from schedgen.execution.machine import Machine, Setup
+from schedgen.program.model import Drain, Engine, Program, Run, TileOperation, Wait
 from schedgen.visualize.storage import Storage
 from schedgen.visualize.tracks import program_tracks
 from schedgen.visualize.view import (
@@ -50,34 +37,12 @@ _KINDS = {
 
 
 @dataclass
-class _Phase:
-    """A phase of a barrier: arrivals and bytes so far, and what came: time, role, slice.
-
-    The role is empty for copied bytes: their latency lasts until a waiting role may read them.
-    """
-
-    arrivals: int = 0
-    bytes: int = 0
-    came: list[tuple[int, str, int]] = field(default_factory=list[tuple[int, str, int]])
-
-
-@dataclass
 class _Role:
-    """Where a role stands. ``done``: its slices of each engine, with the time of completion."""
+    """Where a role stands; ``waited``: source, barrier and slack of waits since its last slice."""
 
-    program: RoleProgram
-    steps: Iterator[tuple[str, Instance]]
-    next: tuple[str, Instance] | None
     clock: int = 0
     last: int = -1
     waited: list[tuple[int, str, int]] = field(default_factory=list[tuple[int, str, int]])
-    done: dict[Engine, list[tuple[str, int, int]]] = field(
-        default_factory=dict[Engine, list[tuple[str, int, int]]]
-    )
-
-    def complete(self, engine: Engine) -> int:
-        """When everything that was issued to ``engine`` so far is complete."""
-        return max((end for _, end, _ in self.done.get(engine, [])), default=self.clock)
 
 
 def execute(program: Program, *, end: str = "high", trips: int | None = None) -> Unrolled:
@@ -113,106 +78,91 @@ def execute(program: Program, *, end: str = "high", trips: int | None = None) ->
 
 
 class _Execution:
-    """One tile, role by role: whoever can go on at the earliest time does."""
+    """One tile: of the events that can happen, the earliest one does."""
 
     def __init__(self, program: Program, pick: int, trips: int) -> None:
-        self.program, self.pick, self.trips = program, pick, trips
+        self.program, self.pick = program, pick
+        self.case = unroll(program, (trips,))
         self.slices: list[Slice] = []
         self.arrows: list[Arrow] = []
-        self.phases: dict[tuple[str, int], _Phase] = {}
         self.storage = Storage(program)
         self.free: dict[str, int] = {}
-        self.roles: list[_Role] = []
-        for role in program.roles:
-            steps = _marked(role, trips)
-            self.roles.append(_Role(role, steps, next(steps, None)))
+        self.roles = {role.name: _Role() for role in program.roles}
+        self.rank = {role.name: number for number, role in enumerate(program.roles)}
+        self.needed = [0] * len(self.case.events)
+        """When all that an event needs had happened."""
+        self.source = [-1] * len(self.case.events)
+        """The last slice of its role when a completion or an arrival was asked for."""
+        self.complete = [0] * len(self.case.queues)
+        """When all that is in a queue is complete."""
+        self.came: dict[tuple[str, int], list[tuple[int, str, int]]] = {}
+        """By number of a barrier, what came: time, role, slice. The role is empty for copied bytes:
+        their latency lasts until a waiting role may read them."""
 
     def go(self) -> None:
         """Runs all roles to their end."""
-        while True:
-            ready = [(time, n) for n, r in enumerate(self.roles) if (time := self._ready(r)) >= 0]
-            if not ready:
-                break
-            self._step(self.roles[min(ready)[1]])
-        for role in self.roles:
-            if role.next is not None:
-                action = role.next[1].step.action
+        machine = Machine(Setup(self.case))
+        while machine.ready:
+            time, _, event = min(self._next(event) for event in machine.ready)
+            machine.ready.remove(event)
+            machine.fire(event)
+            self._happen(event, time)
+            for later in self.case.then[event]:
+                self.needed[later] = max(self.needed[later], time)
+                if self.case.events[event].kind == "step":
+                    self.source[later] = self.roles[self.case.events[event].role].last
+        for name, steps in self.case.roles.items():
+            stuck = next((step for step in steps if not machine.done >> step & 1), None)
+            if stuck is not None:
+                action = self.case.events[stuck].action
                 assert isinstance(action, Wait)
                 raise SchedgenError(
-                    f"{role.program.name} waits for {action.barrier}[{action.number.text}] for "
-                    "ever; 'schedgen check' says why"
+                    f"{name} waits for {action.barrier}[{action.number.text}] for ever; "
+                    "'schedgen check' says why"
                 )
 
-    def _ready(self, role: _Role) -> int:
-        """When the next step of ``role`` can happen, -1 if nobody knows yet."""
-        if role.next is None:
-            return -1
-        instance = role.next[1]
-        action = instance.step.action
-        if not isinstance(action, Wait):
-            return role.clock
-        ready = self._completed(role, action, instance.number(action.number))
-        return -1 if ready is None else max(role.clock, ready)
+    def _next(self, index: int) -> tuple[int, int, int]:
+        """When an event that is ready happens; among equal times completions are first."""
+        event = self.case.events[index]
+        if event.kind != "step":
+            return self.needed[index], -1, index
+        role = self.roles[event.role]
+        time = max(role.clock, self._completed(event) if event.waits else 0)
+        if isinstance(event.action, Drain):
+            time = max(time, self.needed[index])
+        return time, self.rank[event.role], index
 
-    def _completed(self, role: _Role, wait: Wait, number: int) -> int | None:
-        barrier = self.program.barrier[wait.barrier]
-        if number < 0 or number in barrier.skipped:
-            return 0
-        phase = self.phases.get((wait.barrier, number))
-        if phase is None or phase.arrivals < barrier.arrivals or phase.bytes < barrier.bytes:
-            return None
+    def _completed(self, event: Event) -> int:
+        """When the phase that a wait is for was complete, as its role sees it."""
+        assert event.signal is not None
         handoff = self.program.handoff[self.pick]
-        return max(time + (handoff if who not in ("", role.program.name) else 0)
-                   for time, who, _ in phase.came)  # fmt: skip
+        came = self.came.get((event.signal.barrier, event.signal.number), [])
+        return max(
+            (time + (handoff if who not in ("", event.role) else 0) for time, who, _ in came),
+            default=0,
+        )
 
-    def _step(self, role: _Role) -> None:
-        assert role.next is not None
-        section, instance = role.next
-        name = role.program.name
-        match instance.step.action:
-            case Wait(barrier=barrier, number=number) as wait:
-                ready = self._completed(role, wait, instance.number(number)) or 0
-                if phase := self.phases.get((barrier, instance.number(number))):
-                    _, _, source = max(phase.came)
-                    slack = max(0, role.clock - ready)
-                    role.waited.append((source, barrier, slack))
-                role.clock = max(role.clock, ready)
-            case Arrive(barrier=barrier, number=number, count=count):
-                self._signal(barrier, instance.number(number), count, 0, role.clock, name, role)
-            case Commit(barrier=barrier, number=number):
-                time = max(role.clock, role.complete(Engine.TENSOR))
-                self._signal(barrier, instance.number(number), 1, 0, time, name, role)
-            case Drain(operation=operation, lag=lag):
-                role.clock = max(role.clock, self._drained(role, operation, lag, section, instance))
-            case Run() as run:
-                self._run(role, run, section, instance)
-            case Fence():
-                pass
-        role.next = next(role.steps, None)
+    def _happen(self, index: int, time: int) -> None:
+        event = self.case.events[index]
+        role = self.roles[event.role]
+        signal = event.signal
+        if event.waits and signal is not None:
+            ready = self._completed(event)
+            if came := self.came.get((signal.barrier, signal.number)):
+                role.waited.append((max(came)[2], signal.barrier, max(0, role.clock - ready)))
+        elif signal is not None:
+            who = "" if event.kind == "completion" else event.role
+            last = role.last if event.kind == "step" else self.source[index]
+            came = self.came.setdefault((signal.barrier, signal.number), [])
+            came.append((time, who, last))
+        if event.kind == "step":
+            role.clock = time
+            if isinstance(event.action, Run):
+                self._run(index, role)
 
-    def _signal(
-        self, barrier: str, number: int, arrivals: int, size: int, time: int, who: str, role: _Role
-    ) -> None:
-        phase = self.phases.setdefault((barrier, number), _Phase())
-        phase.arrivals += arrivals
-        phase.bytes += size
-        phase.came.append((time, who, role.last))
-
-    def _drained(
-        self, role: _Role, operation: str, lag: int, section: str, instance: Instance
-    ) -> int:
-        """When the instance that a drain waits for, and all before it, is complete."""
-        issued = role.done.get(self.program.operation[operation].engine, [])
-        wanted = None if section != "loop" else instance.iteration - lag
-        found = [
-            number
-            for number, (name, _, iteration) in enumerate(issued)
-            if name == operation and (wanted is None or iteration == wanted)
-        ]
-        return max((end for _, end, _ in issued[: found[-1] + 1]), default=0) if found else 0
-
-    def _run(self, role: _Role, run: Run, section: str, instance: Instance) -> None:
-        operation = self.program.operation[run.operation]
+    def _run(self, index: int, role: _Role) -> None:
+        event = self.case.events[index]
+        operation = self.case.operation(index)
         latency, hold = operation.latency[self.pick], operation.hold[self.pick]
         unit, cycles = operation.units[0] if operation.units else ("", 0)
         queued = operation.engine.asynchronous
@@ -220,30 +170,28 @@ class _Execution:
         result = begin + latency
         if queued:
             self.free[unit] = begin + max(cycles, operation.busy)
-            # Operations of an engine that works in order complete in order.
-            if operation.engine is not Engine.COPY_IN and role.done.get(operation.engine):
-                result = max(result, role.complete(operation.engine))
+            completion = self.case.completion[index]
+            queue = self.case.events[completion].queue
+            if queue >= 0:  # what is in it completes in order
+                result = self.complete[queue] = max(result, self.complete[queue])
+            self.needed[completion] = result
         # Masks and the like cost nothing in the model; there is nothing to draw.
         if latency or hold or cycles:
-            self._draw(role, operation, section, instance, (begin, result, hold, cycles))
-        iteration = instance.iteration if section == "loop" else OUTSIDE
+            self._draw(role, operation, event, (begin, result, hold, cycles))
+        iteration = event.instance.iteration if event.section == LOOP else OUTSIDE
         used = begin + max(cycles, operation.busy) if queued else result
-        self.storage.touch(operation, instance, iteration, (begin, used, result))
-        role.done.setdefault(operation.engine, []).append((run.operation, result, iteration))
-        if run.barrier is not None and run.number is not None:
-            number: Number = run.number
-            self._signal(run.barrier, instance.number(number), 0, run.bytes, result, "", role)
+        self.storage.touch(operation, event.instance, iteration, (begin, used, result))
         role.clock += hold if queued else max(hold, latency)
 
     def _draw(
         self,
         role: _Role,
         operation: TileOperation,
-        section: str,
-        instance: Instance,
+        event: Event,
         times: tuple[int, int, int, int],
     ) -> None:
         begin, result, hold, cycles = times
+        looped = event.section == LOOP
         queued = operation.engine.asynchronous
         name, part = split_name(operation.name)
         kept = hold if queued else max(hold, result - begin)
@@ -255,11 +203,11 @@ class _Execution:
                 name=name,
                 instance=part,
                 kind=_KINDS[operation.engine],
-                iteration=instance.iteration if section == "loop" else OUTSIDE,
-                phase="steady" if section == "loop" else section,
+                iteration=event.instance.iteration if looped else OUTSIDE,
+                phase="steady" if looped else "before" if event.section == BEFORE else "after",
                 unit=operation.units[0][0] if operation.units else "",
                 exclusive=queued,
-                role=role.program.name,
+                role=event.role,
                 start=begin,
                 unit_end=begin + (cycles if queued else kept),
                 hold_end=begin + kept,
@@ -272,14 +220,3 @@ class _Execution:
                 self.arrows.append(Arrow(source, number, "barrier", barrier, 0, delay, slack))
         role.waited.clear()
         role.last = number
-
-
-def _marked(role: RoleProgram, trips: int) -> Iterator[tuple[str, Instance]]:
-    """The steps of ``role`` with the section that each is from."""
-    sections: dict[int, str] = {}
-    for section, steps in (("before", role.before), ("loop", role.loop), ("after", role.after)):
-        for step in steps:
-            sections[id(step)] = section
-    for instance in sequence(role, (trips,)):
-        step: Step = instance.step
-        yield sections[id(step)], instance

@@ -9,15 +9,16 @@ operation is about to write it. So a missing wait gives another result than leve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 from random import Random
 
 import torch
 
-from schedgen.interpret.actions import Actions, Compiler
-from schedgen.interpret.instances import Instance, Instances
-from schedgen.interpret.interleave import Interleaving
+from schedgen.execution.events import unroll
+from schedgen.execution.machine import Setup
+from schedgen.interpret.instances import Instances
+from schedgen.interpret.interleave import Agents, effects, interleaved
 from schedgen.interpret.problem import InterpretationError, Problem
 from schedgen.kernel import Kernel, Space
 from schedgen.program.model import Access, Program, Run
@@ -65,8 +66,11 @@ class Interpreter:
         made = Instances(program, self.problem)
         self._cells = made.cells.total
         instances = made.make(trips)
-        self._instances: Sequence[Instance] = list(instances.values())
-        self._actions: Actions = Compiler(program, kernel, trips, instances).compile()
+        _check_barriers(program)
+        case = unroll(program, trips, begins=True)
+        self._effects = effects(case, instances)
+        self._agents = Agents(case)
+        self._setup = Setup(case)
 
     def run(self, seed: int) -> dict[str, torch.Tensor]:
         """What is stored under the interleaving of ``seed``.
@@ -74,14 +78,25 @@ class Interpreter:
         Raises:
             InterpretationError: a deadlock, or a barrier that is not used as it can be.
         """
-        roles = [role.name for role in self.program.roles]
-        going = Interleaving(self._actions, self._instances, self._cells, roles, Random(seed))
+        stored = interleaved(self._setup, self._effects, self._agents, self._cells, Random(seed))
         outputs = self.problem.outputs()
-        for instance, tile in going.run():
+        for instance, tile in stored:
             what = self.problem.kernel.operation[instance.operation.name]
             at = instance.moment
             self.problem.store(what, tile, at.coordinates, at.iteration, outputs)
         return outputs
+
+
+def _check_barriers(program: Program) -> None:
+    """Steps name barriers that there are, and each of them completes."""
+    for barrier in program.barriers:
+        if barrier.arrivals < 1:
+            raise InterpretationError(f"no phase of barrier '{barrier.name}' ever ends")
+    for role in program.roles:
+        for step in role.steps:
+            name = getattr(step.action, "barrier", None)
+            if name is not None and name not in program.barrier:
+                raise InterpretationError(f"there is no barrier '{name}'")
 
 
 def _check_registers(program: Program) -> None:

@@ -1,26 +1,20 @@
-"""One random execution of compiled role programs."""
+"""One random execution of a program on values."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from random import Random
+from typing import NamedTuple
 
 import torch
 
-from schedgen.interpret.actions import (
-    ARRIVE,
-    COMMIT,
-    DRAIN,
-    EXECUTE,
-    ISSUE,
-    WAIT,
-    Actions,
-    describe_step,
-)
+from schedgen.execution.describe import describe
+from schedgen.execution.events import Case
+from schedgen.execution.machine import Machine, Problem, Setup, Trouble
 from schedgen.interpret.instances import Instance
 from schedgen.interpret.problem import InterpretationError
-from schedgen.program.model import Engine
+from schedgen.program.model import Engine, Run
 
 _PACES = (1.0, 1.0, 0.3, 0.05)
 """How willing an agent is to go on; a run draws one for each, so that some lag behind."""
@@ -30,194 +24,161 @@ _CHANGE = 0.02
 """How often an agent changes its rank, in runs where the highest ranking agent always goes on."""
 
 
-class Interleaving:
-    """The state of a run.
+class Deed(Enum):
+    """What an event does to storage."""
 
-    Agents are numbered: roles, then in-order queues, then bulk copies by their instance. ``active``
-    holds those that can go on.
+    EXECUTE = "reads and writes"
+    READ = "reads, and leaves poison until it writes"
+    WRITE = "writes what it computed when it read"
+    POISON = "leaves poison"
+
+
+class Effect(NamedTuple):
+    """What an event does with an instance."""
+
+    deed: Deed
+    instance: Instance
+
+
+Effects = Mapping[int, Effect]
+"""By event; the others touch nothing."""
+
+
+def effects(case: Case, instances: Mapping[tuple[str, int, int], Instance]) -> Effects:
+    """What each event of a case with begins does.
+
+    Threads execute at their step. A product reads at its begin and writes at its completion. What a
+    copy from global memory writes is poison from its issue to its completion; one to global memory
+    may read until it is complete.
+
+    Raises:
+        InterpretationError: the roles do not execute each instance exactly once.
+    """
+    found: dict[int, Effect] = {}
+    run: set[int] = set()
+    for role, steps in case.roles.items():
+        for step in steps:
+            event = case.events[step]
+            if not isinstance(event.action, Run):
+                continue
+            looped = (event.action.operation, event.instance.tile, event.instance.iteration)
+            at = looped if looped in instances else (*looped[:2], 0)
+            instance = instances.get(at)
+            if instance is None or instance.number in run:
+                problem = "twice" if instance is not None else "beyond its trip count"
+                raise InterpretationError(f"role {role} runs {_text(looped)} {problem}")
+            run.add(instance.number)
+            for index, deed in _deeds(case, step, instance.operation.engine):
+                found[index] = Effect(deed, instance)
+    for at, instance in instances.items():
+        if instance.number not in run:
+            raise InterpretationError(f"no role runs {_text(at)}")
+    return found
+
+
+def _deeds(case: Case, step: int, engine: Engine) -> Iterator[tuple[int, Deed]]:
+    if not engine.asynchronous:
+        yield step, Deed.EXECUTE
+    elif step in case.begin:
+        yield case.begin[step], Deed.READ
+        yield case.completion[step], Deed.WRITE
+    else:
+        if engine is Engine.COPY_IN:
+            yield step, Deed.POISON
+        yield case.completion[step], Deed.EXECUTE
+
+
+def _text(at: tuple[str, int, int]) -> str:
+    return f"{at[0]} of tile {at[1]}, iteration {at[2]},"
+
+
+class Agents:
+    """Who makes each event happen: roles, in-order queues, and each bulk copy for itself.
+
+    Attributes:
+        of: by event, the number of its agent.
+        groups: agents that lag together: one, or all bulk copies of an operation.
     """
 
-    def __init__(
-        self,
-        actions: Actions,
-        instances: Sequence[Instance],
-        cells: int,
-        names: Sequence[str],
-        random: Random,
-    ) -> None:
-        self._actions = actions
-        self._instances = instances
-        self._names = names
+    def __init__(self, case: Case) -> None:
+        roles = {role: number for number, role in enumerate(case.roles)}
+        queues = len(roles)
+        copies: dict[str, list[int]] = {}
+        self.count = queues + len(case.queues)
+        self.of: list[int] = []
+        for event in case.events:
+            if event.kind != "step" and event.queue >= 0:
+                agent = queues + event.queue
+            elif event.kind == "completion" and isinstance(event.action, Run):
+                agent = self.count
+                copies.setdefault(event.action.operation, []).append(agent)
+                self.count += 1
+            else:
+                agent = roles[event.role]
+            self.of.append(agent)
+        alone = range(queues + len(case.queues))
+        self.groups = [*([agent] for agent in alone), *copies.values()]
+
+
+class Pace:
+    """Which of the agents that can go on does so.
+
+    Half of the runs draw it, with agents more or less willing. The others go by rank, and one agent
+    (or all copies of one operation) lags as far behind as waits allow, which finds a missing wait
+    soon.
+    """
+
+    def __init__(self, agents: Agents, random: Random) -> None:
+        self._of = agents.of
         self._random = random.random
-        self._roles = len(actions.roles)
-        self._copies = self._roles + actions.queues
-        self._memory = [0] * cells
-        self._uses = [0] * cells
-        self._next = [0] * self._roles
-        self._phase = [0] * len(actions.arrivals)
-        self._pending = list(actions.arrivals)
-        self._bytes = [0] * len(actions.arrivals)
-        self._waiters: list[list[int]] = [[] for _ in actions.arrivals]
-        self._drainers: dict[int, list[int]] = {}
-        self._queues: list[deque[int]] = [deque() for _ in range(actions.queues)]
-        self._begun: dict[int, tuple[tuple[int, ...], torch.Tensor | None]] = {}
-        self._done: set[int] = set()
-        self._commits: dict[int, list[int]] = {}
-        self._active = list(range(self._roles))
         self._ranked = random.random() < 1 / 2
-        agents = range(self._copies + len(instances))
-        self._pace = [random.random() if self._ranked else random.choice(_PACES) for _ in agents]
+        self._pace = [
+            random.random() if self._ranked else random.choice(_PACES) for _ in range(agents.count)
+        ]
         if self._ranked:
-            groups = [[agent] for agent in range(self._copies)]
-            groups += [[self._copies + n for n in copy] for copy in actions.copies.values()]
-            for agent in random.choice(groups):
+            for agent in random.choice(agents.groups):
                 self._pace[agent] = _LAST
-        self._outputs: list[tuple[Instance, torch.Tensor]] = []
 
-    def run(self) -> list[tuple[Instance, torch.Tensor]]:
-        """Execute everything; return the tiles that went to global memory, in that order.
-
-        Raises:
-            InterpretationError: a deadlock, or a barrier that is not used as it can be.
-        """
-        for slot in range(len(self._phase)):
-            self._complete_phases(slot)
-        active = self._active
-        while active:
-            place = self._choose()
-            agent = active[place]
-            goes_on = self._step(agent) if agent < self._roles else self._progress(agent)
-            if not goes_on:
-                # Others may have become active meanwhile, but only behind this place.
-                active[place] = active[-1]
-                active.pop()
-        self._check_finished()
-        return self._outputs
-
-    def _choose(self) -> int:
-        """The place in ``active`` of who goes on.
-
-        Half of the runs draw it, with agents more or less willing. The others go by rank, and one
-        agent (or all copies of one operation) lags as far behind as waits allow, which finds a
-        missing wait soon.
-        """
-        random, active, pace = self._random, self._active, self._pace
+    def choose(self, ready: Sequence[int]) -> int:
+        """The place in ``ready``, a list of events, of the one that happens."""
+        random, of, pace = self._random, self._of, self._pace
         if self._ranked:
-            place = max(range(len(active)), key=lambda number: pace[active[number]])
-            if random() < _CHANGE and pace[active[place]] != _LAST:
-                pace[active[place]] = random()
+            place = max(range(len(ready)), key=lambda number: pace[of[ready[number]]])
+            agent = of[ready[place]]
+            if random() < _CHANGE and pace[agent] != _LAST:
+                pace[agent] = random()
             return place
-        place = int(random() * len(active))
-        while len(active) > 1 and random() > pace[active[place]]:
-            place = int(random() * len(active))
+        place = int(random() * len(ready))
+        while len(ready) > 1 and random() > pace[of[ready[place]]]:
+            place = int(random() * len(ready))
         return place
 
-    # -- roles ---------------------------------------------------------------------------------
 
-    def _step(self, role: int) -> bool:
-        """Execute a step of a role; whether it can go on."""
-        actions = self._actions.roles[role]
-        if self._next[role] == len(actions):
-            return False
-        kind, first, second, third = actions[self._next[role]]
-        if kind == WAIT:
-            if not self._passes(role, first, second):
-                self._waiters[first].append(role)
-                return False
-        elif kind == ARRIVE:
-            self._arrive(first, second, third)
-        elif kind == EXECUTE:
-            instance = self._instances[first]
+class Values:
+    """What cells hold: numbers of contents, 0 where there is none that could be read.
+
+    Attributes:
+        outputs: the tiles that went to global memory, in that order.
+    """
+
+    def __init__(self, cells: int) -> None:
+        self._memory = [0] * cells
+        self._uses = [0] * cells
+        self._begun: dict[int, tuple[tuple[int, ...], torch.Tensor | None]] = {}
+        self.outputs: list[tuple[Instance, torch.Tensor]] = []
+
+    def happen(self, effect: Effect) -> None:
+        """Lets an event have its effect."""
+        deed, instance = effect
+        if deed is Deed.EXECUTE:
             self._write(instance, *self._read(instance))
-        elif kind == ISSUE:
-            self._issue(first)
-        elif kind == COMMIT:
-            if second < 0 or second in self._done:
-                self._arrive(first, 1, 0)
-            else:
-                self._commits.setdefault(second, []).append(first)
-        elif kind == DRAIN:
-            for number in self._actions.drained[first]:
-                if number not in self._done:
-                    self._drainers.setdefault(number, []).append(role)
-                    return False
-        self._next[role] += 1
-        return True
-
-    def _passes(self, role: int, slot: int, phase: int) -> bool:
-        """Whether a wait succeeds: hardware sees no more than whether the phase is odd."""
-        behind = self._phase[slot] - phase
-        if behind in (0, 1):
-            return behind == 1
-        what = f"{self._actions.barriers[slot]} is in phase {self._phase[slot]}"
-        raise InterpretationError(f"{self._where(role)} waits for phase {phase}, but {what}")
-
-    def _issue(self, number: int) -> None:
-        instance, queue = self._instances[number], self._actions.queue[number]
-        if queue < 0:
-            self._active.append(self._copies + number)
-            if instance.operation.engine is Engine.COPY_IN:
-                self._poison(instance)
-            return
-        self._queues[queue].append(number)
-        if len(self._queues[queue]) == 1:
-            self._active.append(self._roles + queue)
-
-    # -- asynchronous operations ---------------------------------------------------------------
-
-    def _progress(self, agent: int) -> bool:
-        """Let an operation read its operands, or write its results; whether its agent goes on."""
-        queue = agent - self._roles
-        number = self._queues[queue][0] if agent < self._copies else agent - self._copies
-        instance = self._instances[number]
-        engine = instance.operation.engine
-        result = self._begun.pop(number, None)
-        if result is None:
-            self._begun[number] = self._read(instance)
+        elif deed is Deed.READ:
+            self._begun[instance.number] = self._read(instance)
             self._poison(instance)
-            if engine is Engine.COPY_OUT:
-                self._finish(number)
-            return True
-        self._write(instance, *result)
-        if engine is not Engine.COPY_OUT:
-            self._finish(number)
-        if agent >= self._copies:
-            return False
-        self._queues[queue].popleft()
-        return bool(self._queues[queue])
-
-    def _finish(self, number: int) -> None:
-        """Make known what a drain, a commit or a barrier sees of the completion."""
-        self._done.add(number)
-        if number in self._actions.signal:
-            slot, size = self._actions.signal[number]
-            self._bytes[slot] -= size
-            self._complete_phases(slot)
-        for slot in self._commits.pop(number, ()):
-            self._arrive(slot, 1, 0)
-        self._active.extend(self._drainers.pop(number, ()))
-
-    # -- barriers ------------------------------------------------------------------------------
-
-    def _arrive(self, slot: int, count: int, size: int) -> None:
-        self._bytes[slot] += size
-        self._pending[slot] -= count
-        if self._pending[slot] < 0:
-            name = self._actions.barriers[slot]
-            raise InterpretationError(
-                f"more arrivals at {name} than phase {self._phase[slot]} takes"
-            )
-        self._complete_phases(slot)
-
-    def _complete_phases(self, slot: int) -> None:
-        skipped = self._actions.skipped[slot]
-        while (not self._pending[slot] and not self._bytes[slot]) or self._phase[slot] in skipped:
-            self._phase[slot] += 1
-            self._pending[slot] = self._actions.arrivals[slot]
-            self._active.extend(self._waiters[slot])
-            self._waiters[slot].clear()
-
-    # -- storage -------------------------------------------------------------------------------
+        elif deed is Deed.WRITE:
+            self._write(instance, *self._begun.pop(instance.number))
+        else:
+            self._poison(instance)
 
     def _read(self, instance: Instance) -> tuple[tuple[int, ...], torch.Tensor | None]:
         """What an operation computes from what its cells hold; their contents get used up."""
@@ -240,22 +201,57 @@ class Interleaving:
             memory[cell] = content if count else 0
             uses[cell] = count
         if tile is not None:
-            self._outputs.append((instance, tile))
+            self.outputs.append((instance, tile))
 
     def _poison(self, instance: Instance) -> None:
         for cell in instance.writes:
             self._memory[cell] = 0
 
-    # -- messages ------------------------------------------------------------------------------
 
-    def _where(self, role: int) -> str:
-        return describe_step(self._names[role], self._actions.steps[role][self._next[role]])
+def interleaved(
+    setup: Setup, effects: Effects, agents: Agents, cells: int, random: Random
+) -> list[tuple[Instance, torch.Tensor]]:
+    """Executes everything once; the tiles that went to global memory, in that order.
 
-    def _check_finished(self) -> None:
-        stuck = [
-            self._where(role)
-            for role in range(self._roles)
-            if self._next[role] < len(self._actions.roles[role])
-        ]
-        if stuck:
-            raise InterpretationError(f"deadlock: {'; '.join(stuck)}")
+    Raises:
+        InterpretationError: a deadlock, or a barrier that is not used as it can be.
+    """
+    machine, pace, values = Machine(setup), Pace(agents, random), Values(cells)
+    ready = machine.ready
+    while ready:
+        place = pace.choose(ready)
+        event = ready[place]
+        ready[place] = ready[-1]
+        ready.pop()
+        machine.fire(event)
+        effect = effects.get(event)
+        if effect is not None:
+            values.happen(effect)
+        if machine.problems:
+            _check(setup.case, machine.problems)
+    if not machine.finished:
+        raise InterpretationError(f"deadlock: {'; '.join(_stuck(setup.case, machine))}")
+    return values.outputs
+
+
+def _check(case: Case, problems: Sequence[Problem]) -> None:
+    """Raises for the first problem after which the hardware does something else than was meant."""
+    for trouble, index, phase in problems:
+        signal = case.events[index].signal
+        if trouble is Trouble.UNSEEN or signal is None:
+            continue  # against the rules, but what happens is what was meant
+        slot = f"{signal.barrier} {signal.cell - case.cells[signal.barrier]}"
+        where = describe(case, index)
+        if trouble is Trouble.SURPLUS:
+            raise InterpretationError(f"more arrivals at {slot} than phase {phase} takes: {where}")
+        raise InterpretationError(
+            f"{where}, phase {signal.phase}, but {slot} is in phase {phase}: {trouble.value}"
+        )
+
+
+def _stuck(case: Case, machine: Machine) -> Iterator[str]:
+    """The step at which each role stands that has not come to its end."""
+    for steps in case.roles.values():
+        step = next((step for step in steps if not machine.done >> step & 1), None)
+        if step is not None:
+            yield describe(case, step)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from schedgen.execution import machine
+from schedgen.execution.events import AFTER, BEFORE, LOOP, Case, unroll
 from schedgen.kernel import Space
-from schedgen.program.model import Access, Engine, Fence, FenceKind, Run, Store
-from schedgen.proof.machine_events import AFTER, BEFORE, LOOP, Case
+from schedgen.program.model import Access, Engine, Fence, FenceKind, Program, Run, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,19 @@ class Conflict:
 
 Conflicts = dict[int, dict[int, list[Conflict]]]
 """Event that begins the later access -> event that ends the earlier one -> what that is about."""
+
+
+class Setup(machine.Setup):
+    """A case whose executions are looked at for races.
+
+    Attributes:
+        conflicts: the orders that it needs, with what they are about.
+    """
+
+    def __init__(self, program: Program, trips: Sequence[int]) -> None:
+        case = unroll(program, trips)
+        self.conflicts = conflicts(case)
+        super().__init__(case, self.conflicts)
 
 
 def conflicts(case: Case) -> Conflicts:

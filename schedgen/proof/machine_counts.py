@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from schedgen.execution.describe import describe
+from schedgen.execution.events import Case
 from schedgen.program.model import Barrier
-from schedgen.proof.machine import Setup
-from schedgen.proof.machine_events import Case
-from schedgen.proof.machine_trace import describe
+from schedgen.proof.machine_conflicts import Setup
 from schedgen.proof.report import Claim, Finding
 
 

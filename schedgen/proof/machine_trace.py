@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from schedgen.program.model import Arrive, Commit, Drain, Fence, Run, Wait
-from schedgen.proof.machine import Machine, Problem, Setup, Trouble
-from schedgen.proof.machine_conflicts import Conflict, Touch
-from schedgen.proof.machine_events import AFTER, BEFORE, Case, Event, Signal
+from schedgen.execution.describe import describe, number_of, place
+from schedgen.execution.events import Case, Event, Signal
+from schedgen.execution.machine import Machine, Problem, Trouble
+from schedgen.proof.machine_conflicts import Conflict, Setup, Touch
 from schedgen.proof.report import Claim, Finding
 
 LONGEST = 60
@@ -97,7 +97,7 @@ def _state(setup: Setup, problem: Problem, log: Sequence[int], conflict: Conflic
 
 def _confusion(case: Case, problem: Problem, event: Event, signal: Signal) -> str:
     phase = problem.other
-    wanted = f"{_number(case, signal)}, phase {signal.phase}"
+    wanted = f"{number_of(case, signal)}, phase {signal.phase}"
     match problem.trouble:
         case Trouble.EARLY:
             return (
@@ -203,48 +203,3 @@ def trace(case: Case, log: Sequence[int], cited: Sequence[int], *end: str) -> tu
     lines = [f"... {left} steps"] if left else []
     lines += [f"{i + 1}. {describe(case, event)}" for i, event in enumerate(events) if i >= left]
     return (f"trip counts {list(case.trips)}", *lines, *(f"=> {line}" for line in end))
-
-
-def place(event: Event) -> str:
-    """``role load, tile 0, iteration 2``."""
-    where = {BEFORE: "before the loop", AFTER: "after the loop"}.get(
-        event.section, f"iteration {event.instance.iteration}"
-    )
-    return f"role {event.role}, tile {event.instance.tile}, {where}"
-
-
-def describe(case: Case, index: int) -> str:
-    """``role load, tile 0, iteration 2: issues LA``."""
-    event = case.events[index]
-    return f"{place(event)}: {_deed(case, event)}"
-
-
-def _deed(case: Case, event: Event) -> str:
-    signal = event.signal
-    about = "" if signal is None else _number(case, signal)
-    match event.action:
-        case Run(operation) if event.kind == "completion":
-            told = f", {signal.delivered} bytes for {about}" if signal is not None else ""
-            return f"{operation} completes{told}"
-        case Run(operation):
-            threads = not case.program.operation[operation].engine.asynchronous
-            return f"{'runs' if threads else 'issues'} {operation}"
-        case Wait():
-            return f"waits for {about}"
-        case Arrive(_, _, count, announced):
-            told = f" and announces {announced} bytes" if announced else ""
-            times = "" if count == 1 else f" {count} times"
-            return f"arrives{times} for {about}{told}"
-        case Commit(barrier, number):
-            if event.kind == "arrival":
-                return f"the commit arrives for {about}"
-            return f"commits to {barrier} number {event.instance.number(number)}"
-        case Drain(operation, lag):
-            return f"drains {operation}" + (f" of {lag} iterations before" if lag else "")
-        case Fence(kind):
-            return f"fence {kind}"
-
-
-def _number(case: Case, signal: Signal) -> str:
-    slot = signal.cell - case.cells[signal.barrier]
-    return f"{signal.barrier} number {signal.number} (slot {slot})"

@@ -13,13 +13,11 @@ problems of the same execution are not mere consequences of the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from schedgen.program.model import Program
-from schedgen.proof.machine_conflicts import Conflicts, conflicts
-from schedgen.proof.machine_events import Case, Signal, unroll
+from schedgen.execution.events import Case, Signal
 
 
 class Trouble(Enum):
@@ -42,16 +40,19 @@ class Problem(NamedTuple):
 
 
 class Setup:
-    """What all executions of a case have in common."""
+    """What all executions of a case have in common.
 
-    def __init__(self, program: Program, trips: Sequence[int]) -> None:
-        self.case: Case = unroll(program, trips)
-        self.conflicts: Conflicts = conflicts(self.case)
+    ``orders`` are not kept but looked at: an event before which another one has to have happened
+    and has not is a `Trouble.RACE`.
+    """
+
+    def __init__(self, case: Case, orders: Mapping[int, Iterable[int]] | None = None) -> None:
+        self.case = case
         self.arrivals: list[int] = []
         """Per slot of all barriers: what a phase takes."""
         self.phases: list[int] = []
         """Per slot: its phase after the barriers are initialized."""
-        for barrier in program.barriers:
+        for barrier in case.program.barriers:
             for slot in range(barrier.slots):
                 self.arrivals.append(max(barrier.arrivals, 1))  # fewer is a finding of its own
                 self.phases.append(sum(n % barrier.slots == slot for n in barrier.skipped))
@@ -60,13 +61,14 @@ class Setup:
         self.waits = [event.signal if event.waits else None for event in events]
         self.queue = [event.queue for event in events]
         self.queued = [self._queued(index) for index in range(len(events))]
-        self.ends = [sum(1 << end for end in self.conflicts.get(i, ())) for i in range(len(events))]
+        known = orders or {}
+        self.ends = [sum(1 << end for end in known.get(i, ())) for i in range(len(events))]
         self.seen = [self._seen(index) for index in range(len(events))]
 
-    def _queued(self, index: int) -> int:
-        """The completion that a step puts into an in-order queue, or -1."""
-        completion = self.case.completion.get(index, -1)
-        return completion if completion >= 0 and self.queue[completion] >= 0 else -1
+    def _queued(self, index: int) -> tuple[int, ...]:
+        """What a step puts into an in-order queue."""
+        found = (self.case.begin.get(index), self.case.completion.get(index))
+        return tuple(event for event in found if event is not None and self.queue[event] >= 0)
 
     def _seen(self, index: int) -> tuple[int, bool] | None:
         """Which waits must have returned before an arrival, and whether all of them."""
@@ -162,8 +164,8 @@ class Machine:
             self._signal(event, signal)
         if setup.queue[event] >= 0:
             self._dequeue(setup.queue[event])
-        if setup.queued[event] >= 0:
-            self._enqueue(setup.queued[event])
+        for later in setup.queued[event]:
+            self.queues[setup.queue[later]].append(later)
         for later in setup.case.then[event]:
             self.needs[later] -= 1
             if self.needs[later] == 0:
@@ -179,13 +181,10 @@ class Machine:
         elif queue < 0 or self.queues[queue][0] == event:
             self.ready.append(event)
 
-    def _enqueue(self, completion: int) -> None:
-        # `_reach` follows: the completion needs nothing but this step.
-        self.queues[self.setup.queue[completion]].append(completion)
-
     def _dequeue(self, queue: int) -> None:
         del self.queues[queue][0]
-        self.ready.extend(self.queues[queue][:1])
+        # One that still needs something is not reached.
+        self.ready.extend(event for event in self.queues[queue][:1] if not self.needs[event])
 
     def _test(self, event: int, wait: Signal) -> None:
         """What the hardware tells a wait when its role comes to it, or when the phase changes."""

@@ -6,25 +6,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from schedgen.kernel import Space
+from schedgen.execution import machine as execution
+from schedgen.execution.describe import describe
+from schedgen.execution.events import unroll
+from schedgen.execution.machine import Machine, Trouble
 from schedgen.program.model import (
     Arrive,
     Barrier,
     Commit,
     Drain,
     Engine,
-    Fence,
-    FenceKind,
     Program,
     Run,
     Wait,
 )
-from schedgen.proof.machine import Machine, Setup, Trouble
-from schedgen.proof.machine_conflicts import conflicts
-from schedgen.proof.machine_events import unroll
-from schedgen.proof.machine_trace import describe
+from schedgen.proof.machine_conflicts import Setup
 from tests.schedgen.program.examples import gemm
-from tests.schedgen.proof.small import EACH, TILE, access, loop, operation, program
+from tests.schedgen.proof.small import EACH, TILE, loop, operation, program
 
 
 class Player:
@@ -193,93 +191,46 @@ def test_a_drain_of_what_is_issued_later_never_ends() -> None:
     assert not player.machine.finished
 
 
-# -- conflicts ---------------------------------------------------------------------------------
+# -- products that begin -----------------------------------------------------------------------
 
 
-def orders(what: Program, trips: Sequence[int]) -> set[tuple[str, str]]:
-    """What must happen before what, in words; 'never' if a fence is missing."""
-    case = unroll(what, trips)
-    texts = [describe(case, event).removeprefix("role ") for event in range(len(case.events))]
-    texts.append("never")
-    return {(texts[end], texts[begin]) for begin, ends in conflicts(case).items() for end in ends}
+def test_products_begin_one_after_the_other() -> None:
+    """With begins, a product reads its operands when those before it in the queue are complete."""
+    roles = {"r": loop(Run("A"), Run("B"))}
+    what = program(roles, operations=tuple(operation(n, Engine.TENSOR) for n in "AB"))
+    case = unroll(what, [1], begins=True)
+    machine = Machine(execution.Setup(case))
+    told: list[str] = []
+    while machine.ready:
+        # What is in the queue comes last, so that both products are issued before one begins.
+        event = min(machine.ready, key=lambda ready: case.events[ready].kind != "step")
+        machine.ready.remove(event)
+        machine.fire(event)
+        told.append(describe(case, event).split(": ")[1])
+    assert told[2:] == ["A begins", "A completes", "B begins", "B completes"]
+    assert machine.finished
 
 
-def test_versions_come_in_order_and_tiles_before_that() -> None:
-    operations = (
-        operation("A", Engine.THREADS, access("s", 0, write=True)),
-        operation("B", Engine.THREADS, access("s", 1)),
-    )
+def test_only_products_begin() -> None:
+    roles = {"r": loop(Run("A"), Run("B"), Run("C"))}
+    engines = {"A": Engine.COPY_IN, "B": Engine.COPY_OUT, "C": Engine.WGMMA}
+    what = program(roles, operations=tuple(operation(n, e) for n, e in engines.items()))
+    case = unroll(what, [2], begins=True)
+    begun = [case.operation(event).name for event in case.begin]
+    assert begun == ["C", "C"]
+    assert [event.kind for event in case.events].count("completion") == 6
+    assert "begin" not in {event.kind for event in unroll(what, [2]).events}
+
+
+def test_an_order_that_is_not_kept_is_a_race() -> None:
+    """The machine knows nothing of storage: it looks at the orders that it is given."""
     roles = {"a": loop(Run("A")), "b": loop(Run("B"))}
-    found = orders(program(roles, (), operations, (("s", Space.SMEM, 2),)), [2, 1])
-    a = [f"a, tile {t}, iteration {i}: runs A" for t, i in ((0, 0), (0, 1), (1, 0))]
-    b = [f"b, tile {t}, iteration {i}: runs B" for t, i in ((0, 0), (0, 1), (1, 0))]
-    assert found == {(a[0], b[0]), (a[1], b[1]), (a[2], b[2]), (b[0], a[2]), (a[0], a[2])} | {
-        (a[0], b[2])
-    }
-
-
-def test_initial_values_are_not_accessed() -> None:
-    operations = (
-        operation("A", Engine.THREADS, access("s", 0, number=EACH.moved(-1), initial=1)),
-        operation("B", Engine.THREADS, access("s", 1, write=True)),
-    )
-    roles = {"a": loop(Run("A")), "b": loop(Run("B"))}
-    assert not orders(program(roles, (), operations, (("s", Space.SMEM, 4),)), [1, 1])
-    assert orders(program(roles, (), operations, (("s", Space.SMEM, 4),)), [2])
-
-
-SPACES = [
-    (Space.SMEM, Engine.THREADS, Engine.TENSOR, "fence fence.proxy.async", "issues B"),
-    (Space.SMEM, Engine.THREADS, Engine.THREADS, "runs A", "runs B"),
-    (Space.SMEM, Engine.COPY_IN, Engine.THREADS, "A completes", "runs B"),
-    (
-        Space.TMEM,
-        Engine.THREADS,
-        Engine.TENSOR,
-        "fence tcgen05.fence::before_thread_sync",
-        "fence tcgen05.fence::after_thread_sync",
-    ),
-    (
-        Space.TMEM,
-        Engine.TENSOR,
-        Engine.THREADS,
-        "A completes",
-        "fence tcgen05.fence::after_thread_sync",
-    ),
-    (Space.TMEM, Engine.TENSOR, Engine.TENSOR, "issues A", "issues B"),
-]
-
-
-@pytest.mark.parametrize(("space", "first", "second", "end", "begin"), SPACES)
-def test_fences(space: Space, first: Engine, second: Engine, end: str, begin: str) -> None:
-    operations = (
-        operation("A", first, access("s", 0, write=True)),
-        operation("B", second, access("s", 1)),
-    )
-    roles = {
-        "a": loop(
-            Run("A"),
-            Fence(FenceKind.TMEM_LOADED),
-            Fence(FenceKind.TMEM_STORED),
-            Fence(FenceKind.TMEM_BEFORE),
-            Fence(FenceKind.ASYNC_PROXY),
-        ),
-        "b": loop(Fence(FenceKind.TMEM_AFTER), Run("B")),
-    }
-    found = orders(program(roles, (), operations, (("s", space, 1),)), [1])
-    assert found == {(f"a, tile 0, iteration 0: {end}", f"b, tile 0, iteration 0: {begin}")}
-
-
-def test_registers_of_one_role() -> None:
-    operations = (
-        operation("A", Engine.THREADS, access("s", 0, write=True)),
-        operation("B", Engine.WGMMA, access("s", 1)),
-    )
-    with_fence = {"a": loop(Run("A"), Fence(FenceKind.REGISTERS), Run("B"))}
-    stores = (("s", Space.REGISTERS, 1),)
-    where = "a, tile 0, iteration 0:"
-    found = orders(program(with_fence, (), operations, stores), [1])
-    assert found == {(f"{where} fence wgmma.fence", f"{where} issues B")}
-    without = {"a": loop(Run("A"), Run("B"))}
-    found = orders(program(without, (), operations, stores), [1])
-    assert found == {("never", f"{where} issues B")}
+    what = program(roles, operations=tuple(operation(n, Engine.THREADS) for n in "AB"))
+    case = unroll(what, [1])
+    (first,), (second,) = case.roles["a"], case.roles["b"]
+    for order, wanted in (((first, second), set[Trouble]()), ((second, first), {Trouble.RACE})):
+        machine = Machine(execution.Setup(case, {second: [first]}))
+        for event in order:
+            machine.ready.remove(event)
+            machine.fire(event)
+        assert {problem.trouble for problem in machine.problems} == wanted

@@ -1,15 +1,17 @@
 """A program unrolled for given trip counts: every event that an execution of it consists of.
 
 Three kinds of events: a step of a role; the completion of an asynchronous operation; the arrival
-of a commit. An event can happen once all events that it needs have happened, a completion moreover
-not before those ahead of it in its queue, a wait not before its barrier says so.
+of a commit. Who wants to know when products read their operands asks for a fourth one, their begin,
+which stands in the queue before the completion. An event can happen once all events that it needs
+have happened, one in a queue moreover not before those ahead of it, a wait not before its barrier
+says so.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schedgen.program.model import (
     Action,
@@ -27,7 +29,8 @@ from schedgen.program.model import (
 from schedgen.program.sequence import Instance, sequence
 
 BEFORE, LOOP, AFTER = range(3)
-IN_ORDER = (Engine.TENSOR, Engine.WGMMA, Engine.COPY_OUT)
+PRODUCTS = (Engine.TENSOR, Engine.WGMMA)
+IN_ORDER = (*PRODUCTS, Engine.COPY_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``position`` counts the steps of the role; events of one step share it."""
+    """``kind`` is step, begin, completion or arrival; ``position`` counts the steps of the role,
+    events of one step share it.
+    """
 
     kind: str
     role: str
@@ -82,6 +87,8 @@ class Case:
     """The steps of each role."""
     completion: dict[int, int] = field(default_factory=dict[int, int])
     """Step that issues an asynchronous operation -> its completion."""
+    begin: dict[int, int] = field(default_factory=dict[int, int])
+    """Step that issues a product -> its begin, if there are such events."""
     queues: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     cells: dict[str, int] = field(default_factory=dict[str, int])
     """The first slot of each barrier, among the slots of all."""
@@ -116,15 +123,18 @@ class Case:
         self.then[cause].append(event)
 
 
-def unroll(program: Program, trips: Sequence[int]) -> Case:
-    """All events of ``program`` for tiles with these trip counts."""
+def unroll(program: Program, trips: Sequence[int], *, begins: bool = False) -> Case:
+    """All events of ``program`` for tiles with these trip counts.
+
+    ``begins``: products begin and complete in two events.
+    """
     case = Case(program, tuple(trips))
     cells = 0
     for barrier in program.barriers:
         case.cells[barrier.name] = cells
         cells += barrier.slots
     for role in program.roles:
-        _Unroller(case, role).run()
+        _Unroller(case, role, begins).run()
     return case
 
 
@@ -143,9 +153,10 @@ def sections(role: RoleProgram, trips: Sequence[int]) -> Iterator[tuple[int, Ins
 class _Unroller:
     """Walks one role and adds its events to the case."""
 
-    def __init__(self, case: Case, role: RoleProgram) -> None:
+    def __init__(self, case: Case, role: RoleProgram, begins: bool) -> None:
         self.case = case
         self.role = role
+        self.begins = begins
         self.issued: dict[Engine, list[int]] = defaultdict(list)
         """Completions of what was issued so far, per engine."""
         self.runs: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
@@ -214,10 +225,12 @@ class _Unroller:
             # The tensor queue is one for all roles, the others are the role's own.
             key = (engine,) if engine is Engine.TENSOR else (engine, self.role.name)
             queue = self.case.queues.setdefault(key, len(self.case.queues))
-        done = Event(
-            "completion", event.role, event.instance, event.section, event.position, signal, queue
-        )
-        completion = self.case.completion[step] = self.case.add(done, step)
+        before = step
+        if self.begins and engine in PRODUCTS:
+            begin = replace(event, kind="begin", queue=queue)
+            before = self.case.begin[step] = self.case.add(begin, step)
+        done = replace(event, kind="completion", signal=signal, queue=queue)
+        completion = self.case.completion[step] = self.case.add(done, before)
         self.issued[engine].append(completion)
         self.runs[action.operation, event.instance.tile].append(
             (event.section, event.instance.iteration, completion)
