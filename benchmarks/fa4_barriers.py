@@ -28,11 +28,11 @@ from fa4_compare import (
 from fa4_program import STAGES, fa4_program, in_hardware, our_program
 from report import keep, table
 
+from schedgen.findings import Verdict
+from schedgen.ordering.orders import Orders
 from schedgen.program.model import Arrive, Barrier, Commit, Program, Run, Step, Wait
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
-from schedgen.proof.orders import Orders
-from schedgen.proof.report import Verdict
 from schedgen.proof.smt import refute
 
 Row = dict[str, object]

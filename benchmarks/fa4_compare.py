@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 from time import perf_counter
 
+from schedgen.findings import Verdict
+from schedgen.ordering.arcs import Arc, Form
+from schedgen.ordering.conflicts import Kind, conflicts
+from schedgen.ordering.events import EventGraph
+from schedgen.ordering.orders import Orders
 from schedgen.program.model import Barrier, Program, Wait
 from schedgen.program.warps import by_warps
-from schedgen.proof.arcs import Arc, Form
-from schedgen.proof.conflicts import Kind, conflicts
 from schedgen.proof.counts import capacity_findings
-from schedgen.proof.events import EventGraph
 from schedgen.proof.graph import order_findings
-from schedgen.proof.orders import Orders
-from schedgen.proof.report import Verdict
 from schedgen.reasons import Reason, ReasonKind
 
 # -- counting ------------------------------------------------------------------------------------

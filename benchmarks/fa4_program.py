@@ -59,8 +59,8 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
-from schedgen.program.synthesize import synthesize
 from schedgen.spec.reader import read_spec
+from schedgen.synchronize.synthesize import synthesize
 
 SETTINGS = {
     "head_dim": "128",

@@ -24,10 +24,10 @@ from report import keep, table
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
-from schedgen.program.synthesize import synthesize
 from schedgen.proof.judge import Judgement, Outcome, judge
 from schedgen.proof.mutants import OPERATORS, Mutant, mutants, sampled
 from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.synchronize.synthesize import synthesize
 
 Row = dict[str, object]
 

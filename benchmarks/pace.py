@@ -22,9 +22,9 @@ from schedgen.driver.solution import solve
 from schedgen.errors import SchedgenError
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Engine, Program, TileOperation
-from schedgen.program.pace import pace
-from schedgen.program.synthesize import synthesize
 from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.synchronize.pace import pace
+from schedgen.synchronize.synthesize import synthesize
 
 NAME = "pace"
 

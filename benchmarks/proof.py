@@ -18,11 +18,11 @@ from report import keep, table
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Arrive, Commit, Drain, Program, RoleProgram, Run, Step, Wait
-from schedgen.program.synthesize import synthesize
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from schedgen.proof.smt import refute
 from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.synchronize.synthesize import synthesize
 
 
 def programs() -> list[tuple[str, str, Program, float]]:

@@ -15,8 +15,8 @@ from schedgen.codegen.supported import Products
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import TMEM_LANES, Kind, Operation, Space
-from schedgen.program.frame import MOST_COLUMNS
 from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
+from schedgen.synchronize.frame import MOST_COLUMNS
 
 _FENCES = {
     FenceKind.ASYNC_PROXY: code('cute.arch.fence_proxy("async.shared", space="cta")'),

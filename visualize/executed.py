@@ -2,7 +2,7 @@
 
 A program file has no start times. What it does have is who waits for what and how long everything
 takes, and with latencies at one end of their intervals that gives the times: those of the machine
-model if nothing else slows it down. The rules are those of `schedgen.program.pace`.
+model if nothing else slows it down. The rules are those of `schedgen.synchronize.pace`.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def _described(error: Exception, stage: str) -> tuple[Ending, str, str]:
     from schedgen.bounds import ImpossibleCycle
     from schedgen.emulator.emulation import RaceError
     from schedgen.emulator.machine.lanes import EmulationError
-    from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
+    from schedgen.synchronize.build import ProgramError
 
     text = str(error)
     if stage in ("reference", "interpreter", "compare"):
@@ -193,9 +193,9 @@ class _Run:
         from schedgen.driver.solution import solve
         from schedgen.emulator.machine.policies import Adversarial, RoundRobin
         from schedgen.machine_file import read_machine
-        from schedgen.program.synthesize import synthesize
         from schedgen.proof.prove import prove
         from schedgen.spec.reader import parse_spec
+        from schedgen.synchronize.synthesize import synthesize
 
         with self._at("read"):
             spec = parse_spec(text_of(self.case.data), "fuzz.yaml")

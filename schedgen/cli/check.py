@@ -57,7 +57,7 @@ def run_check(path: Path, methods: list[str], as_json: bool) -> int:
 
 
 def _data(program: Program, proof: Proof) -> dict[str, Any]:
-    from schedgen.proof.within import within_roles
+    from schedgen.ordering.within import within_roles
 
     return {
         "kernel": program.kernel,

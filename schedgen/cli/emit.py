@@ -54,9 +54,9 @@ def run_emit(
     from schedgen.codegen.errors import EmitError
     from schedgen.driver.selecting import selected
     from schedgen.driver.solution import Infeasible
-    from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
     from schedgen.stored import Store
+    from schedgen.synchronize.build import ProgramError
 
     try:
         emitted, attempts = selected(

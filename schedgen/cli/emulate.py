@@ -99,9 +99,9 @@ def run_emulate(
     from schedgen.driver.inputs import default_extents
     from schedgen.driver.solution import Infeasible
     from schedgen.emulator.machine.switches import chosen
-    from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
     from schedgen.stored import Store
+    from schedgen.synchronize.build import ProgramError
 
     if schedule not in SCHEDULES:
         typer.echo(f"--schedule {schedule}: use {', '.join(SCHEDULES)}", err=True)

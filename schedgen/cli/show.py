@@ -127,7 +127,7 @@ def _solved(spec: str, wanted: Wanted) -> str:
 
 def _shown(name: str, text: str, kind: str, wanted: Wanted) -> str:
     from schedgen.driver.checking import load_program
-    from schedgen.program.text import program_text
+    from schedgen.synchronize.text import program_text
     from schedgen.visualize.timeline import timeline
 
     if kind == "html":

@@ -59,10 +59,10 @@ def run_trace(
     from schedgen.driver.solution import Infeasible, solve
     from schedgen.kernels.errors import DeviceError, LaunchError
     from schedgen.machine_file import read_machine
-    from schedgen.program.build import ProgramError
     from schedgen.proof.prove import Refuted
     from schedgen.schedule import ScheduleError, read_schedule
     from schedgen.spec.reader import read_spec
+    from schedgen.synchronize.build import ProgramError
     from schedgen.visualize.measured import compare
     from schedgen.visualize.measured_text import comparison_data, comparison_text
     from schedgen.visualize.measured_trace import comparison_trace

@@ -48,8 +48,8 @@ def derived(
     from schedgen.driver.restoring import remember
     from schedgen.driver.selecting import ROUNDS, STEP, with_registers
     from schedgen.machine_file import read_machine
-    from schedgen.program.synthesize import synthesize
     from schedgen.spec.reader import read_spec, shipped_specs
+    from schedgen.synchronize.synthesize import synthesize
 
     again = "write it again with 'schedgen emit'"
     if not facts.program_sha256:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from schedgen.conform.cases import Case, Turn
 from schedgen.program.model import RoleProgram, Step
-from schedgen.program.text import show_step
+from schedgen.synchronize.text import show_step
 
 Who = Literal["all", "one", "any"]
 """All threads of a role, one of them, or either."""

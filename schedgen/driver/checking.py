@@ -9,12 +9,12 @@ from pathlib import Path
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
-from schedgen.program.build import ProgramError
 from schedgen.program.file import ProgramFileError, is_program, read_program
 from schedgen.program.model import Arrive, Commit, Program, Run, Wait
-from schedgen.program.synthesize import synthesize
 from schedgen.schedule import Schedule, ScheduleError, read_schedule
 from schedgen.spec.reader import Spec
+from schedgen.synchronize.build import ProgramError
+from schedgen.synchronize.synthesize import synthesize
 
 
 def load_program(text: str, file: str) -> Program:

@@ -81,8 +81,8 @@ def written(
     """
     from schedgen.codegen.emit import emit
     from schedgen.driver.proved import QUICK
-    from schedgen.program.synthesize import synthesize
     from schedgen.proof.prove import METHODS, prove
+    from schedgen.synchronize.synthesize import synthesize
 
     problem = solution.problem
     if progress is not None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from schedgen.driver.checking import barrier_rows
 from schedgen.driver.solution import Solution
-from schedgen.program.build import ProgramError
-from schedgen.program.pace import Pace, pace
-from schedgen.program.synthesize import synthesize
 from schedgen.proof.prove import ProvenProgram, Refuted, prove
+from schedgen.synchronize.build import ProgramError
+from schedgen.synchronize.pace import Pace, pace
+from schedgen.synchronize.synthesize import synthesize
 
 QUICK = ("graph", "execution")
 """Methods that take less than a second or two; Z3 takes several."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
+from schedgen.findings import Claim, Finding
+from schedgen.ordering.events import EventGraph
+from schedgen.ordering.steps import fires_always
 from schedgen.program.model import Access, Arrive, Barrier, Commit, Number, Program, Run, Wait
-from schedgen.proof.events import EventGraph
-from schedgen.proof.report import Claim, Finding
-from schedgen.proof.steps import fires_always
 
 Provider = tuple[int, int, Number]
 

@@ -33,12 +33,12 @@ from typing import NamedTuple
 
 from schedgen.execution.events import Case
 from schedgen.execution.machine import Machine
+from schedgen.findings import Claim, Finding, Verdict
 from schedgen.program.model import Number, Program
 from schedgen.program.warps import by_warps
 from schedgen.proof.machine_conflicts import Setup
 from schedgen.proof.machine_counts import count_findings
 from schedgen.proof.machine_trace import Subject, deadlock, findings, subjects
-from schedgen.proof.report import Claim, Finding, Verdict
 
 METHOD = "execution"
 BUDGET = 2_000_000

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from schedgen.findings import Claim, Finding
 from schedgen.kernel import Space
 from schedgen.program.model import (
     PRODUCTS,
@@ -30,7 +31,6 @@ from schedgen.program.model import (
     Run,
     TileOperation,
 )
-from schedgen.proof.report import Claim, Finding
 
 _FEWEST_COLUMNS = 32
 _COPIES = {Engine.COPY_IN, Engine.COPY_OUT}

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from schedgen.findings import Claim, Finding
+from schedgen.ordering.conflicts import Conflict, conflicts
+from schedgen.ordering.orders import Orders, Way
 from schedgen.program.model import Program
-from schedgen.proof.conflicts import Conflict, conflicts
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import all_findings
 from schedgen.proof.mutants import Mutant
 from schedgen.proof.mutate import Site
-from schedgen.proof.orders import Orders, Way
-from schedgen.proof.report import Claim, Finding
 from schedgen.proof.smt_static import capacities
 
 

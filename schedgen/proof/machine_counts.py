@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from schedgen.execution.describe import describe
 from schedgen.execution.events import Case
+from schedgen.findings import Claim, Finding
 from schedgen.program.model import Barrier
 from schedgen.proof.machine_conflicts import Setup
-from schedgen.proof.report import Claim, Finding
 
 
 def count_findings(setup: Setup) -> list[Finding]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from schedgen.execution.describe import describe, number_of, place
 from schedgen.execution.events import Case, Event, Signal
 from schedgen.execution.machine import Machine, Problem, Trouble
+from schedgen.findings import Claim, Finding
 from schedgen.proof.machine_conflicts import Conflict, Setup, Touch
-from schedgen.proof.report import Claim, Finding
 
 LONGEST = 60
 """Lines of a trace; of longer ones the beginning is left out."""

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from schedgen.findings import Claim
 from schedgen.program.model import Arrive, Commit, Drain, FenceKind, Program, Wait
 from schedgen.proof import mutate_sizes as sizes
 from schedgen.proof import mutate_steps as steps
 from schedgen.proof.mutate import Maker, Site
-from schedgen.proof.report import Claim
 
 RACE, DEADLOCK, PHASE = Claim.RACE, Claim.DEADLOCK, Claim.PHASE
 COUNT, CAPACITY = Claim.COUNT, Claim.CAPACITY

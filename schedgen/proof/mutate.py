@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from schedgen.ordering.steps import describe
 from schedgen.program.model import Action, Barrier, Program, RoleProgram, Step, Store
-from schedgen.proof.steps import describe
 
 SECTIONS = ("before", "loop", "after")
 Steps = tuple[Step, ...]

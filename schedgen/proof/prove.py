@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from schedgen.errors import SchedgenError
+from schedgen.findings import Claim, Finding, Verdict
 from schedgen.program.model import Program
-from schedgen.proof.report import Claim, Finding, Verdict
 
 METHODS = ("graph", "z3", "execution")
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
 
+from schedgen.findings import Claim, Finding, Verdict
 from schedgen.program.model import Drain, Program
 from schedgen.program.warps import by_warps
 from schedgen.proof import smt_accesses, smt_phases
-from schedgen.proof.report import Claim, Finding, Verdict
 from schedgen.proof.smt_deadlock import blocked, cycle_lines, steady
 from schedgen.proof.smt_order import add_order
 from schedgen.proof.smt_pairs import tile_pairs

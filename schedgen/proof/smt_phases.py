@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from schedgen.findings import Claim
 from schedgen.program.model import Barrier, Program, Run
-from schedgen.proof.report import Claim
 from schedgen.proof.smt_barriers import Occurrence, Use, instances, offset, producers, waits
 from schedgen.proof.smt_question import Question, describe
 from schedgen.proof.smt_window import Term, Window

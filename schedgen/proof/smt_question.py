@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schedgen.findings import Claim
 from schedgen.program.model import Arrive, Commit, Drain, Fence, Program, Run, Wait
-from schedgen.proof.report import Claim
 from schedgen.proof.smt_window import Event, Term
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
+from schedgen.findings import Claim
 from schedgen.kernel import Space
 from schedgen.program.model import EVERY, Engine, Fence, FenceKind, RoleProgram
-from schedgen.proof.report import Claim
 from schedgen.proof.smt_accesses import Touch, conflicts, same_slot, slots_of
 from schedgen.proof.smt_pairs import Pair, fences_after
 from schedgen.proof.smt_question import Question

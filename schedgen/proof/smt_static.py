@@ -13,6 +13,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from itertools import product
 
+from schedgen.findings import Claim, Finding
 from schedgen.kernel import Space
 from schedgen.program.model import (
     Arrive,
@@ -26,7 +27,6 @@ from schedgen.program.model import (
     Wait,
 )
 from schedgen.program.sequence import sequence
-from schedgen.proof.report import Claim, Finding
 
 WARPGROUP = 4
 TILES = 3

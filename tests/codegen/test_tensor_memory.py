@@ -13,8 +13,8 @@ from schedgen.codegen.printing import expression
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.kernel import Space
-from schedgen.program.frame import framed
 from schedgen.program.model import Program
+from schedgen.synchronize.frame import framed
 from tests.codegen.dsl import library, value
 from tests.codegen.examples import GEMM, plan_of
 

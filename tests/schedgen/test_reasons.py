@@ -16,6 +16,7 @@ import pytest
 from schedgen import bounds, reasons
 from schedgen.dependence import derive
 from schedgen.driver.solution import Solution, solve
+from schedgen.findings import Finding
 from schedgen.kernel import (
     AliasOption,
     Depth,
@@ -29,17 +30,17 @@ from schedgen.kernel import (
     Space,
 )
 from schedgen.machine_file import read_machine
+from schedgen.ordering import reach
 from schedgen.program.model import Arrive, Commit, Drain, Program, Step, Wait
-from schedgen.program.pace import gains, pace
-from schedgen.program.synthesize import synthesize
-from schedgen.proof import explore, graph, reach, smt
+from schedgen.proof import explore, graph, smt
 from schedgen.proof.mutate import sites
-from schedgen.proof.report import Finding
 from schedgen.reasons import SENTENCES, Reason, ReasonKind, is_whole
 from schedgen.schedule import Schedule, ScheduleError, read_schedule
 from schedgen.solver.infeasible import diagnose
 from schedgen.solver.problem import Problem, build_problem
 from schedgen.spec.reader import read_spec
+from schedgen.synchronize.pace import gains, pace
+from schedgen.synchronize.synthesize import synthesize
 from schedgen.visualize.report.proofs import proofs
 from schedgen.visualize.report.reasons import helps, loads
 

@@ -16,9 +16,9 @@ from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Drain, Program, RoleProgram, Run, Wait
 from schedgen.program.sequence import Instance, sequence
-from schedgen.program.synthesize import synthesize
 from schedgen.schedule import Schedule
 from schedgen.spec.reader import read_spec
+from schedgen.synchronize.synthesize import synthesize
 
 CLOCK, LATE, WAIT, DRAIN = 10, 3, 7, 11
 """Cycles: of a clock; of an operation beyond its plan; of each wait; of each drain."""

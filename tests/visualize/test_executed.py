@@ -10,7 +10,7 @@ import pytest
 from schedgen.driver.checking import load_program
 from schedgen.errors import SchedgenError
 from schedgen.program.model import Engine, Program
-from schedgen.program.pace import pace
+from schedgen.synchronize.pace import pace
 from schedgen.visualize.executed import execute
 from schedgen.visualize.perfetto import perfetto
 from schedgen.visualize.svg import svg

@@ -16,8 +16,8 @@ from schedgen.program.model import (
     Run,
     Wait,
 )
-from schedgen.program.text import show_step
 from schedgen.schedule import Schedule
+from schedgen.synchronize.text import show_step
 from schedgen.visualize.unrolled import Unrolled, links, split_name
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from schedgen.driver.checking import barrier_rows
+from schedgen.ordering.conflicts import Conflict, Kind, conflicts
+from schedgen.ordering.orders import Orders, Way
 from schedgen.program.model import Program
-from schedgen.proof.conflicts import Conflict, Kind, conflicts
 from schedgen.proof.graph import all_findings
-from schedgen.proof.orders import Orders, Way
 from schedgen.reasons import Reason, ReasonKind
 
 

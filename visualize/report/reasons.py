@@ -7,11 +7,11 @@ from typing import Any
 
 from schedgen.bounds import Constraint, ImpossibleCycle, Load, critical_cycle
 from schedgen.program.model import Program
-from schedgen.program.pace import gains, pace
 from schedgen.reasons import ReasonKind
 from schedgen.schedule import Schedule
 from schedgen.solver.decisions import Decisions, order_constraints
 from schedgen.solver.problem import Problem
+from schedgen.synchronize.pace import gains, pace
 from schedgen.visualize.report.decided import decisions
 from schedgen.visualize.unrolled import Link, links
 

@@ -164,7 +164,7 @@ found = solve(read_spec(sys.argv[1]), read_machine(sys.argv[2]))
 print(found.schedule.to_json())
 if sys.argv[3] == "True":
     from schedgen.program.file import to_json
-    from schedgen.program.synthesize import synthesize
+    from schedgen.synchronize.synthesize import synthesize
     print("#", to_json(synthesize(found.problem.kernel, found.schedule, found.problem.machine)))
 """
 

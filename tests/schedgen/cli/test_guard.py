@@ -13,9 +13,9 @@ from schedgen.cli.app import app
 from schedgen.cli.guard import INTERNAL
 from schedgen.codegen.errors import EmitError
 from schedgen.machine import CostError
-from schedgen.program.build import ProgramError
 from schedgen.schedule import ScheduleError
 from schedgen.solver import tiles
+from schedgen.synchronize.build import ProgramError
 
 COMMANDS = [("solve", "gemm"), ("emit", "gemm"), ("emulate", "gemm")]
 

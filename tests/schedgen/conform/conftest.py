@@ -21,7 +21,7 @@ from schedgen.emulator.ptx.tree import Kernel as Code
 from schedgen.kernel import Kernel
 from schedgen.kernels.regenerate import FOLDER, shipped
 from schedgen.program.model import Program
-from schedgen.program.synthesize import synthesize
+from schedgen.synchronize.synthesize import synthesize
 from tests.fuzz.fuzzer import SPECS
 
 

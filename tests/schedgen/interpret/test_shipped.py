@@ -12,9 +12,9 @@ from schedgen.interpret.concurrent import Interpreter
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
 from schedgen.program.model import Program
-from schedgen.program.synthesize import synthesize
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.synchronize.synthesize import synthesize
 from tests.schedgen.interpret.problems import full_size_inputs, parts_of
 
 SPECS = [name for name in shipped_specs() if "h200" in read_spec(name).file.targets]

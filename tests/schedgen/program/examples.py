@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from schedgen.kernel import Space
-from schedgen.program.frame import framed
 from schedgen.program.model import (
     FIRST,
     LAST,
@@ -26,6 +25,7 @@ from schedgen.program.model import (
     TileOperation,
     Wait,
 )
+from schedgen.synchronize.frame import framed
 
 MACHINE = Capacities(232448, 512, 512, 248, 16)
 TILE = Number(per_tile=True)

@@ -9,9 +9,9 @@ import pytest
 
 from schedgen.program.file import ProgramFileError, read_program, to_json
 from schedgen.program.model import FIRST, LAST, Guard, Number, Run, Step
-from schedgen.program.pace import gains, pace
 from schedgen.program.sequence import sequence
-from schedgen.program.text import program_text
+from schedgen.synchronize.pace import gains, pace
+from schedgen.synchronize.text import program_text
 from tests.schedgen.program.examples import gemm
 
 

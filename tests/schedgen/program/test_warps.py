@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.findings import Claim
 from schedgen.kernel import Space
 from schedgen.program.division import BY_THREADS, BY_WARPS
 from schedgen.program.model import (
@@ -29,7 +30,6 @@ from schedgen.program.model import (
 from schedgen.program.warps import by_warps, crossings, part_of, within_warps
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
-from schedgen.proof.report import Claim
 from schedgen.proof.smt import refute
 from tests.schedgen.program.examples import MACHINE, gemm
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.findings import Claim, Verdict
 from schedgen.kernel import Space
 from schedgen.program.model import (
     Action,
@@ -26,7 +27,6 @@ from schedgen.program.model import (
     Wait,
 )
 from schedgen.proof.explore import cases, exhaustive, explore
-from schedgen.proof.report import Claim, Verdict
 from tests.schedgen.program.examples import gemm
 from tests.schedgen.proof.mutants import mutants, removals, variations
 from tests.schedgen.proof.small import EACH, access, loop, operation, program

@@ -22,11 +22,11 @@ from benchmarks.fa4_compare import (
     words,
 )
 from benchmarks.fa4_program import STAGES, fa4_program, in_hardware, our_program
+from schedgen.findings import Claim, Verdict
+from schedgen.ordering.orders import Orders
 from schedgen.program.model import Barrier, Program, RoleProgram, Step, Wait
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
-from schedgen.proof.orders import Orders
-from schedgen.proof.report import Claim, Verdict
 
 FILLED = ((1,), (2,), (1, 1, 1), (2, 1), (3, 4), (2, 2, 2), (5, 1, 3))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedgen.program.frame import framed, tensor_columns
+from schedgen.findings import Claim
 from schedgen.program.model import (
     PRODUCTS,
     Allocate,
@@ -29,7 +29,7 @@ from schedgen.proof.frame import frame_findings
 from schedgen.proof.mutate import with_role
 from schedgen.proof.mutate_frame import frame_mutants
 from schedgen.proof.prove import Refuted, prove
-from schedgen.proof.report import Claim
+from schedgen.synchronize.frame import framed, tensor_columns
 from tests.codegen.examples import GEMM, solved
 
 CASES: dict[str, tuple[str, str, dict[str, str]]] = {

@@ -10,11 +10,11 @@ import pytest
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
-from schedgen.program.synthesize import synthesize
 from schedgen.proof.judge import Outcome, judge
 from schedgen.proof.mutants import OPERATORS, Mutant, mutants, sampled
 from schedgen.proof.mutate import sites
 from schedgen.spec.reader import read_spec
+from schedgen.synchronize.synthesize import synthesize
 from tests.schedgen.program.examples import gemm
 
 SOUND = {Outcome.KILLED, Outcome.EQUIVALENT}

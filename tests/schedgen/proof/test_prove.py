@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.findings import Claim
 from schedgen.proof.prove import Proof, ProvenProgram, Refuted, check, prove
-from schedgen.proof.report import Claim
 from tests.schedgen.program.examples import gemm
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from schedgen.findings import Claim
 from schedgen.program.model import Program, RoleProgram, Run, Step
 from schedgen.proof.graph import prove
-from schedgen.proof.report import Claim
 from schedgen.proof.smt_static import capacities
 from tests.codegen.examples import solved
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.findings import Claim, Verdict
 from schedgen.kernel import Space
 from schedgen.program.model import (
     LAST,
@@ -29,7 +30,6 @@ from schedgen.program.model import (
     TileOperation,
     Wait,
 )
-from schedgen.proof.report import Claim, Verdict
 from schedgen.proof.smt import refute
 from schedgen.proof.smt_deadlock import blocked, steady
 from schedgen.proof.smt_order import add_order

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from schedgen.findings import Claim
 from schedgen.kernel import Space
 from schedgen.program.model import (
     EVERY,
@@ -25,7 +26,6 @@ from schedgen.program.model import (
 )
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
-from schedgen.proof.report import Claim
 from tests.schedgen.proof.patterns import (
     barrier,
     program,

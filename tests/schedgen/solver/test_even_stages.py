@@ -8,9 +8,9 @@ import pytest
 
 from schedgen.driver.solution import Solution, solve
 from schedgen.machine_file import read_machine
-from schedgen.program.synthesize import synthesize
 from schedgen.schedule import Schedule
 from schedgen.spec.reader import read_spec
+from schedgen.synchronize.synthesize import synthesize
 
 UNEVEN = """
 schedgen: 1

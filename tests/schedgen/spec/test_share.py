@@ -11,10 +11,10 @@ from schedgen.interpret.problem import InterpretationError
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
-from schedgen.program.synthesize import synthesize
 from schedgen.spec.bind import bind
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.reader import parse_spec, read_spec
+from schedgen.synchronize.synthesize import synthesize
 from schedgen.tensors import GridAxis, Place
 
 TEXT = read_spec("gemm_parts").source.text

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from schedgen.kernel import Space
+from schedgen.ordering.conflicts import Conflict, conflicts
+from schedgen.ordering.orders import Orders, Way
 from schedgen.program.model import Drain, Engine, Program
 from schedgen.program.warps import by_warps, part_of
-from schedgen.proof.conflicts import Conflict, conflicts
-from schedgen.proof.orders import Orders, Way
 from schedgen.reasons import Reason, ReasonKind
 
 

@@ -14,6 +14,7 @@ from schedgen.driver.emulating import emulate
 from schedgen.driver.inputs import default_extents
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.emulator.ptx.parse import parse
+from schedgen.findings import Claim
 from schedgen.program.model import MEETINGS, Arrive, Fence, FenceKind, Program, Wait
 from schedgen.program.warps import by_warps
 from schedgen.proof.explore import explore
@@ -21,7 +22,6 @@ from schedgen.proof.graph import prove
 from schedgen.proof.judge import Outcome, judge
 from schedgen.proof.mutants import sampled
 from schedgen.proof.mutate_steps import narrow_meeting, without_fence, without_meeting
-from schedgen.proof.report import Claim
 from schedgen.proof.smt import refute
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 

@@ -15,17 +15,10 @@ from math import ceil
 
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
-from schedgen.program.build import ProgramError, Storage, capacities, tile_operations
-from schedgen.program.frame import framed
-from schedgen.program.layout import (
-    Fenced,
-    Handoff,
-    Layout,
-    Signal,
-    Synchronization,
-)
-from schedgen.program.meetings import meet
-from schedgen.program.merge import separate
+from schedgen.ordering.conflicts import Conflict, Kind, conflicts
+from schedgen.ordering.deadlock import deadlock_findings
+from schedgen.ordering.graph import event_graph
+from schedgen.ordering.orders import Orders
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -35,15 +28,22 @@ from schedgen.program.model import (
     Program,
     Removal,
 )
-from schedgen.program.pace import pace
-from schedgen.program.phases import phases_apart
-from schedgen.program.reduce import leave_out
-from schedgen.program.share import sharings
-from schedgen.proof.conflicts import Conflict, Kind, conflicts
-from schedgen.proof.events import EventGraph
-from schedgen.proof.graph import deadlock_findings
-from schedgen.proof.orders import Orders
 from schedgen.schedule import Schedule
+from schedgen.synchronize.build import ProgramError, Storage, capacities, tile_operations
+from schedgen.synchronize.frame import framed
+from schedgen.synchronize.layout import (
+    Fenced,
+    Handoff,
+    Layout,
+    Signal,
+    Synchronization,
+)
+from schedgen.synchronize.meetings import meet
+from schedgen.synchronize.merge import separate
+from schedgen.synchronize.pace import pace
+from schedgen.synchronize.phases import phases_apart
+from schedgen.synchronize.reduce import leave_out
+from schedgen.synchronize.share import sharings
 
 
 def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
@@ -83,7 +83,7 @@ def _as_fast(program: Program, layout: Layout) -> Program | None:
         other = _Synthesis(layout).run()
     except ProgramError:
         return None
-    if any(deadlock_findings(EventGraph(other))):
+    if any(deadlock_findings(event_graph(other))):
         return None
     slower = any(pace(other, end).cycles > pace(program, end).cycles for end in ("low", "high"))
     return None if slower else other

@@ -9,8 +9,8 @@ import pytest
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Barrier, Program
-from schedgen.program.synthesize import synthesize
 from schedgen.spec.reader import read_spec
+from schedgen.synchronize.synthesize import synthesize
 
 WIDE: dict[str, tuple[tuple[str, str], ...]] = {"h200": (("tile_n", "192"),), "b200": ()}
 """Settings with more slices than slots that do not go round in step, so that nothing is shared."""

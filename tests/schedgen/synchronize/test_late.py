@@ -8,12 +8,12 @@ import pytest
 
 from schedgen.driver.solution import Solution, solve
 from schedgen.machine_file import read_machine
-from schedgen.program.layout import Layout
 from schedgen.program.model import Drain, Program, RoleProgram, Run
-from schedgen.program.pace import pace
-from schedgen.program.synthesize import synthesize
 from schedgen.proof.graph import prove
 from schedgen.spec.reader import read_spec
+from schedgen.synchronize.layout import Layout
+from schedgen.synchronize.pace import pace
+from schedgen.synchronize.synthesize import synthesize
 
 LATE = """
 schedgen: 1

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from textwrap import wrap
 
+from schedgen.ordering.steps import describe
+from schedgen.ordering.within import Within, within_roles
 from schedgen.program.model import (
     Arrive,
     Barrier,
@@ -14,10 +16,8 @@ from schedgen.program.model import (
     Run,
     Step,
 )
-from schedgen.program.pace import gains, pace
-from schedgen.proof.steps import describe
-from schedgen.proof.within import Within, within_roles
 from schedgen.reasons import Reason
+from schedgen.synchronize.pace import gains, pace
 
 
 def program_text(program: Program) -> str:

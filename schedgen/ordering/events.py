@@ -1,6 +1,7 @@
 """The periodic event graph of a program: its events, and lists of the arcs between them.
 
-`schedgen.proof.arcs` says what events and arcs are, `schedgen.proof.ordering` which arcs there are.
+`schedgen.ordering.arcs` says what events and arcs are, `schedgen.ordering.graph` which arcs there
+are.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
+from schedgen.ordering.arcs import Arc, Event, Form
+from schedgen.ordering.steps import margins, section_of
 from schedgen.program.model import (
     Arrive,
     Commit,
@@ -20,14 +23,11 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
-from schedgen.proof.arcs import Arc, Event, Form
-from schedgen.proof.ordering import add_orders
-from schedgen.proof.steps import margins, section_of
 from schedgen.reasons import Reason, ReasonKind
 
 
 class EventGraph:
-    """All events of ``program``, and what orders them."""
+    """All events of ``program``, and what orders them: `schedgen.ordering.graph` adds that."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -64,7 +64,6 @@ class EventGraph:
         """Barrier -> (step, event that provides, number)."""
         for role in program.roles:
             self._add_role(role)
-        add_orders(self)
         self._starts: dict[int, int] = {}
 
     # -- events --------------------------------------------------------------------------------

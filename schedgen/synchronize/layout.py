@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from schedgen.kernel import Kernel, Operation, Phase
-from schedgen.program.build import ProgramError
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -39,6 +38,7 @@ from schedgen.program.model import (
 )
 from schedgen.reasons import Reason, ReasonKind
 from schedgen.schedule import Schedule
+from schedgen.synchronize.build import ProgramError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedgen.program.layout import Fenced, Handoff, Layout, Part, Synchronization
-from schedgen.program.merge import separate
+from schedgen.ordering.conflicts import Conflict
+from schedgen.ordering.orders import Orders
 from schedgen.program.model import EVERY, FenceKind
-from schedgen.proof.conflicts import Conflict
-from schedgen.proof.orders import Orders
+from schedgen.synchronize.layout import Fenced, Handoff, Layout, Part, Synchronization
+from schedgen.synchronize.merge import separate
 
 
 def leave_out(

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schedgen.kernel import Space
+from schedgen.ordering.arcs import Event
+from schedgen.ordering.conflicts import Conflict, Kind
+from schedgen.ordering.graph import event_graph
+from schedgen.ordering.reach import Place, Reach, Span
 from schedgen.program.model import Engine, Fence, FenceKind, Program, Step
-from schedgen.proof.arcs import Event
-from schedgen.proof.conflicts import Conflict, Kind
-from schedgen.proof.events import EventGraph
-from schedgen.proof.reach import Place, Reach, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Orders:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.graph = EventGraph(program)
+        self.graph = event_graph(program)
         self._reach: dict[tuple[int, Span], Reach] = {}
         # Far enough for any reuse of a slot, and for the next wait after that.
         slots = 1 + max((ring.slots for ring in (*program.stores, *program.barriers)), default=1)

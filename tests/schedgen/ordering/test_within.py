@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from schedgen.ordering.conflicts import conflicts
+from schedgen.ordering.within import within_roles
 from schedgen.program.model import Program
-from schedgen.program.text import program_text
-from schedgen.proof.conflicts import conflicts
 from schedgen.proof.mutate_steps import without_meeting
-from schedgen.proof.within import within_roles
 from schedgen.reasons import Reason, ReasonKind
+from schedgen.synchronize.text import program_text
 from tests.codegen.examples import SPECS, solved
 
 RELU, TRANSPOSE = SPECS / "relu_in_role.yaml", SPECS / "transpose_in_role.yaml"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from schedgen.program.layout import (
+from schedgen.program.model import Barrier
+from schedgen.synchronize.layout import (
     Assignment,
     BarrierPlace,
     Handoff,
@@ -19,8 +20,7 @@ from schedgen.program.layout import (
     Signal,
     Synchronization,
 )
-from schedgen.program.model import Barrier
-from schedgen.program.naming import Guard, names_of
+from schedgen.synchronize.naming import Guard, names_of
 
 
 def separate(layout: Layout, made: Synchronization) -> Assignment:

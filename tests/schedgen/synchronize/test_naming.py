@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from schedgen.program.layout import Handoff, Layout, Signal
 from schedgen.program.model import Number
-from schedgen.program.naming import Guard, names_of
+from schedgen.synchronize.layout import Handoff, Layout, Signal
+from schedgen.synchronize.naming import Guard, names_of
 
 OPERATIONS = ["QK[0]", "STP[0,0]", "STP[0,1]", "PV[0]", "PV[1]", "LDS[0]"]
 ROLES = ["tensor", "softmax", "softmax", "tensor", "tensor", "softmax"]

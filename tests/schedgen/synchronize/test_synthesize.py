@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Drain, Fence, FenceKind, Program, RoleProgram, Step, Wait
-from schedgen.program.synthesize import synthesize
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from schedgen.proof.smt import refute
 from schedgen.spec.reader import read_spec
+from schedgen.synchronize.synthesize import synthesize
 
 SHIPPED = [
     (name, target)

@@ -1,12 +1,16 @@
 """Merges signals to barriers whose phases nobody can confuse: slots and answers where needed.
 
-A wait sees a parity bit, so a barrier must never be two phases off (`schedgen.proof.phases`).
+A wait sees a parity bit, so a barrier must never be two phases off (`schedgen.ordering.phases`).
 """
 
 from __future__ import annotations
 
-from schedgen.program.build import ProgramError
-from schedgen.program.layout import (
+from schedgen.findings import Finding
+from schedgen.ordering.orders import Orders
+from schedgen.ordering.phases import phase_findings
+from schedgen.program.model import Program
+from schedgen.synchronize.build import ProgramError
+from schedgen.synchronize.layout import (
     Assignment,
     BarrierPlace,
     Handoff,
@@ -14,11 +18,7 @@ from schedgen.program.layout import (
     Signal,
     Synchronization,
 )
-from schedgen.program.merge import assign
-from schedgen.program.model import Program
-from schedgen.proof.orders import Orders
-from schedgen.proof.phases import phase_findings
-from schedgen.proof.report import Finding
+from schedgen.synchronize.merge import assign
 
 # Slots that a barrier gets at most where its storage needs fewer.
 _MOST_SLOTS = 4

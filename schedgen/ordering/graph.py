@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
 
+from schedgen.ordering.arcs import Event, Form
+from schedgen.ordering.events import EventGraph
+from schedgen.ordering.steps import fires_always, loop_distance
 from schedgen.program.model import (
     Commit,
     Drain,
@@ -13,25 +15,23 @@ from schedgen.program.model import (
     Fence,
     FenceKind,
     Number,
+    Program,
     RoleProgram,
     Run,
     Wait,
 )
-from schedgen.proof.arcs import Event, Form
-from schedgen.proof.steps import fires_always, loop_distance
 from schedgen.reasons import Reason, ReasonKind
 
-if TYPE_CHECKING:
-    from schedgen.proof.events import EventGraph
 
-
-def add_orders(graph: EventGraph) -> None:
-    """Adds every arc that holds for all trip counts, tiles and latencies."""
+def event_graph(program: Program) -> EventGraph:
+    """The events of ``program`` with every arc that holds for all trip counts, tiles, latencies."""
+    graph = EventGraph(program)
     ordering = _Ordering(graph)
-    for role in graph.program.roles:
+    for role in program.roles:
         ordering.order_role(role)
         ordering.order_engines(role)
     ordering.synchronize()
+    return graph
 
 
 class _Ordering:

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from schedgen.program.build import ProgramError
-from schedgen.program.layout import Fenced, Layout, Meeting, Part, Synchronization
-from schedgen.program.merge import separate
+from schedgen.ordering.conflicts import Conflict, Kind, conflicts
+from schedgen.ordering.deadlock import deadlock_findings
+from schedgen.ordering.graph import event_graph
+from schedgen.ordering.orders import Orders
 from schedgen.program.model import EVERY, FIRST, Engine, FenceKind, Program
 from schedgen.program.warps import by_warps, part_of, same_warp
-from schedgen.proof.conflicts import Conflict, Kind, conflicts
-from schedgen.proof.events import EventGraph
-from schedgen.proof.graph import deadlock_findings
-from schedgen.proof.orders import Orders
 from schedgen.reasons import Reason, ReasonKind
+from schedgen.synchronize.build import ProgramError
+from schedgen.synchronize.layout import Fenced, Layout, Meeting, Part, Synchronization
+from schedgen.synchronize.merge import separate
 
 
 def meet(layout: Layout, made: Synchronization) -> Synchronization:
@@ -67,7 +67,7 @@ def _ordered(
     for more in _remedies(layout, orders, conflict):
         joined = made.joined(more)
         program = _laid_out(layout, joined)
-        if any(deadlock_findings(EventGraph(program))):
+        if any(deadlock_findings(event_graph(program))):
             continue
         found = Orders(by_warps(program))
         if found.ordered(conflict) is not None:

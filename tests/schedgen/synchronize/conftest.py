@@ -12,13 +12,13 @@ from schedgen.kernel import Depth, Kernel, Kind, Operation, Phase, Piece, Read, 
 from schedgen.machine import Machine
 from schedgen.machine_file import machine_from
 from schedgen.program.model import Program
-from schedgen.program.synthesize import synthesize
 from schedgen.solver.assemble import assemble
 from schedgen.solver.problem import ProblemError, build_problem
 from schedgen.solver.search import refine, smallest
 from schedgen.solver.tiles import schedule_tiles
 from schedgen.spec.source import parse_source
 from schedgen.storage_rules import storage_mistakes
+from schedgen.synchronize.synthesize import synthesize
 
 # rows = latency, columns = hold, bytes = cycles on the unit.
 MACHINE = """

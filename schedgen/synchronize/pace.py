@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedgen.bounds import Constraint, critical_cycle
+from schedgen.ordering.events import EventGraph
+from schedgen.ordering.graph import event_graph
 from schedgen.program.model import Engine, Program, Run, Wait
-from schedgen.proof.events import EventGraph
 from schedgen.reasons import Reason, ReasonKind
 
 
@@ -58,7 +59,7 @@ class _Timing:
     """The event graph of the loop with the delays of its arcs."""
 
     def __init__(self, program: Program, end: str) -> None:
-        self.graph = EventGraph(program)
+        self.graph = event_graph(program)
         self.end = end
         self.arcs = [
             (a, arc, _delay(self.graph, a, arc.dst, end)) for a, arc in self.graph.loop_arcs()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from schedgen.program.layout import Handoff, Layout, Signal
+from schedgen.synchronize.layout import Handoff, Layout, Signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from schedgen.ordering.steps import describe
 from schedgen.program.model import Step
-from schedgen.proof.steps import describe
 from schedgen.reasons import Reason, ReasonKind
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
 
-from schedgen.proof.arcs import Arc, Form
-from schedgen.proof.events import EventGraph
+from schedgen.ordering.arcs import Arc, Form
+from schedgen.ordering.events import EventGraph
 
 
 class Where(IntEnum):

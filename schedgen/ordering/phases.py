@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from schedgen.findings import Claim, Finding
+from schedgen.ordering.conflicts import Kind
+from schedgen.ordering.orders import Orders
+from schedgen.ordering.reach import Span
 from schedgen.program.model import Arrive, Barrier, Commit, Number, Wait
-from schedgen.proof.conflicts import Kind
-from schedgen.proof.orders import Orders
-from schedgen.proof.reach import Span
-from schedgen.proof.report import Claim, Finding
 
 
 def phase_findings(orders: Orders) -> Iterator[Finding]:
