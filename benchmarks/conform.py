@@ -30,7 +30,7 @@ from report import RESULTS, keep, table
 
 from schedgen.codegen.report import compile_report
 from schedgen.conform.check import conform
-from schedgen.conform.derive import derived
+from schedgen.driver.deriving import derived
 from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel as Code

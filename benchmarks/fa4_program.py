@@ -52,13 +52,13 @@ from schedgen.program.model import (
     Drain,
     Fence,
     FenceKind,
-    Number,
     Program,
     RoleProgram,
     Run,
     Step,
     Wait,
 )
+from schedgen.program.operations import Number
 from schedgen.spec.reader import read_spec
 from schedgen.synchronize.synthesize import synthesize
 

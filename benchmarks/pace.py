@@ -21,7 +21,8 @@ from report import keep, table
 from schedgen.driver.solution import solve
 from schedgen.errors import SchedgenError
 from schedgen.machine_file import read_machine
-from schedgen.program.model import Engine, Program, TileOperation
+from schedgen.program.model import Program
+from schedgen.program.operations import Engine, TileOperation
 from schedgen.spec.reader import read_spec, shipped_specs
 from schedgen.synchronize.pace import pace
 from schedgen.synchronize.synthesize import synthesize

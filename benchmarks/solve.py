@@ -21,7 +21,8 @@ from time import perf_counter
 
 from report import keep, table
 
-from schedgen.driver.solution import OutOfTime, solve
+from schedgen.driver.found import OutOfTime
+from schedgen.driver.solution import solve
 from schedgen.machine import Machine
 from schedgen.machine_file import read_machine
 from schedgen.spec.reader import read_spec, shipped_specs

@@ -15,7 +15,6 @@ from schedgen.program.model import (
     Allocate,
     AwaitKernel,
     Budget,
-    Engine,
     Fence,
     Finish,
     Free,
@@ -26,6 +25,7 @@ from schedgen.program.model import (
     RoleProgram,
     SetUp,
 )
+from schedgen.program.operations import Engine
 
 
 class Frame:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import Plan
-from schedgen.program.model import EVERY, Drain, Engine, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, Drain, RoleProgram, Run, Step
+from schedgen.program.operations import Engine
 
 
 def pending(plan: Plan, role: RoleProgram, drain: Step) -> int:

@@ -13,7 +13,8 @@ from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space, panel_bytes
-from schedgen.program.model import Access, Program, RoleProgram, Run, Wait
+from schedgen.program.model import Program, RoleProgram, Run, Wait
+from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}

@@ -21,16 +21,8 @@ from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import emit_loop
 from schedgen.kernel import Operation
-from schedgen.program.model import (
-    Arrive,
-    Commit,
-    Drain,
-    Engine,
-    RoleProgram,
-    Run,
-    Step,
-    Wait,
-)
+from schedgen.program.model import Arrive, Commit, Drain, RoleProgram, Run, Step, Wait
+from schedgen.program.operations import Engine
 
 
 class Role:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from schedgen.program.model import Number
+from schedgen.program.operations import Number
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from schedgen.codegen.ir import Wait as WaitNode
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import Iteration, Running
 from schedgen.codegen.source import Source
-from schedgen.program.model import MEETINGS, Arrive, Barrier, Number, RoleProgram, Step, Wait
+from schedgen.program.model import MEETINGS, Arrive, Barrier, RoleProgram, Step, Wait
+from schedgen.program.operations import Number
 
 
 class Barriers:

@@ -7,7 +7,8 @@ from schedgen.codegen.ir import Code, called, code, plus
 from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.kernel import DTYPE_BITS, TMEM_LANES, Operation, Space
-from schedgen.program.model import Access, Allocate
+from schedgen.program.model import Allocate
+from schedgen.program.operations import Access
 
 
 class TensorMemory:

@@ -13,7 +13,7 @@ from schedgen.codegen.printing import expression
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.kernel import Kind, Operation
-from schedgen.program.model import Access
+from schedgen.program.operations import Access
 from schedgen.tensors import Argument, Place
 
 

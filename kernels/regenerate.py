@@ -80,8 +80,8 @@ def text(kernel: Shipped, store: Store | None = None) -> str:
 def differences(path: Path, store: Store | None = None) -> list[str]:
     """Where the PTX of the generated file ``path`` is not its program. Raises SchedgenError."""
     from schedgen.codegen.report import compile_report
-    from schedgen.conform.derive import derived
     from schedgen.conform.report import compared
+    from schedgen.driver.deriving import derived
 
     with TemporaryDirectory(prefix="schedgen-") as folder:
         report = compile_report(path, Path(folder))

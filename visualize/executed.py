@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from schedgen.errors import SchedgenError
 from schedgen.execution.events import BEFORE, LOOP, Event, unroll
 from schedgen.execution.machine import Machine, Setup
-from schedgen.program.model import Drain, Engine, Program, Run, TileOperation, Wait
+from schedgen.program.model import Drain, Program, Run, Wait
+from schedgen.program.operations import Engine, TileOperation
 from schedgen.visualize.storage import Storage
 from schedgen.visualize.tracks import program_tracks
 from schedgen.visualize.view import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from schedgen.kernel import Space
-from schedgen.program.model import Access, Program, TileOperation
+from schedgen.program.model import Program
+from schedgen.program.operations import Access, TileOperation
 from schedgen.program.sequence import Instance
 from schedgen.visualize.occupancy import Occupancy
 

@@ -52,8 +52,8 @@ def run_emit(
     """
     from schedgen.codegen.compiling import packages
     from schedgen.codegen.errors import EmitError
+    from schedgen.driver.found import Infeasible
     from schedgen.driver.selecting import selected
-    from schedgen.driver.solution import Infeasible
     from schedgen.proof.prove import Refuted
     from schedgen.stored import Store
     from schedgen.synchronize.build import ProgramError
@@ -112,8 +112,8 @@ def run_compile(
     from schedgen.codegen.compiling import CompileError
     from schedgen.codegen.facts import read_facts
     from schedgen.codegen.report import compile_report
-    from schedgen.conform.derive import Underivable, UnknownSpec, derived
     from schedgen.conform.report import compared, data, lines
+    from schedgen.driver.deriving import Underivable, UnknownSpec, derived
     from schedgen.machine_file import read_machine
     from schedgen.stored import Store
 

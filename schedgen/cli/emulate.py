@@ -96,8 +96,8 @@ def run_emulate(
     """
     from schedgen.codegen.errors import EmitError
     from schedgen.driver.emulating import compiled, generated_switches
+    from schedgen.driver.found import Infeasible
     from schedgen.driver.inputs import default_extents
-    from schedgen.driver.solution import Infeasible
     from schedgen.emulator.machine.switches import chosen
     from schedgen.proof.prove import Refuted
     from schedgen.stored import Store

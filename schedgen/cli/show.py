@@ -111,7 +111,8 @@ def _text_of(name: str, wanted: Wanted) -> str:
 
 
 def _solved(spec: str, wanted: Wanted) -> str:
-    from schedgen.driver.solution import Infeasible, OutOfTime, solve
+    from schedgen.driver.found import Infeasible, OutOfTime
+    from schedgen.driver.solution import solve
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
@@ -131,7 +132,7 @@ def _shown(name: str, text: str, kind: str, wanted: Wanted) -> str:
     from schedgen.visualize.timeline import timeline
 
     if kind == "html":
-        from schedgen.visualize.report import html_report
+        from schedgen.visualize.report.page import html_report
 
         if not _is_program(text):
             _schedule(name, text)  # refuses what contradicts itself

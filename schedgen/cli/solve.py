@@ -12,8 +12,8 @@ from schedgen.cli.common import INFEASIBLE, PROVEN, UNPROVEN, Ticker, fail, sett
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
+    from schedgen.driver.found import Solution
     from schedgen.driver.proved import Proved, Unproved
-    from schedgen.driver.solution import Solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,9 @@ def run_solve(spec: str, target: str | None, wanted: Wanted) -> int:
 
 
 def _solved(spec: str, target: str | None, wanted: Wanted) -> tuple[Solution, Proved | Unproved]:
+    from schedgen.driver.found import Infeasible, OutOfTime
     from schedgen.driver.proved import QUICK, attempt
-    from schedgen.driver.solution import Infeasible, OutOfTime, solve
+    from schedgen.driver.solution import solve
     from schedgen.machine_file import read_machine
     from schedgen.proof.prove import METHODS
     from schedgen.spec.reader import read_spec

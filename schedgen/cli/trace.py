@@ -56,7 +56,8 @@ def run_trace(
     Returns the exit status: 0 done, 1 no schedule, no proof, or no GPU for it, 2 bad input.
     """
     from schedgen.codegen.errors import EmitError
-    from schedgen.driver.solution import Infeasible, solve
+    from schedgen.driver.found import Infeasible
+    from schedgen.driver.solution import solve
     from schedgen.kernels.errors import DeviceError, LaunchError
     from schedgen.machine_file import read_machine
     from schedgen.proof.prove import Refuted

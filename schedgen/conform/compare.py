@@ -13,17 +13,8 @@ from schedgen.conform.places import Places
 from schedgen.conform.runs import Runs
 from schedgen.conform.taking import CLOSE, FENCES, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
-from schedgen.program.model import (
-    MEETINGS,
-    Arrive,
-    Commit,
-    Drain,
-    Engine,
-    Fence,
-    RoleProgram,
-    Run,
-    Wait,
-)
+from schedgen.program.model import MEETINGS, Arrive, Commit, Drain, Fence, RoleProgram, Run, Wait
+from schedgen.program.operations import Engine
 
 
 class Comparison(Runs, Gaps):

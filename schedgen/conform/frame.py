@@ -15,7 +15,6 @@ from schedgen.program.model import (
     Allocate,
     AwaitKernel,
     Budget,
-    Engine,
     Fence,
     Finish,
     Free,
@@ -27,6 +26,7 @@ from schedgen.program.model import (
     SetUp,
     TearDown,
 )
+from schedgen.program.operations import Engine
 
 
 class Surroundings:

@@ -11,7 +11,7 @@ from schedgen.conform.cases import Case, Turn
 from schedgen.conform.spared import spared
 from schedgen.conform.values import Array, Value
 from schedgen.kernel import DTYPE_BITS, Operation, Region, Space, panel_bytes
-from schedgen.program.model import Access, Number, TileOperation
+from schedgen.program.operations import Access, Number, TileOperation
 
 WORD = 8
 COLUMN_BYTES = 4

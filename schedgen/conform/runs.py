@@ -9,7 +9,8 @@ from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
 from schedgen.conform.values import SHARED_ALIGNMENT, Array
 from schedgen.kernel import Space
-from schedgen.program.model import Engine, Run
+from schedgen.program.model import Run
+from schedgen.program.operations import Engine
 
 _DESCRIPTOR_UNIT, _DESCRIPTOR_BITS = 16, 0x3FFF
 """Descriptors of shared memory have addresses in 16 bytes, in their lowest bits."""

@@ -11,7 +11,8 @@ from itertools import combinations
 
 from schedgen.kernel import Space
 from schedgen.program.division import operations_of
-from schedgen.program.model import Access, Arrive, Commit, Engine, Program, RoleProgram, Run, Step
+from schedgen.program.model import Arrive, Commit, Program, RoleProgram, Run, Step
+from schedgen.program.operations import Access, Engine
 
 Named = tuple[str, int]
 """An operation, and which of its accesses."""

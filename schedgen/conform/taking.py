@@ -17,7 +17,8 @@ from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
 from schedgen.conform.values import SHARED_ALIGNMENT, Array, Value
 from schedgen.emulator.ptx.tree import Instruction
-from schedgen.program.model import Arrive, Commit, Engine, FenceKind, RoleProgram, Run, Wait
+from schedgen.program.model import Arrive, Commit, FenceKind, RoleProgram, Run, Wait
+from schedgen.program.operations import Engine
 
 WAITS = {
     FenceKind.TMEM_LOADED: "tcgen05.wait::ld",

@@ -24,7 +24,7 @@ from schedgen.spec.schema import Parameter
 from schedgen.spec.values import show
 
 if TYPE_CHECKING:
-    from schedgen.driver.solution import Solution
+    from schedgen.driver.found import Solution
 
 Settings = Mapping[str, str]
 _SOLVED = 4

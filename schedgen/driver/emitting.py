@@ -15,7 +15,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import file_name, program_digest
 
 if TYPE_CHECKING:
-    from schedgen.driver.solution import Solution
+    from schedgen.driver.found import Solution
     from schedgen.machine import Machine
     from schedgen.proof.prove import ProvenProgram
     from schedgen.spec.reader import Spec

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from schedgen.driver.checking import barrier_rows
-from schedgen.driver.solution import Solution
+from schedgen.driver.found import Solution
 from schedgen.proof.prove import ProvenProgram, Refuted, prove
 from schedgen.synchronize.build import ProgramError
 from schedgen.synchronize.pace import Pace, pace

@@ -13,7 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schedgen.driver.solution import Solution, solve
+from schedgen.driver.found import Solution
+from schedgen.driver.solution import solve
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine

@@ -129,7 +129,7 @@ def compiled_emission(
         CompileError: it does not compile.
         What `emission` raises, for the first schedule.
     """
-    from schedgen.driver.solution import Infeasible
+    from schedgen.driver.found import Infeasible
 
     attempts: list[Attempt] = []
     emitted = first

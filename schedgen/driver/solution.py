@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from schedgen.bounds import ImpossibleCycle
 from schedgen.dependence import derive
+from schedgen.driver.found import Infeasible, OutOfTime, Solution
 from schedgen.errors import SchedgenError, suggest
 from schedgen.kernel import Kernel
 from schedgen.machine import CostError, Machine
@@ -28,28 +29,6 @@ if TYPE_CHECKING:
     from schedgen.solver.search import Bound, Result
 
 Progress = Callable[[str], None]
-
-
-class Infeasible(SchedgenError):
-    """No schedule exists; the message names the constraint and the smallest change to mend it."""
-
-    status = 1
-
-
-class OutOfTime(SchedgenError):
-    """The time limit ended before any schedule was found."""
-
-    status = 3
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A schedule, how long the search took, and the problem that it solves."""
-
-    schedule: Schedule
-    problem: Problem
-    seconds: float
-    explanation: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from schedgen.program.model import (
-    Action,
-    Arrive,
-    Commit,
-    Drain,
-    Engine,
-    Number,
-    Program,
-    RoleProgram,
-    Run,
-    TileOperation,
-    Wait,
-)
+from schedgen.program.model import Action, Arrive, Commit, Drain, Program, RoleProgram, Run, Wait
+from schedgen.program.operations import Engine, Number, TileOperation
 from schedgen.program.sequence import Instance, sequence
 
 BEFORE, LOOP, AFTER = range(3)

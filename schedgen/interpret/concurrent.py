@@ -21,7 +21,8 @@ from schedgen.interpret.instances import Instances
 from schedgen.interpret.interleave import Agents, effects, interleaved
 from schedgen.interpret.problem import InterpretationError, Problem
 from schedgen.kernel import Kernel, Space
-from schedgen.program.model import Access, Program, Run
+from schedgen.program.model import Program, Run
+from schedgen.program.operations import Access
 
 
 def run_program(

@@ -15,7 +15,8 @@ from schedgen.interpret.problem import InterpretationError, Problem
 from schedgen.interpret.storage import Cells
 from schedgen.interpret.tiles import CURRENT, Moment, execute, positional, reads_of
 from schedgen.kernel import Operation, Phase, Read
-from schedgen.program.model import Access, Program, TileOperation
+from schedgen.program.model import Program
+from schedgen.program.operations import Access, TileOperation
 
 Result: TypeAlias = tuple[tuple[int, ...], torch.Tensor | None]
 """Contents of all cells written, in order; the tile that goes to global memory."""

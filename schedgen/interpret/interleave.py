@@ -14,7 +14,8 @@ from schedgen.execution.events import Case
 from schedgen.execution.machine import Machine, Problem, Setup, Trouble
 from schedgen.interpret.instances import Instance
 from schedgen.interpret.problem import InterpretationError
-from schedgen.program.model import Engine, Run
+from schedgen.program.model import Run
+from schedgen.program.operations import Engine
 
 _PACES = (1.0, 1.0, 0.3, 0.05)
 """How willing an agent is to go on; a run draws one for each, so that some lag behind."""

@@ -16,7 +16,8 @@ import torch
 from schedgen.interpret.pieces import POISON, TORCH
 from schedgen.interpret.problem import InterpretationError
 from schedgen.kernel import Kernel, Piece
-from schedgen.program.model import Access, Program, Store
+from schedgen.program.model import Program
+from schedgen.program.operations import Access, Store
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import product
 
-from schedgen.program.model import Access, Program, Run
+from schedgen.program.model import Program, Run
+from schedgen.program.operations import Access
 
 
 class Kind(Enum):

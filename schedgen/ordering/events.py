@@ -12,17 +12,8 @@ from functools import cached_property
 
 from schedgen.ordering.arcs import Arc, Event, Form
 from schedgen.ordering.steps import margins, section_of
-from schedgen.program.model import (
-    Arrive,
-    Commit,
-    Drain,
-    Number,
-    Program,
-    RoleProgram,
-    Run,
-    Step,
-    Wait,
-)
+from schedgen.program.model import Arrive, Commit, Drain, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.operations import Number
 from schedgen.reasons import Reason, ReasonKind
 
 

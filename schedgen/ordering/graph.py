@@ -8,18 +8,8 @@ from itertools import pairwise, product
 from schedgen.ordering.arcs import Event, Form
 from schedgen.ordering.events import EventGraph
 from schedgen.ordering.steps import fires_always, loop_distance
-from schedgen.program.model import (
-    Commit,
-    Drain,
-    Engine,
-    Fence,
-    FenceKind,
-    Number,
-    Program,
-    RoleProgram,
-    Run,
-    Wait,
-)
+from schedgen.program.model import Commit, Drain, Fence, FenceKind, Program, RoleProgram, Run, Wait
+from schedgen.program.operations import Engine, Number
 from schedgen.reasons import Reason, ReasonKind
 
 

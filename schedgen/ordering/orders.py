@@ -16,7 +16,8 @@ from schedgen.ordering.arcs import Event
 from schedgen.ordering.conflicts import Conflict, Kind
 from schedgen.ordering.graph import event_graph
 from schedgen.ordering.reach import Place, Reach, Span
-from schedgen.program.model import Engine, Fence, FenceKind, Program, Step
+from schedgen.program.model import Fence, FenceKind, Program, Step
+from schedgen.program.operations import Engine
 
 
 @dataclass(frozen=True, slots=True)

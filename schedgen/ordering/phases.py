@@ -13,7 +13,8 @@ from schedgen.findings import Claim, Finding
 from schedgen.ordering.conflicts import Kind
 from schedgen.ordering.orders import Orders
 from schedgen.ordering.reach import Span
-from schedgen.program.model import Arrive, Barrier, Commit, Number, Wait
+from schedgen.program.model import Arrive, Barrier, Commit, Wait
+from schedgen.program.operations import Number
 
 
 def phase_findings(orders: Orders) -> Iterator[Finding]:

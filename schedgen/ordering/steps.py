@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from schedgen.program.model import (
-    EVERY,
-    Arrive,
-    Commit,
-    Drain,
-    Fence,
-    Guard,
-    Number,
-    Run,
-    Step,
-    Wait,
-)
+from schedgen.program.model import EVERY, Arrive, Commit, Drain, Fence, Guard, Run, Step, Wait
+from schedgen.program.operations import Number
 
 _NEVER = 1 << 20
 

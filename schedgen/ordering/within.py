@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from schedgen.kernel import Space
 from schedgen.ordering.conflicts import Conflict, conflicts
 from schedgen.ordering.orders import Orders, Way
-from schedgen.program.model import Drain, Engine, Program
+from schedgen.program.model import Drain, Program
+from schedgen.program.operations import Engine
 from schedgen.program.warps import by_warps, part_of
 from schedgen.reasons import Reason, ReasonKind
 

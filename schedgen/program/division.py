@@ -10,20 +10,17 @@ from dataclasses import dataclass, replace
 
 from schedgen.kernel import Space
 from schedgen.program.model import (
-    Access,
     Action,
     Arrive,
     Commit,
     Drain,
-    Engine,
     Program,
     RoleProgram,
     Run,
     Step,
-    Store,
-    TileOperation,
     Wait,
 )
+from schedgen.program.operations import Access, Engine, Store, TileOperation
 from schedgen.program.threads import WARPS
 
 SINGLE = (Engine.TENSOR, Engine.COPY_IN, Engine.COPY_OUT)

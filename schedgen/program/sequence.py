@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from schedgen.program.model import Number, RoleProgram, Step
+from schedgen.program.model import RoleProgram, Step
+from schedgen.program.operations import Number
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
 from schedgen.machine import Machine
-from schedgen.program.model import Spread
+from schedgen.program.operations import Spread
 
 WARPS = 4
 """Warps of a role that computes."""

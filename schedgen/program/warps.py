@@ -34,7 +34,8 @@ from schedgen.program.division import (
     operations_of,
     shares,
 )
-from schedgen.program.model import Access, Arrive, Program, RoleProgram
+from schedgen.program.model import Arrive, Program, RoleProgram
+from schedgen.program.operations import Access
 from schedgen.program.threads import WARPS
 
 Pair = tuple[str, str, str]

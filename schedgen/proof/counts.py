@@ -12,7 +12,8 @@ from itertools import combinations
 from schedgen.findings import Claim, Finding
 from schedgen.ordering.events import EventGraph
 from schedgen.ordering.steps import fires_always
-from schedgen.program.model import Access, Arrive, Barrier, Commit, Number, Program, Run, Wait
+from schedgen.program.model import Arrive, Barrier, Commit, Program, Run, Wait
+from schedgen.program.operations import Access, Number
 
 Provider = tuple[int, int, Number]
 

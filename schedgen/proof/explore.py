@@ -34,7 +34,8 @@ from typing import NamedTuple
 from schedgen.execution.events import Case
 from schedgen.execution.machine import Machine
 from schedgen.findings import Claim, Finding, Verdict
-from schedgen.program.model import Number, Program
+from schedgen.program.model import Program
+from schedgen.program.operations import Number
 from schedgen.program.warps import by_warps
 from schedgen.proof.machine_conflicts import Setup
 from schedgen.proof.machine_counts import count_findings

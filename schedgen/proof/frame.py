@@ -18,7 +18,6 @@ from schedgen.program.model import (
     PRODUCTS,
     Allocate,
     AwaitKernel,
-    Engine,
     Fence,
     FenceKind,
     Finish,
@@ -29,8 +28,8 @@ from schedgen.program.model import (
     Publish,
     RoleProgram,
     Run,
-    TileOperation,
 )
+from schedgen.program.operations import Engine, TileOperation
 
 _FEWEST_COLUMNS = 32
 _COPIES = {Engine.COPY_IN, Engine.COPY_OUT}

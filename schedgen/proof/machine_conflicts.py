@@ -16,7 +16,8 @@ from itertools import combinations
 from schedgen.execution import machine
 from schedgen.execution.events import AFTER, BEFORE, LOOP, Case, unroll
 from schedgen.kernel import Space
-from schedgen.program.model import Access, Engine, Fence, FenceKind, Program, Run, Store
+from schedgen.program.model import Fence, FenceKind, Program, Run
+from schedgen.program.operations import Access, Engine, Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from schedgen.ordering.steps import describe
-from schedgen.program.model import Action, Barrier, Program, RoleProgram, Step, Store
+from schedgen.program.model import Action, Barrier, Program, RoleProgram, Step
+from schedgen.program.operations import Store
 
 SECTIONS = ("before", "loop", "after")
 Steps = tuple[Step, ...]

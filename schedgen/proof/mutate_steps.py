@@ -16,7 +16,6 @@ from schedgen.program.model import (
     Barrier,
     Commit,
     Drain,
-    Engine,
     Fence,
     FenceKind,
     Guard,
@@ -26,6 +25,7 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
+from schedgen.program.operations import Engine
 from schedgen.proof.mutate import Change, Maker, Site, sites
 
 Signals = Arrive | Commit

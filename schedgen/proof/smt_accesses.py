@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from schedgen.program.model import Access, Engine, Program, RoleProgram, Run, Step
+from schedgen.program.model import Program, RoleProgram, Run, Step
+from schedgen.program.operations import Access, Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schedgen.program.model import (
-    EVERY,
-    Arrive,
-    Commit,
-    Number,
-    Program,
-    RoleProgram,
-    Run,
-    Step,
-    Wait,
-)
+from schedgen.program.model import EVERY, Arrive, Commit, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.operations import Number
 from schedgen.proof.smt_window import Condition, Event, Place, Term, Window, both, condition
 
 

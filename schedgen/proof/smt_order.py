@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from schedgen.program.model import (
-    Commit,
-    Drain,
-    Engine,
-    Program,
-    RoleProgram,
-    Run,
-    Step,
-    Wait,
-)
+from schedgen.program.model import Commit, Drain, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.operations import Engine
 from schedgen.proof.smt_barriers import order_barrier, producers, waits
 from schedgen.proof.smt_window import Event, Place, Window, both, condition
 

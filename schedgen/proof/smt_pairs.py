@@ -12,7 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from schedgen.kernel import Space
-from schedgen.program.model import Engine, FenceKind, Program
+from schedgen.program.model import FenceKind, Program
+from schedgen.program.operations import Engine
 from schedgen.proof.smt_accesses import Touch, conflicts, same_slot, slots_of
 
 

@@ -14,7 +14,8 @@ from itertools import product
 
 from schedgen.findings import Claim
 from schedgen.kernel import Space
-from schedgen.program.model import EVERY, Engine, Fence, FenceKind, RoleProgram
+from schedgen.program.model import EVERY, Fence, FenceKind, RoleProgram
+from schedgen.program.operations import Engine
 from schedgen.proof.smt_accesses import Touch, conflicts, same_slot, slots_of
 from schedgen.proof.smt_pairs import Pair, fences_after
 from schedgen.proof.smt_question import Question

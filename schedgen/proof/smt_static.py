@@ -15,17 +15,8 @@ from itertools import product
 
 from schedgen.findings import Claim, Finding
 from schedgen.kernel import Space
-from schedgen.program.model import (
-    Arrive,
-    Barrier,
-    Commit,
-    Number,
-    Program,
-    RoleProgram,
-    Run,
-    Step,
-    Wait,
-)
+from schedgen.program.model import Arrive, Barrier, Commit, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.operations import Number
 from schedgen.program.sequence import sequence
 
 WARPGROUP = 4

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ortools.sat.python import cp_model
 
 from schedgen.dependence import RingOption, place_choice, ring_choice
 from schedgen.kernel import Region, Ring, Space
+from schedgen.solver.model import ModuloModel
 from schedgen.solver.problem import Group
 from schedgen.solver.registers import register_tiles, streaming_registers
 from schedgen.solver.storage import BARRIER_BYTES, aligned_bytes, ring_bytes, ring_columns
-
-if TYPE_CHECKING:
-    from schedgen.solver.model import ModuloModel
 
 Linear = cp_model.LinearExpr | int
 

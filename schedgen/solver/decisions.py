@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
 
 from schedgen.bounds import Constraint
 from schedgen.reasons import Reason, ReasonKind
+from schedgen.solver.model import Linear, ModuloModel
 from schedgen.solver.problem import Problem
-
-if TYPE_CHECKING:
-    from schedgen.solver.model import Linear, ModuloModel
 
 
 @dataclass(frozen=True)

@@ -6,33 +6,12 @@ from three of them, or from all, it would have to learn one conflict after the o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from schedgen.solver.model import ModuloModel
-
-Linear = cp_model.LinearExpr | int
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Whole turns of a circle by which one operation follows another: ``number``, a sum over
-    ``literals`` if there are any, of which one holds.
-    """
-
-    number: Linear
-    literals: tuple[cp_model.IntVar, ...] = ()
-
-
-def unit_circle(unit: str) -> str:
-    """The name of the circle of ``unit``."""
-    return f"unit {unit}"
+from schedgen.solver.model import ModuloModel, Turns, unit_circle
 
 
 def add_implied(model: ModuloModel) -> None:

@@ -11,12 +11,11 @@ constraints; ``build`` lists them in order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 
 from ortools.sat.python import cp_model
 
-from schedgen.solver.capacities import add_registers, add_shared_memory, add_tensor_memory
-from schedgen.solver.implied import Turns, add_implied, unit_circle
 from schedgen.solver.problem import Dependence, Group, Problem
 from schedgen.solver.windows import Windows
 
@@ -27,13 +26,27 @@ Linear = cp_model.LinearExpr | int
 MOST_LITERALS = 4
 
 
-class ModuloModel:
-    """Variables and constraints for ``problem`` at initiation interval ``ii`` over at most
-    ``stages`` stages. With ``implied`` also constraints that exclude nothing more and make it
-    easier to prove that there is no schedule.
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Whole turns of a circle by which one operation follows another: ``number``, a sum over
+    ``literals`` if there are any, of which one holds.
     """
 
-    def __init__(self, problem: Problem, ii: int, stages: int, *, implied: bool = False) -> None:
+    number: Linear
+    literals: tuple[cp_model.IntVar, ...] = ()
+
+
+def unit_circle(unit: str) -> str:
+    """The name of the circle of ``unit``."""
+    return f"unit {unit}"
+
+
+class ModuloModel:
+    """Variables and constraints for ``problem`` at initiation interval ``ii`` over at most
+    ``stages`` stages, but for capacities: `schedgen.solver.formulation` adds those.
+    """
+
+    def __init__(self, problem: Problem, ii: int, stages: int) -> None:
         self.problem = problem
         self.ii = ii
         self.stages = stages
@@ -51,21 +64,12 @@ class ModuloModel:
         self._active: dict[str, cp_model.IntVar] = {}
         self._spans: dict[str, tuple[Linear, Linear]] = {}
         self.windows = Windows(problem.body, problem.unconditional(), ii)
-        self.build()
-        if implied:
-            add_implied(self)
-
-    def build(self) -> None:
-        """Adds every family of constraints."""
         self.add_times()
         self.add_roles()
         self.add_storage_choices()
         self.add_dependences()
         self.add_units()
         self.add_role_order()
-        add_shared_memory(self)
-        add_tensor_memory(self)
-        add_registers(self)
 
     # -- variables
     # ---------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 
 from schedgen.bounds import Cycle, Load, busiest, critical_cycle
 from schedgen.solver.decisions import Decisions, busiest_role, order_constraints
-from schedgen.solver.model import ModuloModel
+from schedgen.solver.formulation import modulo_model
 from schedgen.solver.objectives import LEVELS
 from schedgen.solver.problem import Problem
 
@@ -262,7 +262,7 @@ def _feasible(
     for effort in efforts:
         if clock.left == 0:
             break
-        model = ModuloModel(problem, ii, stage_limit(problem, ii), implied=effort.proof)
+        model = modulo_model(problem, ii, stage_limit(problem, ii), implied=effort.proof)
         solver = make_solver(effort.budget, clock.left)
         if effort.proof:
             solver.parameters.linearization_level = 0
@@ -280,7 +280,7 @@ def refine(problem: Problem, result: Result, *, time_limit: float | None = None)
     """
     begin = perf_counter()
     clock = _Clock(begin, time_limit)
-    model = ModuloModel(problem, result.ii, stage_limit(problem, result.ii))
+    model = modulo_model(problem, result.ii, stage_limit(problem, result.ii))
     decisions = result.decisions
     for level in LEVELS:
         expression = level.expression(model)

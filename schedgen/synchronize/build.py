@@ -14,14 +14,8 @@ from schedgen.dependence import RingOption, ring_options
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Piece, Region, Ring, Space
 from schedgen.machine import Cost, Machine, price
-from schedgen.program.model import (
-    Access,
-    Capacities,
-    Engine,
-    Number,
-    Store,
-    TileOperation,
-)
+from schedgen.program.model import Capacities
+from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
 from schedgen.program.threads import spread_of
 from schedgen.schedule import Schedule, ScheduledBuffer
 from schedgen.solver.storage import aligned_bytes

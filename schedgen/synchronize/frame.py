@@ -16,7 +16,6 @@ from schedgen.program.model import (
     Allocate,
     AwaitKernel,
     Budget,
-    Engine,
     Fence,
     FenceKind,
     Finish,
@@ -30,8 +29,8 @@ from schedgen.program.model import (
     Run,
     SetUp,
     TearDown,
-    TileOperation,
 )
+from schedgen.program.operations import Engine, TileOperation
 from schedgen.program.warpgroups import Warpgroups
 
 FEWEST_COLUMNS, MOST_COLUMNS = 32, 512

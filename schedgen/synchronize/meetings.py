@@ -18,12 +18,14 @@ from schedgen.ordering.conflicts import Conflict, Kind, conflicts
 from schedgen.ordering.deadlock import deadlock_findings
 from schedgen.ordering.graph import event_graph
 from schedgen.ordering.orders import Orders
-from schedgen.program.model import EVERY, FIRST, Engine, FenceKind, Program
+from schedgen.program.model import EVERY, FIRST, FenceKind, Program
+from schedgen.program.operations import Engine
 from schedgen.program.warps import by_warps, part_of, same_warp
 from schedgen.reasons import Reason, ReasonKind
 from schedgen.synchronize.build import ProgramError
-from schedgen.synchronize.layout import Fenced, Layout, Meeting, Part, Synchronization
+from schedgen.synchronize.layout import Layout
 from schedgen.synchronize.merge import separate
+from schedgen.synchronize.parts import Fenced, Meeting, Part, Synchronization
 
 
 def meet(layout: Layout, made: Synchronization) -> Synchronization:

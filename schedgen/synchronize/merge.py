@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from schedgen.program.model import Barrier
-from schedgen.synchronize.layout import (
+from schedgen.synchronize.layout import Layout
+from schedgen.synchronize.naming import Guard, names_of
+from schedgen.synchronize.parts import (
     Assignment,
     BarrierPlace,
     Handoff,
-    Layout,
     Mapped,
     Signal,
     Synchronization,
 )
-from schedgen.synchronize.naming import Guard, names_of
 
 
 def separate(layout: Layout, made: Synchronization) -> Assignment:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from schedgen.synchronize.layout import Handoff, Layout, Signal
+from schedgen.synchronize.layout import Layout
+from schedgen.synchronize.parts import Handoff, Signal
 
 
 @dataclass(frozen=True, slots=True)

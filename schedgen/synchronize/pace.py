@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from schedgen.bounds import Constraint, critical_cycle
 from schedgen.ordering.events import EventGraph
 from schedgen.ordering.graph import event_graph
-from schedgen.program.model import Engine, Program, Run, Wait
+from schedgen.program.model import Program, Run, Wait
+from schedgen.program.operations import Engine
 from schedgen.reasons import Reason, ReasonKind
 
 

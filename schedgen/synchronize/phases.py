@@ -10,15 +10,9 @@ from schedgen.ordering.orders import Orders
 from schedgen.ordering.phases import phase_findings
 from schedgen.program.model import Program
 from schedgen.synchronize.build import ProgramError
-from schedgen.synchronize.layout import (
-    Assignment,
-    BarrierPlace,
-    Handoff,
-    Layout,
-    Signal,
-    Synchronization,
-)
+from schedgen.synchronize.layout import Layout
 from schedgen.synchronize.merge import assign
+from schedgen.synchronize.parts import Assignment, BarrierPlace, Handoff, Signal, Synchronization
 
 # Slots that a barrier gets at most where its storage needs fewer.
 _MOST_SLOTS = 4

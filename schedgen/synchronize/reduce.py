@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from schedgen.ordering.conflicts import Conflict
 from schedgen.ordering.orders import Orders
 from schedgen.program.model import EVERY, FenceKind
-from schedgen.synchronize.layout import Fenced, Handoff, Layout, Part, Synchronization
+from schedgen.synchronize.layout import Layout
 from schedgen.synchronize.merge import separate
+from schedgen.synchronize.parts import Fenced, Handoff, Part, Synchronization
 
 
 def leave_out(

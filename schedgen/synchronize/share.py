@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from schedgen.program.model import Engine
-from schedgen.synchronize.layout import Handoff, Layout, Signal, Synchronization
+from schedgen.program.operations import Engine
+from schedgen.synchronize.layout import Layout
+from schedgen.synchronize.parts import Handoff, Signal, Synchronization
 
 
 def sharings(layout: Layout, made: Synchronization) -> Iterator[Synchronization]:

@@ -19,28 +19,16 @@ from schedgen.ordering.conflicts import Conflict, Kind, conflicts
 from schedgen.ordering.deadlock import deadlock_findings
 from schedgen.ordering.graph import event_graph
 from schedgen.ordering.orders import Orders
-from schedgen.program.model import (
-    EVERY,
-    FIRST,
-    Engine,
-    FenceKind,
-    Number,
-    Program,
-    Removal,
-)
+from schedgen.program.model import EVERY, FIRST, FenceKind, Program, Removal
+from schedgen.program.operations import Engine, Number
 from schedgen.schedule import Schedule
 from schedgen.synchronize.build import ProgramError, Storage, capacities, tile_operations
 from schedgen.synchronize.frame import framed
-from schedgen.synchronize.layout import (
-    Fenced,
-    Handoff,
-    Layout,
-    Signal,
-    Synchronization,
-)
+from schedgen.synchronize.layout import Layout
 from schedgen.synchronize.meetings import meet
 from schedgen.synchronize.merge import separate
 from schedgen.synchronize.pace import pace
+from schedgen.synchronize.parts import Fenced, Handoff, Signal, Synchronization
 from schedgen.synchronize.phases import phases_apart
 from schedgen.synchronize.reduce import leave_out
 from schedgen.synchronize.share import sharings

@@ -29,7 +29,8 @@ from schedgen.codegen.ir import (
 )
 from schedgen.codegen.printing import expression, lines_of
 from schedgen.codegen.running import Carried, Iteration, PipelineState, Running
-from schedgen.program.model import FenceKind, Number
+from schedgen.program.model import FenceKind
+from schedgen.program.operations import Number
 from tests.codegen.examples import ARCHITECTURES, GEMM, SPECS, text_of
 
 NUMBER = Running(Number(), 3, Iteration("turn", -1), ("kv",))

@@ -9,7 +9,7 @@ import pytest
 from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
 from schedgen.driver.emulating import Outcome, emulate
-from schedgen.driver.solution import Infeasible
+from schedgen.driver.found import Infeasible
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved
 
 

@@ -10,17 +10,8 @@ import pytest
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import Plan
-from schedgen.program.model import (
-    EVERY,
-    FIRST,
-    Drain,
-    Engine,
-    Guard,
-    RoleProgram,
-    Run,
-    Step,
-    TileOperation,
-)
+from schedgen.program.model import EVERY, FIRST, Drain, Guard, RoleProgram, Run, Step
+from schedgen.program.operations import Engine, TileOperation
 
 
 def plan(*names: str, engine: Engine = Engine.WGMMA) -> Plan:

@@ -13,7 +13,7 @@ from schedgen.codegen.rolling import rolled
 from schedgen.codegen.running import Running
 from schedgen.codegen.source import Source
 from schedgen.codegen.terms import terms_of
-from schedgen.program.model import Number
+from schedgen.program.operations import Number
 
 
 def loops(source: Source, **parameters: str) -> list[str]:

@@ -10,7 +10,7 @@ from schedgen.codegen.lowering import advance, begin
 from schedgen.codegen.names import plain
 from schedgen.codegen.printing import expression
 from schedgen.codegen.running import Carried, Iteration, PipelineState, Running, states_of, steady
-from schedgen.program.model import Number
+from schedgen.program.operations import Number
 from tests.codegen.dsl import library, run, value
 
 

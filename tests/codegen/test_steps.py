@@ -11,7 +11,8 @@ from schedgen.codegen.library import COMMON
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
-from schedgen.program.model import Arrive, Number, RoleProgram, Wait
+from schedgen.program.model import Arrive, RoleProgram, Wait
+from schedgen.program.operations import Number
 from tests.codegen.dsl import library, value
 from tests.codegen.examples import GEMM, plan_of
 

@@ -8,7 +8,7 @@ from schedgen.codegen.printing import lines_of
 from schedgen.codegen.running import Iteration, Running
 from schedgen.codegen.source import Source
 from schedgen.codegen.terms import AllFacts, Term, counter_of, names_in, terms_of, variables
-from schedgen.program.model import Number as RunningNumber
+from schedgen.program.operations import Number as RunningNumber
 
 
 def of(*lines: str) -> tuple[Term, ...]:

@@ -13,7 +13,8 @@ from schedgen.codegen.names import plain
 from schedgen.codegen.running import Carried, Iteration, Running
 from schedgen.codegen.source import Source
 from schedgen.codegen.turns import emit_loop
-from schedgen.program.model import EVERY, FIRST, LAST, Guard, Number, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, FIRST, LAST, Guard, RoleProgram, Run, Step
+from schedgen.program.operations import Number
 from schedgen.program.sequence import sequence
 from tests.codegen.dsl import library, run
 

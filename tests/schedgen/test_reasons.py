@@ -15,7 +15,8 @@ import pytest
 
 from schedgen import bounds, reasons
 from schedgen.dependence import derive
-from schedgen.driver.solution import Solution, solve
+from schedgen.driver.found import Solution
+from schedgen.driver.solution import solve
 from schedgen.findings import Finding
 from schedgen.kernel import (
     AliasOption,

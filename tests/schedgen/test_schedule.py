@@ -4,8 +4,9 @@ promises.
 
 import pytest
 
+from schedgen.driver.found import Infeasible, Solution
 from schedgen.driver.selecting import with_registers
-from schedgen.driver.solution import Infeasible, Solution, solve
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.schedule import Schedule, read_schedule
 from schedgen.spec.reader import read_spec, shipped_specs

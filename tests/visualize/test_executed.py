@@ -9,7 +9,8 @@ import pytest
 
 from schedgen.driver.checking import load_program
 from schedgen.errors import SchedgenError
-from schedgen.program.model import Engine, Program
+from schedgen.program.model import Program
+from schedgen.program.operations import Engine
 from schedgen.synchronize.pace import pace
 from schedgen.visualize.executed import execute
 from schedgen.visualize.perfetto import perfetto

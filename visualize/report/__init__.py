@@ -6,10 +6,6 @@
     page.py       data, template, style and scripts in one text
     assets/       the template, style and scripts
 
-`html_report(text, file)` is all that a command needs: the text of a schedule or program file, and
-the name of that file for messages.
+`page.html_report(text, file)` is all that a command needs: the text of a schedule or program file,
+and the name of that file for messages.
 """
-
-from schedgen.visualize.report.page import html_report
-
-__all__ = ["html_report"]

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schedgen.kernel import Space
-from schedgen.program.model import Access, Engine, Program, Store
+from schedgen.program.model import Program
+from schedgen.program.operations import Access, Engine, Store
 from schedgen.schedule import Schedule
 from schedgen.visualize.occupancy import Occupancy
 from schedgen.visualize.unrolled import OUTSIDE, Slice, Unrolled

@@ -20,9 +20,9 @@ from schedgen.codegen.facts import Parameter, RoleFacts, file_name, read_facts
 from schedgen.codegen.fenced import Unfenced
 from schedgen.codegen.report import Report
 from schedgen.driver import emitting, selecting
-from schedgen.driver.solution import Infeasible
+from schedgen.driver.found import Infeasible
 from schedgen.kernel import Space
-from schedgen.program.model import Store
+from schedgen.program.operations import Store
 from tests.schedgen.program.examples import gemm
 
 KERNEL = "gemm_chain_sm_90a_fp16.py"

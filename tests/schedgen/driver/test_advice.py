@@ -11,8 +11,9 @@ import pytest
 from schedgen import read_machine, read_spec
 from schedgen.codegen.emit import emit
 from schedgen.driver.advice import settings_that_help
+from schedgen.driver.found import Infeasible
 from schedgen.driver.proved import prove_solution
-from schedgen.driver.solution import Infeasible, solve
+from schedgen.driver.solution import solve
 from tests.codegen.examples import SPECS
 
 

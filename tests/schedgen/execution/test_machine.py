@@ -10,16 +10,8 @@ from schedgen.execution import machine as execution
 from schedgen.execution.describe import describe
 from schedgen.execution.events import unroll
 from schedgen.execution.machine import Machine, Trouble
-from schedgen.program.model import (
-    Arrive,
-    Barrier,
-    Commit,
-    Drain,
-    Engine,
-    Program,
-    Run,
-    Wait,
-)
+from schedgen.program.model import Arrive, Barrier, Commit, Drain, Program, Run, Wait
+from schedgen.program.operations import Engine
 from schedgen.proof.machine_conflicts import Setup
 from tests.schedgen.program.examples import gemm
 from tests.schedgen.proof.small import EACH, TILE, loop, operation, program

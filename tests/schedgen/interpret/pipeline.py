@@ -8,18 +8,8 @@ from dataclasses import replace
 import torch
 
 from schedgen.kernel import Kernel, Space
-from schedgen.program.model import (
-    Access,
-    Arrive,
-    Engine,
-    Number,
-    Program,
-    RoleProgram,
-    Run,
-    Step,
-    Store,
-    TileOperation,
-)
+from schedgen.program.model import Arrive, Program, RoleProgram, Run, Step
+from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
 from tests.schedgen.interpret.problems import kernel_of, random
 from tests.schedgen.program.examples import gemm
 

@@ -14,19 +14,8 @@ from schedgen.interpret.concurrent import Interpreter, run_program
 from schedgen.interpret.problem import InterpretationError
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Space
-from schedgen.program.model import (
-    LAST,
-    Arrive,
-    Commit,
-    Drain,
-    Engine,
-    Guard,
-    Number,
-    Program,
-    Run,
-    Step,
-    Wait,
-)
+from schedgen.program.model import LAST, Arrive, Commit, Drain, Guard, Program, Run, Step, Wait
+from schedgen.program.operations import Engine, Number
 from tests.schedgen.interpret.pipeline import (
     DEPTH,
     TEXT,

@@ -8,15 +8,8 @@ import torch
 from schedgen.interpret.problem import InterpretationError
 from schedgen.interpret.storage import Cells
 from schedgen.kernel import Space
-from schedgen.program.model import (
-    Access,
-    Capacities,
-    Engine,
-    Number,
-    Program,
-    Store,
-    TileOperation,
-)
+from schedgen.program.model import Capacities, Program
+from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
 from tests.schedgen.interpret.problems import kernel_of
 
 KERNEL = kernel_of("""

@@ -6,25 +6,20 @@ from schedgen.kernel import Space
 from schedgen.program.model import (
     FIRST,
     LAST,
-    Access,
     Arrive,
     Barrier,
     Capacities,
     Commit,
     Drain,
-    Engine,
     Fence,
     FenceKind,
-    Number,
     Program,
     RoleProgram,
     Run,
-    Spread,
     Step,
-    Store,
-    TileOperation,
     Wait,
 )
+from schedgen.program.operations import Access, Engine, Number, Spread, Store, TileOperation
 from schedgen.synchronize.frame import framed
 
 MACHINE = Capacities(232448, 512, 512, 248, 16)

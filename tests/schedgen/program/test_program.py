@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from schedgen.program.file import ProgramFileError, read_program, to_json
-from schedgen.program.model import FIRST, LAST, Guard, Number, Run, Step
+from schedgen.program.model import FIRST, LAST, Guard, Run, Step
+from schedgen.program.operations import Number
 from schedgen.program.sequence import sequence
 from schedgen.synchronize.pace import gains, pace
 from schedgen.synchronize.text import program_text

@@ -10,23 +10,18 @@ from schedgen.findings import Claim
 from schedgen.kernel import Space
 from schedgen.program.division import BY_THREADS, BY_WARPS
 from schedgen.program.model import (
-    Access,
     Arrive,
     Barrier,
     Drain,
-    Engine,
     Fence,
     FenceKind,
-    Number,
     Program,
     RoleProgram,
     Run,
-    Spread,
     Step,
-    Store,
-    TileOperation,
     Wait,
 )
+from schedgen.program.operations import Access, Engine, Number, Spread, Store, TileOperation
 from schedgen.program.warps import by_warps, crossings, part_of, within_warps
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove

@@ -12,16 +12,14 @@ from schedgen.program.model import (
     Barrier,
     Commit,
     Drain,
-    Engine,
     Fence,
     FenceKind,
     Program,
     Run,
     Step,
-    Store,
-    TileOperation,
     Wait,
 )
+from schedgen.program.operations import Engine, Store, TileOperation
 from schedgen.proof.mutate import Site, sites
 from tests.schedgen.program.examples import MACHINE
 from tests.schedgen.proof import small

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from schedgen.kernel import Space
-from schedgen.program.model import (
-    Access,
-    Action,
-    Barrier,
-    Capacities,
-    Engine,
-    Number,
-    Program,
-    RoleProgram,
-    Step,
-    Store,
-    TileOperation,
-)
+from schedgen.program.model import Action, Barrier, Capacities, Program, RoleProgram, Step
+from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
 
 EACH = Number()
 TILE = Number(per_tile=True)

@@ -22,10 +22,10 @@ from schedgen.program.model import (
     Fence,
     FenceKind,
     Guard,
-    Number,
     Program,
     Wait,
 )
+from schedgen.program.operations import Number
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from schedgen.proof.mutate import with_barrier, with_role

@@ -16,16 +16,14 @@ from schedgen.program.model import (
     Barrier,
     Commit,
     Drain,
-    Engine,
     Fence,
     FenceKind,
-    Number,
     Program,
     Run,
     Step,
-    TileOperation,
     Wait,
 )
+from schedgen.program.operations import Engine, Number, TileOperation
 from schedgen.proof.explore import cases, exhaustive, explore
 from tests.schedgen.program.examples import gemm
 from tests.schedgen.proof.mutants import mutants, removals, variations

@@ -13,7 +13,6 @@ from schedgen.program.model import (
     AwaitKernel,
     Barrier,
     Budget,
-    Engine,
     Fence,
     FenceKind,
     Finish,
@@ -24,6 +23,7 @@ from schedgen.program.model import (
     Publish,
     ReleaseKernel,
 )
+from schedgen.program.operations import Engine
 from schedgen.program.warpgroups import Warpgroups
 from schedgen.proof.frame import frame_findings
 from schedgen.proof.mutate import with_role

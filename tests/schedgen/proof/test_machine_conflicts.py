@@ -9,13 +9,8 @@ import pytest
 from schedgen.execution.describe import describe
 from schedgen.execution.events import unroll
 from schedgen.kernel import Space
-from schedgen.program.model import (
-    Engine,
-    Fence,
-    FenceKind,
-    Program,
-    Run,
-)
+from schedgen.program.model import Fence, FenceKind, Program, Run
+from schedgen.program.operations import Engine
 from schedgen.proof.machine_conflicts import conflicts
 from tests.schedgen.proof.small import EACH, access, loop, operation, program
 

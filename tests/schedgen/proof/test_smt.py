@@ -11,25 +11,21 @@ from schedgen.findings import Claim, Verdict
 from schedgen.kernel import Space
 from schedgen.program.model import (
     LAST,
-    Access,
     Action,
     Arrive,
     Barrier,
     Capacities,
     Commit,
     Drain,
-    Engine,
     Fence,
     FenceKind,
-    Number,
     Program,
     RoleProgram,
     Run,
     Step,
-    Store,
-    TileOperation,
     Wait,
 )
+from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
 from schedgen.proof.smt import refute
 from schedgen.proof.smt_deadlock import blocked, steady
 from schedgen.proof.smt_order import add_order

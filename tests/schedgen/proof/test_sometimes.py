@@ -15,7 +15,6 @@ from schedgen.program.model import (
     Arrive,
     Barrier,
     Drain,
-    Engine,
     Fence,
     FenceKind,
     Guard,
@@ -24,6 +23,7 @@ from schedgen.program.model import (
     Step,
     Wait,
 )
+from schedgen.program.operations import Engine
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from tests.schedgen.proof.patterns import (

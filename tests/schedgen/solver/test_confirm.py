@@ -28,7 +28,7 @@ from schedgen.machine import Machine
 from schedgen.machine_file import machine_from, read_machine
 from schedgen.solver.confirm import confirm_infeasible
 from schedgen.solver.decisions import Decisions
-from schedgen.solver.model import ModuloModel
+from schedgen.solver.formulation import modulo_model
 from schedgen.solver.problem import Problem, build_problem
 from schedgen.solver.search import arithmetic_bound, make_solver, smallest
 from schedgen.solver.verify import verify
@@ -125,7 +125,7 @@ def shipped(name: str, target: str, end: str, fixed: dict[str, str]) -> Problem:
 
 def cp_sat(problem: Problem, ii: int) -> Decisions | None:
     """CP-SAT's schedule, None if it refutes ``ii``."""
-    model = ModuloModel(problem, ii, 40)
+    model = modulo_model(problem, ii, 40)
     solver = make_solver(60, None)
     status = solver.solve(model.cp)
     assert status != cp_model.UNKNOWN

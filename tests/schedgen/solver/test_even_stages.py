@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schedgen.driver.solution import Solution, solve
+from schedgen.driver.found import Solution
+from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.schedule import Schedule
 from schedgen.spec.reader import read_spec

@@ -7,9 +7,10 @@ from typing import cast
 
 import pytest
 
-from schedgen.program.model import Number
-from schedgen.synchronize.layout import Handoff, Layout, Signal
+from schedgen.program.operations import Number
+from schedgen.synchronize.layout import Layout
 from schedgen.synchronize.naming import Guard, names_of
+from schedgen.synchronize.parts import Handoff, Signal
 
 OPERATIONS = ["QK[0]", "STP[0,0]", "STP[0,1]", "PV[0]", "PV[1]", "LDS[0]"]
 ROLES = ["tensor", "softmax", "softmax", "tensor", "tensor", "softmax"]

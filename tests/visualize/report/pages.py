@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from schedgen.visualize.report import html_report
+from schedgen.visualize.report.page import html_report
 from tests.visualize.schedules import solved
 
 if TYPE_CHECKING:

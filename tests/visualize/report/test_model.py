@@ -15,11 +15,10 @@ from schedgen.errors import SchedgenError
 from schedgen.program.file import to_json
 from schedgen.schedule import Schedule, ScheduleError
 from schedgen.solver.decisions import order_constraints
-from schedgen.visualize.report import html_report
 from schedgen.visualize.report.decided import decisions
 from schedgen.visualize.report.graph import columns
 from schedgen.visualize.report.model import model
-from schedgen.visualize.report.page import embedded
+from schedgen.visualize.report.page import embedded, html_report
 from schedgen.visualize.report.source import read_source, settled
 from tests.visualize.report.many import side_by_side
 from tests.visualize.schedules import SHIPPED, solved

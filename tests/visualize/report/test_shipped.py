@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from schedgen.spec.reader import read_spec, shipped_specs
-from schedgen.visualize.report import html_report
+from schedgen.visualize.report.page import html_report
 from tests.visualize.report.conftest import Opener
 from tests.visualize.schedules import solved
 

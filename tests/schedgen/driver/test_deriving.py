@@ -8,8 +8,8 @@ import pytest
 
 from schedgen import read_machine, read_spec
 from schedgen.codegen.facts import program_digest, read_facts
-from schedgen.conform.derive import Underivable, derived
 from schedgen.driver import restoring
+from schedgen.driver.deriving import Underivable, derived
 from schedgen.driver.emitting import emission
 from schedgen.driver.proved import QUICK
 from schedgen.stored import Store

@@ -9,7 +9,7 @@ from schedgen.codegen.facts import Facts, program_digest
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
-    from schedgen.driver.solution import Solution
+    from schedgen.driver.found import Solution
     from schedgen.kernel import Kernel
     from schedgen.machine import Machine
     from schedgen.program.model import Program
@@ -76,8 +76,8 @@ def _solutions(
     facts: Facts, spec: Spec, machines: list[Machine], store: Store | None
 ) -> Iterator[Solution]:
     """Solutions that the program may be of: the one that is kept, then those that are found."""
+    from schedgen.driver.found import Infeasible
     from schedgen.driver.restoring import remembered, solved
-    from schedgen.driver.solution import Infeasible
 
     for machine in machines if store is not None else ():
         assert store is not None

@@ -1,0 +1,138 @@
+"""What synchronization consists of before it is laid out: signals, hand-offs, fences, meetings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schedgen.program.model import (
+    EVERY,
+    Barrier,
+    FenceKind,
+    Guard,
+)
+from schedgen.program.operations import Number
+from schedgen.reasons import Reason, ReasonKind
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Says that ``operation`` has reached ``number``; ``slots`` phases can be open at a time."""
+
+    operation: str
+    number: Number
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """``target`` waits until ``signal`` has been given for ``number``.
+
+    ``store`` and ``fills`` say why: the target uses what was written, or writes over it.
+    """
+
+    signal: Signal
+    target: str
+    number: Number
+    store: str
+    fills: bool
+
+    @property
+    def reason(self) -> Reason:
+        """Why the target waits."""
+        kind = ReasonKind.USES if self.fills else ReasonKind.OVERWRITES
+        return Reason(kind, (self.target, self.store))
+
+    @property
+    def protects(self) -> Reason:
+        """The same with what has to come first."""
+        kind = ReasonKind.USES_AFTER if self.fills else ReasonKind.OVERWRITES_AFTER
+        return Reason(kind, (self.target, self.store, self.signal.operation))
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """A fence right after an operation, or right before it (behind its waits)."""
+
+    operation: str
+    kind: FenceKind
+    guard: Guard = EVERY
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The warps of a role wait for each other right before one of its operations; or the threads of
+    each warp, if ``among`` says so.
+
+    ``protects`` are the accesses of different threads that this keeps in order.
+    """
+
+    operation: str
+    guard: Guard = EVERY
+    protects: tuple[Reason, ...] = ()
+    among: Literal["role", "warp"] = "role"
+
+
+Part = Handoff | Fenced | Meeting | str
+"""One decision; a drain is just the name of the operation."""
+
+
+@dataclass(frozen=True)
+class Synchronization:
+    """All decisions; `lay_out` turns them into steps. ``drains`` are operations to wait for."""
+
+    handoffs: tuple[Handoff, ...] = ()
+    fences: tuple[Fenced, ...] = ()
+    drains: tuple[str, ...] = ()
+    meetings: tuple[Meeting, ...] = ()
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        return tuple(dict.fromkeys(h.signal for h in self.handoffs))
+
+    def without(self, part: Part) -> Synchronization:
+        return Synchronization(
+            tuple(h for h in self.handoffs if h != part),
+            tuple(f for f in self.fences if f != part),
+            tuple(d for d in self.drains if d != part),
+            tuple(m for m in self.meetings if m != part),
+        )
+
+    def joined(self, other: Synchronization) -> Synchronization:
+        return Synchronization(
+            tuple(dict.fromkeys((*self.handoffs, *other.handoffs))),
+            tuple(dict.fromkeys((*self.fences, *other.fences))),
+            tuple(dict.fromkeys((*self.drains, *other.drains))),
+            tuple(dict.fromkeys((*self.meetings, *other.meetings))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """The barrier of a signal; its numbers there are ``(number + moved) / divisor``."""
+
+    barrier: str
+    moved: int = 0
+    divisor: int = 1
+
+    def number(self, number: Number) -> Number:
+        scale, offset = number.scale // self.divisor, (number.offset + self.moved) // self.divisor
+        return Number(scale, offset, number.per_tile)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The barriers, and the one of each signal.
+
+    ``place`` tells a barrier from others that do the same, while more and more are made: names say
+    what tells all of them apart, which changes with each.
+    """
+
+    barriers: tuple[Barrier, ...]
+    of: Mapping[Signal, Mapped]
+    place: Mapping[str, BarrierPlace] = field(default_factory=dict[str, "BarrierPlace"])
+
+
+BarrierPlace = tuple[str, int]
+"""What a barrier does, and the number of barriers before it that do the same."""
