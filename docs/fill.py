@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import emulator_tables
@@ -25,7 +26,16 @@ FILES = (
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("attention", "conform", "emulator", "fuzz", "kernels", "proof", "solver")
+        for name in (
+            "attention",
+            "conform",
+            "emulator",
+            "fuzz",
+            "kernels",
+            "proof",
+            "results",
+            "solver",
+        )
     ),
 )
 PART = re.compile(r"<!-- begin ([\w-]+) -->\n.*?<!-- end \1 -->", re.DOTALL)
@@ -61,6 +71,64 @@ def command(*arguments: str) -> str:
     )
     text = re.sub(r"; (\w+ )?\d+\.\d\d s(, \w+ \d+\.\d\d s)*\n", "\n", run.stdout)
     return f"```\n$ schedgen {' '.join(arguments)}\n{text.rstrip()}\n```"
+
+
+SHORT = (
+    "II ",
+    "certificate",
+    "pipeline",
+    "choices",
+    "program",
+    "proof",
+    "program runs",
+    "All cycles",
+)
+"""Lines of `schedgen solve` that README shows."""
+
+
+def short(*arguments: str) -> str:
+    """The lines of `schedgen solve ARGUMENTS` that say most."""
+    lines = command("solve", *arguments).splitlines()
+    kept = [line for line in lines[3:-1] if line.strip().startswith(SHORT)]
+    return "\n".join([*lines[:3], *kept, lines[-1]])
+
+
+def headline() -> str:
+    """Speed over the best peer's: geometric mean, least and most, of each family of kernels."""
+    lines = ["| | shapes | GPU time of single runs | in CUDA graphs | best peer of |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    families: dict[str, list[Mapping[str, Any]]] = {}
+    peers: dict[str, dict[str, None]] = {}
+    for name in ("attention", "gemm"):
+        for row in _results(name)["rows"]:
+            family = f"`{row['spec']}`" if "spec" in row else "attention"
+            if row["provider"] == "schedgen":
+                families.setdefault(family, []).append(row)
+            else:
+                peers.setdefault(family, {})[row["provider"]] = None
+    for family, rows in families.items():
+        shares = ("of best peer", "of best peer in a graph")
+        cells = [_spread([row[share] for row in rows if row.get(share)]) for share in shares]
+        lines.append(
+            f"| {family} | {len(rows)} | {' | '.join(cells)} | {', '.join(peers[family])} |"
+        )
+    polar = [row["of gram-quack"] for row in _results("polar")["rows"]]
+    lines.append(f"| `polar` | {len(polar)} | | {_spread(polar)} | gram-newton-schulz with quack |")
+    sources = [(name, _results(name)["environment"]) for name in ("attention", "gemm", "polar")]
+    source = ", ".join(
+        f"`benchmarks/results/{name}.json` ({where['date']})" for name, where in sources
+    )
+    return "\n".join(lines) + f"\n\n*{sources[0][1]['gpu']}; {source}*"
+
+
+def _results(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+
+
+def _spread(shares: Sequence[float]) -> str:
+    if not shares:
+        return ""
+    return f"{geometric_mean(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})"
 
 
 def shown(*arguments: str) -> str:
@@ -207,6 +275,8 @@ def sanitize() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "summary": lambda: command("solve", "attention_fwd", "--target", "b200"),
+    "short": lambda: short("attention_fwd", "--target", "b200"),
+    "headline": headline,
     "timeline": lambda: steady("attention_fwd", "--target", "b200"),
     "hopper": lambda: shown("attention_fwd", "--target", "h200"),
     "maps": lambda: results_table(

@@ -5,6 +5,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -22,6 +24,7 @@ def test_every_package_is_installed() -> None:
     assert listed == found | outside
 
 
+@pytest.mark.slow
 def test_generated_parts_of_documents_are_fresh() -> None:
     for script in (["docs/fill.py", "--check"],):
         run = subprocess.run(

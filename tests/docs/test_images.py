@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 def test_pictures_are_fresh() -> None:
     run = subprocess.run(
         [sys.executable, "docs/images.py", "--check"],

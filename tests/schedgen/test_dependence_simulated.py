@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
+import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
@@ -243,6 +244,7 @@ def reads(kernel: Kernel, edge: Edge) -> bool:
     return any(name in names or kernel.region[name].ring in names for name in regions)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(kernels(), st.data())
 def test_edges_are_the_conflicts_of_simulated_storage(kernel: Kernel, data: st.DataObject) -> None:

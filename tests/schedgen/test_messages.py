@@ -52,6 +52,7 @@ def test_a_schedule_where_a_spec_is_meant(tmp_path: Path) -> None:
     assert "not a spec" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_schedule_of_a_machine_without_kernels(tmp_path: Path) -> None:
     file = tmp_path / "s.json"
     file.write_text(solved("fa4_unit", "abstract").to_json())

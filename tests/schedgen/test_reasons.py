@@ -155,7 +155,7 @@ def test_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "every"), [(smt.refute, 5), (explore.explore, 1), (graph.prove, 1)]
+    ("method", "every"), [(smt.refute, 20), (explore.explore, 2), (graph.prove, 1)]
 )
 def test_verdicts(
     method: Callable[[Program], Any], every: int, monkeypatch: pytest.MonkeyPatch

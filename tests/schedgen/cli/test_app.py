@@ -150,8 +150,9 @@ def test_help_is_quick_and_imports_no_solver() -> None:
         for t in ("b200", "h200")
     ],
 )
-def test_twenty_runs_give_the_same_bytes(spec: str, target: str) -> None:
-    found = {_solved_anew(spec, target, number, program=number < 3) for number in range(20)}
+def test_runs_give_the_same_bytes(spec: str, target: str) -> None:
+    runs = 20 if spec == "fa4_unit" else 6
+    found = {_solved_anew(spec, target, number, program=number < 3) for number in range(runs)}
     assert len({schedule for schedule, _ in found}) == 1
     assert len({program for _, program in found if program}) == 1
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import schedgen
 from schedgen import read_machine, read_spec
 from schedgen.cli.app import app
 from schedgen.codegen import report
@@ -100,7 +101,7 @@ def test_compile(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_spill_makes_the_solver_leave_more_registers(tmp_path: Path) -> None:
     """A machine model that forgets what threads need beside tiles."""
-    text = (Path(emitting.__file__).parent / "machines" / "h200.yaml").read_text("utf-8")
+    text = (Path(schedgen.__file__).parent / "machines" / "h200.yaml").read_text("utf-8")
     forgetful = tmp_path / "h200.yaml"
     forgetful.write_text(text.replace("warps: 4, registers: 24", "warps: 4, registers: 0"), "utf-8")
     result = run(

@@ -179,6 +179,7 @@ def test_a_generated_file_as_it_is(tmp_path: Path) -> None:
     assert "needs  fence.proxy.async" in result.output
 
 
+@pytest.mark.slow
 def test_a_file_of_other_settings(tmp_path: Path) -> None:
     """Its name does not say what it computes: whoever emitted it is reminded to say it. Where a
     triangle is stored twice depends on the size of tiles.

@@ -75,6 +75,7 @@ def test_bad_input(record: Path, arguments: list[str], message: str) -> None:
     assert message in result.stderr
 
 
+@pytest.mark.slow
 def test_emit_with_events(tmp_path: Path) -> None:
     result = run("emit", "gemm_chain", "-t", "h200", "--events", "-o", str(tmp_path))
     assert result.exit_code == 0, result.output

@@ -59,6 +59,7 @@ def test_mutants_are_refused(small: Compiled) -> None:
     assert len(seen) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [SMALL, "gemm_epilogue_sm_100a_bf16"])
 def test_each_access_of_several_is_needed(compiled: Compile, name: str) -> None:
     """What threads load from, and store to, shared and tensor memory: none of it can be lost."""

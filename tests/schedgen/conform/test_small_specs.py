@@ -65,6 +65,7 @@ def _vector(kernel: Compiled) -> Iterator[Module]:
     yield from _sums(kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
     [

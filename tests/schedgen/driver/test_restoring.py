@@ -60,6 +60,7 @@ def test_settings_are_those_that_differ(tmp_path: Path) -> None:
     assert read_solution(kept(tmp_path, schedule))[1] == wanted
 
 
+@pytest.mark.slow
 def test_registers_beside_tiles_are_kept(tmp_path: Path) -> None:
     """A schedule that leaves more registers is read with the plain machine, and so is its file."""
     machine = read_machine("h200")
@@ -130,6 +131,7 @@ def test_files_that_are_refused(attention: Schedule, tmp_path: Path) -> None:
     assert "machine model has changed" in run("emit", own).output
 
 
+@pytest.mark.slow
 def test_a_file_is_written_as_from_its_spec(tmp_path: Path) -> None:
     """And its schedule beside it; nothing is solved to write it again."""
     one, other, file = tmp_path / "one", tmp_path / "other", tmp_path / "gemm.json"

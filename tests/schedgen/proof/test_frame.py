@@ -67,6 +67,7 @@ def test_each_mistake_is_found(whole: Program) -> None:
         assert texts(changed), what
 
 
+@pytest.mark.slow
 def test_mistakes_are_no_accident(whole: Program) -> None:
     """Findings have one claim, and the program is refuted by every method for it."""
     what, changed, _ = next(frame_mutants(whole))

@@ -76,6 +76,7 @@ def test_nothing_can_be_left_out(name: str, target: str) -> None:
             assert prove(shorter).findings, f"{role.name} does not need {step}"
 
 
+@pytest.mark.slow
 def test_equal_input_gives_equal_programs() -> None:
     shipped.cache_clear()
     once = shipped("attention_fwd", "b200")
