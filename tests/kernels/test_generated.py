@@ -42,8 +42,8 @@ def test_file_is_of_todays_spec(kernel: Shipped) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ALL, ids=name)
 def test_file_is_what_is_generated_today(kernel: Shipped) -> None:
-    """If not: ``python -m schedgen.kernels.regenerate``. That compiles kernels whose warpgroups take
-    registers from others, or multiply, and takes none that spills.
+    """If not: ``python -m schedgen.kernels.regenerate``. That compiles kernels whose warpgroups
+    take registers from others, or multiply, and takes none that spills.
     """
     assert text(kernel) == (FOLDER / kernel.name).read_text("utf-8")
 

@@ -46,7 +46,11 @@ from schedgen.visualize.report.proofs import proofs
 from schedgen.visualize.report.reasons import helps, loads
 
 ROOT = Path(__file__).parent.parent.parent
-CASES = [(s, t) for s in ("attention_fwd", "gemm", "gemm_symmetric") for t in ("h200", "b200")]
+CASES = [
+    pytest.param(spec, target, marks=() if spec == "gemm_chain" else pytest.mark.slow)
+    for spec in ("attention_fwd", "gemm", "gemm_chain", "gemm_symmetric")
+    for target in ("h200", "b200")
+]
 
 
 @contextmanager
