@@ -3,34 +3,49 @@
 The schedule is laid out over concrete iterations. It is correct if every read begins when its value
 is visible, every value has been read before anything else is written to the same bytes, no unit
 and no issuing warp does two things at once, and everything fits. Nothing here looks at the edges
-of the dependence graph or at the solver's model, so a dependence that was never derived and a
-constraint that was never added are found as well.
+of the dependence graph, at the solver's problem or at its model: a dependence that was never
+derived, a delay that is wrong and a constraint that was never added are found as well.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import pairwise
+from typing import Protocol
 
-from schedgen.kernel import Kind, Operation, Region, Space
-from schedgen.machine import RoleClass
+from schedgen.kernel import Kernel, Region, Space
+from schedgen.machine import Machine, RoleClass
 from schedgen.solver.decisions import Decisions
-from schedgen.solver.problem import Problem
-from schedgen.solver.storage import BARRIER_BYTES, SMALL_ALIGNMENT, TILE_ALIGNMENT
+from schedgen.solver.verify_facts import Facts
 from schedgen.solver.verify_storage import Timeline, check_sequence, check_storage
 
 _WARPS_PER_WARPGROUP = 4
 _REGISTER_STEP = 8
+_BARRIER_BYTES = 1024  # mbarriers and scheduler words, in front of the tiles
+_TILE_ALIGNMENT = 1024  # bytes: a repeat of the 128-byte swizzle
+_SMALL_ALIGNMENT = 128  # bytes, of what is smaller than that
 _BYTES_PER_REGISTER = 4 * 128  # one register in every thread of a warpgroup
 
 
-def verify(problem: Problem, decisions: Decisions) -> tuple[str, ...]:
-    """Every way in which ``decisions`` is no correct schedule of ``problem``; empty if it is one.
+class Question(Protocol):
+    """All that a schedule is checked against; a problem of the solver has more, unseen here."""
 
-    Times are those of ``problem.costs`` at ``problem.end``.
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def end(self) -> str: ...
+
+
+def verify(question: Question, decisions: Decisions) -> tuple[str, ...]:
+    """Every way in which ``decisions`` is no correct schedule of the kernel of ``question`` on its
+    machine; empty if it is one.
+
+    Times are cycles at ``question.end`` (``low`` or ``high``) of the machine's intervals. Raises
+    CostError for an operation that no rule prices.
     """
-    line = Timeline(problem, decisions)
+    line = Timeline(Facts(question.kernel, question.machine, question.end), decisions)
     _check_decisions(line)
     if not line.found:  # what is decided incompletely cannot be laid out
         _check_roles(line)
@@ -45,13 +60,13 @@ def verify(problem: Problem, decisions: Decisions) -> tuple[str, ...]:
 
 def _check_decisions(line: Timeline) -> None:
     """Everything is decided, within the limits that the kernel sets."""
-    made, problem, kernel = line.decisions, line.problem, line.problem.kernel
+    made, facts, kernel = line.decisions, line.facts, line.facts.kernel
     if made.ii < 1:
         line.report(("ii",), f"an initiation interval of {made.ii} cycles")
-    for name in problem.body:
+    for name in facts.body:
         if name not in made.start:
             line.report(("start", name), f"{name} has no start time")
-    names = {group.name for group in problem.body_groups}
+    names = facts.body_groups
     for name in names:
         leader = made.role.get(name)
         if leader not in names or made.role.get(leader) != leader:
@@ -77,13 +92,13 @@ def _check_decisions(line: Timeline) -> None:
 def _members(line: Timeline) -> dict[str, list[str]]:
     """The operations of each role."""
     members: dict[str, list[str]] = defaultdict(list)
-    for name in line.problem.body:
+    for name in line.facts.body:
         members[line.role(name)].append(name)
     return members
 
 
 def _class_of(line: Timeline, operation: str) -> RoleClass:
-    return line.problem.machine.role[line.problem.costs[operation].role]
+    return line.facts.role_class(operation)
 
 
 def _check_roles(line: Timeline) -> None:
@@ -91,17 +106,17 @@ def _check_roles(line: Timeline) -> None:
     role_of: dict[str, set[str]] = defaultdict(set)
     pinned = _pinned(line)
     for role, names in _members(line).items():
-        classes = {line.problem.costs[name].role for name in names}
+        classes = {line.facts.costs[name].role for name in names}
         if len(classes) > 1:
             line.report(("class", role), f"{role} would be a {' and a '.join(sorted(classes))}")
-        groups = {line.problem.group_of[name].name for name in names}
+        groups = {line.facts.group_of[name] for name in names}
         if len(groups) > 1 and _class_of(line, names[0]).per_unit:
             line.report(("units", role), f"one role for the units of {', '.join(sorted(groups))}")
         pins = {pin for name in names for pin in pinned[name]}
         if len(pins) > 1:
             line.report(("pins", role), f"one role is pinned as {' and as '.join(sorted(pins))}")
         for name in names:
-            for reason in _bonds(line, line.problem.kernel.operation[name]):
+            for reason in line.facts.bonds(line.facts.kernel.operation[name]):
                 role_of[reason].add(role)
     for reason, roles in role_of.items():
         if len(roles) > 1:
@@ -112,7 +127,7 @@ def _pinned(line: Timeline) -> dict[str, set[str]]:
     """Names of roles that each operation is bound to: its own, and through registers those of what
     shares them, also outside of the main loop.
     """
-    kernel = line.problem.kernel
+    kernel = line.facts.kernel
     held = {
         o.name: {
             place
@@ -135,37 +150,19 @@ def _pinned(line: Timeline) -> dict[str, set[str]]:
     return pins
 
 
-def _bonds(line: Timeline, operation: Operation) -> Iterator[str]:
-    """What only one role can do: fill a queue or a shared ring, own registers, have a name."""
-    for unit, _ in line.problem.costs[operation.name].units:
-        if line.problem.machine.queue(unit):
-            yield f"the queue of {unit}"
-    for piece in {*operation.writes, *(read.piece for read in operation.reads)}:
-        region = line.problem.kernel.region_of(piece)
-        if region.space is Space.REGISTERS:
-            for place in line.problem.kernel.registers_of(piece):
-                yield f"{place} in registers"
-        if operation.kind is Kind.LOAD and piece in operation.writes and region.ring is not None:
-            yield f"filling ring {region.ring}"
-    if operation.role is not None:
-        yield f"pinned role {operation.role}"
-
-
 def _check_units(line: Timeline) -> None:
     """Exclusive units serve one operation at a time; the others have enough throughput."""
     busy: dict[str, list[tuple[int, int, str, int]]] = defaultdict(list)
-    for name in line.problem.body:
-        for unit, cycles in line.problem.costs[name].units:
+    for name in line.facts.body:
+        for unit, cycles in line.facts.costs[name].units:
             for iteration in range(line.iterations):
                 begin = line.time(name, iteration)
                 busy[unit].append((begin, begin + cycles, name, iteration))
     for unit, intervals in busy.items():
         _check_apart(line, unit, intervals)
-    rates = {unit for name in line.problem.body for unit, _ in line.problem.costs[name].rates}
+    rates = {unit for name in line.facts.body for unit, _ in line.facts.costs[name].rates}
     for unit in sorted(rates):
-        needed = sum(
-            dict(line.problem.costs[name].rates).get(unit, 0) for name in line.problem.body
-        )
+        needed = sum(dict(line.facts.costs[name].rates).get(unit, 0) for name in line.facts.body)
         if needed > line.decisions.ii:
             line.report(("rate", unit), f"{unit} has to work {float(needed)} cycles an iteration")
 
@@ -192,10 +189,10 @@ def _check_issue(line: Timeline) -> None:
 
 def _span(line: Timeline, name: str) -> tuple[int, int]:
     """Cycles its role spends on ``name`` before its start, in waits, and from its start on."""
-    sync, machine, mine = line.problem.synchronization[name], line.problem.machine, line.role(name)
-    waits = [group for group in set(sync.waits) if line.decisions.role.get(group) != mine]
-    arrives = any(line.decisions.role.get(group) != mine for group in sync.arrives)
-    tail = line.problem.hold(name) + (machine.cycles("arrive") if arrives else 0)
+    facts, machine, mine = line.facts, line.facts.machine, line.role(name)
+    waits = [group for group in facts.waits[name] if line.decisions.role.get(group) != mine]
+    arrives = any(line.decisions.role.get(group) != mine for group in facts.arrives[name])
+    tail = facts.hold(name) + (machine.cycles("arrive") if arrives else 0)
     return machine.cycles("wait") * len(waits), tail
 
 
@@ -214,7 +211,7 @@ def _check_apart(line: Timeline, what: str, intervals: list[tuple[int, int, str,
 
 def _check_orders(line: Timeline) -> None:
     """Fixed issue orders repeat every period."""
-    for order in line.problem.kernel.orders:
+    for order in line.facts.kernel.orders:
         for iteration in range(line.iterations):
             turns = [(name, iteration + shift) for name, shift in order.sequence]
             name, when = turns[0]
@@ -229,8 +226,8 @@ def _slots(line: Timeline, region: Region) -> int:
 
 def _check_memory(line: Timeline) -> None:
     """Shared memory and tensor memory hold all slots."""
-    kernel, machine = line.problem.kernel, line.problem.machine
-    smem, columns = BARRIER_BYTES, 0
+    kernel, machine = line.facts.kernel, line.facts.machine
+    smem, columns = _BARRIER_BYTES, 0
     for region in kernel.regions:
         if region.space is Space.SMEM and region.ring is None:
             smem += _padded(region) * _slots(line, region)
@@ -251,13 +248,13 @@ def _check_memory(line: Timeline) -> None:
 
 
 def _padded(region: Region) -> int:
-    step = TILE_ALIGNMENT if region.slot_bytes >= TILE_ALIGNMENT else SMALL_ALIGNMENT
+    step = _TILE_ALIGNMENT if region.slot_bytes >= _TILE_ALIGNMENT else _SMALL_ALIGNMENT
     return -(-region.slot_bytes // step) * step
 
 
 def _check_registers(line: Timeline) -> None:
     """Tiles, temporaries and addresses fit into the registers, and all warps into the CTA."""
-    machine = line.problem.machine
+    machine = line.facts.machine
     total = narrow = warps = 0
     for role, names in _members(line).items():
         kind = _class_of(line, names[0])
@@ -267,7 +264,7 @@ def _check_registers(line: Timeline) -> None:
             narrow, warps = max(narrow, kind.registers), warps + kind.warps
             continue
         need = kind.registers + _tile_registers(line, names)
-        need += max(line.problem.costs[name].registers for name in names)
+        need += max(line.facts.costs[name].registers for name in names)
         need = -(-need // _REGISTER_STEP) * _REGISTER_STEP
         total, warps = total + need, warps + _WARPS_PER_WARPGROUP
         if need > machine.max_registers:
@@ -281,7 +278,7 @@ def _check_registers(line: Timeline) -> None:
 
 def _tile_registers(line: Timeline, names: list[str]) -> int:
     """Registers a thread keeps in the main loop for the tiles that ``names`` use."""
-    kernel = line.problem.kernel
+    kernel = line.facts.kernel
     pieces: set[str] = set()
     for name in names:
         operation = kernel.operation[name]

@@ -12,20 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 
-from schedgen.dependence import RingOption, place_choice, ring_choice
-from schedgen.kernel import AliasOption, Operation, Piece, Region, Ring
+from schedgen.edges import RingOption, place_choice, ring_choice, ring_options
+from schedgen.kernel import AliasOption, Piece, Region, Ring
 from schedgen.solver.decisions import Decisions
-from schedgen.solver.problem import Problem
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What one write leaves in a piece; ``reads``: who uses it, and how many iterations later."""
-
-    piece: str
-    writer: str
-    reads: tuple[tuple[str, int], ...]
-
+from schedgen.solver.verify_facts import Facts, Value
 
 Instance = tuple[Value, int]
 
@@ -34,7 +24,7 @@ Instance = tuple[Value, int]
 class Timeline:
     """A schedule laid out over concrete iterations, and what was found to be wrong with it."""
 
-    problem: Problem
+    facts: Facts
     decisions: Decisions
     found: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
 
@@ -49,14 +39,14 @@ class Timeline:
     @property
     def iterations(self) -> int:
         """Enough to reach the steady state and see every overlap: all stages and three more."""
-        start, problem = self.decisions.start, self.problem
-        longest = max(max(problem.latency(name), self.release(name)) for name in start)
+        start, facts = self.decisions.start, self.facts
+        longest = max(max(facts.latency(name), facts.release(name)) for name in start)
         return (max(start.values()) - min(start.values()) + longest) // self.decisions.ii + 4
 
     @property
     def margin(self) -> int:
         """Iterations within which any storage is certainly used again."""
-        kernel = self.problem.kernel
+        kernel = self.facts.kernel
         depths = [*self.decisions.depth.values(), *(ring.depth.high for ring in kernel.rings)]
         lags = [lag for ring in kernel.rings for lags in ring.lags for lag in lags]
         skews = [option.skew for region in kernel.regions for option in region.options]
@@ -64,18 +54,14 @@ class Timeline:
 
     def role(self, name: str) -> str:
         """The role that issues operation ``name``."""
-        return self.decisions.role[self.problem.group_of[name].name]
-
-    def release(self, name: str) -> int:
-        """Cycles from the start of ``name`` until its operands may be overwritten."""
-        return self.problem.costs[name].release.at(self.problem.end)
+        return self.decisions.role[self.facts.group_of[name]]
 
     def after(self, one: str, other: str, cycles: int) -> int:
         """``cycles`` from the start of ``one``, and a hand-off if ``other`` is in another role.
 
         A unit that executes both in issue order needs no more than to be free again.
         """
-        costs, machine = self.problem.costs, self.problem.machine
+        costs, machine = self.facts.costs, self.facts.machine
         one_role = self.role(one) == self.role(other)
         for unit, busy in costs[one].units:
             in_order = machine.in_order(unit, one_role=one_role)
@@ -94,38 +80,14 @@ class Timeline:
 
     def ring_shape(self, ring: Ring) -> RingOption | None:
         """The decided depth and lags of ``ring``."""
-        choice = self.problem.graph.choice.get(ring_choice(ring))
-        number = self.decisions.option.get(ring_choice(ring), -1)
-        if choice is None or not 0 <= number < len(choice.options):
-            return None
-        shape = choice.options[number]
-        return shape if isinstance(shape, RingOption) else None
-
-
-def values_of(body: Sequence[Operation]) -> dict[str, tuple[Value, ...]]:
-    """The values that each piece takes in one iteration, in the order of the loop body."""
-    writes: dict[str, list[int]] = defaultdict(list)
-    for place, operation in enumerate(body):
-        for piece in operation.writes:
-            writes[piece].append(place)
-    reads: dict[tuple[str, int], list[tuple[str, int]]] = defaultdict(list)
-    for place, operation in enumerate(body):
-        for read in operation.reads:
-            before = [w for w in writes[read.piece] if w < place and read.distance == 0]
-            for write in (before or writes[read.piece])[-1:]:
-                distance = 0 if before else max(read.distance, 1)
-                reads[read.piece, write].append((operation.name, distance))
-    return {
-        piece: tuple(Value(piece, body[w].name, tuple(reads[piece, w])) for w in places)
-        for piece, places in writes.items()
-        if places
-    }
+        shapes, number = ring_options(ring), self.decisions.option.get(ring_choice(ring), -1)
+        return shapes[number] if 0 <= number < len(shapes) else None
 
 
 def check_storage(line: Timeline) -> None:
     """Every read sees its value: visible when the read begins, not overwritten before it ends."""
-    kernel = line.problem.kernel
-    values = values_of(kernel.body)
+    kernel = line.facts.kernel
+    values = line.facts.values
     for value in (value for taken in values.values() for value in taken):
         _check_reads(line, value)
     for region in kernel.regions:
@@ -143,7 +105,7 @@ def check_storage(line: Timeline) -> None:
 def _check_reads(line: Timeline, value: Value) -> None:
     for (reader, distance), iteration in product(value.reads, range(line.iterations)):
         writer, later = value.writer, iteration + distance
-        latency = line.after(writer, reader, line.problem.latency(writer))
+        latency = line.after(writer, reader, line.facts.latency(writer))
         ready, begin = line.time(writer, iteration) + latency, line.time(reader, later)
         if begin < ready:
             line.report(
@@ -155,7 +117,7 @@ def _check_reads(line: Timeline, value: Value) -> None:
 
 def _check_region(line: Timeline, values: dict[str, tuple[Value, ...]], owner: Region) -> None:
     """Histories of the bytes of ``owner``, in which other regions may be tenants."""
-    kernel = line.problem.kernel
+    kernel = line.facts.kernel
     inside = [r for r in kernel.regions if r is owner or line.place(r).host == owner.name]
     kept = {read.piece for operation in kernel.body for read in operation.reads} - set(values)
     used = {p.name: p for p in kernel.pieces if p.name in kept or p.name in values}
@@ -192,7 +154,7 @@ def _neighbours(
     guests: Sequence[str],
 ) -> Iterator[tuple[Instance, Instance]]:
     """What ``cell`` of each slot holds next to each other in time: host version, its tenant, ..."""
-    kernel = line.problem.kernel
+    kernel = line.facts.kernel
     depth = 1 if owner.per_tile else line.decisions.depth[owner.name]
     slots: dict[int, list[tuple[tuple[int, int, int, str], Instance]]] = defaultdict(list)
     for name in cell:
@@ -210,7 +172,7 @@ def _check_ring(
     line: Timeline, values: dict[str, tuple[Value, ...]], ring: Ring, shape: RingOption
 ) -> None:
     """Fills are numbered through; a fill takes the slot of the one ``depth`` before it."""
-    kernel, count = line.problem.kernel, len(ring.regions)
+    kernel, count = line.facts.kernel, len(ring.regions)
     filled = {
         region: [values[p.name] for p in kernel.pieces if p.region == region and p.name in values]
         for region in ring.regions
@@ -240,8 +202,10 @@ def _check_handover(line: Timeline, one: Instance, other: Instance) -> None:
     if not 0 <= iteration < line.iterations:
         return
     writer, begin = successor.writer, line.time(successor.writer, later)
-    uses = [(name, iteration + distance, line.release(name)) for name, distance in value.reads]
-    written = (value.writer, iteration, line.problem.latency(value.writer))
+    uses = [
+        (name, iteration + distance, line.facts.release(name)) for name, distance in value.reads
+    ]
+    written = (value.writer, iteration, line.facts.latency(value.writer))
     for name, when, cycles in uses or [written]:
         end = line.time(name, when) + line.after(name, writer, cycles)
         if begin < end and (name, when) != (writer, later):
@@ -256,13 +220,13 @@ def check_sequence(
     line: Timeline, reason: str, one: tuple[str, int], other: tuple[str, int]
 ) -> None:
     """Instance ``other`` is issued after ``one``: the issuer and a common unit are free again."""
-    costs, (name, when), (follower, later) = line.problem.costs, one, other
+    costs, (name, when), (follower, later) = line.facts.costs, one, other
     shared = [busy for unit, busy in costs[name].units if unit in dict(costs[follower].units)]
     queued = any(
-        line.problem.machine.queue(unit) and unit in dict(costs[follower].units)
+        line.facts.machine.queue(unit) and unit in dict(costs[follower].units)
         for unit, _ in costs[name].units
     )
-    issue = 0 if queued else line.problem.hold(name)
+    issue = 0 if queued else line.facts.hold(name)
     begin, end = line.time(follower, later), line.time(name, when) + max([issue, *shared])
     if begin < end and one != other:
         line.report(

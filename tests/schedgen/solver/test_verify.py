@@ -3,11 +3,11 @@ about mutants of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 
 from schedgen.bounds import ImpossibleCycle
 from schedgen.dependence import derive
+from schedgen.machine import Cost
 from schedgen.machine_file import read_machine
+from schedgen.solver import problem as problem_module
 from schedgen.solver.decisions import Decisions, busiest_role, order_constraints
-from schedgen.solver.problem import Problem, build_problem
+from schedgen.solver.problem import Dependence, Problem, Synchronization, build_problem
 from schedgen.solver.search import search, smallest
 from schedgen.solver.verify import verify
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec, shipped_specs
 
 Solved = tuple[Problem, Decisions]
+Wrong = Callable[[Any], Any]
 Number = TypeVar("Number", int, str)
 TARGETS = [(name, target) for name in shipped_specs() for target in read_spec(name).file.targets]
 
@@ -260,3 +263,58 @@ def test_capacities(field: str, value: int, words: str) -> None:
     problem, made = solved("gemm_chain", "b200")
     small = replace(problem, machine=replace(problem.machine, **{field: value}))
     only(small, made, words)
+
+
+# -- errors of the solver's problem ---------------------------------------------------------------
+
+
+def solved_wrongly(
+    spec: str, target: str, wrong: str, how: Wrong, patch: pytest.MonkeyPatch
+) -> Solved:
+    """A schedule of a problem that function ``wrong`` of the solver's problem builds as ``how``."""
+    right = getattr(problem_module, wrong)
+
+    def altered(*given: Any, **named: Any) -> Any:
+        return how(right(*given, **named))
+
+    with patch.context() as here:
+        here.setattr(problem_module, wrong, altered)
+        problem = problems(spec, target, "high")[0]
+    found = smallest(problem)
+    assert found is not None
+    return problem, found.decisions
+
+
+def short(dependence: Dependence) -> Dependence:
+    return replace(dependence, delay=dependence.delay // 2)
+
+
+def free_handoff(dependence: Dependence) -> Dependence:
+    return replace(dependence, handoff=0)
+
+
+def cheap(cost: Cost) -> Cost:
+    halves = tuple((unit, cycles // 2) for unit, cycles in cost.units)
+    return replace(cost, units=halves)
+
+
+def silent(found: dict[str, Synchronization]) -> dict[str, Synchronization]:
+    return {name: Synchronization((), ()) for name in found}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "how", "words"),
+    [
+        ("_dependence", short, "visible only at"),
+        ("_dependence", free_handoff, "visible only at"),
+        ("price", cheap, "TENSOR is busy with"),
+        ("_synchronization", silent, "the role of"),
+    ],
+)
+def test_errors_of_the_problem_are_found(
+    wrong: str, how: Wrong, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was solved is wrong, and the schedule right for that."""
+    problem, made = solved_wrongly("attention_fwd", "b200", wrong, how, monkeypatch)
+    assert legal(problem, made)
+    only(problem, made, words)
