@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-NAMES = ("getting-started", "tutorial", "show", "faq", "spec")
+NAMES = ("index", "getting-started", "tutorial", "show", "faq", "spec")
 END = "<!-- what follows is not run -->"
 BLOCK = re.compile(
     r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```\n", re.DOTALL

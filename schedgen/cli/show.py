@@ -234,8 +234,9 @@ def list_specs(as_json: bool) -> None:
             ]
         )
         return
+    width = max(len(name) for name, _ in found)
     for name, file in found:
-        typer.echo(f"{name:16} {', '.join(file.targets):12} {file.about}")
+        typer.echo(f"{name:{width}} {', '.join(file.targets):12} {file.about}")
 
 
 def list_targets(as_json: bool) -> None:
