@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from ortools.sat.python import cp_model
-
 from schedgen.bounds import Constraint
 from schedgen.reasons import Reason, ReasonKind
-from schedgen.solver.model import Linear, ModuloModel
 from schedgen.solver.problem import Problem
 
 
@@ -24,46 +21,9 @@ class Decisions:
     depth: Mapping[str, int]
     option: Mapping[str, int]
 
-    @staticmethod
-    def read(model: ModuloModel, value: Callable[[Linear], int]) -> Decisions:
-        """The solution of ``model``, given how to evaluate an expression."""
-        start = {name: int(value(expression)) for name, expression in model.start.items()}
-        role: dict[str, str] = {}
-        groups = model.problem.body_groups
-        for number, group in enumerate(groups):
-            literals = ((g.name, model.same.get((g.name, group.name))) for g in groups[:number])
-            shared = (name for name, literal in literals if literal is not None and value(literal))
-            role[group.name] = (
-                role[first] if (first := next(shared, None)) is not None else group.name
-            )
-        option = {
-            choice.name: next(
-                n for n in range(len(choice.options)) if value(model.option[choice.name, n])
-            )
-            for choice in model.problem.graph.choices
-        }
-        depth = {name: int(value(expression)) for name, expression in model.depth.items()}
-        first = min(start.values())
-        return Decisions(
-            model.ii, {name: time - first for name, time in start.items()}, role, depth, option
-        )
-
     def at(self, ii: int, start: Mapping[str, int]) -> Decisions:
         """The same decisions at another II."""
         return replace(self, ii=ii, start=dict(start))
-
-    def hint(self, model: ModuloModel) -> None:
-        """Offers these decisions to ``model`` as a solution to improve on."""
-        first = self.start[model.problem.body[0]]
-        for name, time in self.start.items():
-            model.cp.add_hint(model.start[name], time - first)
-        for (one, other), literal in model.same.items():
-            model.cp.add_hint(literal, self.role[one] == self.role[other])
-        for (choice, number), literal in model.option.items():
-            model.cp.add_hint(literal, self.option[choice] == number)
-        for name, depth in model.depth.items():
-            if isinstance(depth, cp_model.IntVar):
-                model.cp.add_hint(depth, self.depth[name])
 
     def crosses(self, problem: Problem, one: str, other: str) -> bool:
         """Whether two groups are issued by different roles; groups outside the main loop are on

@@ -21,6 +21,7 @@ from schedgen.solver.decisions import Decisions, busiest_role, order_constraints
 from schedgen.solver.formulation import modulo_model
 from schedgen.solver.objectives import LEVELS
 from schedgen.solver.problem import Problem
+from schedgen.solver.reading import hint, read_decisions
 
 # Iterations in flight that the search allows at least; see `stage_limit`.
 MIN_STAGES = 12
@@ -268,7 +269,7 @@ def _feasible(
             solver.parameters.linearization_level = 0
         status = solver.solve(model.cp)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return "feasible", Decisions.read(model, solver.value)
+            return "feasible", read_decisions(model, solver.value)
         if status == cp_model.INFEASIBLE:
             return "infeasible", None
     return "unknown", None
@@ -287,7 +288,7 @@ def refine(problem: Problem, result: Result, *, time_limit: float | None = None)
         if isinstance(expression, int):
             continue
         model.cp.clear_hints()
-        decisions.hint(model)
+        hint(model, decisions)
         (model.cp.maximize if level.largest else model.cp.minimize)(expression)
         solver = make_solver(OBJECTIVE_BUDGET, clock.left)
         status = solver.solve(model.cp)
@@ -295,7 +296,7 @@ def refine(problem: Problem, result: Result, *, time_limit: float | None = None)
             result.objectives.append(Objective(level.name, 0, False))
             break
         value = round(solver.objective_value)
-        decisions = Decisions.read(model, solver.value)
+        decisions = read_decisions(model, solver.value)
         result.objectives.append(Objective(level.name, value, status == cp_model.OPTIMAL))
         model.cp.add(expression >= value if level.largest else expression <= value)
     result.decisions = decisions

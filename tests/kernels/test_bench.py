@@ -33,6 +33,11 @@ def in_turns(candidates: dict[str, Run]) -> dict[str, Timed]:
     return {name: Timed(2.0 + n, 1000.0) for n, name in enumerate(candidates)}
 
 
+def in_no_time(candidates: dict[str, Run]) -> dict[str, Timed]:
+    """Nanoseconds, so that small problems have TFLOP/s."""
+    return {name: Timed(t.milliseconds / 1e6, t.clock) for name, t in in_turns(candidates).items()}
+
+
 def in_graphs(candidates: dict[str, Run], times: dict[str, Timed]) -> dict[str, float]:
     """A millisecond less than without a graph."""
     return {name: times[name].milliseconds - 1 for name in candidates}
@@ -65,15 +70,40 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return launches
 
 
+FLOPS = {
+    "attention_fwd": {
+        (1, 64, 2, 64, False): 4 * 2 * 64 * 64 * 64,
+        (1, 64, 2, 128, True): 4 * 2 * 64 * 64 * 128 / 2,
+    },
+    "gemm": {(64, 64): 2 * 64**3},
+    "gemm_symmetric": {(64, 128): 2 * 64 * 64 * 128},
+    "gemm_epilogue": {(64, 64): 2 * 64**3},
+    "gemm_chain": {(2, 64, 32, 128): 2 * (2 * 2 * 64 * 32 * 128)},
+}
+"""Operations of the small problems, by hand."""
+PROBLEM = {
+    "attention_fwd": ("batch", "seq", "heads", "head_dim", "causal"),
+    "gemm_chain": ("batch", "m", "n", "width"),
+}
+
+
 @pytest.mark.parametrize("spec", [name for name in bench.SPECS if name != "polar"])
-def test_rows(small: list[str], spec: str) -> None:
-    rows = list(bench.SPECS[spec]())
-    ours = [row for row in rows if row["provider"] == "schedgen"]
-    assert ours
-    assert all(set(row) >= COLUMNS for row in ours)
-    assert all(float(str(row["error"])) < 1e-2 for row in rows if "error" in row)
-    assert all(row["of best peer"] == 1.5 for row in ours)
-    assert small
+def test_rows(small: list[str], spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of ours and one of a peer for each problem; operations over the time of each."""
+    monkeypatch.setattr(bench, "in_turns", in_no_time)
+    rows = [row for row in bench.SPECS[spec]() if "TFLOP/s" in row]
+    keys = PROBLEM.get(spec, ("m=n", "k"))
+    ours = {tuple(row[key] for key in keys): row for row in rows if row["provider"] == "schedgen"}
+    assert ours.keys() == FLOPS[spec].keys()
+    for problem, flops in FLOPS[spec].items():
+        mine, *others = (row for row in rows if tuple(row[key] for key in keys) == problem)
+        assert set(mine) >= COLUMNS
+        assert others
+        for row, nanoseconds in zip((mine, *others), (2, 3, 4), strict=False):
+            assert row["TFLOP/s"] == round(flops / nanoseconds / 1e3, 1)
+            assert 1e-4 < float(str(row["error"])) < 4e-3  # of a result in bf16, against float64
+        assert mine["of best peer"] == 1.5
+    assert len(small) == len(ours)
     assert all(name.startswith(spec) for name in small)
 
 

@@ -178,16 +178,26 @@ def test_copies_from_shared_memory(key: tuple[str, str], mode: Swizzle) -> None:
 
 
 def test_allocation_blocks_until_columns_are_free() -> None:
-    """Two warps want all columns; the second gets them when the first has freed them."""
-    text = """
+    """Two warps want all columns; the second gets them when the first has freed them: a counter of
+    warps that have columns is never seen above one.
+    """
+    text = f"""
     mov.u32 %r0, smem; mov.u32 %r2, %tid.x; mov.u32 %r5, %warpid; mov.b32 %r6, 512;
+    setp.eq.u32 %p2, %r2, 0; and.b32 %r3, %r2, 31; setp.eq.u32 %p0, %r3, 0;
+    @%p2 st.shared.b32 [%r0+64], 0; bar.sync 0;
     shl.b32 %r7, %r5, 2; add.u32 %r7, %r7, %r0;
     tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], %r6;
-    ld.shared.b32 %r8, [%r7];
-    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, %r6;
+    ld.shared.b32 %r100, [%r7];
+    @%p0 atom.shared.add.u32 %r12, [%r0+64], 1; bar.warp.sync -1;
+    ld.shared.b32 %r101, [%r0+64]; bar.warp.sync -1;
+    ld.shared.b32 %r102, [%r0+64]; bar.warp.sync -1;
+    @%p0 atom.shared.add.u32 %r12, [%r0+64], -1; bar.warp.sync -1;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r100, %r6;
+    {save(3)}
     """
     for policy in POLICIES:
-        run(text, threads=64, policy=policy)
+        found = run(text, threads=64, count=3, policy=policy)
+        assert found.tolist() == [[0, 1, 1]] * 64
 
 
 PAIR = """

@@ -225,13 +225,20 @@ def test_gather_and_scatter_of_four_rows() -> None:
 
 
 def test_prefetches_change_nothing() -> None:
-    source = half(8, 64)
+    """Neither what they name in global memory, nor shared memory where a load would put it."""
+    source, out = half(8, 64), aligned((256,), np.uint32)
+    before = source.copy()
     map_ = tensor(source, Element.F16, (64, 8), swizzle=Swizzle.B128)
-    text = """mov.b64 %rd0, m; mov.b32 %r6, 0; ld.param.u64 %rd1, [a]; mov.b32 %r5, 64;
+    text = f"""{SETUP} mov.b32 %r6, 0; mov.b32 %r5, 64; ld.param.u64 %rd1, [a];
+    shl.b32 %r7, %r2, 2; add.u32 %r7, %r7, %r0; add.u32 %r8, %r2, 7000;
+    {"".join(f"st.shared.b32 [%r7+{128 * n}], %r8; add.u32 %r8, %r8, 32;" for n in range(8))}
     prefetch.tensormap [%rd0];
-    cp.async.bulk.prefetch.tensor.2d.L2.global.tile.L2::cache_hint [%rd0, {%r6, %r6}], %rd9;
-    cp.async.bulk.prefetch.L2.global [%rd1], %r5;"""
-    launch(text, {"a": source}, scalars={"m": encode(map_)})
+    cp.async.bulk.prefetch.tensor.2d.L2.global.tile.L2::cache_hint [%rd0, {{%r6, %r6}}], %rd9;
+    cp.async.bulk.prefetch.L2.global [%rd1], %r5;
+    fence.proxy.async; bar.sync 0; {dump(1024)}"""
+    launch(text, {"a": source, "out": out}, scalars={"m": encode(map_)})
+    assert np.array_equal(source, before)
+    assert np.array_equal(out, 7000 + np.arange(256))
 
 
 def load(map_: TensorMap, arrays: dict[str, NDArray[Any]], **parts: str) -> None:

@@ -30,6 +30,7 @@ from schedgen.solver.confirm import confirm_infeasible
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.formulation import modulo_model
 from schedgen.solver.problem import Problem, build_problem
+from schedgen.solver.reading import read_decisions
 from schedgen.solver.search import arithmetic_bound, make_solver, smallest
 from schedgen.solver.verify import verify
 from schedgen.spec.bind import bind
@@ -129,7 +130,7 @@ def cp_sat(problem: Problem, ii: int) -> Decisions | None:
     solver = make_solver(60, None)
     status = solver.solve(model.cp)
     assert status != cp_model.UNKNOWN
-    return None if status == cp_model.INFEASIBLE else Decisions.read(model, solver.value)
+    return None if status == cp_model.INFEASIBLE else read_decisions(model, solver.value)
 
 
 def compare(problem: Problem, iis: range) -> None:
