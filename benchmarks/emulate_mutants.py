@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -114,15 +115,11 @@ def merged(rows: Iterable[Row], found: Sequence[Entry]) -> list[Row]:
             "operator": operator, "mutants": len(group), **_counts(group),
             "seconds": round(sum(row["seconds"] for row in group), 1),
             "equivalent": sum(bool(row.get("reason")) for row in group),
+            "reasons": _reasons(group),
             "missed": [
-                {
-                    "where": _where(row), "reason": row.get("reason", ""),
-                    "examined": "reason" in row,
-                }
-                for row in sorted(group, key=lambda row: row["number"])
-                if row["end"] == "undetected"
+                {"where": _place(row), "examined": "reason" in row}
+                for row in _undetected(group) if not row.get("reason")
             ],
-            "messages": sorted({row["message"] for row in group if row["message"]})[:5],
         }
         for (kernel, operator), group in sorted(
             groups.items(), key=lambda item: (order[item[0][0]], item[0][1])
@@ -135,9 +132,34 @@ def _counts(group: Sequence[Row]) -> dict[str, int]:
     return {end: ends[end] for end in ENDS}
 
 
-def _where(row: Row) -> str:
-    source = f" [{row['source']}]" if row["source"] else ""
-    return f"line {row['line']}: {row['instruction']}{source}"
+def _undetected(group: Sequence[Row]) -> list[Row]:
+    found = (row for row in group if row["end"] == "undetected")
+    return sorted(found, key=lambda row: row["number"])
+
+
+def _reasons(group: Sequence[Row]) -> dict[str, Row]:
+    """Why mutants are equivalent: how many for each kind of reason, and where the first one is."""
+    found: dict[str, Row] = {}
+    for row in _undetected(group):
+        if row.get("reason"):
+            first = {"mutants": 0, "such as": _place(row)}
+            found.setdefault(_kind(row["reason"]), first)["mutants"] += 1
+    return found
+
+
+def _kind(reason: str) -> str:
+    """A reason without what differs between mutants."""
+    if "does the same" in reason:
+        return (
+            "another instruction of the kind does the same: each of the two may go, without both "
+            "there is a fault"
+        )
+    reason = re.sub(r"line [\d, ]+ tells it", "another wait or barrier tells it", reason)
+    return re.sub(r" \(strict in [^)]*\)|; reported with S\d+(, S\d+)+", "", reason)
+
+
+def _place(row: Row) -> str:
+    return f"line {row['line']}: {row['instruction']}"
 
 
 def main() -> None:

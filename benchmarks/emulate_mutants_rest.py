@@ -86,7 +86,7 @@ def _behind(mutant: Mutant, lines: Mapping[int, int]) -> int:
 def main() -> None:
     folder = Path(next(word for word in sys.argv[1:] if not word.startswith("--")))
     listed = json.loads((RESULTS / "emulate_mutants.json").read_text("utf-8"))["rows"]
-    rest = [(row, one) for row in listed for one in row["missed"] if not one["reason"]]
+    rest = [(row, one) for row in listed for one in row["missed"]]
     found: list[Row] = []
     for one, missed in rest:
         campaign = Campaign(read(folder, one["kernel"]))

@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from dataclasses import asdict
 from time import perf_counter
+from typing import Any
 
 from report import keep, table
 
@@ -83,6 +84,12 @@ def rows_of(spec: str, program: Program, found: list[tuple[Mutant, Judgement]]) 
     return rows
 
 
+def summary(row: Row) -> Row:
+    """A row without mutants that are equivalent for a reason: ``--json`` prints those."""
+    others: Any = row["others"]
+    return {**row, "others": [one for one in others if one["outcome"] != Outcome.EQUIVALENT.value]}
+
+
 def counts(row: Row) -> str:
     """``12 / 3 / 0``, and what is not as it should be in words."""
     text = " / ".join(str(row[outcome]) for outcome in ("killed", "equivalent", "survived"))
@@ -121,7 +128,7 @@ def main(arguments: list[str]) -> None:
         seconds = perf_counter() - begin
         print(f"{name}: {len(found)} mutants, {seconds:.0f} s", file=sys.stderr, flush=True)
     print(json.dumps(rows, indent=1) if "--json" in arguments else table(overview(rows)))
-    keep("mutants", rows)
+    keep("mutants", [summary(row) for row in rows])
     if any(row["survived"] for row in rows):
         raise SystemExit("a mutant survived")
 

@@ -47,9 +47,14 @@ def table(rows: Sequence[Mapping[str, object]]) -> str:
     )
 
 
+def lines(where: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> str:
+    """JSON with a line for each row, so that files are small and differences are rows."""
+    body = ",\n".join(f" {json.dumps(row)}" for row in rows)
+    return f'{{"environment": {json.dumps(where)},\n"rows": [\n{body}\n]}}\n'
+
+
 def keep(name: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Writes ``results/<name>.json`` if the command line says ``--save``."""
     if "--save" in sys.argv:
         RESULTS.mkdir(exist_ok=True)
-        text = json.dumps({"environment": environment(), "rows": list(rows)}, indent=1) + "\n"
-        (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+        (RESULTS / f"{name}.json").write_text(lines(environment(), rows), encoding="utf-8")

@@ -163,31 +163,20 @@ def _rate(counts: dict[str, int]) -> str:
 def undetected() -> str:
     """The undetected mutants: how many have which reason, then those without one, one by one."""
     rows, where = read("emulate_mutants")
-    reasons: dict[str, list[str]] = {}
+    reasons: Counter[str] = Counter()
+    example: dict[str, str] = {}
     rest: list[Sequence[object]] = [("kernel", "operator", "where", "examined")]
     for row in rows:
+        for reason, found in row["reasons"].items():
+            reasons[reason] += found["mutants"]
+            text = f"`{row['kernel']}`: {row['operator']}, {found['such as']}"
+            example.setdefault(reason, text)
         for one in row["missed"]:
-            place = one["where"].partition(" [")[0]
-            if one["reason"]:
-                text = f"`{row['kernel']}`: {row['operator']}, {place}"
-                reasons.setdefault(_kind(one["reason"]), []).append(text)
-            else:
-                examined = "yes" if one.get("examined") else "no"
-                rest.append((f"`{row['kernel']}`", row["operator"], place, examined))
+            examined = "yes" if one["examined"] else "no"
+            rest.append((f"`{row['kernel']}`", row["operator"], one["where"], examined))
     lines: list[Sequence[object]] = [("why", "mutants", "such as")]
-    for reason, places in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        lines.append((reason, len(places), places[0]))
+    for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
+        lines.append((reason, count, example[reason]))
     without = f"Without a reason: {len(rest) - 1}."
     tables = [shown(lines), without, *([shown(rest)] if len(rest) > 1 else []), where]
     return "\n\n".join(tables)
-
-
-def _kind(reason: str) -> str:
-    """A reason without what differs between mutants."""
-    if "does the same" in reason:
-        return (
-            "another instruction of the kind does the same: each of the two may go, without both "
-            "there is a fault"
-        )
-    reason = re.sub(r"line [\d, ]+ tells it", "another wait or barrier tells it", reason)
-    return re.sub(r" \(strict in [^)]*\)|; reported with S\d+(, S\d+)+", "", reason)
