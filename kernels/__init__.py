@@ -6,6 +6,9 @@
     y = gemm(x, weight.mT)
     u = polar(x)  # all singular values near 1
 
+    product = kernel("my_product.yaml", tile_n=128)  # from a spec of your own
+    d = product(a, b)
+
 Importing this needs no GPU and no compiler. The first call of a kernel on a machine compiles it,
 which takes some ten seconds, and keeps it on disk (`schedgen.kernels.cache`).
 """
@@ -24,6 +27,7 @@ from schedgen.kernels.launcher import GeneratedKernel, load
 from schedgen.kernels.newton_schulz.muon import Muon
 from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
+from schedgen.kernels.of_spec import SpecKernel, kernel
 
 __all__ = [
     "ArgumentTypeError",
@@ -35,8 +39,10 @@ __all__ = [
     "LaunchError",
     "Muon",
     "RankError",
+    "SpecKernel",
     "attention",
     "gemm",
+    "kernel",
     "load",
     "polar",
     "symmetric_gemm",

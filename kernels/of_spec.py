@@ -1,0 +1,247 @@
+"""From a spec to a torch function in one call: `kernel`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from schedgen.codegen.facts import Parameter, read_facts
+from schedgen.kernels import layouts, library
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError, KernelError
+from schedgen.kernels.launcher import DTYPES, GeneratedKernel, architecture
+from schedgen.stored import Store, folder
+
+if TYPE_CHECKING:
+    from schedgen.machine import Machine
+    from schedgen.spec.reader import Spec
+
+log = logging.getLogger("schedgen.kernels")
+
+_SHOWN = 16
+_TYPES = {bool: "a bool", int: "an int", float: "a float", str: "a str"}
+
+
+class SpecKernel:
+    """A spec's kernel as a function of tensors; `kernel` makes one.
+
+    It takes the tensors that the kernel reads and its numbers, by position in the order of
+    ``inputs`` or by name, and returns what it stores, in the order of ``outputs``: one tensor, or a
+    tuple. It is an operator of torch with a fake implementation, so torch.compile takes it.
+
+    Attributes:
+        path: the generated file.
+        facts: what the file says about itself.
+        inputs: arguments, tensors first.
+        outputs: results.
+        free: extents that only results have, which have to be given by name as well.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.facts = path, read_facts(path)
+        written = set(self.facts.outputs)
+        self.inputs = tuple(p for p in self.facts.parameters if p.name not in written)
+        self.outputs = tuple(p for p in self.facts.parameters if p.name in written)
+        self.free = _free(self.inputs, self.outputs)
+        self._launch = GeneratedKernel(path)
+        self._operator = self._define()
+
+    def __call__(self, *arguments: Tensor | float, **named: Tensor | float) -> Any:
+        """Runs the kernel on the current stream of the tensors' GPU.
+
+        Raises:
+            TypeError: an argument is missing, given twice, or unknown.
+            ArgumentValueError, ArgumentTypeError: an argument does not fit.
+            DeviceError, LaunchError, CompileError: as of `schedgen.kernels.launcher.launcher`.
+        """
+        names = [*(parameter.name for parameter in self.inputs), *self.free]
+        if len(arguments) > len(names):
+            raise TypeError(f"{len(arguments)} arguments, {len(names)} expected: {_list(names)}")
+        given = dict(zip(names, arguments, strict=False))
+        for name in named:
+            if name in given or name not in names:
+                problem = "is given twice" if name in given else "is no argument"
+                raise TypeError(f"'{name}' {problem}; arguments are {_list(names)}")
+        given |= named
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise TypeError(f"{_list(missing)} missing; arguments are {_list(names)}")
+        results = self._operator(*(given[name] for name in names))
+        return results[0] if len(self.outputs) == 1 else tuple(results)
+
+    def __repr__(self) -> str:
+        arguments = _list([*(parameter.name for parameter in self.inputs), *self.free])
+        results = _list([parameter.name for parameter in self.outputs])
+        return f"<kernel {self.facts.kernel} for {self.facts.target}: ({arguments}) -> {results}>"
+
+    def _define(self) -> Any:
+        """The operator, named by the text of the file: equal files are one operator."""
+        name = f"{self.facts.kernel}_{self.facts.target}_{self.facts.sha256[:_SHOWN]}"
+        if not hasattr(torch.ops.schedgen, name):
+            takes = [f"{'Tensor' if p.extents else 'float'} {p.name}_" for p in self.inputs]
+            takes += [f"SymInt {extent}_" for extent in self.free]
+            library.define(f"{name}({', '.join(takes)}) -> Tensor[]", self._run, self._fake)
+        return getattr(torch.ops.schedgen, name)
+
+    def _run(self, *arguments: Any) -> list[Tensor]:
+        results = self._fake(*arguments)
+        by_name = {p.name: a for p, a in zip(self.inputs, arguments, strict=False)}
+        by_name |= {p.name: r for p, r in zip(self.outputs, results, strict=True)}
+        self._launch(*(by_name[parameter.name] for parameter in self.facts.parameters))
+        return results
+
+    def _fake(self, *arguments: Any) -> list[Tensor]:
+        """Empty results, if the shapes of the arguments fit together."""
+        extents: dict[str, int] = {}
+        for parameter, argument in zip(self.inputs, arguments, strict=False):
+            if parameter.extents:
+                _fits(parameter, argument, extents)
+        extents |= dict(zip(self.free, arguments[len(self.inputs) :], strict=True))
+        like = next(argument for argument in arguments if isinstance(argument, Tensor))
+        return [
+            layouts.room(
+                like.new_empty(0, dtype=DTYPES[result.dtype]), [extents[e] for e in result.extents]
+            )
+            for result in self.outputs
+        ]
+
+
+def kernel(
+    spec: str | os.PathLike[str], *, target: str | None = None, **settings: Any
+) -> SpecKernel:
+    """The kernel of ``spec``, a shipped one or a file, as a function of torch tensors.
+
+        product = schedgen.kernels.kernel("my_product.yaml", tile_n=128)
+        d = product(a, b)
+
+    The first call for a spec, target and settings solves, proves, emits and compiles, which takes
+    some ten seconds; what comes of it is kept on disk by content (`schedgen.stored`), and taken
+    from there the next time.
+
+    Args:
+        target: a machine model; the one of the GPU that is there by default.
+        settings: parameters of the spec: numbers, words, or truth values.
+
+    Raises:
+        SpecError: the spec is wrong. SchedgenError: a setting is, or there is no schedule.
+        DeviceError: there is no GPU to tell the target by, or the spec is not written for it.
+        EmitError, CompileError: there is no kernel that the compiler accepts.
+        KernelError: the file cannot be written.
+    """
+    from schedgen.machine_file import read_machine
+    from schedgen.spec.reader import read_spec
+
+    read = read_spec(os.fspath(spec))
+    machine = read_machine(target or _target(read))
+    return _function(_text(os.fspath(spec), read, machine, _settings(settings)))
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    for name, value in settings.items():
+        if not isinstance(value, bool | int | float | str):
+            raise ArgumentTypeError(
+                name, f"it is {value!r}", _list(list(_TYPES.values())), f"{name}=128"
+            )
+    return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in settings.items()}
+
+
+def _target(spec: Spec) -> str:
+    """The machine model among those of ``spec`` that is of the GPU's architecture."""
+    from schedgen.machine_file import read_machine
+
+    targets = spec.file.targets
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            f"there is no GPU to tell the target of {spec.file.kernel} by; fix: "
+            f"target='{targets[0]}'" + (f", or one of {_list(targets)}" if len(targets) > 1 else "")
+        )
+    arch = architecture(torch.device("cuda", torch.cuda.current_device()))
+    found = next((name for name in targets if read_machine(name).arch == arch), None)
+    if found is None:
+        raise DeviceError(
+            f"{spec.file.kernel} is written for {_list(targets)}, and this GPU is {arch}; fix: add "
+            "a machine model with that architecture to its 'targets'"
+        )
+    return found
+
+
+def _text(name: str, spec: Spec, machine: Machine, settings: Mapping[str, str]) -> tuple[str, str]:
+    """The name and the text of the generated file, which is made if it is not kept."""
+    store = Store()
+    made_from = [
+        [spec.source.file, spec.source.sha256, sorted(settings.items())],
+        [machine.name, machine.sha256],
+    ]
+    kept = store.get("kernel", made_from)
+    if kept is None:
+        from schedgen.driver.selecting import selected
+
+        log.info("solving %s for %s, once on this machine", spec.file.kernel, machine.name)
+        made, _ = selected(name, machine.name, settings, log.info, store=store)
+        kept = f"{made.name}\n{made.text}"
+        store.put("kernel", made_from, kept)
+    file, _, text = kept.partition("\n")
+    return file, text
+
+
+_known: dict[tuple[str, str], SpecKernel] = {}
+_making = threading.Lock()
+
+
+def _function(named: tuple[str, str]) -> SpecKernel:
+    """One function for each file; the file is written where the compiled kernel will be."""
+    with _making:
+        if named not in _known:
+            _known[named] = SpecKernel(_written(*named))
+        return _known[named]
+
+
+def _written(name: str, text: str) -> Path:
+    path = folder() / f"{Path(name).stem}-{sha256(text.encode()).hexdigest()[:_SHOWN]}.py"
+    try:
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, path)  # a reader sees a whole file or none
+    except OSError as error:
+        raise KernelError(
+            f"{path}: {error.strerror}; fix: set SCHEDGEN_CACHE_DIR to a folder that can be written"
+        ) from None
+    return path
+
+
+def _free(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> tuple[str, ...]:
+    known = {extent for parameter in inputs for extent in parameter.extents}
+    every = (extent for parameter in outputs for extent in parameter.extents)
+    return tuple(dict.fromkeys(extent for extent in every if extent not in known))
+
+
+def _fits(parameter: Parameter, argument: Tensor, extents: dict[str, int]) -> None:
+    """Notes the extents of a tensor; those that it shares with others have to be the same."""
+    wanted = f"({', '.join(parameter.extents)})"
+    if argument.dim() != len(parameter.extents):
+        got = f"it has {argument.dim()} dimensions"
+        raise ArgumentValueError(parameter.name, got, wanted, f"reshape it to {wanted}")
+    if argument.dtype != DTYPES[parameter.dtype]:
+        dtype = DTYPES[parameter.dtype]
+        got = f"its dtype is {argument.dtype}"
+        raise ArgumentTypeError(parameter.name, got, f"{dtype}", f"{parameter.name}.to({dtype})")
+    for extent, size in zip(parameter.extents, argument.shape, strict=True):
+        if extents.setdefault(extent, size) != size:
+            got = f"its {extent} is {size}"
+            allowed, fix = f"{extents[extent]}", "pass tensors that fit together"
+            raise ArgumentValueError(parameter.name, got, allowed, fix)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)
