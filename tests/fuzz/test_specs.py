@@ -22,6 +22,7 @@ def _parameter(name: str) -> Any:
     return pytest.param(name, marks=[pytest.mark.xfail(reason=known, strict=True)] if known else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [_parameter(name) for name in CASES])
 def test_it_ends_as_it_should(name: str) -> None:
     case = fuzzer("fuzzing.cases").read_case(SPECS / f"{name}.yaml")

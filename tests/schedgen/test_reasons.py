@@ -159,7 +159,12 @@ def test_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "every"), [(smt.refute, 20), (explore.explore, 2), (graph.prove, 1)]
+    ("method", "every"),
+    [
+        pytest.param(smt.refute, 20, marks=pytest.mark.slow),
+        pytest.param(explore.explore, 2, marks=pytest.mark.slow),
+        (graph.prove, 1),
+    ],
 )
 def test_verdicts(
     method: Callable[[Program], Any], every: int, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def test_file_is_formatted(folder: Path) -> None:
     assert emitting.formatted(text) == text
 
 
+@pytest.mark.slow
 def test_products_that_the_assembler_serializes(folder: Path, tmp_path: Path) -> None:
     """With the registers that the solver counts ptxas has each product wait for the one before; a
     schedule that leaves more of them takes 14 % less time on an H200.
@@ -76,6 +77,7 @@ def test_products_that_the_assembler_serializes(folder: Path, tmp_path: Path) ->
     assert "emit --compile" in problem
 
 
+@pytest.mark.slow
 def test_compile(tmp_path: Path) -> None:
     arguments = "gemm_chain", "-t", "h200", "--set", "dtype=fp16", "-o", str(tmp_path)
     result = run("emit", *arguments, "--json")
@@ -139,6 +141,7 @@ def test_emit_refuses(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = run("emit", "gemm_chain", "-t", "h200", "-o", str(tmp_path / "file"))

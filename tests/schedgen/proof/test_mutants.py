@@ -71,6 +71,7 @@ def test_nothing_of_a_small_program_can_be_left_out() -> None:
             assert check(mutant) is Outcome.KILLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "target"),
     [("gemm", "b200"), ("attention_fwd", "h200")],
