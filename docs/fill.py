@@ -115,10 +115,8 @@ def headline() -> str:
     polar = [row["of gram-quack"] for row in _results("polar")["rows"]]
     lines.append(f"| `polar` | {len(polar)} | | {_spread(polar)} | gram-newton-schulz with quack |")
     sources = [(name, _results(name)["environment"]) for name in ("attention", "gemm", "polar")]
-    source = ", ".join(
-        f"`benchmarks/results/{name}.json` ({where['date']})" for name, where in sources
-    )
-    return "\n".join(lines) + f"\n\n*{sources[0][1]['gpu']}; {source}*"
+    source = ", ".join(f"`{name}.json` ({where['date']})" for name, where in sources)
+    return "\n".join(lines) + f"\n\n*{sources[0][1]['gpu']}; in `benchmarks/results`: {source}*"
 
 
 def _results(name: str) -> dict[str, Any]:
