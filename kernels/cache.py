@@ -36,21 +36,26 @@ def compiled(path: Path, facts: Facts, sms: int) -> bytes:
         DeviceError: CuTe DSL is not installed.
         CompileError: the file does not compile.
     """
-    entry = folder() / f"{path.stem}-{_key(facts, sms)[:32]}.o"
-    found = read_entry(entry)
+    where = entry(path, facts, sms)
+    found = read_entry(where)
     if found is not None:
         return found
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(entry.with_suffix(".lock")):
-            found = read_entry(entry)  # another process may have been faster
+        where.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(where.with_suffix(".lock")):
+            found = read_entry(where)  # another process may have been faster
             if found is None:
                 found = _compile(path, sms)
-                write_entry(entry, found)
+                write_entry(where, found)
     except OSError as error:
-        log.warning("%s is not kept in %s: %s", path.stem, entry.parent, error.strerror)
+        log.warning("%s is not kept in %s: %s", path.stem, where.parent, error.strerror)
         found = _compile(path, sms) if found is None else found
     return found
+
+
+def entry(path: Path, facts: Facts, sms: int) -> Path:
+    """Where that object file is, or will be. Raises DeviceError: CuTe DSL is not installed."""
+    return folder() / f"{path.stem}-{_key(facts, sms)[:32]}.o"
 
 
 def _compile(path: Path, sms: int) -> bytes:

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from schedgen.cli.common import Ticker, fail, settings_of, whole, write
-from schedgen.cli.options import CacheOption, JsonOption, SetOption, SpecArgument, TargetOption
+from schedgen.cli.options import (
+    CacheOption,
+    JsonOption,
+    SetOption,
+    SpecArgument,
+    TargetOption,
+    complete_target,
+)
 from schedgen.errors import SchedgenError
 
 
@@ -228,6 +235,35 @@ def trace(
             spec, target, settings, run, record, keep, output, write, ticker, as_json=json
         )
     raise typer.Exit(status)
+
+
+def build(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Beginnings of names. Default: all kernels."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", "-t", help="h200 or b200. Default: both.", autocompletion=complete_target
+        ),
+    ] = None,
+    sms: Annotated[
+        int | None, typer.Option(min=1, help="SMs of the GPU. Default: 132 for h200, 148 for b200.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Compilers at a time. Default: one per core.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compile the shipped kernels into the cache ahead of their first call, without a GPU.
+
+    For images and clusters: fill SCHEDGEN_CACHE_DIR once and copy it. What is there is not compiled
+    again. Exit status: 0 all are there, 1 one does not compile, 2 bad input.
+    """
+    from schedgen.cli.build import run_build
+
+    raise typer.Exit(run_build(names or [], target, sms, jobs, json))
 
 
 def bench(spec: SpecArgument, json: JsonOption = False) -> None:

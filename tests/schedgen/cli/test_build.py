@@ -1,0 +1,88 @@
+"""`schedgen build`: what is compiled, what is said of it, and that it goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from schedgen.cli.app import app
+from schedgen.codegen.compiling import CompileError
+from schedgen.kernels import ahead, cache
+
+RUN = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own."""
+    monkeypatch.setenv("SCHEDGEN_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Nothing is compiled; what would be, with the number of SMs."""
+    asked: list[tuple[str, int]] = []
+
+    def compile_(path: Path, sms: int) -> bytes:
+        asked.append((path.stem, sms))
+        if "gemm_sum_sm_100a_fp16" in path.stem:
+            raise CompileError("out of registers")
+        return b"object"
+
+    monkeypatch.setattr(cache, "_compile", compile_)
+    return asked
+
+
+def test_all_of_a_target(compiled: list[tuple[str, int]]) -> None:
+    run = RUN.invoke(app, ["build", "gemm_sum", "--target", "h200"])
+    assert run.exit_code == 0
+    names = ["gemm_sum_sm_90a_bf16", "gemm_sum_sm_90a_fp16"]
+    assert sorted(compiled) == [(name, 132) for name in names]
+    assert [name for name in names if f"{name}: 6 bytes, " not in run.stdout] == []
+    assert "2/2 " in run.stdout
+    assert run.stdout.splitlines()[-1].startswith("2 kernels in ")
+
+
+def test_it_goes_on_where_it_was(compiled: list[tuple[str, int]]) -> None:
+    assert RUN.invoke(app, ["build", "gemm_sum_sm_90a_bf16"]).exit_code == 0
+    run = RUN.invoke(app, ["build", "gemm_sum", "--target", "h200", "--json", "--jobs", "1"])
+    assert len(compiled) == 2
+    found = {one["name"]: one for one in json.loads(run.stdout)["kernels"]}
+    assert found["gemm_sum_sm_90a_bf16"]["kept"]
+    assert not found["gemm_sum_sm_90a_fp16"]["kept"]
+
+
+def test_one_that_does_not_compile_stops_no_other(compiled: list[tuple[str, int]]) -> None:
+    run = RUN.invoke(app, ["build", "gemm_sum", "--sms", "100"])
+    assert run.exit_code == 1
+    assert {sms for _, sms in compiled} == {100}
+    assert len(compiled) == 4
+    assert "gemm_sum_sm_100a_fp16: out of registers" in run.stdout
+    assert run.stdout.splitlines()[-1].startswith("3 kernels in ")
+
+
+def test_mistakes(compiled: list[tuple[str, int]]) -> None:
+    for arguments, text in (
+        (["build", "--target", "abstract"], "'abstract' has no shipped kernels; use h200, b200"),
+        (["build", "nothing"], "no shipped kernel begins with nothing; fix: "),
+    ):
+        run = RUN.invoke(app, arguments)
+        assert run.exit_code == 2
+        assert text in run.stderr
+    assert compiled == []
+
+
+def test_every_shipped_kernel_is_built() -> None:
+    assert len(ahead.shipped_files(list(ahead.SMS))) == 120
+
+
+@pytest.mark.slow
+def test_an_object_comes_of_it(folder: Path) -> None:
+    run = RUN.invoke(app, ["build", "gemm_sum_sm_90a_bf16"])
+    assert run.exit_code == 0
+    (entry,) = folder.glob("gemm_sum_sm_90a_bf16-*.o")
+    assert b"ELF" in entry.read_bytes()[:8]
