@@ -20,7 +20,7 @@ from report import keep, table
 from torch import Tensor
 
 from schedgen.codegen.facts import Facts, read_facts
-from schedgen.kernels import launcher, library
+from schedgen.kernels import ahead, launcher, library
 from schedgen.kernels.bench_common import Row, in_graphs, in_turns
 
 BEFORE, AFTER = "before", "schedgen"
@@ -45,10 +45,10 @@ def main() -> None:
 def _files(older: Path, names: list[str]) -> Iterator[Path]:
     """Files for this GPU that both folders have, bf16 ones if no names are given."""
     here = launcher.architecture(torch.device("cuda", 0))
-    for path in sorted(library.FOLDER.glob(f"*_{here}_*.py")):
-        wanted = any(name in path.stem for name in names) if names else "_bf16" in path.stem
-        if wanted and (older / path.name).exists():
-            yield path
+    for one in ahead.shipped([here]):
+        wanted = any(name in one.name for name in names) if names else "_bf16" in one.name
+        if wanted and (older / one.name).exists():
+            yield library.file(one)
 
 
 def _rows(old: Path, new: Path) -> Iterator[Row]:

@@ -18,7 +18,8 @@ from time import perf_counter
 from report import keep, table
 
 from schedgen.codegen.report import compile_report
-from schedgen.kernels.regenerate import FOLDER, shipped
+from schedgen.kernels.library import named
+from schedgen.kernels.regenerate import shipped
 
 
 def row(path: Path) -> dict[str, object]:
@@ -43,7 +44,7 @@ def row(path: Path) -> dict[str, object]:
 
 def main() -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        rows = list(pool.map(row, [FOLDER / kernel.name for kernel in shipped()]))
+        rows = list(pool.map(row, [named(kernel.name) for kernel in shipped()]))
     print(table(rows))
     keep("compiled", rows)
 

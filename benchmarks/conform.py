@@ -36,7 +36,8 @@ from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel as Code
 from schedgen.emulator.ptx.tree import Module
 from schedgen.kernel import Kernel
-from schedgen.kernels.regenerate import FOLDER, shipped
+from schedgen.kernels.library import named
+from schedgen.kernels.regenerate import shipped
 from schedgen.program.model import Program
 
 NAME = "conform"
@@ -50,7 +51,7 @@ def compare(name: str, each: int, seed: int, folder: Path) -> tuple[Row, list[in
 
     What mutants need is left in ``folder``.
     """
-    file, here = FOLDER / f"{name}.py", folder / name
+    file, here = named(f"{name}.py"), folder / name
     here.mkdir()
     report = compile_report(file, here)
     program, kernel = derived(report.facts, None, str(file))

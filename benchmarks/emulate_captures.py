@@ -107,14 +107,15 @@ def generated(name: str) -> tuple[Capture, Capture]:
     for mutants, and those at `schedgen.driver.inputs.shapes`. Nothing is executed here."""
     from schedgen.driver.emulating import compiled, generated_switches
     from schedgen.driver.inputs import shapes
-    from schedgen.kernels.regenerate import FOLDER, TARGETS, shipped
+    from schedgen.kernels.library import named
+    from schedgen.kernels.regenerate import TARGETS, shipped
     from schedgen.spec.bind import bind
     from schedgen.spec.reader import read_spec
 
     one = next(one for one in shipped() if one.name == f"{name}.py")
     spec = read_spec(one.spec)
     kernel = bind(spec.source, spec.file, one.target, dict(one.settings))[0]
-    text = (FOLDER / one.name).read_text("utf-8")
+    text = named(one.name).read_text("utf-8")
     mutants = {f"mutants {n}": extents for n, extents in enumerate(extents_of(kernel), 1)}
     runs: dict[str, Run] = {}
     found: list[Run] = []

@@ -25,7 +25,8 @@ from schedgen.driver.emulating import Compiled, compiled
 from schedgen.driver.inputs import shapes
 from schedgen.emulator.machine.policies import Adversarial
 from schedgen.errors import SchedgenError
-from schedgen.kernels.regenerate import FOLDER, TARGETS, shipped
+from schedgen.kernels import library
+from schedgen.kernels.regenerate import TARGETS, shipped
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
 
@@ -40,10 +41,7 @@ def cases(words: list[str]) -> Iterator[Case]:
     """The shipped kernels, and those of ``--emit``."""
     for kernel in shipped():
         arch, settings = TARGETS[kernel.target], dict(kernel.settings)
-        if not (FOLDER / kernel.name).exists():
-            print(f"{kernel.name} is not there")
-            continue
-        text = (FOLDER / kernel.name).read_text("utf-8")
+        text = library.named(kernel.name).read_text("utf-8")
         yield kernel.spec, kernel.target, arch, settings, text
     for word in words:
         target, arch, folder = word.removeprefix("--emit=").split(":")

@@ -23,7 +23,8 @@ from report import RESULTS, keep, table
 from schedgen.driver.emulating import Compiled, compiled
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
 from schedgen.errors import SchedgenError
-from schedgen.kernels.regenerate import FOLDER, PRODUCTS, TARGETS, Shipped, shipped
+from schedgen.kernels.library import named
+from schedgen.kernels.regenerate import TARGETS, Shipped, shipped
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
 
@@ -38,7 +39,7 @@ Row = dict[str, Any]
 
 def rows_of(kernel: Shipped, known: dict[tuple[str, int, str], Row]) -> Iterator[Row]:
     """One row per size; those that are ``known`` as they are."""
-    text = (FOLDER / kernel.name).read_text("utf-8")
+    text = named(kernel.name).read_text("utf-8")
     name, digest = kernel.name.removesuffix(".py"), sha256(text.encode()).hexdigest()[:12]
     found = [known.get((name, size, digest)) for size in SIZES]
     if all(found):
@@ -89,7 +90,7 @@ def main() -> None:
     known = {(row["kernel"], row["n"], row["file"]): row for row in old}
     rows: list[Row] = []
     for kernel in shipped():
-        if kernel.spec not in PRODUCTS or kernel.target != TARGET:
+        if kernel.spec not in ("gemm", "gemm_symmetric") or kernel.target != TARGET:
             continue
         if beginnings and not kernel.name.startswith(beginnings):
             rows += [row for row in old if f"{row['kernel']}.py" == kernel.name]

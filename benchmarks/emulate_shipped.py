@@ -19,7 +19,8 @@ from schedgen.codegen import compiling
 from schedgen.codegen.facts import Facts, Parameter, read_facts
 from schedgen.kernels import layouts
 from schedgen.kernels.launcher import DTYPES
-from schedgen.kernels.regenerate import FOLDER, TARGETS, shipped
+from schedgen.kernels.library import named
+from schedgen.kernels.regenerate import TARGETS, shipped
 
 ARCH = "sm_90a"
 SMS = 2
@@ -110,7 +111,7 @@ def cases() -> list[Generated]:
     for kernel in shipped():
         if TARGETS[kernel.target] == ARCH:
             given = {name: int(value) for name, value in kernel.settings if value.isdigit()}
-            facts = read_facts(FOLDER / kernel.name)
+            facts = read_facts(named(kernel.name))
             found.append(Generated(kernel.name.removesuffix(".py"), facts, {**SIZES, **given}))
     return found
 
@@ -120,7 +121,7 @@ def on_gpu(case: Generated) -> dict[str, torch.Tensor]:
     from schedgen.kernels import load
 
     arguments = case.arguments("cuda")
-    load(FOLDER / f"{case.name}.py")(*arguments)
+    load(named(f"{case.name}.py"))(*arguments)
     torch.cuda.synchronize()
     return {name: value.cpu() for name, value in case.outputs(arguments).items()}
 
@@ -146,7 +147,7 @@ def emulated(case: Generated) -> tuple[dict[str, torch.Tensor], str]:
             view = value.as_strided(value.shape, (*layouts.strides(value), 1))
             made = runtime.from_dlpack(view, assumed_align=16)
             passed.append(made.mark_layout_dynamic(leading_dim=view.ndim - 1))
-        module = _module(FOLDER / f"{case.name}.py")
+        module = _module(named(f"{case.name}.py"))
         function = cute.compile(module.launch, *passed, SMS, stream)
         function(*passed, stream)
     return case.outputs(arguments), gpu.reports[-1].text

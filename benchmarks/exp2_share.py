@@ -19,7 +19,7 @@ from report import keep, table
 
 from schedgen.kernels import load
 from schedgen.kernels.bench_common import in_turns
-from schedgen.kernels.library import FOLDER
+from schedgen.kernels.library import named
 
 _OTHER = re.compile(r"(.*_head_dim(\d+)_.*?)_exp2_polynomial(\w+)$")
 BATCH, SEQ, HEADS = 4, 4096, 32
@@ -33,7 +33,7 @@ def row(path: Path) -> dict[str, object]:
     head_dim, causal = int(match[2]), "_causal" in path.stem
     q, k, v = (torch.randn(BATCH, SEQ, HEADS, head_dim, device="cuda").bfloat16() for _ in range(3))
     out, lse = torch.empty_like(q), torch.empty(BATCH, HEADS, SEQ, device="cuda")
-    kernels = {"none": load(FOLDER / f"{match[1]}.py"), "share": load(path)}
+    kernels = {"none": load(named(f"{match[1]}.py")), "share": load(path)}
     runs = {
         name: partial(kernel, q, k, v, out, lse, head_dim**-0.5) for name, kernel in kernels.items()
     }

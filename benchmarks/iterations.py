@@ -21,7 +21,7 @@ from report import keep, table
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import launcher, tiling
 from schedgen.kernels.bench_common import in_graphs, in_turns
-from schedgen.kernels.library import FOLDER
+from schedgen.kernels.library import named
 
 SPECS = ("gemm", "gemm_symmetric")
 EXTENT = 256
@@ -52,7 +52,8 @@ def rows(spec: str) -> list[dict[str, object]]:
 
 
 def _path(spec: str, arch: str, tile: tiling.Tile) -> Path:
-    return FOLDER / file_name(spec, arch, {"dtype": "bf16"} | tile.settings)
+    product = tiling.Product(arch, "bf16", symmetric=spec == "gemm_symmetric")
+    return named(file_name(spec, arch, product.settings(tile)))
 
 
 def _times(spec: str, k: int, device: torch.device) -> dict[str, tuple[float, float]]:

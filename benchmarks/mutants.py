@@ -21,13 +21,14 @@ from time import perf_counter
 from typing import Any
 
 from report import keep, table
+from variants import variants
 
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
 from schedgen.proof.judge import Judgement, Outcome, judge
 from schedgen.proof.mutants import OPERATORS, Mutant, mutants, sampled
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import read_spec
 from schedgen.synchronize.synthesize import synthesize
 
 Row = dict[str, object]
@@ -36,9 +37,11 @@ Row = dict[str, object]
 _current: list[Mutant] = []
 
 
-def shipped(name: str, target: str) -> Program:
-    """The program of the optimal schedule of a shipped spec."""
-    solution = solve(read_spec(name), read_machine(target))
+def shipped(label: str) -> Program:
+    """The program of the optimal schedule of a shipped spec, ``SPEC[ VARIANT]:TARGET``."""
+    known = {f"{found}:{on}": (spec, on, chosen) for found, spec, on, chosen in variants()}
+    name, target, settings = known[label]
+    solution = solve(read_spec(name), read_machine(target), settings=settings)
     problem = solution.problem
     return synthesize(problem.kernel, solution.schedule, problem.machine)
 
@@ -114,15 +117,13 @@ def overview(rows: list[Row]) -> list[Row]:
 
 
 def main(arguments: list[str]) -> None:
-    names = [text for text in arguments if ":" in text] or [
-        f"{name}:{target}" for name in shipped_specs() for target in read_spec(name).file.targets
-    ]
+    names = [text for text in arguments if ":" in text]
+    names = names or [f"{label}:{target}" for label, _, target, _ in variants()]
     each = int(arguments[arguments.index("--each") + 1]) if "--each" in arguments else None
     rows: list[Row] = []
     for name in names:
-        spec, target = name.split(":")
         begin = perf_counter()
-        program = shipped(spec, target)
+        program = shipped(name)
         found = judged(program, each)
         rows += rows_of(name, program, found)
         seconds = perf_counter() - begin

@@ -17,13 +17,14 @@ from dataclasses import replace
 from typing import Any
 
 from report import keep, table
+from variants import variants
 
 from schedgen.driver.solution import solve
 from schedgen.errors import SchedgenError
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
 from schedgen.program.operations import Engine, TileOperation
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import read_spec
 from schedgen.synchronize.pace import pace
 from schedgen.synchronize.synthesize import synthesize
 
@@ -58,25 +59,23 @@ def waited_for(program: Program) -> list[str]:
 
 def rows() -> Iterator[dict[str, Any]]:
     """A row for each shipped spec on each of its targets."""
-    for name in shipped_specs():
-        spec = read_spec(name)
-        for target in spec.file.targets:
-            try:
-                found = solve(spec, read_machine(target))
-            except SchedgenError as error:
-                print(f"{name} on {target}: {error}", file=sys.stderr)
-                continue
-            program = synthesize(found.problem.kernel, found.schedule, found.problem.machine)
-            names = {operation.name for operation in program.operations}
-            yield {
-                "spec": name,
-                "target": target,
-                "II": found.schedule.ii_cycles,
-                "high": pace(program).cycles,
-                "low": pace(program, "low").cycles,
-                "no waits for own results": pace(without_waits(program, names)).cycles,
-                "waited for": " ".join(waited_for(program)),
-            }
+    for label, name, target, settings in variants():
+        try:
+            found = solve(read_spec(name), read_machine(target), settings=settings)
+        except SchedgenError as error:
+            print(f"{label} on {target}: {error}", file=sys.stderr)
+            continue
+        program = synthesize(found.problem.kernel, found.schedule, found.problem.machine)
+        names = {operation.name for operation in program.operations}
+        yield {
+            "spec": label,
+            "target": target,
+            "II": found.schedule.ii_cycles,
+            "high": pace(program).cycles,
+            "low": pace(program, "low").cycles,
+            "no waits for own results": pace(without_waits(program, names)).cycles,
+            "waited for": " ".join(waited_for(program)),
+        }
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from time import process_time
 
 from report import keep, table
+from variants import variants
 
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
@@ -21,21 +22,19 @@ from schedgen.program.model import Arrive, Commit, Drain, Program, RoleProgram, 
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from schedgen.proof.smt import refute
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import read_spec
 from schedgen.synchronize.synthesize import synthesize
 
 
 def programs() -> list[tuple[str, str, Program, float]]:
     """Spec, target, program and the seconds that synthesis took."""
     found: list[tuple[str, str, Program, float]] = []
-    for name in shipped_specs():
-        spec = read_spec(name)
-        for target in spec.file.targets:
-            solution = solve(spec, read_machine(target))
-            begin = process_time()
-            problem = solution.problem
-            program = synthesize(problem.kernel, solution.schedule, problem.machine)
-            found.append((name, target, program, process_time() - begin))
+    for label, name, target, settings in variants():
+        solution = solve(read_spec(name), read_machine(target), settings=settings)
+        begin = process_time()
+        problem = solution.problem
+        program = synthesize(problem.kernel, solution.schedule, problem.machine)
+        found.append((label, target, program, process_time() - begin))
     return found
 
 

@@ -20,12 +20,13 @@ from dataclasses import replace
 from time import perf_counter
 
 from report import keep, table
+from variants import options, variants
 
 from schedgen.driver.found import OutOfTime
 from schedgen.driver.solution import solve
 from schedgen.machine import Machine
 from schedgen.machine_file import read_machine
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import read_spec
 
 RUNS = 3
 # Seconds for one row of the growth table; a row that needs more says so by `proven`.
@@ -56,28 +57,27 @@ def command(arguments: list[str]) -> tuple[float, dict[str, object], float]:
 def over_specs() -> list[dict[str, object]]:
     """One row per shipped spec and target."""
     rows: list[dict[str, object]] = []
-    for name in shipped_specs():
-        for target in read_spec(name).file.targets:
-            seconds, found, peak = command([name, "--target", target])
-            operations = found["ops"]
-            certificate = found["certificate"]
-            assert isinstance(operations, list)
-            assert isinstance(certificate, dict)
-            rows.append(
-                {
-                    "spec": name,
-                    "target": target,
-                    "operations": sum(op["phase"] == "body" for op in operations),
-                    "outside": sum(op["phase"] != "body" for op in operations),
-                    "II": found["ii_cycles"],
-                    "bound": found["lower_bound_cycles"],
-                    "proven": found["proven_optimal"],
-                    "certificate": certificate["kind"],
-                    "command s": round(seconds, 2),
-                    "search s": found["solve_seconds"],
-                    "peak MB": round(peak),
-                }
-            )
+    for label, name, target, settings in variants():
+        seconds, found, peak = command([name, "--target", target, *options(settings)])
+        operations = found["ops"]
+        certificate = found["certificate"]
+        assert isinstance(operations, list)
+        assert isinstance(certificate, dict)
+        rows.append(
+            {
+                "spec": label,
+                "target": target,
+                "operations": sum(op["phase"] == "body" for op in operations),
+                "outside": sum(op["phase"] != "body" for op in operations),
+                "II": found["ii_cycles"],
+                "bound": found["lower_bound_cycles"],
+                "proven": found["proven_optimal"],
+                "certificate": certificate["kind"],
+                "command s": round(seconds, 2),
+                "search s": found["solve_seconds"],
+                "peak MB": round(peak),
+            }
+        )
     return rows
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from schedgen.codegen.facts import file_name
 from schedgen.kernels import launcher, split, tiling
 from schedgen.kernels.bench_common import imported, in_graphs, in_turns
-from schedgen.kernels.library import FOLDER
+from schedgen.kernels.library import named
 
 SHAPES = {
     "gemm_symmetric": [
@@ -43,11 +43,15 @@ def row(spec: str, n: int, k: int) -> dict[str, object]:
     a = torch.randn(1, n, k, device=device).bfloat16()
     b = a if spec == "gemm_symmetric" else torch.randn_like(a)
     out = torch.empty(1, n, n, device=device, dtype=torch.bfloat16)
-    key = spec, arch, "bf16", (1, n, n, k), sms, spec == "gemm_symmetric"
+    product = tiling.Product(arch, "bf16", symmetric=spec == "gemm_symmetric")
+    key = product, (1, n, n, k), sms
     tile, how = tiling.best(*key), split.estimated(*key)[1]
     assert how is not None
-    path = FOLDER / file_name(spec, arch, {"dtype": "bf16"} | tile.settings)
-    runs: dict[str, Run] = {"whole": bound(path, a, b, out), "split": _split(spec, how, a, b, out)}
+    path = named(file_name(spec, arch, product.settings(tile)))
+    runs: dict[str, Run] = {
+        "whole": bound(path, a, b, out),
+        "split": _split(product, how, a, b, out),
+    }
     runs |= _peers(spec, a[0], b[0])
     graphs = {n: 1e3 * ms for n, ms in in_graphs(runs, in_turns(runs, _ROUNDS)).items()}
     taken = split.split(*key) is not None
@@ -62,9 +66,8 @@ def row(spec: str, n: int, k: int) -> dict[str, object]:
     )
 
 
-def _split(spec: str, how: split.Split, a: Tensor, b: Tensor, out: Tensor) -> Run:
-    triangle = spec == "gemm_symmetric"
-    made = split.SplitProduct(spec, a.device, a.dtype, how, triangle=triangle)
+def _split(product: tiling.Product, how: split.Split, a: Tensor, b: Tensor, out: Tensor) -> Run:
+    made = split.SplitProduct(product, a.device, how)
     zero = made.zeros[a.dtype].view(1, 1, -1)
     return partial(made.launch, (a, b, zero, out), (1.0, 0.0))
 

@@ -19,9 +19,10 @@ from report import keep, table
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import launcher, tiling
 from schedgen.kernels.bench_common import in_turns
-from schedgen.kernels.library import FOLDER
+from schedgen.kernels.library import named
 
-SHAPES = {"gemm_nn": (1, 4096, 11008, 4096), "gemm_symmetric_nn": (16, 2048, 2048, 7168)}
+SHAPES = {"gemm": (1, 4096, 11008, 4096), "gemm_symmetric": (16, 2048, 2048, 7168)}
+"""Their right operands are read as they lie, with rows along n."""
 
 
 def rows(spec: str) -> list[dict[str, object]]:
@@ -33,10 +34,11 @@ def rows(spec: str) -> list[dict[str, object]]:
     out = torch.empty(batch, m, n, device=device, dtype=torch.half)
     runs: dict[str, Callable[[], None]] = {}
     model: dict[str, tuple[tiling.Tile, int, int]] = {}
+    product = tiling.Product(arch, "fp16", symmetric=spec == "gemm_symmetric", b_layout="kn")
     for tile in tiling.TILES[arch]:
-        path = FOLDER / file_name(spec, arch, {"dtype": "fp16"} | tile.settings)
+        path = named(file_name(spec, arch, product.settings(tile)))
         runs[str(tile)] = bound(path, a, b, out)
-        tiles = batch * tiling.tiles(m, n, tile, triangle="symmetric" in spec)
+        tiles = batch * tiling.tiles(m, n, tile, triangle=product.symmetric)
         model[str(tile)] = tile, read_facts(path).cycles, -(-tiles // sms)
     found: list[dict[str, object]] = []
     for name, time in in_turns(runs).items():

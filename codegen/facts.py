@@ -5,10 +5,9 @@ roles, memory. They are read without importing the file, which would import the 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -119,6 +118,7 @@ def constants(program: Program, kernel: Kernel) -> str:
     """The lines that `read_facts` reads back."""
     from schedgen.extents import covered
     from schedgen.kernel import Kind, Space
+    from schedgen.program.digest import program_digest
 
     ordered = sorted(kernel.arguments, key=lambda argument: not argument.shape)  # as in `launch`
     written = {o.tensor for o in kernel.operations if o.kind is Kind.STORE}
@@ -142,24 +142,6 @@ def constants(program: Program, kernel: Kernel) -> str:
     if most:
         rows += _table(COVERED, list(most.items()))
     return "\n".join(rows) + "\n"
-
-
-_TOLD = ("why", "protects", "removals", "handoff", "ii_cycles", "trips", "capacities")
-"""What a program says about itself that no instruction comes from."""
-
-
-def program_digest(program: Program) -> str:
-    """SHA-256, in hexadecimal, of what instructions come from: steps, barriers, storage."""
-    return sha256(json.dumps(_bare(asdict(program)), sort_keys=True).encode()).hexdigest()
-
-
-def _bare(data: Any) -> Any:
-    if isinstance(data, dict):
-        items = cast("dict[str, Any]", data).items()
-        return {key: _bare(value) for key, value in items if key not in _TOLD}
-    if isinstance(data, list | tuple):
-        return [_bare(one) for one in cast("list[Any]", data)]
-    return data
 
 
 def _table(name: str, rows: list[tuple[Any, ...]]) -> list[str]:

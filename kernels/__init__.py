@@ -9,8 +9,9 @@
     product = kernel("my_product.yaml", tile_n=128)  # from a spec of your own
     d = product(a, b)
 
-Importing this needs no GPU and no compiler. The first call of a kernel on a machine compiles it,
-which takes some ten seconds, and keeps it on disk (`schedgen.kernels.cache`).
+Importing this needs no GPU and no compiler. The first call of a kernel on a machine emits it from
+its lock, without solving, and compiles it, which takes some ten seconds; both are kept on disk
+(`schedgen.stored`).
 """
 
 from schedgen.kernels.attention_op import attention
@@ -23,7 +24,8 @@ from schedgen.kernels.errors import (
     LaunchError,
 )
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
-from schedgen.kernels.launcher import GeneratedKernel, load
+from schedgen.kernels.launcher import GeneratedKernel
+from schedgen.kernels.library import load
 from schedgen.kernels.newton_schulz.muon import Muon
 from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 
 from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.facts import read_facts
-from schedgen.kernels import cache
-from schedgen.kernels.library import FOLDER
+from schedgen.driver import lock_file
+from schedgen.driver.lock_file import Locked, LockError
+from schedgen.kernels import cache, library
 
 SMS = {"sm_90a": 132, "sm_100a": 148}
 """SMs of an H200 and of a B200, for which kernels are compiled unless somebody says otherwise."""
@@ -35,22 +35,22 @@ class Built:
     error: str = ""
 
 
-def shipped_files(archs: Sequence[str], names: Sequence[str] = ()) -> list[Path]:
+def shipped(archs: Sequence[str], names: Sequence[str] = ()) -> list[Locked]:
     """The shipped kernels of these architectures whose names begin with one of ``names``, if there
     are any.
     """
-    found = (path for arch in archs for path in sorted(FOLDER.glob(f"*_{arch}_*.py")))
-    return [path for path in found if path.name.startswith(tuple(names) or "")]
+    found = (one for one in lock_file.every() if one.lock.arch in archs)
+    return [one for one in found if one.name.startswith(tuple(names) or "")]
 
 
-def build(files: Sequence[Path], jobs: int, sms: int | None = None) -> Iterator[Built]:
-    """Compiles ``files`` into the cache, ``jobs`` at a time; each as it is done.
+def build(kernels: Sequence[Locked], jobs: int, sms: int | None = None) -> Iterator[Built]:
+    """Emits and compiles ``kernels`` into the cache, ``jobs`` at a time; each as it is done.
 
     ``sms``: of the GPU, by default those of `SMS`. What is in the cache is not compiled again, so a
     build that was interrupted goes on. Raises DeviceError: CuTe DSL is not installed.
     """
     with ThreadPoolExecutor(jobs) as pool:
-        futures: list[Future[Built]] = [pool.submit(_built, path, sms) for path in files]
+        futures: list[Future[Built]] = [pool.submit(_built, one, sms) for one in kernels]
         try:
             for future in as_completed(futures):
                 yield future.result()
@@ -59,13 +59,15 @@ def build(files: Sequence[Path], jobs: int, sms: int | None = None) -> Iterator[
                 future.cancel()
 
 
-def _built(path: Path, sms: int | None) -> Built:
+def _built(kernel: Locked, sms: int | None) -> Built:
     begin = perf_counter()
-    facts = read_facts(path)
-    count = sms or SMS[facts.target]
-    kept = cache.entry(path, facts, count).exists()
+    name = kernel.name.removesuffix(".py")
+    count = sms or SMS[kernel.lock.arch]
     try:
+        path = library.file(kernel)
+        facts = read_facts(path)
+        kept = cache.entry(path, facts, count).exists()
         size = len(cache.compiled(path, facts, count))
-    except CompileError as error:
-        return Built(path.stem, perf_counter() - begin, error=str(error))
-    return Built(path.stem, perf_counter() - begin, size, kept)
+    except (CompileError, LockError) as error:
+        return Built(name, perf_counter() - begin, error=str(error))
+    return Built(name, perf_counter() - begin, size, kept)

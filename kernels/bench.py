@@ -101,7 +101,7 @@ def _random(*shape: int) -> Tensor:
 
 
 def _file(spec: str, settings: dict[str, str]) -> Path:
-    return library.FOLDER / file_name(spec, launcher.architecture(_gpu()), settings)
+    return library.named(file_name(spec, launcher.architecture(_gpu()), settings))
 
 
 def _gpu() -> torch.device:
@@ -189,15 +189,18 @@ def _square_rows(
 def _work(spec: str, n: int, k: int, triangle: bool) -> tuple[str, tuple[Path, int]]:
     """Output tiles, file and iterations of the kernel that is taken for a shape in bf16."""
     arch, sms = launcher.architecture(_gpu()), launcher.multiprocessors(_gpu())
-    tile, parts, name = tiling.Tile(), 1, spec
-    if spec in ("gemm", "gemm_symmetric"):
-        tile = tiling.best(spec, arch, "bf16", (1, n, n, k), sms, triangle)
-        how = split.split(spec, arch, "bf16", (1, n, n, k), sms, triangle)
+    tile, parts, file = tiling.Tile(), 1, (spec, {"dtype": "bf16"})
+    product = tiling.Product(arch, "bf16", triangle)
+    if spec == product.spec:
+        tile = tiling.best(product, (1, n, n, k), sms)
+        file = spec, product.settings(tile)
+        how = split.split(product, (1, n, n, k), sms)
         if how is not None:
-            tile, parts, name = how.tile, how.parts, f"{spec}_parts"
+            tile, parts = how.tile, how.parts
+            file = tiling.PARTS, product.parts_settings(tile)
     iterations = tiling.tiles(n, n, tile, triangle) * parts * math.ceil(k / parts / tile.depth)
     shown = f"{tile} in {parts}" if parts > 1 else str(tile)
-    return shown, (_file(name, {"dtype": "bf16"} | tile.settings), iterations)
+    return shown, (_file(*file), iterations)
 
 
 def _product_error(reference: Tensor, found: Tensor) -> float:
@@ -236,7 +239,7 @@ def epilogue_rows() -> Iterator[Row]:
     """gelu(a @ b.mT + bias) beside torch."""
 
     def candidates(a: Tensor, b: Tensor, bias: Tensor) -> dict[str, Run]:
-        run = launcher.load(_file("gemm_epilogue", {"dtype": "bf16"}))
+        run = library.load(_file("gemm_epilogue", {"dtype": "bf16"}))
         out = torch.empty_like(a)
 
         def ours() -> Tensor:
@@ -254,7 +257,7 @@ def epilogue_rows() -> Iterator[Row]:
 def chain_rows() -> Iterator[Row]:
     """(a @ b.mT) @ c with an inner extent of 128 beside torch."""
     path = _file("gemm_chain", {"dtype": "bf16"})
-    run = launcher.load(path)
+    run = library.load(path)
     for batch, m, n, width in CHAINS:
         a, b, c = _random(batch, m, 128), _random(batch, n, 128), _random(batch, n, width)
         out = torch.empty(batch, m, width, dtype=torch.bfloat16, device="cuda")

@@ -219,16 +219,16 @@ def _launch(
     symmetric: bool, a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor
 ) -> None:
     """(batch, m, k), (batch, k, n) and (batch, m, n) or None to ``out`` (batch, m, n)."""
-    spec = "gemm_symmetric" if symmetric else "gemm"
     if symmetric and _same(a, b.mT):  # one copy, if any, is enough for both
         a = layouts.accessible(a)
         b = a.mT
     if layouts.problem(b.mT) is not None and layouts.problem(b) is None:
-        spec += "_nn"
+        b_layout = "kn"
     else:
+        b_layout = "nk"
         b = layouts.accessible(b.mT)
     batch, m, n = out.shape
-    run = _kernel(spec, out.device, out.dtype, (batch, m, n, a.shape[-1]))
+    run = _kernel(out.device, out.dtype, symmetric, b_layout, (batch, m, n, a.shape[-1]))
     if c is None:
         addend, beta = run.zeros[out.dtype].view(1, 1, -1), 0.0
     else:
@@ -244,7 +244,7 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return all(size == 1 or mine == others for size, mine, others in strides)
 
 
-_kernel = lru_cache(1024)(split.product)
+_kernel = lru_cache(1024)(split.kernel)
 
 
 # -- operators ------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def launcher(path: Path, device: torch.device) -> Launcher:
 
 
 class GeneratedKernel:
-    """A file written by ``schedgen emit`` as a function; `load` makes one."""
+    """A file written by ``schedgen emit`` as a function; `library.load` makes one."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.facts = path.resolve(), read_facts(path)
@@ -211,11 +211,6 @@ class GeneratedKernel:
                     f"{parameter.name}.to('cuda')",
                 )
         launcher(self.path, tensors[0].device).launch(tensors, scalars)
-
-
-def load(path: str | Path) -> GeneratedKernel:
-    """The kernel in a file written by ``schedgen emit``. Raises EmitError if it is none."""
-    return GeneratedKernel(Path(path))
 
 
 def _covered(facts: Facts, extents: Mapping[str, int]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -15,10 +14,11 @@ import torch
 from torch import Tensor
 
 from schedgen.codegen.facts import Parameter, read_facts
-from schedgen.kernels import layouts, library
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError, KernelError
+from schedgen.driver import lock_file
+from schedgen.kernels import layouts, library, written
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import DTYPES, GeneratedKernel, architecture
-from schedgen.stored import Store, folder
+from schedgen.stored import Store
 
 if TYPE_CHECKING:
     from schedgen.machine import Machine
@@ -124,7 +124,7 @@ def kernel(
 
     The first call for a spec, target and settings solves, proves, emits and compiles, which takes
     some ten seconds; what comes of it is kept on disk by content (`schedgen.stored`), and taken
-    from there the next time.
+    from there the next time. Of a kernel that is shipped the schedule is known.
 
     Args:
         target: a machine model; the one of the GPU that is there by default.
@@ -141,7 +141,11 @@ def kernel(
 
     read = read_spec(os.fspath(spec))
     machine = read_machine(target or _target(read))
-    return _function(_text(os.fspath(spec), read, machine, _settings(settings)))
+    chosen = _settings(settings)
+    shipped = lock_file.locked(read.file.kernel, machine.arch, chosen)
+    if shipped is not None and shipped.lock.is_of(read.source.sha256, machine.sha256):
+        return _function(library.file(shipped))
+    return _function(_written(*_text(os.fspath(spec), read, machine, chosen)))
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -192,32 +196,23 @@ def _text(name: str, spec: Spec, machine: Machine, settings: Mapping[str, str]) 
     return file, text
 
 
-_known: dict[tuple[str, str], SpecKernel] = {}
+_known: dict[Path, SpecKernel] = {}
 _making = threading.Lock()
 
 
-def _function(named: tuple[str, str]) -> SpecKernel:
-    """One function for each file; the file is written where the compiled kernel will be."""
+def _function(path: Path) -> SpecKernel:
+    """One function for each file, whose name and folder say what is in it."""
     with _making:
-        if named not in _known:
-            _known[named] = SpecKernel(_written(*named))
-        return _known[named]
+        if path not in _known:
+            _known[path] = SpecKernel(path)
+        return _known[path]
 
 
 def _written(name: str, text: str) -> Path:
-    path = folder() / f"{Path(name).stem}-{sha256(text.encode()).hexdigest()[:_SHOWN]}.py"
-    try:
-        if not path.exists() or path.read_text("utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(temporary, path)  # a reader sees a whole file or none
-    except OSError as error:
-        raise KernelError(
-            f"{path}: {error.strerror}; fix: set SCHEDGEN_CACHE_DIR to a folder that can be written"
-        ) from None
-    return path
+    path = written.place(name, sha256(text.encode()).hexdigest())
+    if path.exists() and path.read_text("utf-8") == text:
+        return path
+    return written.write(path, text)
 
 
 def _free(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> tuple[str, ...]:

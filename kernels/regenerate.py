@@ -1,38 +1,56 @@
-"""Writes the generated kernels of this folder again: ``python -m schedgen.kernels.regenerate``.
+"""Solves and proves the shipped kernels again: ``python -m schedgen.kernels.regenerate``.
 
-``--check`` compares instead and exits with 1 if a file differs. Names of files, or beginnings of
-names, choose some of them. ``--conform`` compiles each file and compares its PTX with its program
-(docs/conform.md); the exit status is 1 if one differs. Solving is deterministic, so the same specs,
-machine models and versions of the solvers and of ruff give the same bytes.
+It writes their locks (``lock/SPEC_ARCH.json``), from which kernels are made when they are used, and
+six of them to read. ``--check`` compares instead and exits with 1 if a file differs. Names of
+locks, or beginnings of names, choose some of them. ``--conform`` compiles each kernel and compares
+its PTX with its program (docs/conform.md); the exit status is 1 if one differs. Solving is
+deterministic, so the same specs, machine models and versions of the solvers and of ruff give the
+same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from schedgen.codegen.facts import file_name
+from schedgen.driver import lock_file
 from schedgen.kernels import split
-from schedgen.kernels.tiling import TILES
+from schedgen.kernels.tiling import TILES, Product
 from schedgen.stored import Store
+
+if TYPE_CHECKING:
+    from schedgen.driver.emitting import Emission
 
 FOLDER = Path(__file__).parent
 TARGETS = {"h200": "sm_90a", "b200": "sm_100a"}
 """Machine models with their architectures."""
 
-PRODUCTS = ("gemm", "gemm_nn", "gemm_symmetric", "gemm_symmetric_nn")
-PARTS = ("gemm_parts", "gemm_nn_parts", "gemm_symmetric_parts")
-SUMS = ("gemm_sum", "gemm_symmetric_sum")
+EXAMPLES = (
+    "attention_fwd_sm_90a_head_dim128_bf16.py",
+    "attention_fwd_sm_100a_head_dim128_bf16.py",
+    "attention_fwd_sm_100a_head_dim128_bf16_causal.py",
+    "gemm_sm_90a_bf16.py",
+    "gemm_sm_100a_bf16.py",
+    "gemm_symmetric_sm_90a_bf16.py",
+)
+"""Files of this folder to read; all others are made when they are used."""
+
+SUMS = (False, True)
+"""Whether products that are split along k are symmetric."""
+PARTS = ((False, "nk"), (False, "kn"), (True, "nk"))
+"""The same, and how b lies in memory: there is no other kernel of parts of a symmetric product."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """A generated kernel of this folder: what it is made from."""
+    """A shipped kernel: what it is made from."""
 
     spec: str
     target: str
@@ -44,25 +62,31 @@ class Shipped:
 
 
 def shipped() -> Iterator[Shipped]:
-    """All generated kernels of this folder."""
+    """All shipped kernels."""
     for target, dtype in product(TARGETS, ("bf16", "fp16")):
         for head_dim, causal in product(("64", "128"), ((), (("causal", "true"),))):
             settings = (("head_dim", head_dim), ("dtype", dtype), *causal)
             yield Shipped("attention_fwd", target, settings)
         for spec in ("gemm_epilogue", "gemm_chain"):
             yield Shipped(spec, target, (("dtype", dtype),))
-        for spec, tile in product(PRODUCTS, TILES[TARGETS[target]]):
-            yield Shipped(spec, target, (("dtype", dtype), *tile.settings.items()))
-        for spec, tile in product(PARTS, split.TILES[TARGETS[target]]):
-            yield Shipped(spec, target, (("dtype", dtype), *tile.settings.items()))
-        for spec in SUMS:
-            yield Shipped(spec, target, (("dtype", dtype),))
+        arch = TARGETS[target]
+        for symmetric, layout in product((False, True), ("nk", "kn")):
+            one = Product(arch, dtype, symmetric, layout)
+            for tile in TILES[arch]:
+                yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        for symmetric, layout in PARTS:
+            one = Product(arch, dtype, symmetric, layout)
+            for tile in split.TILES[arch]:
+                yield Shipped("gemm_parts", target, tuple(one.parts_settings(tile).items()))
+        for symmetric in SUMS:
+            one = Product(arch, dtype, symmetric)
+            yield Shipped("gemm_sum", target, tuple(one.sum_settings.items()))
 
 
-def text(kernel: Shipped, store: Store | None = None) -> str:
-    """What the file of ``kernel`` should contain: where warpgroups take registers from others, or
-    multiply, it is compiled, to see whether they are enough. What ``store`` has is not solved
-    again. Raises SchedgenError.
+def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
+    """What ``kernel`` should be: where warpgroups take registers from others, or multiply, it is
+    compiled, to see whether they are enough. What ``store`` has is not solved again. Raises
+    SchedgenError.
     """
     from schedgen.driver.emitting import emission
     from schedgen.driver.selecting import compiled_emission
@@ -73,8 +97,8 @@ def text(kernel: Shipped, store: Store | None = None) -> str:
     spec, settings = read_spec(kernel.spec), dict(kernel.settings)
     found = emission(spec, machine, settings, store=store)
     if needs_compiler(found.text):
-        return compiled_emission(spec, machine, settings, first=found, store=store)[0].text
-    return found.text
+        return compiled_emission(spec, machine, settings, first=found, store=store)[0]
+    return found
 
 
 def needs_compiler(file: str) -> bool:
@@ -99,7 +123,7 @@ def differences(path: Path, store: Store | None = None) -> list[str]:
 def main() -> int:
     """The command line; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="files, or beginnings of their names")
+    parser.add_argument("names", nargs="*", help="locks, or beginnings of their names")
     parser.add_argument("--check", action="store_true", help="compare, do not write")
     parser.add_argument(
         "--conform", action="store_true", help="compile each and compare it with its program"
@@ -114,21 +138,37 @@ def _written(options: argparse.Namespace, store: Store) -> tuple[int, int]:
     """How many files are different, and how many kernels are not their programs. ``store`` is this
     run's own, so that nothing is taken from earlier ones.
     """
+    from schedgen.driver.locked import lock_of
+
     different = wrong = 0
-    for kernel in shipped():
-        if options.names and not kernel.name.startswith(tuple(options.names)):
+    for spec, target in dict.fromkeys((one.spec, one.target) for one in shipped()):
+        name = f"{spec}_{TARGETS[target]}.json"
+        if options.names and not name.startswith(tuple(options.names)):
             continue
-        path, wanted = FOLDER / kernel.name, text(kernel, store)
-        same = path.exists() and path.read_text("utf-8") == wanted
-        different += not same
-        if not same and not options.check:
-            path.write_text(wanted, encoding="utf-8")
-        found = differences(path, store) if options.conform else []
-        wrong += bool(found)
-        print(
-            f"{kernel.name}: {'as it was' if same else 'different'}", *found, sep="\n  ", flush=True
-        )
+        made: list[tuple[Emission, Mapping[str, str]]] = []
+        for kernel in (one for one in shipped() if (one.spec, one.target) == (spec, target)):
+            made.append((emitted(kernel, store), dict(kernel.settings)))
+            found = _unlike(made[-1][0], store) if options.conform else ()
+            wrong += bool(found)
+            print(made[-1][0].name, *found, sep="\n  ", flush=True)
+        files = {lock_file.folder() / name: lock_file.text(lock_of(made))}
+        files |= {FOLDER / one.name: one.text for one, _ in made if one.name in EXAMPLES}
+        for path, text in files.items():
+            same = path.exists() and path.read_text("utf-8") == text
+            different += not same
+            if not same and not options.check:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            print(f"{path.name}: {'as it was' if same else 'different'}", flush=True)
     return different, wrong
+
+
+def _unlike(made: Emission, store: Store) -> tuple[str, ...]:
+    """Where the PTX of a kernel is not its program."""
+    with TemporaryDirectory(prefix="schedgen-") as folder:
+        path = Path(folder) / made.name
+        path.write_text(made.text, encoding="utf-8")
+        return tuple(differences(path, store))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from schedgen.kernels import checks, library, tiling
 from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
-from schedgen.kernels.tiling import Tile
+from schedgen.kernels.tiling import Product, Shape, Tile
 
 TILES = {
     "sm_90a": (
@@ -56,56 +56,48 @@ class Split:
 
 
 @lru_cache(1024)
-def split(
-    spec: str, arch: str, dtype: str, shape: tuple[int, int, int, int], sms: int, triangle: bool
-) -> Split | None:
-    """How to split k, None if that is not worth it; arguments as of `tiling.settings`."""
-    tile = tiling.best(spec, arch, dtype, shape, sms, triangle)
-    if shape[0] * tiling.tiles(shape[1], shape[2], tile, triangle) > WAVES * sms:
+def split(product: Product, shape: Shape, sms: int) -> Split | None:
+    """How to split k, None if that is not worth it; arguments as of `tiling.best`."""
+    tile = tiling.best(product, shape, sms)
+    if shape[0] * tiling.tiles(shape[1], shape[2], tile, product.symmetric) > WAVES * sms:
         return None
-    whole = tiling.cycles(spec, arch, dtype, shape, sms, triangle, tile)
-    cycles, best = estimated(spec, arch, dtype, shape, sms, triangle)
+    whole = tiling.cycles(product, shape, sms, tile)
+    cycles, best = estimated(product, shape, sms)
     return best if cycles < WORTH * whole else None
 
 
-def estimated(
-    spec: str, arch: str, dtype: str, shape: tuple[int, int, int, int], sms: int, triangle: bool
-) -> tuple[float, Split | None]:
+def estimated(product: Product, shape: Shape, sms: int) -> tuple[float, Split | None]:
     """The split that should be the fastest, with the cycles that it should take; None if there is
-    none. Arguments as of `tiling.settings`.
+    none. Arguments as of `tiling.best`.
     """
     found: tuple[float, Split | None] = (math.inf, None)
-    for one in _candidates(arch, shape):
+    for one in _candidates(product.arch, shape):
         if _memory(shape, one.parts) > MOST_BYTES:
             continue
-        needed = tiling.cycles(
-            f"{spec}_parts", arch, dtype, shape, sms, triangle, one.tile, one.parts
-        )
+        needed = tiling.cycles(product, shape, sms, one.tile, one.parts)
         if math.isfinite(needed):
-            needed += _sum(arch, shape, one.parts, sms, triangle)
+            needed += _sum(product, shape, one.parts, sms)
             found = min(found, (needed, one), key=lambda f: f[0])
     return found
 
 
-def _candidates(arch: str, shape: tuple[int, int, int, int]) -> Iterator[Split]:
+def _candidates(arch: str, shape: Shape) -> Iterator[Split]:
     """Splits whose parts have two iterations or more, in the mean: the last ones may have fewer."""
     for tile in TILES.get(arch, ()):
         for parts in range(2, min(MOST, shape[3] // (2 * tile.depth)) + 1):
             yield Split(tile, parts)
 
 
-def _memory(shape: tuple[int, int, int, int], parts: int) -> int:
+def _memory(shape: Shape, parts: int) -> int:
     """Bytes of all parts."""
     batch, m, n, _ = shape
     return 4 * batch * parts * m * n
 
 
-def _sum(
-    arch: str, shape: tuple[int, int, int, int], parts: int, sms: int, triangle: bool
-) -> float:
+def _sum(product: Product, shape: Shape, parts: int, sms: int) -> float:
     """Cycles that adding up takes."""
-    (batch, m, n, _), tile = shape, SUMMED[arch]
-    count = batch * tiling.tiles(m, n, tile, triangle)
+    (batch, m, n, _), tile = shape, SUMMED[product.arch]
+    count = batch * tiling.tiles(m, n, tile, product.symmetric)
     in_turn = PART * parts * -(-count // sms)
     return SUM + max(in_turn, count * parts * tile.rows * tile.columns * 4 / BYTES)
 
@@ -113,14 +105,11 @@ def _sum(
 class SplitProduct:
     """The two kernels of a split product, loaded for one GPU."""
 
-    def __init__(
-        self, spec: str, device: torch.device, dtype: torch.dtype, how: Split, *, triangle: bool
-    ) -> None:
-        name = checks.DTYPES[dtype]
+    def __init__(self, product: Product, device: torch.device, how: Split) -> None:
         self.parts = how.parts
-        self._products = library.launcher(device, f"{spec}_parts", dtype=name, **how.tile.settings)
-        total = "gemm_symmetric_sum" if triangle else "gemm_sum"
-        self._sum = library.launcher(device, total, dtype=name)
+        settings = product.parts_settings(how.tile)
+        self._products = library.launcher(device, tiling.PARTS, **settings)
+        self._sum = library.launcher(device, tiling.SUM, **product.sum_settings)
 
     @property
     def zeros(self) -> dict[torch.dtype, Tensor]:
@@ -140,18 +129,18 @@ class SplitProduct:
         self._sum.launch((p, c, d), scalars)
 
 
-def product(
-    spec: str, device: torch.device, dtype: torch.dtype, shape: tuple[int, int, int, int]
+def kernel(
+    device: torch.device, dtype: torch.dtype, symmetric: bool, b_layout: str, shape: Shape
 ) -> Launcher | SplitProduct:
-    """The kernel or kernels for a product; ``shape`` is batch, m, n, k.
+    """The kernel or kernels for a product; the arguments as of `tiling.Product`.
 
     Raises:
         DeviceError: there is none for this GPU.
     """
-    triangle, name = "symmetric" in spec, checks.DTYPES[dtype]
-    arch, sms = architecture(device), multiprocessors(device)
-    how = split(spec, arch, name, shape, sms, triangle)
+    product = Product(architecture(device), checks.DTYPES[dtype], symmetric, b_layout)
+    sms = multiprocessors(device)
+    how = split(product, shape, sms)
     if how is not None:
-        return SplitProduct(spec, device, dtype, how, triangle=triangle)
-    settings = tiling.settings(spec, arch, name, shape, sms, triangle)
-    return library.launcher(device, spec, **settings)
+        return SplitProduct(product, device, how)
+    settings = product.settings(tiling.best(product, shape, sms))
+    return library.launcher(device, product.spec, **settings)

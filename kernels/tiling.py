@@ -11,9 +11,8 @@ import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from schedgen.codegen.facts import file_name, read_facts
+from schedgen.driver import lock_file
 from schedgen.kernels.errors import DeviceError
-from schedgen.kernels.library import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,55 @@ class Tile:
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns}x{self.depth}"
 
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What its kernels are chosen by beside the shape.
+
+    Attributes:
+        arch: architecture, such as ``sm_90a``.
+        dtype: of a, b, c and d, such as ``bf16``.
+        symmetric: only tiles on and below the diagonal are computed.
+        b_layout: extents of b in memory, outermost first: ``nk`` or ``kn``.
+    """
+
+    arch: str
+    dtype: str
+    symmetric: bool = False
+    b_layout: str = "nk"
+
+    @property
+    def spec(self) -> str:
+        """The spec of its kernels."""
+        return "gemm_symmetric" if self.symmetric else "gemm"
+
+    def settings(self, tile: Tile) -> dict[str, str]:
+        """Of the kernel that computes it in such tiles."""
+        return {"dtype": self.dtype, **self._layout, **tile.settings}
+
+    def parts_settings(self, tile: Tile) -> dict[str, str]:
+        """Of the kernel (of gemm_parts) that computes parts of k in such tiles."""
+        return {"dtype": self.dtype, **self._layout, **self._triangle, **tile.settings}
+
+    @property
+    def sum_settings(self) -> dict[str, str]:
+        """Of the kernel (of gemm_sum) that adds up these parts."""
+        return {"dtype": self.dtype, **self._triangle}
+
+    @property
+    def _layout(self) -> dict[str, str]:
+        return {} if self.b_layout == "nk" else {"b_layout": self.b_layout}
+
+    @property
+    def _triangle(self) -> dict[str, str]:
+        return {"symmetric": "true"} if self.symmetric else {}
+
+
+Shape = tuple[int, int, int, int]
+"""batch, m, n, k"""
+
+PARTS, SUM = "gemm_parts", "gemm_sum"
+"""Specs of products that are split along k."""
 
 TILES = {
     "sm_90a": (
@@ -97,57 +145,42 @@ with the SMs that work, since what they share is the way to memory."""
 
 
 @cache
-def settings(
-    spec: str, arch: str, dtype: str, shape: tuple[int, int, int, int], sms: int, triangle: bool
-) -> dict[str, str]:
-    """Settings of the kernel of ``spec`` that should be the fastest for ``shape``.
+def best(product: Product, shape: Shape, sms: int) -> Tile:
+    """The size of output tiles that should be the fastest for ``shape``.
 
     Args:
+        product: what is computed.
         shape: batch, m, n, k.
         sms: SMs of the GPU, each of which computes one output tile at a time.
-        triangle: only tiles on and below the diagonal are computed.
 
     Raises:
-        DeviceError: there is no kernel of ``spec`` for ``arch`` and ``dtype``.
+        DeviceError: there is no kernel of it for that architecture and data type.
     """
-    return {"dtype": dtype} | best(spec, arch, dtype, shape, sms, triangle).settings
-
-
-@cache
-def best(
-    spec: str, arch: str, dtype: str, shape: tuple[int, int, int, int], sms: int, triangle: bool
-) -> Tile:
-    """The size of output tiles that `settings` stands for."""
     found: tuple[float, Tile] = (math.inf, Tile())
-    for tile in TILES.get(arch, ()):
-        needed = cycles(spec, arch, dtype, shape, sms, triangle, tile)
+    for tile in TILES.get(product.arch, ()):
+        needed = cycles(product, shape, sms, tile)
         found = min(found, (needed, tile), key=lambda f: f[0])
     if math.isinf(found[0]):
-        raise DeviceError(f"there is no kernel of {spec} for {arch} and {dtype}")
+        raise DeviceError(
+            f"there is no kernel of {product.spec} for {product.arch} and {product.dtype}"
+        )
     return found[1]
 
 
-def cycles(
-    spec: str,
-    arch: str,
-    dtype: str,
-    shape: tuple[int, int, int, int],
-    sms: int,
-    triangle: bool,
-    tile: Tile,
-    parts: int = 1,
-) -> float:
+def cycles(product: Product, shape: Shape, sms: int, tile: Tile, parts: int = 1) -> float:
     """Cycles that a product should take in output tiles of one size, infinite if there is no such
-    kernel; ``parts`` tiles share the iterations of each. Other arguments are those of `settings`.
+    kernel; ``parts`` tiles share the iterations of each. Other arguments are those of `best`.
     """
     batch, m, n, k = shape
-    count = batch * parts * tiles(m, n, tile, triangle)
-    each = _cycles(spec, arch, (("dtype", dtype), *tile.settings.items()))
-    together = MEASURED.get(arch, {}).get(triangle, {}).get(tile, 1.0)
-    each *= max(ALONE.get(arch, {}).get(tile, 1.0), together * min(count / sms, 1.0))
+    count = batch * parts * tiles(m, n, tile, product.symmetric)
+    spec = product.spec if parts == 1 else PARTS
+    chosen = product.settings(tile) if parts == 1 else product.parts_settings(tile)
+    each = _cycles(spec, product.arch, tuple(chosen.items()))
+    together = MEASURED.get(product.arch, {}).get(product.symmetric, {}).get(tile, 1.0)
+    each *= max(ALONE.get(product.arch, {}).get(tile, 1.0), together * min(count / sms, 1.0))
     fill = max(FILL / tile.depth * each, FEWEST + COLUMN * tile.columns)
     needed = -(-count // sms) * (-(-k // (tile.depth * parts)) * each + fill)
-    operands = 2 * batch * k * (m if triangle else m + n)
+    operands = 2 * batch * k * (m if product.symmetric else m + n)
     return max(needed, operands / BYTES)
 
 
@@ -163,5 +196,5 @@ def tiles(m: int, n: int, tile: Tile, triangle: bool) -> int:
 @cache
 def _cycles(spec: str, arch: str, chosen: tuple[tuple[str, str], ...]) -> float:
     """Of an iteration; infinite if there is no such kernel."""
-    path = FOLDER / file_name(spec, arch, dict(chosen))
-    return read_facts(path).cycles if path.exists() else math.inf
+    found = lock_file.locked(spec, arch, dict(chosen))
+    return math.inf if found is None else found.schedule.ii_cycles

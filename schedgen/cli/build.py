@@ -27,14 +27,14 @@ def run_build(
     Returns the exit status: 0 all are there, 1 one does not compile, 2 bad input.
     """
     from schedgen.kernels import cache
-    from schedgen.kernels.ahead import build, shipped_files
+    from schedgen.kernels.ahead import build, shipped
     from schedgen.kernels.regenerate import TARGETS
 
     if target is not None and target not in TARGETS:
         typer.echo(f"'{target}' has no shipped kernels; use {', '.join(TARGETS)}", err=True)
         return BAD_INPUT
-    files = shipped_files([TARGETS[target]] if target else list(TARGETS.values()), names)
-    if not files:
+    kernels = shipped([TARGETS[target]] if target else list(TARGETS.values()), names)
+    if not kernels:
         typer.echo(
             f"no shipped kernel begins with {', '.join(names)}; fix: give the beginning of a "
             "name, such as attention_fwd, or none",
@@ -43,10 +43,10 @@ def run_build(
         return BAD_INPUT
     found: list[Built] = []
     try:
-        for one in build(files, jobs or os.cpu_count() or 1, sms):
+        for one in build(kernels, jobs or os.cpu_count() or 1, sms):
             found.append(one)
             if not as_json:
-                typer.echo(f"{len(found)}/{len(files)} {_line(one)}")
+                typer.echo(f"{len(found)}/{len(kernels)} {_line(one)}")
     except SchedgenError as error:
         typer.echo(str(error), err=True)
         return FAILED

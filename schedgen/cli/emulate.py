@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from schedgen.driver.emulating import Outcome
     from schedgen.emulator.machine.policies import Policy
     from schedgen.kernel import Kernel
-    from schedgen.kernels.regenerate import Shipped
     from schedgen.stored import Store
 
 CLEAN, WRONG, BAD_INPUT = 0, 1, 2
@@ -154,12 +153,6 @@ def run_emulate(
             "limits": asdict(limits),
         }
         typer.echo(json.dumps(data | {"runs": rows}, indent=1))
-    if status == WRONG and is_generated(spec) and not settings and _same(spec) is None:
-        typer.echo(
-            f"{spec} was compared with {kernel.name} and its defaults; "
-            "fix, if it was emitted with others: --set what it was emitted with",
-            err=True,
-        )
     return status
 
 
@@ -203,22 +196,20 @@ def from_spec(
 
 
 def from_file(path: str, target: str, settings: dict[str, str]) -> Made:
-    """A generated file as it is, with what it should compute: the shipped spec of its name, with
-    the settings of the shipped kernel if it has the name of one.
+    """A generated file as it is, with what it should compute: the shipped spec that it names, with
+    its settings.
 
     Raises SchedgenError if the file is none, or if the spec takes other arguments.
     """
     from schedgen.codegen.binding import bound
     from schedgen.codegen.facts import read_facts
-    from schedgen.kernels.regenerate import TARGETS
     from schedgen.spec.bind import bind
     from schedgen.spec.reader import read_spec
 
     facts = read_facts(Path(path))
-    same = _same(path)
-    chosen = {**(dict(same.settings) if same else {}), **settings}
+    chosen = {**dict(facts.settings), **settings}
     spec = read_spec(facts.kernel)
-    machine = target or next(name for name, arch in TARGETS.items() if arch == facts.target)
+    machine = target or facts.machine
     kernel = bind(spec.source, spec.file, machine, chosen)[0]
     wanted = {a.name: (a.shape, a.dtype) for a in bound(kernel).arguments}
     found = {p.name: (p.extents, p.dtype) for p in facts.parameters}
@@ -229,13 +220,6 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> Made:
             f"{facts.kernel} with {chosen or 'its defaults'}; fix: --set what it was emitted with"
         )
     return Made(Path(path).read_text("utf-8"), kernel, facts.target, machine)
-
-
-def _same(path: str) -> Shipped | None:
-    """The shipped kernel that has the name of this file."""
-    from schedgen.kernels.regenerate import shipped
-
-    return next((one for one in shipped() if one.name == Path(path).name), None)
 
 
 def _row(name: str, outcome: Outcome, seconds: float) -> dict[str, Any]:

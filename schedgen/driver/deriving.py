@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from schedgen.codegen.facts import Facts, program_digest
+from schedgen.codegen.facts import Facts
 from schedgen.errors import SchedgenError
+from schedgen.program.digest import program_digest
 
 if TYPE_CHECKING:
     from schedgen.driver.found import Solution
@@ -56,6 +57,8 @@ def derived(
         raise Underivable(f"{path}: there is no PROGRAM_SHA256 in it; {again}")
     if spec_file is None and facts.kernel not in shipped_specs():
         raise UnknownSpec(f"'{facts.kernel}' is no shipped spec; give its file with --spec")
+    if spec_file is None and (known := _locked(facts)) is not None:
+        return known
     spec = read_spec(spec_file or facts.kernel)
     machine = read_machine(target or facts.machine)
     machines = [with_registers(machine, number * STEP) for number in range(ROUNDS)]
@@ -70,6 +73,20 @@ def derived(
         f"{path}: '{facts.kernel}' with its settings has another program today than this file was "
         f"emitted from (PROGRAM_SHA256 {facts.program_sha256[:16]}...); {again}"
     )
+
+
+def _locked(facts: Facts) -> tuple[Program, Kernel] | None:
+    """What a shipped kernel was made from, if that still holds."""
+    from schedgen.driver.lock_file import LockError, every
+    from schedgen.driver.locked import program_of
+
+    for one in every():
+        if one.kernel.program == facts.program_sha256 and one.lock.spec == facts.kernel:
+            try:
+                return program_of(one)
+            except LockError:
+                return None
+    return None
 
 
 def _solutions(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.facts import file_name, program_digest
+from schedgen.codegen.facts import file_name
+from schedgen.program.digest import program_digest
 
 if TYPE_CHECKING:
     from schedgen.driver.found import Solution
@@ -20,19 +21,23 @@ if TYPE_CHECKING:
     from schedgen.proof.prove import ProvenProgram
     from schedgen.spec.reader import Spec
     from schedgen.stored import Store
+    from schedgen.synchronize.synthesize import Synchronized
 
-_LINTERS = "# ruff: noqa\n# type: ignore\n"
+LINTERS = "# ruff: noqa\n# type: ignore\n"
+"""What generated files begin with: they are not for linters."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A kernel's file and what it was made from."""
+    """A kernel's file and what it was made from. ``plain`` is its text before it is formatted."""
 
     name: str
     text: str
+    plain: str
     solution: Solution
+    synchronized: Synchronized
     proven: ProvenProgram
 
 
@@ -82,18 +87,18 @@ def written(
     from schedgen.codegen.emit import emit
     from schedgen.driver.proved import QUICK
     from schedgen.proof.prove import METHODS, prove
-    from schedgen.synchronize.synthesize import synthesize
+    from schedgen.synchronize.synthesize import synchronized
 
     problem = solution.problem
     if progress is not None:
         progress("proving the program")
-    program = synthesize(problem.kernel, solution.schedule, problem.machine)
-    proven = prove(program, methods or METHODS, quick=methods == QUICK)
+    found = synchronized(problem.kernel, solution.schedule, problem.machine)
+    proven = prove(found.program, methods or METHODS, quick=methods == QUICK)
     kernel = problem.kernel
     name = file_name(kernel.name, proven.program.arch, settings)
     name = name.replace(".py", "_events.py") if events else name
-    text = formatted(_LINTERS + emit(proven, kernel, events=events))
-    return Emission(name, text, solution, proven)
+    plain = LINTERS + emit(proven, kernel, events=events)
+    return Emission(name, formatted(plain), plain, solution, found, proven)
 
 
 def formatted(text: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from schedgen.errors import SchedgenError
 from schedgen.findings import Claim, Finding, Verdict
+from schedgen.program.digest import program_digest
 from schedgen.program.model import Program
 
 METHODS = ("graph", "z3", "execution")
@@ -90,8 +91,8 @@ _TOKEN = object()
 
 
 class ProvenProgram:
-    """A program with its proof. `prove` is the only way to get one, and emission takes nothing
-    else.
+    """A program with its proof. `prove` is the only way to get one, or `proven_before` for the same
+    program again, which has no verdicts then; emission takes nothing else.
     """
 
     __slots__ = ("_program", "_proof")
@@ -135,3 +136,12 @@ def prove(
     if not proof.proven:
         raise Refuted(proof)
     return ProvenProgram(program, proof, _TOKEN)
+
+
+def proven_before(program: Program, digest: str) -> ProvenProgram:
+    """``program`` without another proof, because ``digest`` is that of one that was proven, as a
+    lock of kernels says (`schedgen.driver.locked`). Raises ValueError if it is another program.
+    """
+    if program_digest(program) != digest:
+        raise ValueError(f"the program of {program.kernel} is not the one with digest {digest}")
+    return ProvenProgram(program, Proof(()), _TOKEN)

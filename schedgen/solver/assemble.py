@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
 
 import schedgen
 from schedgen.bounds import Constraint, critical_cycle
-from schedgen.dependence import RingOption, ring_choice
-from schedgen.kernel import Kernel, Phase
-from schedgen.reasons import ReasonKind
+from schedgen.dependence import RingOption
 from schedgen.schedule import (
     Certificate,
     Link,
     ObjectiveValue,
     Schedule,
-    ScheduledBuffer,
-    ScheduledEdge,
-    ScheduledOperation,
-    ScheduledRole,
     TileLoop,
-    UnitLoad,
 )
 from schedgen.solver.decisions import Decisions, order_constraints
+from schedgen.solver.describe import described
 from schedgen.solver.problem import Problem, build_problem
-from schedgen.solver.registers import role_registers
 from schedgen.solver.search import Result
-from schedgen.solver.storage import place
 from schedgen.solver.tiles import TileSchedule
 
 
@@ -69,29 +60,6 @@ def assemble(
         ),
         notes=notes,
     )
-
-
-class Described(TypedDict):
-    """The parts of a schedule that follow from what was decided."""
-
-    ops: tuple[ScheduledOperation, ...]
-    units: tuple[UnitLoad, ...]
-    edges: tuple[ScheduledEdge, ...]
-    roles: tuple[ScheduledRole, ...]
-    buffers: tuple[ScheduledBuffer, ...]
-
-
-def described(
-    problem: Problem, decisions: Decisions, tiles: TileSchedule, names: Mapping[str, str]
-) -> Described:
-    """What ``decisions`` and ``tiles`` amount to; ``names`` are those of the roles."""
-    return {
-        "ops": _operations(problem, decisions, tiles, names),
-        "units": _units(problem, decisions.ii),
-        "edges": _edges(problem, decisions),
-        "roles": _roles(problem, decisions, tiles, names),
-        "buffers": _buffers(problem, decisions, tiles),
-    }
 
 
 def certificate(result: Result) -> Certificate:
@@ -183,140 +151,3 @@ def role_names(problem: Problem, role: Mapping[str, str]) -> dict[str, str]:
         names[key] = f"{stem}{count.get(stem, 0)}" if stem in shared else stem
         count[stem] = count.get(stem, 0) + 1
     return names
-
-
-def _operations(
-    problem: Problem, decisions: Decisions, tiles: TileSchedule, names: Mapping[str, str]
-) -> tuple[ScheduledOperation, ...]:
-    found: list[ScheduledOperation] = []
-    for operation in problem.kernel.operations:
-        if operation.boundary:
-            continue
-        cost, in_loop = problem.costs[operation.name], operation.phase is Phase.BODY
-        start = decisions.start[operation.name] if in_loop else tiles.start[operation.name]
-        units = sorted(cost.units, key=lambda use: -use[1])
-        found.append(
-            ScheduledOperation(
-                id=operation.name,
-                kind=operation.kind.value,
-                phase=operation.phase.value,
-                unit=units[0][0] if units else _main_rate(problem, operation.name),
-                role=names[tiles.role[operation.name]],
-                start=start,
-                cycles=cost.busy,
-                hold=problem.hold(operation.name),
-                latency=problem.latency(operation.name),
-                stage=start // decisions.ii if in_loop else 0,
-                slot=start % decisions.ii if in_loop else start,
-            )
-        )
-    return tuple(found)
-
-
-def _main_rate(problem: Problem, name: str) -> str:
-    rates = sorted(problem.costs[name].rates, key=lambda use: -use[1])
-    return rates[0][0] if rates else ""
-
-
-def _units(problem: Problem, ii: int) -> tuple[UnitLoad, ...]:
-    exclusive = problem.exclusive_units
-    found: list[UnitLoad] = []
-    for load in problem.loads():
-        if load.resource.kind is ReasonKind.UNIT:
-            (unit,) = load.resource.subjects
-            kind = "exclusive" if unit in exclusive else "rate"
-            found.append(UnitLoad(unit, kind, load.cycles, round(load.cycles / ii, 4)))
-    return tuple(found)
-
-
-def _edges(problem: Problem, decisions: Decisions) -> tuple[ScheduledEdge, ...]:
-    found: list[ScheduledEdge] = []
-    for dependence in problem.dependences:
-        edge = dependence.edge
-        if (
-            edge.condition is not None
-            and decisions.option[edge.condition.choice] != edge.condition.option
-        ):
-            continue
-        groups = problem.group_of[edge.src].name, problem.group_of[edge.dst].name
-        delay = dependence.delay + (
-            dependence.handoff if decisions.crosses(problem, *groups) else 0
-        )
-        distance = edge.resolved(decisions.depth).distance
-        slack = (
-            decisions.start[edge.dst] + decisions.ii * distance - decisions.start[edge.src] - delay
-        )
-        found.append(
-            ScheduledEdge(
-                edge.src,
-                edge.dst,
-                distance,
-                edge.kind.value,
-                edge.resource,
-                edge.bytes,
-                delay,
-                slack,
-            )
-        )
-    return tuple(found)
-
-
-def _roles(
-    problem: Problem, decisions: Decisions, tiles: TileSchedule, names: Mapping[str, str]
-) -> tuple[ScheduledRole, ...]:
-    needs = role_registers(problem, tiles.role, tiles.depth)
-    return tuple(
-        ScheduledRole(
-            name=names[key],
-            warps=problem.machine.role[problem.costs[members[0]].role].warps,
-            registers=needs[key],
-            operations=tuple(
-                sorted(members, key=lambda n: _issue_place(problem.kernel, decisions, n))
-            ),
-        )
-        for key in names
-        if (members := [name for name, owner in tiles.role.items() if owner == key])
-    )
-
-
-def _issue_place(kernel: Kernel, decisions: Decisions, name: str) -> tuple[int, int]:
-    """Before the loop, in it by start time within the period, after it."""
-    phase = kernel.operation[name].phase
-    if phase is Phase.BODY:
-        return 1, decisions.start[name]
-    place = [o.name for o in kernel.operations].index(name)
-    return (0 if phase is Phase.BEFORE else 2), place
-
-
-def _buffers(
-    problem: Problem, decisions: Decisions, tiles: TileSchedule
-) -> tuple[ScheduledBuffer, ...]:
-    placements, _ = place(
-        problem.kernel,
-        problem.graph,
-        Decisions(decisions.ii, decisions.start, decisions.role, tiles.depth, decisions.option),
-        tiles.ring_depth,
-    )
-    lag: dict[str, int] = {}
-    for ring in problem.kernel.rings:
-        choice = problem.graph.choice.get(ring_choice(ring))
-        option = choice.options[decisions.option[choice.name]] if choice else None
-        if isinstance(option, RingOption):
-            lag.update(zip(ring.regions, option.lags, strict=True))
-    found: list[ScheduledBuffer] = []
-    for placement in placements:
-        region = problem.kernel.region[placement.region]
-        found.append(
-            ScheduledBuffer(
-                name=region.name,
-                space=region.space.value,
-                bytes=region.slot_bytes,
-                depth=placement.depth,
-                address=placement.address,
-                alias=placement.alias,
-                skew=placement.skew,
-                ring=placement.ring,
-                lag=lag.get(region.name, 0),
-            )
-        )
-    return tuple(found)

@@ -13,8 +13,8 @@ from typing import Any
 from schedgen.dependence import RingOption, place_choice, ring_choice
 from schedgen.kernel import Operation, Phase, Space
 from schedgen.schedule import Schedule, ScheduledBuffer
-from schedgen.solver.assemble import described
 from schedgen.solver.decisions import Decisions
+from schedgen.solver.describe import described
 from schedgen.solver.problem import Problem
 from schedgen.solver.tiles import TileSchedule
 from schedgen.solver.verify import verify
@@ -56,6 +56,25 @@ def _incomplete(problem: Problem, schedule: Schedule) -> Iterator[str]:
 
 def _operations(problem: Problem) -> list[Operation]:
     return [o for o in problem.kernel.operations if not o.boundary]
+
+
+def completed(problem: Problem, outline: Schedule) -> Schedule:
+    """``outline``, of which only decisions are given (starts, roles with registers, storage, II and
+    period), with everything that follows from them. Raises NotDecided if it is no schedule.
+    """
+    found = tuple(_incomplete(problem, outline))
+    if found:
+        raise NotDecided(found[0])
+    decisions = decisions_of(problem, outline)
+    names = {role.name: role.name for role in outline.roles}
+    follows = described(problem, decisions, _tiles_of(problem, outline, decisions), names)
+    roles = {role.name: role for role in follows["roles"]}
+    given = tuple(replace(roles[r.name], registers=r.registers) for r in outline.roles)
+    schedule = replace(outline, **{**follows, "roles": given, "buffers": outline.buffers})
+    wrong = mistakes(problem, schedule)
+    if wrong:
+        raise NotDecided(wrong[0])
+    return schedule
 
 
 class NotDecided(ValueError):

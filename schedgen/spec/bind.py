@@ -20,6 +20,7 @@ from schedgen.spec.layout import Layout
 from schedgen.spec.operations import OperationBinder
 from schedgen.spec.orders import bind_orders
 from schedgen.spec.parameters import bind_parameters
+from schedgen.spec.resolve import resolved
 from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.source import Source
@@ -56,6 +57,7 @@ def _kernel(
     source: Source, spec: SpecFile, target: str, values: dict[str, Value], sink: DiagnosticSink
 ) -> Kernel:
     scope = Scope(source, sink, values)
+    spec = resolved(spec, scope)
     dimensions = bind_dimensions(spec, scope)
     trips = scope.integer(spec.loops.trips, ("loops", "trips"))
     _check_tile_trips(source, spec, values, sink)
@@ -98,7 +100,7 @@ def _kernel(
         else scope.expression(spec.loops.tile_trips, ("loops", "tile_trips")),
         grid=binder.placing.grid(operations),
         tile_extents=binder.placing.tile_extents,
-        tiles=spec.loops.tiles,
+        tiles=str(spec.loops.tiles),
         one_tile=tuple(dict.fromkeys(spec.loops.one_tile)),
         locations=_locations(source, spec),
     )
@@ -169,11 +171,12 @@ def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
         for number, extent in enumerate(argument.tiled or ()):
             if extent not in argument.shape:
                 _unknown_extent(scope, extent, argument.shape, (*path, "tiled", number))
-        if not argument.whole and all(store.to != name for store in spec.stores):
+        whole = scope.truth(argument.whole, (*path, "whole"))
+        if not whole and all(store.to != name for store in spec.stores):
             message, fix = f"'{name}' is not stored", "remove 'whole'"
             scope.error("bad-whole", message, (*path, "whole"), fix=fix)
         shape = tuple(argument.shape)
-        arguments.append(Argument(name, shape, dtype or "f32", argument.whole))
+        arguments.append(Argument(name, shape, dtype or "f32", whole))
     stored = [extent for store in spec.stores for extent in spec.arguments[store.to].shape]
     for number, extent in enumerate(spec.loops.one_tile):
         if extent not in stored:

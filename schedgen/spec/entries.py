@@ -73,7 +73,7 @@ class Mma(OperationBase):
     a: Operand
     b: Operand
     d: Identifier = Field(description="buffer of the result")
-    transpose_b: bool = Field(False, description="b is [n, k]")
+    transpose_b: Arithmetic = Field(False, description="b is [n, k]")
     accumulate: bool = Field(False, description="add to what d holds")
 
 

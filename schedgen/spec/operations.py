@@ -125,7 +125,7 @@ class OperationBinder:
             transposed=isinstance(entry, entries.Copy | entries.Store) and entry.transposed,
             when=when,
             boundary=entry.boundary,
-            transpose_b=isinstance(entry, entries.Mma) and entry.transpose_b,
+            transpose_b=isinstance(entry, entries.Mma) and entry.transpose_b is True,
             accumulate=isinstance(entry, entries.Mma) and entry.accumulate,
             fill=self._fill(entry, path),
             polynomial=self._polynomial(entry, path),

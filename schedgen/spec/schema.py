@@ -51,9 +51,11 @@ class Argument(Model):
         description="extents along which the rows and columns of a tile lie; else the last ones",
         examples=[["seq_q", "head_dim"]],
     )
-    whole: bool = Field(
+    whole: Arithmetic = Field(
         True, description="false: what no output tile stores is undefined, which is no mistake"
     )
+    transposed: Arithmetic = Field(False, description="true exchanges the last two extents")
+    only: Arithmetic = Field(True, description="false leaves the argument out of the kernel")
     about: str = Field("", description="free text")
 
 
@@ -88,6 +90,7 @@ class Buffer(Model):
         examples=[[128], ["tile_m", "tile_n / slices"]],
     )
     dtype: Arithmetic = Field("f32", description="data type of an element")
+    transposed: Arithmetic = Field(False, description="true exchanges the two extents")
     per: list[Identifier] = Field(
         default_factory=list[Identifier], description="dimensions with one buffer per instance"
     )
@@ -148,7 +151,11 @@ class Loops(Model):
         examples=[["n"]],
     )
     persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
-    tiles: Literal["all", "lower_triangle"] = Field("all", description="tiles to compute")
+    tiles: Arithmetic = Field(
+        "all",
+        description="tiles to compute: all or lower_triangle",
+        examples=["lower_triangle", "where(symmetric, lower_triangle, all)"],
+    )
     groups: dict[Identifier, Identifier] = Field(
         default_factory=dict[Identifier, Identifier],
         description="extents of which several neighbouring output tiles share an element: "

@@ -80,12 +80,15 @@ Part = Handoff | Fenced | Meeting | str
 
 @dataclass(frozen=True)
 class Synchronization:
-    """All decisions; `lay_out` turns them into steps. ``drains`` are operations to wait for."""
+    """All decisions; `lay_out` turns them into steps. ``drains`` are operations to wait for,
+    ``slots`` those of barriers that have more than the storage that they guard.
+    """
 
     handoffs: tuple[Handoff, ...] = ()
     fences: tuple[Fenced, ...] = ()
     drains: tuple[str, ...] = ()
     meetings: tuple[Meeting, ...] = ()
+    slots: tuple[tuple[BarrierPlace, int], ...] = ()
 
     @property
     def signals(self) -> tuple[Signal, ...]:

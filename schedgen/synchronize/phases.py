@@ -5,6 +5,8 @@ A wait sees a parity bit, so a barrier must never be two phases off (`schedgen.o
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from schedgen.findings import Finding
 from schedgen.ordering.orders import Orders
 from schedgen.ordering.phases import phase_findings
@@ -20,18 +22,21 @@ _REPAIRS = 40
 
 
 def phases_apart(layout: Layout, made: Synchronization) -> tuple[Program, Synchronization]:
-    """The program of ``made`` with its signals merged; and ``made`` with what that took.
+    """The program of ``made`` with its signals merged; and ``made`` with what that took: answers,
+    and slots that barriers have more than their storage needs.
 
     Raises ProgramError if no barrier keeps the phases apart.
     """
     phases = _Phases(layout, made)
     program = phases.apart()
-    return program, phases.made
+    return program, replace(phases.made, slots=tuple(sorted(phases.more.items())))
 
 
 class _Phases:
     def __init__(self, layout: Layout, made: Synchronization) -> None:
         self.layout, self.made = layout, made
+        self.more: dict[BarrierPlace, int] = {}
+        """Slots of the barriers that have more than their storage needs."""
 
     def apart(self) -> Program:
         """Merges signals, and mends what could confuse two phases then.
@@ -43,7 +48,7 @@ class _Phases:
         wider = self._widened()
         if wider is not None:
             return wider
-        more: dict[BarrierPlace, int] = {}
+        more = self.more
         added: list[Handoff] = []
         text = ""
         for _ in range(_REPAIRS):
@@ -79,6 +84,7 @@ class _Phases:
         while True:
             program, findings, assignment = self._phases(self.made, more)
             if not findings:
+                self.more = more
                 return program
             slots = {name: program.barrier[name].slots for name in (f.subject[0] for f in findings)}
             wider = {assignment.place[n]: k + 1 for n, k in slots.items() if k < _MOST_SLOTS}

@@ -10,7 +10,7 @@ again if the rest still orders everything, and the way that does it is kept as t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 
 from schedgen.kernel import Kernel
@@ -26,7 +26,7 @@ from schedgen.synchronize.build import ProgramError, Storage, capacities, tile_o
 from schedgen.synchronize.frame import framed
 from schedgen.synchronize.layout import Layout
 from schedgen.synchronize.meetings import meet
-from schedgen.synchronize.merge import separate
+from schedgen.synchronize.merge import assign, separate
 from schedgen.synchronize.pace import pace
 from schedgen.synchronize.parts import Fenced, Handoff, Signal, Synchronization
 from schedgen.synchronize.phases import phases_apart
@@ -34,14 +34,50 @@ from schedgen.synchronize.reduce import leave_out
 from schedgen.synchronize.share import sharings
 
 
+@dataclass(frozen=True)
+class Synchronized:
+    """A program and the decisions that make it one of its schedule.
+
+    ``late``: drains of products come behind the next product of their warpgroup, see `Layout`.
+    """
+
+    program: Program
+    made: Synchronization
+    late: bool
+
+
 def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
     """The program of ``schedule``, synchronized; products in flight where that costs nothing.
 
     Raises ProgramError if some order cannot be had with the barriers there are.
     """
+    return synchronized(kernel, schedule, machine).program
+
+
+def synchronized(kernel: Kernel, schedule: Schedule, machine: Machine) -> Synchronized:
+    """The same with what was decided. Raises ProgramError as `synthesize` does."""
+    skeleton = _skeleton(kernel, schedule, machine)
+    found = _Synthesis(Layout(kernel, schedule, skeleton)).run()
+    late = Layout(kernel, schedule, skeleton, late=True)
+    found = (_as_fast(found.program, late) if late.late else None) or found
+    return replace(found, program=framed(found.program))
+
+
+def resynchronized(
+    kernel: Kernel, schedule: Schedule, machine: Machine, made: Synchronization, *, late: bool
+) -> Program:
+    """The program of decisions that `synchronized` made before; it lacks only why some orders need
+    no hand-off of their own (`Program.removals`). Nothing is known about decisions of others.
+    """
+    layout = Layout(kernel, schedule, _skeleton(kernel, schedule, machine), late=late)
+    return framed(layout.lay_out(made, assign(layout, made, dict(made.slots))))
+
+
+def _skeleton(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
+    """The program without roles and barriers."""
     storage = Storage(kernel, schedule, machine)
     operations = tile_operations(kernel, machine, storage)
-    skeleton = Program(
+    return Program(
         kernel=schedule.kernel,
         target=schedule.target,
         arch=schedule.arch,
@@ -55,26 +91,23 @@ def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
         roles=(),
         handoff=(ceil(machine.value("handoff", "low")), machine.cycles("handoff")),
     )
-    program = _Synthesis(Layout(kernel, schedule, skeleton)).run()
-    late = Layout(kernel, schedule, skeleton, late=True)
-    other = _as_fast(program, late) if late.late else None
-    return framed(other or program)
 
 
-def _as_fast(program: Program, layout: Layout) -> Program | None:
+def _as_fast(program: Program, layout: Layout) -> Synchronized | None:
     """The program of ``layout``, if it is no slower than ``program`` in the machine model.
 
     There it is no faster either: cycles that a warpgroup needs to see one product complete and to
     start the next are not in the model (docs/kernels.md, section 2, has what an H200 needs).
     """
     try:
-        other = _Synthesis(layout).run()
+        found = _Synthesis(layout).run()
     except ProgramError:
         return None
+    other = found.program
     if any(deadlock_findings(event_graph(other))):
         return None
     slower = any(pace(other, end).cycles > pace(program, end).cycles for end in ("low", "high"))
-    return None if slower else other
+    return None if slower else found
 
 
 class _Synthesis:
@@ -104,7 +137,7 @@ class _Synthesis:
         step = conflict.first.version.scale * conflict.distance
         return conflict.kind is Kind.SAME and gap + step == 0
 
-    def run(self) -> Program:
+    def run(self) -> Synchronized:
         self._order_data()
         self._fence_registers()
         for conflict in self.conflicts:
@@ -113,7 +146,8 @@ class _Synthesis:
         self.made = leave_out(self.layout, self.made, self.conflicts)
         self.made = meet(self.layout, self.made)
         program, self.made = phases_apart(self.layout, self.made)
-        return replace(program, removals=tuple(self._removals(program)))
+        program = replace(program, removals=tuple(self._removals(program)))
+        return Synchronized(program, self.made, bool(self.layout.late))
 
     # -- adding --------------------------------------------------------------------------------
 

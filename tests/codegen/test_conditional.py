@@ -28,10 +28,10 @@ def after(text: str, line: str) -> list[str]:
     return [lines[n + 1] for n, each in enumerate(lines) if each == line]
 
 
-@pytest.mark.parametrize("spec", ["gemm", "gemm_symmetric_nn"])
+@pytest.mark.parametrize(("spec", "layout"), [("gemm", "nk"), ("gemm_symmetric", "kn")])
 @pytest.mark.parametrize("target", SMALL)
-def test_text(spec: str, target: str) -> None:
-    text = text_of(spec, target, **SMALL[target])
+def test_text(spec: str, layout: str, target: str) -> None:
+    text = text_of(spec, target, b_layout=layout, **SMALL[target])
     size = int(SMALL[target]["tile_m"]) * int(SMALL[target]["slice_n"]) * 2
     announced = re.findall(
         r"expect_tx\(bar_c_stages_full\w*(?: \+ .*)?, (.*)\)$", text, re.MULTILINE

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from schedgen.kernels.regenerate import FOLDER, Shipped, shipped
+from schedgen.kernels.library import named
+from schedgen.kernels.regenerate import Shipped, shipped
 from tests.codegen.examples import text_of
 
 WAIT = "cute.arch.griddepcontrol_wait"
@@ -52,7 +53,7 @@ def check(text: str) -> None:
 
 @pytest.mark.parametrize("kernel", list(shipped()), ids=lambda kernel: kernel.name)
 def test_shipped(kernel: Shipped) -> None:
-    check((FOLDER / kernel.name).read_text("utf-8"))
+    check(named(kernel.name).read_text("utf-8"))
 
 
 @pytest.mark.parametrize("target", ["h200", "b200"])
@@ -84,7 +85,7 @@ def test_one_that_is_missing(line: str) -> None:
 @pytest.mark.parametrize("kernel", list(shipped()), ids=lambda kernel: kernel.name)
 def test_descriptors_are_fetched_by_who_uses_them(kernel: Shipped) -> None:
     """Each one once, by the warp of a role that takes it, before the wait."""
-    text = (FOLDER / kernel.name).read_text("utf-8")
+    text = named(kernel.name).read_text("utf-8")
     before, after = text[text.index("def kernel(") :].split(f"    {WAIT}()")
     fetched: dict[str, str] = {}
     for warp, lines in re.findall(

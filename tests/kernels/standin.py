@@ -47,13 +47,13 @@ class StandIn:
             tensors[3].copy_((a @ b.mT) @ c)
         elif "_parts_" in self.name:
             a, b, d = tensors
-            _parts(a, b if "_nn_" in self.name else b.mT, d, triangle="symmetric" in self.name)
+            _parts(a, b if "_kn" in self.name else b.mT, d, triangle="symmetric" in self.name)
         elif "_sum_" in self.name:
             p, c, d = tensors
             _linear(p.sum(1), (c, d), scalars, symmetric="symmetric" in self.name)
         else:
             a, b, c, d = tensors
-            b = b if "_nn_" in self.name else b.mT
+            b = b if "_kn" in self.name else b.mT
             _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
 
 

@@ -46,7 +46,7 @@ class Emulated:
                 made = runtime.from_dlpack(view, assumed_align=16)
                 arguments.append(made.mark_layout_dynamic(leading_dim=view.ndim - 1))
             function = cute.compile(
-                imported(library.FOLDER / self.name).launch, *arguments, *scalars, SMS, stream
+                imported(library.named(self.name)).launch, *arguments, *scalars, SMS, stream
             )
             function(*arguments, *scalars, stream)
 

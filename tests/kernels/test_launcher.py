@@ -23,9 +23,9 @@ from schedgen.errors import SchedgenError
 from schedgen.kernels import cache, layouts, library, load
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import _Frame, apart
-from schedgen.kernels.library import FOLDER
+from schedgen.kernels.library import named
 
-KERNEL = FOLDER / "gemm_epilogue_sm_90a_bf16.py"
+KERNEL = named("gemm_epilogue_sm_90a_bf16.py")
 
 
 # -- cache ----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from torch.nn import functional
 from schedgen.codegen.facts import file_name
 from schedgen.kernels import attention, gemm, load, symmetric_gemm
 from schedgen.kernels.launcher import architecture
-from schedgen.kernels.library import FOLDER
+from schedgen.kernels.library import named
 from tests.kernels.gpu_cases import (
     BF16,
     Attention,
@@ -54,7 +54,7 @@ def _seed() -> None:
 
 def generated(spec: str, dtype: torch.dtype) -> Path:
     name = {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
-    return FOLDER / file_name(spec, architecture(GPU), {"dtype": name})
+    return named(file_name(spec, architecture(GPU), {"dtype": name}))
 
 
 def nans(*shape: int, dtype: torch.dtype) -> Tensor:

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schedgen.kernels import tiling
 from schedgen.kernels.errors import DeviceError
+from schedgen.kernels.tiling import Product
 
 SMS = 132
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
-def width(spec: str, *shape: int, arch: str = "sm_90a") -> int:
+GEMM = Product("sm_90a", "fp16")
+SYMMETRIC = replace(GEMM, symmetric=True)
+
+
+def width(product: Product, *shape: int) -> int:
     batch, m, n, k = shape
-    triangle = "symmetric" in spec
-    chosen = tiling.settings(spec, arch, "fp16", (batch, m, n, k), SMS, triangle)
-    return int(chosen.get("tile_n", "256"))
+    return tiling.best(product, (batch, m, n, k), SMS).columns
 
 
 def test_few_tiles_are_small() -> None:
-    few = tiling.best("gemm_symmetric", "sm_90a", "fp16", (1, 512, 512, 512), SMS, True)
+    few = tiling.best(SYMMETRIC, (1, 512, 512, 512), SMS)
     assert few == tiling.Tile(64, 32, 256)
-    whole = tiling.best("gemm", "sm_90a", "fp16", (1, 1024, 1024, 1024), SMS, False)
+    whole = tiling.best(GEMM, (1, 1024, 1024, 1024), SMS)
     assert whole == tiling.Tile(64, 128, 64)
-    assert width("gemm_symmetric", 1, 1024, 1024, 4096) == 128
+    assert width(SYMMETRIC, 1, 1024, 1024, 4096) == 128
 
 
 @pytest.mark.parametrize("triangle", [False, True])
@@ -53,14 +57,14 @@ def test_one_wave_is_better_than_two() -> None:
     assert [
         tiling.tiles(2048, 2048, tiling.Tile(columns=w), triangle=True) for w in (256, 192, 128)
     ] == [72, 96, 136]
-    assert width("gemm_symmetric_nn", 1, 2048, 2048, 2048) == 192
+    assert width(replace(SYMMETRIC, b_layout="kn"), 1, 2048, 2048, 2048) == 192
 
 
 def test_full_waves() -> None:
     """At 4096 there are exactly four waves of tiles that are 128 wide."""
     assert tiling.tiles(4096, 4096, tiling.Tile(columns=128), triangle=True) == 4 * SMS
-    assert width("gemm_symmetric", 1, 4096, 4096, 4096) == 128
-    assert width("gemm_symmetric", 1, 8192, 8192, 8192) == 256
+    assert width(SYMMETRIC, 1, 4096, 4096, 4096) == 128
+    assert width(SYMMETRIC, 1, 8192, 8192, 8192) == 256
 
 
 @pytest.mark.parametrize("m", [1, 127, 128, 129, 700, 1536])
@@ -76,6 +80,6 @@ def test_triangles(m: int, tile: tiling.Tile) -> None:
 
 
 def test_only_kernels_that_there_are() -> None:
-    assert width("gemm", 1, 512, 512, 512, arch="sm_100a") == 128
+    assert width(replace(GEMM, arch="sm_100a"), 1, 512, 512, 512) == 128
     with pytest.raises(DeviceError, match="no kernel of gemm for sm_80"):
         width("gemm", 1, 512, 512, 512, arch="sm_80")

@@ -19,7 +19,8 @@ from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Instruction, Module
 from schedgen.emulator.ptx.tree import Kernel as Code
 from schedgen.kernel import Kernel
-from schedgen.kernels.regenerate import FOLDER, shipped
+from schedgen.kernels.library import named
+from schedgen.kernels.regenerate import shipped
 from schedgen.program.model import Program
 from schedgen.synchronize.synthesize import synthesize
 from tests.fuzz.fuzzer import SPECS
@@ -58,7 +59,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compil
     @cache
     def compile_(name: str) -> Compiled:
         one = next(one for one in shipped() if one.name == f"{name}.py")
-        built = compile_file(FOLDER / one.name, folder, sms=132)
+        built = compile_file(named(one.name), folder, sms=132)
         machine = read_machine(one.target)
         found = solve(read_spec(one.spec), machine, settings=dict(one.settings))
         problem = found.problem

@@ -12,7 +12,7 @@ from schedgen.emulator.mutate import mutants
 from schedgen.program.model import Arrive, Initialize, Program, Step, Wait
 from tests.schedgen.conform.conftest import Compiled
 
-SMALL = "gemm_nn_sm_90a_bf16_tile_m64_consumers1_tile_n128"
+SMALL = "gemm_sm_90a_bf16_kn_tile_m64_consumers1_tile_n128"
 OTHERS = (
     "gemm_sm_90a_bf16",
     "gemm_symmetric_sm_90a_bf16_tile_n128",

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from schedgen import read_machine, read_spec
-from schedgen.codegen.facts import program_digest, read_facts
+from schedgen.codegen.facts import read_facts
 from schedgen.driver import restoring
 from schedgen.driver.deriving import Underivable, derived
 from schedgen.driver.emitting import emission
 from schedgen.driver.proved import QUICK
+from schedgen.program.digest import program_digest
 from schedgen.stored import Store
 
 

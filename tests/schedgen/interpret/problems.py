@@ -86,7 +86,7 @@ def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
     b = random(1, n, inner, seed=1)
     return {
         "a": random(1, m, inner, seed=1),
-        "b": b.mT.contiguous() if "_nn" in name else b,
+        "b": b,
         "c": random(1, m, n, seed=3) * (m != n),
         "bias": random(n, seed=4),
         **_SCALARS,

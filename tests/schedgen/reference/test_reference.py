@@ -45,7 +45,6 @@ def _both(kernel: Kernel) -> tuple[dict[str, torch.Tensor], dict[str, Expected]]
     "name",
     [
         "gemm_sum",
-        "gemm_symmetric_nn",
         *(str(SPECS / f"{n}.yaml") for n in ("biased_softmax", "gated_attention", "product_norm")),
     ],
 )

@@ -53,11 +53,11 @@ def uneven(schedule: Schedule) -> int:
     return next(o.value for o in schedule.objectives if o.name == "uneven stages")
 
 
-@pytest.mark.parametrize("spec", ["gemm", "gemm_symmetric_nn"])
+@pytest.mark.parametrize(("spec", "layout"), [("gemm", "nk"), ("gemm_symmetric", "kn")])
 @pytest.mark.parametrize("tile_n", ["64", "128", "192", "256"])
-def test_products(spec: str, tile_n: str) -> None:
+def test_products(spec: str, layout: str, tile_n: str) -> None:
     """One barrier for both: as many arrivals as operands, and the bytes of both."""
-    found = solved(spec, tile_n=tile_n)
+    found = solved(spec, tile_n=tile_n, b_layout=layout)
     left, right = depths(found.schedule)
     assert left == right > 1
     assert uneven(found.schedule) == 0

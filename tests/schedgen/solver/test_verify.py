@@ -191,7 +191,7 @@ def only(problem: Problem, made: Decisions, *words: str) -> None:
 
 def test_a_pin_outside_of_the_main_loop_is_named() -> None:
     """The epilogues of two bands have names, and each works on the registers of one product."""
-    problem, made = solved("gemm_nn_parts", "h200")
+    problem, made = solved("gemm_parts", "h200")
     merged = {**made.role, "MMA[1]": made.role["MMA[0]"]}
     only(problem, replace(made, role=merged), "pinned as epilogue0 and as epilogue1")
 

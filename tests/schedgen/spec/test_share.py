@@ -74,11 +74,11 @@ def test_sum() -> None:
 def test_triangle() -> None:
     """Tiles above the diagonal are not stored, and what they would hold is not read."""
     a = random(1, 200, 300)
-    found = run(kernel("gemm_symmetric_parts", **SMALL), {"a": a, "b": a}, {"part": 2})["d"]
+    found = run(kernel("gemm_parts", symmetric="true", **SMALL), {"a": a, "b": a}, {"part": 2})["d"]
     assert found.tril().isfinite().all()
     assert found[0, 0, 0, 128:].isnan().all()
     scalars = {"c": torch.zeros(1, 200, 200).bfloat16(), "alpha": 1.0, "beta": 0.0}
-    d = run(kernel("gemm_symmetric_sum"), {"p": found, **scalars})["d"]
+    d = run(kernel("gemm_sum", symmetric="true"), {"p": found, **scalars})["d"]
     assert torch.equal(d, d.mT)
     assert torch.allclose(d.double(), a.double() @ a.double().mT, rtol=0.01, atol=0.5)
 
@@ -122,7 +122,8 @@ def test_mistakes(old: str, new: str, message: str) -> None:
 def test_extents_that_a_tile_lies_along() -> None:
     """The rows and columns of a tile may be the first extents."""
     text = TEXT.replace(
-        "[batch, part, m, n], dtype: f32", "[batch, m, part, n], dtype: f32, tiled: [m, n]"
+        "[batch, part, m, n], dtype: f32, whole: not symmetric",
+        "[batch, m, part, n], dtype: f32, tiled: [m, n]",
     )
     spec = parse_spec(text)
     assert {a.extent for a in bind(spec.source, spec.file, "h200", {})[0].grid} >= {"part", "m"}
@@ -143,17 +144,17 @@ def test_all_results_have_the_extent() -> None:
 
 
 def test_gaps_only_where_a_result_is_not_whole() -> None:
-    text = read_spec("gemm_symmetric_parts").source.text
-    spec = parse_spec(text.replace(", whole: false", ""))
+    spec = parse_spec(TEXT.replace(", whole: not symmetric", ""))
+    bind(spec.source, spec.file, "h200", {})
     with pytest.raises(SpecError, match=r"bad-coverage.*of 'd' is never stored"):
-        bind(spec.source, spec.file, "h200", {})
+        bind(spec.source, spec.file, "h200", {"symmetric": "true"})
 
 
 def test_twice_is_a_mistake_in_any_case() -> None:
-    text = read_spec("gemm_symmetric_parts").source.text
+    text = TEXT
     store = "    - {id: STD, kind: store, over: [slice], from: sD, to: d}\n"
     assert text.count(store) == 1
     spec = parse_spec(text.replace(store, store + store.replace("STD", "AGAIN")))
     with pytest.raises(SpecError, match=r"of 'd' is stored 2 times: by STD.* and by AGAIN"):
-        bind(spec.source, spec.file, "h200", {})
-    assert coverage_mistakes(kernel("gemm_symmetric_parts")) == []
+        bind(spec.source, spec.file, "h200", {"symmetric": "true"})
+    assert coverage_mistakes(kernel("gemm_parts", symmetric="true")) == []

@@ -1,0 +1,229 @@
+"""Locks of the shipped kernels: what was decided for each, so that nobody has to solve it again.
+
+``kernels/lock/SPEC_ARCH.json`` has the schedules of one spec for one architecture. Each says which
+kernels are made from it: their settings, the SHA-256 of the proven program, and that of the text
+which comes of it. `schedgen.driver.locked` makes that text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from schedgen.codegen.facts import file_name
+from schedgen.errors import SchedgenError
+
+WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True)
+class LockedKernel:
+    """A kernel of a schedule: ``settings`` that its file is named by, the SHA-256 of its program
+    (`schedgen.program.digest`) and of its text before it is formatted.
+    """
+
+    settings: Mapping[str, str]
+    program: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockedRole:
+    """A role: registers per thread, and its operations in the order of issue."""
+
+    registers: int
+    operations: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockedBuffer:
+    """Storage of a buffer, as `schedgen.schedule.ScheduledBuffer` has it."""
+
+    depth: int
+    address: int
+    alias: str | None = None
+    skew: int = 0
+    lag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LockedSchedule:
+    """What was decided for some kernels that differ in nothing that matters for it.
+
+    Attributes:
+        kernels: those that are made from it.
+        choices: parameters that the solver picked.
+        latencies: the end of the machine model's ranges that it was solved for.
+        ii_cycles, lower_bound_cycles, certificate, proven_optimal, tile_cycles: as of
+            `schedgen.schedule.Schedule`; the certificate by its kind.
+        start: operation -> cycle.
+        late: whether drains come behind the next product.
+        synchronization: decisions as `schedgen.synchronize.recorded` writes them.
+    """
+
+    kernels: tuple[LockedKernel, ...]
+    choices: Mapping[str, str]
+    latencies: str
+    ii_cycles: int
+    lower_bound_cycles: int
+    certificate: str
+    proven_optimal: bool
+    tile_cycles: int
+    start: Mapping[str, int]
+    roles: Mapping[str, LockedRole]
+    buffers: Mapping[str, LockedBuffer]
+    late: bool
+    synchronization: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The schedules of one spec for one architecture, and what they were found for."""
+
+    spec: str
+    spec_sha256: str
+    target: str
+    arch: str
+    machine_sha256: str
+    schedules: tuple[LockedSchedule, ...]
+
+    def is_of(self, spec_sha256: str, machine_sha256: str) -> bool:
+        """Whether it was made for this text of the spec and this machine model."""
+        return (self.spec_sha256, self.machine_sha256) == (spec_sha256, machine_sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """One kernel with its schedule and its lock."""
+
+    lock: Lock
+    schedule: LockedSchedule
+    kernel: LockedKernel
+
+    @property
+    def name(self) -> str:
+        """How its file is called."""
+        return file_name(self.lock.spec, self.lock.arch, self.kernel.settings)
+
+
+class LockError(SchedgenError):
+    """A lock that does not fit what is installed."""
+
+
+@cache
+def folder() -> Path:
+    """Where the locks of shipped kernels are."""
+    found = find_spec("schedgen.kernels")
+    assert found is not None
+    assert found.submodule_search_locations
+    return Path(found.submodule_search_locations[0]) / "lock"
+
+
+@cache
+def locks() -> Mapping[tuple[str, str], Path]:
+    """The files of all locks by spec and architecture."""
+    found: dict[tuple[str, str], Path] = {}
+    for path in sorted(folder().glob("*.json")):
+        spec, _, arch = path.stem.partition("_sm_")
+        found[spec, f"sm_{arch}"] = path
+    return found
+
+
+def locked(spec: str, arch: str, settings: Mapping[str, str]) -> Locked | None:
+    """The shipped kernel of ``spec`` with these settings, None if there is none."""
+    return _by_settings(spec, arch).get(frozenset(settings.items()))
+
+
+def named(name: str) -> Locked | None:
+    """The shipped kernel whose file is called ``name``."""
+    return next((one for one in every() if one.name == name), None)
+
+
+def every() -> Iterator[Locked]:
+    """All shipped kernels, by spec and architecture."""
+    for spec, arch in locks():
+        yield from _by_settings(spec, arch).values()
+
+
+@cache
+def _by_settings(spec: str, arch: str) -> Mapping[frozenset[tuple[str, str]], Locked]:
+    path = locks().get((spec, arch))
+    lock = None if path is None else read(path)
+    return {
+        frozenset(kernel.settings.items()): Locked(lock, schedule, kernel)
+        for schedule in (lock.schedules if lock else ())
+        for kernel in schedule.kernels
+        if lock
+    }
+
+
+def read(path: Path) -> Lock:
+    """The lock in the file ``path``. Raises LockError if it is none."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        return Lock(**{**data, "schedules": tuple(map(_schedule, data["schedules"]))})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise LockError(f"{path}: this is no lock ({error}); fix: install schedgen again") from None
+
+
+def _schedule(data: dict[str, Any]) -> LockedSchedule:
+    return LockedSchedule(
+        **{
+            **data,
+            "kernels": tuple(LockedKernel(**kernel) for kernel in data["kernels"]),
+            "roles": {name: LockedRole(**role) for name, role in data["roles"].items()},
+            "buffers": {name: LockedBuffer(**one) for name, one in data["buffers"].items()},
+            "synchronization": tuple(data["synchronization"]),
+        }
+    )
+
+
+def text(lock: Lock) -> str:
+    """``lock`` as the text of its file: what belongs together on a line, so that differences
+    between versions can be read.
+    """
+    data = asdict(lock)
+    for schedule in data["schedules"]:
+        for buffer in schedule["buffers"].values():
+            usual = {"alias": None, "skew": 0, "lag": 0}
+            for key in [key for key, value in usual.items() if buffer[key] == value]:
+                del buffer[key]
+    return _text(data, 0) + "\n"
+
+
+def _text(data: Any, indent: int) -> str:
+    """JSON in which only what has parts of its own, or does not fit a line, is on several."""
+    line = json.dumps(data, ensure_ascii=False)
+    pad = " " * (indent + 1)
+    if isinstance(data, dict) and (len(line) + indent > WIDTH or _nested(data)):
+        if all(isinstance(value, int) for value in data.values()):
+            items = [f"{json.dumps(key)}: {value}" for key, value in data.items()]
+            return "{\n" + "\n".join(_filled(items, pad)) + "\n" + pad[1:] + "}"
+        rows = [f"{pad}{json.dumps(key)}: {_text(v, indent + 1)}" for key, v in data.items()]
+        return "{\n" + ",\n".join(rows) + "\n" + pad[1:] + "}"
+    if isinstance(data, list | tuple) and (len(line) + indent > WIDTH or _nested(data)):
+        rows = [pad + _text(value, indent + 1) for value in data]
+        return "[\n" + ",\n".join(rows) + "\n" + pad[1:] + "]"
+    return line
+
+
+def _nested(data: Any) -> bool:
+    values = data.values() if isinstance(data, dict) else data
+    return any(isinstance(value, dict | list | tuple) for value in values)
+
+
+def _filled(items: list[str], pad: str) -> Iterator[str]:
+    """Lines with as many ``items`` as fit on each."""
+    line = ""
+    for number, item in enumerate(items):
+        piece = item + ("," if number < len(items) - 1 else "")
+        if line and len(pad) + len(line) + 1 + len(piece) > WIDTH:
+            yield pad + line
+            line = ""
+        line = f"{line} {piece}" if line else piece
+    yield pad + line

@@ -1,0 +1,214 @@
+"""Kernels from locks: what was decided is read, checked and emitted; nothing is solved or proven.
+
+The lock names the program that was proven and the text that came of it. Both are made again, and
+are those, or an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from schedgen.driver.lock_file import (
+    Lock,
+    Locked,
+    LockedBuffer,
+    LockedKernel,
+    LockedRole,
+    LockedSchedule,
+    LockError,
+)
+from schedgen.errors import SchedgenError
+
+if TYPE_CHECKING:
+    from schedgen.driver.emitting import Emission
+    from schedgen.kernel import Kernel
+    from schedgen.program.model import Program
+    from schedgen.schedule import Schedule
+    from schedgen.solver.problem import Problem
+
+_AGAIN = "fix: python -m schedgen.kernels.regenerate"
+
+
+def decided(emitted: Emission, settings: Mapping[str, str]) -> LockedSchedule:
+    """What ``emitted``, the kernel with ``settings``, was made from."""
+    from schedgen.program.digest import program_digest
+    from schedgen.synchronize.recorded import lines
+
+    schedule, program = emitted.solution.schedule, emitted.proven.program
+    kernel = LockedKernel(dict(settings), program_digest(program), digest(emitted.plain))
+    choices = emitted.solution.problem.kernel.choices
+    return LockedSchedule(
+        kernels=(kernel,),
+        choices=dict(choices),
+        latencies=schedule.latencies,
+        ii_cycles=schedule.ii_cycles,
+        lower_bound_cycles=schedule.lower_bound_cycles,
+        certificate=schedule.certificate.kind,
+        proven_optimal=schedule.proven_optimal,
+        tile_cycles=schedule.tile.period_cycles,
+        start={op.id: op.start for op in schedule.ops},
+        roles={r.name: LockedRole(r.registers, " ".join(r.operations)) for r in schedule.roles},
+        buffers={
+            b.name: LockedBuffer(b.depth, b.address, b.alias, b.skew, b.lag)
+            for b in schedule.buffers
+        },
+        late=emitted.synchronized.late,
+        synchronization=tuple(lines(emitted.synchronized.made)),
+    )
+
+
+def lock_of(kernels: Iterable[tuple[Emission, Mapping[str, str]]]) -> Lock:
+    """The lock of kernels of one spec and target; equal schedules are one."""
+    merged: dict[str, LockedSchedule] = {}
+    lock = None
+    for emitted, settings in kernels:
+        found, schedule = decided(emitted, settings), emitted.solution.schedule
+        key = repr(replace(found, kernels=()))
+        before = merged[key].kernels if key in merged else ()
+        merged[key] = replace(found, kernels=(*before, *found.kernels))
+        lock = Lock(
+            schedule.kernel,
+            schedule.spec_sha256,
+            schedule.target,
+            schedule.arch,
+            schedule.machine_sha256,
+            tuple(merged.values()),
+        )
+    assert lock is not None
+    return lock
+
+
+def digest(plain: str) -> str:
+    """SHA-256 of a text before it is formatted."""
+    return sha256(plain.encode()).hexdigest()
+
+
+def program_of(one: Locked) -> tuple[Program, Kernel]:
+    """The proven program of a shipped kernel, and its kernel.
+
+    Raises LockError: the spec, the machine model or this version's rules are not those that the
+    lock was made with.
+    """
+    from schedgen.program.digest import program_digest
+    from schedgen.synchronize.build import ProgramError
+    from schedgen.synchronize.recorded import synchronization
+    from schedgen.synchronize.synthesize import resynchronized
+
+    problem = _problem(one)
+    try:
+        schedule = _schedule(one, problem)
+        made = synchronization(one.schedule.synchronization)
+        program = resynchronized(
+            problem.kernel, schedule, problem.machine, made, late=one.schedule.late
+        )
+    except (ValueError, KeyError, ProgramError) as error:
+        raise LockError(f"the lock of {one.name} is no schedule of it: {error}; {_AGAIN}") from None
+    if program_digest(program) != one.kernel.program:
+        raise LockError(f"the program of {one.name} is not the one in its lock; {_AGAIN}")
+    return program, problem.kernel
+
+
+def text_of(one: Locked) -> str:
+    """The text of the file of a shipped kernel.
+
+    Raises LockError: it would not be the text that was proven and compiled.
+    """
+    from schedgen.codegen.emit import emit
+    from schedgen.driver.emitting import LINTERS, formatted
+    from schedgen.proof.prove import proven_before
+
+    program, kernel = program_of(one)
+    plain = LINTERS + emit(proven_before(program, one.kernel.program), kernel)
+    if digest(plain) != one.kernel.text:
+        raise LockError(f"{one.name} would have another text than its lock says; {_AGAIN}")
+    return formatted(plain)
+
+
+def _problem(one: Locked) -> Problem:
+    """What the schedule solves. Raises LockError if the spec or the machine is another one now."""
+    from schedgen.dependence import derive
+    from schedgen.machine_file import read_machine
+    from schedgen.solver.problem import build_problem
+    from schedgen.spec.bind import bind
+    from schedgen.spec.reader import read_spec
+
+    lock = one.lock
+    try:
+        spec, machine = read_spec(lock.spec), read_machine(lock.target)
+        _same("spec", lock.spec, spec.source.sha256, lock.spec_sha256)
+        _same("machine model", lock.target, machine.sha256, lock.machine_sha256)
+        settings = {**one.kernel.settings, **one.schedule.choices}
+        kernel = bind(spec.source, spec.file, lock.target, settings)[0]
+        return build_problem(kernel, machine, derive(kernel), one.schedule.latencies)
+    except LockError:
+        raise
+    except SchedgenError as error:
+        raise LockError(f"the lock of {one.name} does not fit: {error}; {_AGAIN}") from None
+
+
+def _same(what: str, name: str, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise LockError(f"{what} '{name}' is not the one that its lock was made with; {_AGAIN}")
+
+
+def _schedule(one: Locked, problem: Problem) -> Schedule:
+    """The schedule in full; what follows from decisions is worked out."""
+    from schedgen.schedule import (
+        Certificate,
+        Schedule,
+        ScheduledBuffer,
+        ScheduledOperation,
+        ScheduledRole,
+        TileLoop,
+    )
+    from schedgen.solver.restore import completed
+
+    kernel, given = problem.kernel, one.schedule
+    owner = {name: role for role, r in given.roles.items() for name in r.operations.split()}
+    outline = Schedule(
+        kernel=kernel.name,
+        target=one.lock.target,
+        arch=one.lock.arch,
+        schedgen="",
+        spec=kernel.spec_file,
+        spec_sha256=kernel.spec_sha256,
+        machine_sha256=one.lock.machine_sha256,
+        latencies=given.latencies,
+        parameters=dict(kernel.parameters),
+        choices=given.choices,
+        ii_cycles=given.ii_cycles,
+        lower_bound_cycles=given.lower_bound_cycles,
+        proven_optimal=given.proven_optimal,
+        certificate=Certificate(given.certificate, "as of the lock"),
+        max_cycle_ratio_cycles=0.0,
+        cycle_ratios={},
+        critical_cycle=(),
+        stages=0,
+        length_cycles=0,
+        objectives=(),
+        ops=tuple(
+            ScheduledOperation(
+                o.name, o.kind.value, o.phase.value, "", owner[o.name], given.start[o.name],
+                0, 0, 0, 0, 0,
+            )
+            for o in kernel.operations if not o.boundary
+        ),
+        units=(),
+        edges=(),
+        roles=tuple(
+            ScheduledRole(name, 0, role.registers, tuple(role.operations.split()))
+            for name, role in given.roles.items()
+        ),
+        buffers=tuple(
+            ScheduledBuffer(
+                r.name, r.space.value, r.slot_bytes, b.depth, b.address, b.alias, b.skew, r.ring,
+                b.lag,
+            )
+            for r in kernel.regions for b in (given.buffers[r.name],)
+        ),
+        tile=TileLoop(kernel.trips, given.tile_cycles, kernel.trips * given.ii_cycles, ()),
+    )  # fmt: skip
+    return completed(problem, outline)

@@ -1,0 +1,72 @@
+"""What of a spec depends on parameters alone, settled before anything is bound: arguments that are
+left out, extents that are exchanged, which tiles there are.
+"""
+
+from __future__ import annotations
+
+from schedgen.spec.entries import Mma, Operation
+from schedgen.spec.schema import Argument, Buffer, Operations, SpecFile
+from schedgen.spec.values import Path, Scope
+
+TILES = ("all", "lower_triangle")
+
+
+def resolved(spec: SpecFile, scope: Scope) -> SpecFile:
+    """``spec`` for the parameters of ``scope``; mistakes are reported there."""
+    arguments = {
+        name: _argument(argument, scope, ("arguments", name))
+        for name, argument in spec.arguments.items()
+        if scope.truth(argument.only, ("arguments", name, "only"))
+    }
+    buffers = {
+        name: _buffer(buffer, scope, ("buffers", name)) for name, buffer in spec.buffers.items()
+    }
+    listed = spec.operations
+    operations = Operations(
+        before=_operations(listed.before, scope, "before"),
+        body=_operations(listed.body, scope, "body"),
+        after=_operations(listed.after, scope, "after"),
+    )
+    tiles = scope.word(spec.loops.tiles, ("loops", "tiles"), TILES, "choice of tiles")
+    loops = spec.loops.model_copy(update={"tiles": tiles or "all"})
+    update = {
+        "arguments": arguments, "buffers": buffers, "operations": operations, "loops": loops
+    }  # fmt: skip
+    return spec.model_copy(update=update)
+
+
+def _argument(argument: Argument, scope: Scope, path: Path) -> Argument:
+    if not _exchanged(argument.transposed, len(argument.shape), scope, path):
+        return argument
+    *outer, rows, columns = argument.shape
+    return argument.model_copy(update={"shape": [*outer, columns, rows]})
+
+
+def _buffer(buffer: Buffer, scope: Scope, path: Path) -> Buffer:
+    if not _exchanged(buffer.transposed, len(buffer.shape), scope, path):
+        return buffer
+    return buffer.model_copy(update={"shape": buffer.shape[::-1]})
+
+
+def _exchanged(transposed: bool | int | str, extents: int, scope: Scope, path: Path) -> bool:
+    """Whether the last two extents change places."""
+    path = (*path, "transposed")
+    if not scope.truth(transposed, path):
+        return False
+    if extents < 2:
+        message = "there are no two extents to exchange"
+        scope.error("nothing-to-transpose", message, path, fix="remove 'transposed'")
+        return False
+    return True
+
+
+def _operations(entries: list[Operation], scope: Scope, phase: str) -> list[Operation]:
+    found: list[Operation] = []
+    path = ("operations", phase)
+    for number, entry in enumerate(entries):
+        one: Operation = entry
+        if isinstance(entry, Mma):
+            transposed = scope.truth(entry.transpose_b, (*path, number, "transpose_b"))
+            one = entry.model_copy(update={"transpose_b": transposed})
+        found.append(one)
+    return found
