@@ -63,7 +63,7 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(bench, "SYMMETRIC", [(64, 128)])
     monkeypatch.setattr(bench, "CHAINS", [(2, 64, 32, 128)])
     monkeypatch.setattr(bench.launcher, "architecture", lambda device: "sm_90a")  # pyright: ignore
-    monkeypatch.setattr(bench.launcher, "load", lambda path: Loaded(launches, path.name))  # pyright: ignore
+    monkeypatch.setattr(bench.library, "load", lambda path: Loaded(launches, path.name))  # pyright: ignore
     monkeypatch.setattr(bench.launcher, "multiprocessors", lambda device: 132)  # pyright: ignore
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setattr(torch, "empty", empty)

@@ -161,7 +161,7 @@ def test_symmetric_product(launches: list[str], shape: Shape) -> None:
     assert close(symmetric_gemm(a, a.mT), a, a.mT)
     out = torch.empty_like(found)
     assert torch.equal(symmetric_gemm(a, c=c, alpha=0.5, beta=2.0, out=out), found)
-    assert set(launches) == {f"gemm_symmetric{QUICKEST}"}
+    assert set(launches) == {f"gemm_symmetric_sm_90a_bf16{QUICKEST}"}
 
 
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [

@@ -82,4 +82,4 @@ def test_triangles(m: int, tile: tiling.Tile) -> None:
 def test_only_kernels_that_there_are() -> None:
     assert width(replace(GEMM, arch="sm_100a"), 1, 512, 512, 512) == 128
     with pytest.raises(DeviceError, match="no kernel of gemm for sm_80"):
-        width("gemm", 1, 512, 512, 512, arch="sm_80")
+        width(replace(GEMM, arch="sm_80"), 1, 512, 512, 512)

@@ -29,7 +29,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     def compile_(path: Path, sms: int) -> bytes:
         asked.append((path.stem, sms))
-        if "gemm_sum_sm_100a_fp16" in path.stem:
+        if "gemm_chain_sm_100a_fp16" in path.stem:
             raise CompileError("out of registers")
         return b"object"
 
@@ -38,9 +38,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def test_all_of_a_target(compiled: list[tuple[str, int]]) -> None:
-    run = RUN.invoke(app, ["build", "gemm_sum", "--target", "h200"])
+    run = RUN.invoke(app, ["build", "gemm_chain", "--target", "h200"])
     assert run.exit_code == 0
-    names = ["gemm_sum_sm_90a_bf16", "gemm_sum_sm_90a_fp16"]
+    names = ["gemm_chain_sm_90a_bf16", "gemm_chain_sm_90a_fp16"]
     assert sorted(compiled) == [(name, 132) for name in names]
     assert [name for name in names if f"{name}: 6 bytes, " not in run.stdout] == []
     assert "2/2 " in run.stdout
@@ -48,20 +48,20 @@ def test_all_of_a_target(compiled: list[tuple[str, int]]) -> None:
 
 
 def test_it_goes_on_where_it_was(compiled: list[tuple[str, int]]) -> None:
-    assert RUN.invoke(app, ["build", "gemm_sum_sm_90a_bf16"]).exit_code == 0
-    run = RUN.invoke(app, ["build", "gemm_sum", "--target", "h200", "--json", "--jobs", "1"])
+    assert RUN.invoke(app, ["build", "gemm_chain_sm_90a_bf16"]).exit_code == 0
+    run = RUN.invoke(app, ["build", "gemm_chain", "--target", "h200", "--json", "--jobs", "1"])
     assert len(compiled) == 2
     found = {one["name"]: one for one in json.loads(run.stdout)["kernels"]}
-    assert found["gemm_sum_sm_90a_bf16"]["kept"]
-    assert not found["gemm_sum_sm_90a_fp16"]["kept"]
+    assert found["gemm_chain_sm_90a_bf16"]["kept"]
+    assert not found["gemm_chain_sm_90a_fp16"]["kept"]
 
 
 def test_one_that_does_not_compile_stops_no_other(compiled: list[tuple[str, int]]) -> None:
-    run = RUN.invoke(app, ["build", "gemm_sum", "--sms", "100"])
+    run = RUN.invoke(app, ["build", "gemm_chain", "--sms", "100"])
     assert run.exit_code == 1
     assert {sms for _, sms in compiled} == {100}
     assert len(compiled) == 4
-    assert "gemm_sum_sm_100a_fp16: out of registers" in run.stdout
+    assert "gemm_chain_sm_100a_fp16: out of registers" in run.stdout
     assert run.stdout.splitlines()[-1].startswith("3 kernels in ")
 
 
@@ -82,7 +82,7 @@ def test_every_shipped_kernel_is_built() -> None:
 
 @pytest.mark.slow
 def test_an_object_comes_of_it(folder: Path) -> None:
-    run = RUN.invoke(app, ["build", "gemm_sum_sm_90a_bf16"])
+    run = RUN.invoke(app, ["build", "gemm_chain_sm_90a_bf16"])
     assert run.exit_code == 0
-    (entry,) = folder.glob("gemm_sum_sm_90a_bf16-*.o")
+    (entry,) = folder.glob("gemm_chain_sm_90a_bf16-*.o")
     assert b"ELF" in entry.read_bytes()[:8]

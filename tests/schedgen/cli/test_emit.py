@@ -204,7 +204,7 @@ class Compiler:
         if self.given[-1] > 60:
             raise Infeasible("no registers")
         proven = SimpleNamespace(program=self.program)
-        return emitting.Emission("x.py", "", None, proven)  # type: ignore[arg-type]
+        return emitting.Emission("x.py", "", "", None, None, proven)  # type: ignore[arg-type]
 
     def report(self, path: Path, folder: Path) -> Report:
         self.serialized -= 1
