@@ -123,6 +123,16 @@ def row_sum(registers, row):
     return low + high
 
 
+def row_sums(registers):
+    """Each element with all before it in its row, which is the thread's."""
+    sums = cute.make_rmem_tensor(cute.size(registers), Float32)
+    total = Float32(0.0)
+    for v in cutlass.range_constexpr(cute.size(registers)):
+        total += Float32(registers[v])
+        sums[v] = total
+    return sums
+
+
 def twice(x):
     return Float32(x), Float32(x)
 

@@ -123,4 +123,25 @@ def row_max(registers, row):
 
 def row_sum(registers, row):
     return across_row(registers, row, lambda x, y: x + y)
+
+
+def row_sums(registers):
+    """Each element with all before it in its row; four neighbours have two of eight columns."""
+    sums = cute.make_rmem_tensor(cute.size(registers), Float32)
+    lane = cute.arch.lane_idx() % 4
+    for row in cutlass.range_constexpr(2):
+        before = Float32(0.0)
+        for v in cutlass.range_constexpr(2 * row, cute.size(registers), 4):
+            first = Float32(registers[v])
+            pair = first + Float32(registers[v + 1])
+            total = pair
+            for step in (1, 2):
+                left = cute.arch.shuffle_sync_up(total, step)
+                total = total + cutlass.select_(lane >= step, left, Float32(0.0))
+            left = cute.arch.shuffle_sync_up(total, 1)
+            left = before + cutlass.select_(lane >= 1, left, Float32(0.0))
+            sums[v] = left + first
+            sums[v + 1] = left + pair
+            before += cute.arch.shuffle_sync(total, 3, mask_and_clamp=0x1C1F)
+    return sums
 '''

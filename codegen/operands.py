@@ -9,7 +9,8 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import identifier
 from schedgen.codegen.plan import Part, Plan
 from schedgen.expressions import Expression
-from schedgen.kernel import Kind, Operation, Space
+from schedgen.kernel import Operation, Space
+from schedgen.operations import KINDS
 
 
 class Shape(Enum):
@@ -127,8 +128,4 @@ def _shape(part: Part) -> Shape:
 
 def written(operation: Operation) -> tuple[str, ...]:
     """Names of the operands that an operation of threads writes."""
-    if operation.kind is Kind.MAP:
-        return tuple(name for name, _ in operation.formulas)
-    if operation.kind is Kind.REDUCE:
-        return ("to", *(name for name, _ in operation.formulas if name != "carry"))
-    return ("to",)
+    return KINDS[operation.kind].outputs(operation)

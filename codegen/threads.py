@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedgen.codegen.bodies import Body
+from schedgen.codegen.bodies import OperationFunction
 from schedgen.codegen.errors import EmitError, about
 from schedgen.codegen.ir import Code, Function, Name, Node, called, code, joined, plus
 from schedgen.codegen.operands import Operand, Shape, band_of, rows_of
@@ -49,7 +49,9 @@ class Threads:
         self, source: Source, role: RoleProgram, operation: Operation, at: Iteration | None
     ) -> None:
         initial = {name for name, _ in operation.operands if self._initial(operation, name)}
-        body = Body(self.plan, self.share, operation, self._span(role, operation), initial)
+        body = OperationFunction(
+            self.plan, self.share, operation, self._span(role, operation), initial
+        )
         name = self._function(operation, body)
         for first in range(0, self._rows(operation, body), self.share.rows):
             operands = [
@@ -60,7 +62,7 @@ class Threads:
             arguments += [self._beside(operation, use, at, first) for use in self._uses(body)]
             source.call(name, arguments)
 
-    def _rows(self, operation: Operation, body: Body) -> int:
+    def _rows(self, operation: Operation, body: OperationFunction) -> int:
         """Rows of an operation's tiles: a multiple of what four warps work on at a time."""
         rows = rows_of(operation, body.operands)
         if not rows or rows % self.share.rows:
@@ -88,7 +90,7 @@ class Threads:
             source.put(Function("@cute.jit", name, parameters, body))
             source.add("", "")
 
-    def _function(self, operation: Operation, body: Body) -> str:
+    def _function(self, operation: Operation, body: OperationFunction) -> str:
         parameters = [(operand.parameter, "cute.Tensor") for operand in body.parameters]
         parameters += [(use, self._type(use)) for use in self._uses(body)]
         key = (tuple(parameters), body.nodes)
@@ -98,7 +100,7 @@ class Threads:
             self._functions[key] = name
         return self._functions[key]
 
-    def _uses(self, body: Body) -> list[str]:
+    def _uses(self, body: OperationFunction) -> list[str]:
         """What a function takes beside operands, in the order in which it is passed."""
         order = [*self.plan.scalars, *self.plan.extents, *_TILE, "row_0", "column_0", "fresh"]
         unknown = body.uses - {*order, "thread"}

@@ -48,6 +48,7 @@ class Kind(StrEnum):
     STORE = "store"
     MMA = "mma"
     REDUCE = "reduce"
+    SCAN = "scan"
     MAP = "map"
     COPY = "copy"
     MASK = "mask"

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from schedgen.codegen.facts import file_name
 from schedgen.errors import SchedgenError
@@ -172,14 +172,12 @@ def read(path: Path) -> Lock:
 
 
 def _schedule(data: dict[str, Any]) -> LockedSchedule:
+    kernels = tuple(LockedKernel(**kernel) for kernel in data.pop("kernels"))
+    roles = {name: LockedRole(**role) for name, role in data.pop("roles").items()}
+    buffers = {name: LockedBuffer(**one) for name, one in data.pop("buffers").items()}
+    made = tuple(data.pop("synchronization"))
     return LockedSchedule(
-        **{
-            **data,
-            "kernels": tuple(LockedKernel(**kernel) for kernel in data["kernels"]),
-            "roles": {name: LockedRole(**role) for name, role in data["roles"].items()},
-            "buffers": {name: LockedBuffer(**one) for name, one in data["buffers"].items()},
-            "synchronization": tuple(data["synchronization"]),
-        }
+        kernels=kernels, roles=roles, buffers=buffers, synchronization=made, **data
     )
 
 
@@ -196,25 +194,31 @@ def text(lock: Lock) -> str:
     return _text(data, 0) + "\n"
 
 
-def _text(data: Any, indent: int) -> str:
+def _text(data: object, indent: int) -> str:
     """JSON in which only what has parts of its own, or does not fit a line, is on several."""
     line = json.dumps(data, ensure_ascii=False)
     pad = " " * (indent + 1)
-    if isinstance(data, dict) and (len(line) + indent > WIDTH or _nested(data)):
-        if all(isinstance(value, int) for value in data.values()):
-            items = [f"{json.dumps(key)}: {value}" for key, value in data.items()]
+    parts = _parts(data)
+    if len(line) + indent <= WIDTH and not any(_parts(part) is not None for part in parts or ()):
+        return line
+    if isinstance(data, dict):
+        named = cast("dict[str, object]", data)
+        if all(isinstance(value, int) for value in named.values()):
+            items = [f"{json.dumps(key)}: {value}" for key, value in named.items()]
             return "{\n" + "\n".join(_filled(items, pad)) + "\n" + pad[1:] + "}"
-        rows = [f"{pad}{json.dumps(key)}: {_text(v, indent + 1)}" for key, v in data.items()]
+        rows = [f"{pad}{json.dumps(key)}: {_text(v, indent + 1)}" for key, v in named.items()]
         return "{\n" + ",\n".join(rows) + "\n" + pad[1:] + "}"
-    if isinstance(data, list | tuple) and (len(line) + indent > WIDTH or _nested(data)):
-        rows = [pad + _text(value, indent + 1) for value in data]
-        return "[\n" + ",\n".join(rows) + "\n" + pad[1:] + "]"
-    return line
+    if parts is None:
+        return line
+    rows = [pad + _text(value, indent + 1) for value in parts]
+    return "[\n" + ",\n".join(rows) + "\n" + pad[1:] + "]"
 
 
-def _nested(data: Any) -> bool:
-    values = data.values() if isinstance(data, dict) else data
-    return any(isinstance(value, dict | list | tuple) for value in values)
+def _parts(data: object) -> list[object] | None:
+    """Of an object or an array; None of anything else."""
+    if isinstance(data, dict):
+        return list(cast("dict[str, object]", data).values())
+    return list(cast("list[object]", data)) if isinstance(data, list | tuple) else None
 
 
 def _filled(items: list[str], pad: str) -> Iterator[str]:

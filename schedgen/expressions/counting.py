@@ -43,6 +43,11 @@ class OperationCounts:
     row_alu: int = 0
     row_mufu: int = 0
 
+    @property
+    def row_steps(self) -> int:
+        """Instructions per row, of any pipe."""
+        return self.row_fma + self.row_alu + self.row_mufu
+
 
 def count_operations(
     expression: Expression,

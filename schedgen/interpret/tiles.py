@@ -14,7 +14,8 @@ from schedgen.expressions import Expression, Name, references
 from schedgen.interpret.formulas import compute
 from schedgen.interpret.pieces import TORCH, assemble, split, whole
 from schedgen.interpret.problem import Coordinates, InterpretationError, Problem
-from schedgen.kernel import Kind, Operation, Read
+from schedgen.kernel import Operation, Read
+from schedgen.operations import KINDS, Condition
 
 CURRENT = -1
 """The distance of a read that means what the buffer holds at the moment."""
@@ -32,11 +33,16 @@ class Moment:
 
 def reads_of(operation: Operation) -> tuple[Read, ...]:
     """All that `execute` needs: what is read, and what an operation that may be skipped leaves."""
-    if operation.when is None or operation.kind in (Kind.LOAD, Kind.STORE):
+    if operation.when is None or not _of_elements(operation):
         return operation.reads
     known = {read.piece for read in operation.reads}
     kept = [Read(piece, CURRENT) for piece in operation.writes if piece not in known]
     return (*operation.reads, *kept)
+
+
+def _of_elements(operation: Operation) -> bool:
+    """Whether its condition is one of elements, which keep their values where it is false."""
+    return KINDS[operation.kind].CONDITION is Condition.ELEMENTS
 
 
 def positional(operation: Operation) -> bool:
@@ -81,42 +87,22 @@ class _Execution:
         self.formulas = dict(operation.formulas)
         self.done: dict[str, torch.Tensor] = {}
         self.happens: torch.Tensor | None = None
+        self.stored: torch.Tensor | None = None
 
     def run(self) -> dict[str, torch.Tensor]:
         operation = self.operation
-        if operation.when is not None and operation.kind not in (Kind.LOAD, Kind.STORE):
-            self.happens = self._formula(operation.when)  # of values from before the operation
-        match operation.kind:
-            case Kind.STORE:
-                return {"": self._operand("from")} if self._happens() else {}
-            case Kind.LOAD:
-                at = self.moment
-                tile = self.problem.load(operation, at.coordinates, at.iteration)
-                self.done["to"] = tile if self._loads() else torch.zeros_like(tile)
-            case Kind.COPY:
-                tile = self._operand("from")
-                self.done["to"] = tile.T.contiguous() if operation.transposed else tile
-            case Kind.MMA:
-                self._product()
-            case Kind.REDUCE:
-                self._reduction()
-            case Kind.MASK:
-                tile, keep = self._operand("from"), self._formula(self.formulas["keep"])
-                fill = torch.tensor(float(operation.fill or "-inf"), dtype=tile.dtype)
-                self.done["to"] = torch.where(keep, tile, fill)
-            case Kind.MAP:
-                for name, formula in operation.formulas:
-                    self._output(name, self._formula(formula))
-        return self._pieces()
+        if operation.when is not None and _of_elements(operation):
+            self.happens = self.formula(operation.when)  # of values from before the operation
+        KINDS[operation.kind].compute(self)
+        return {"": self.stored} if self.stored is not None else self._pieces()
 
-    def _product(self) -> None:
-        a, b = self._factor("a"), self._factor("b")
-        product = a @ (b.T if self.operation.transpose_b else b)
-        if self.operation.accumulate:
-            product = self._operand("d").to(torch.float32) + product
-        self._output("d", product)
+    # -- what kinds of operations ask ----------------------------------------------------------
 
-    def _factor(self, operand: str) -> torch.Tensor:
+    def tile(self, operand: str) -> torch.Tensor:
+        """What an operand reads, in the data type of its buffer."""
+        return self._operand(operand)
+
+    def factor(self, operand: str) -> torch.Tensor:
         """An operand of a product as float32, which holds each 16-bit product exactly."""
         tile = self._operand(operand).to(torch.float32, copy=True)
         if self._dtype(operand) == "tf32":
@@ -124,17 +110,33 @@ class _Execution:
             tile = ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
         return tile.contiguous()
 
-    def _reduction(self) -> None:
-        tile = self._operand("from").to(torch.float32)
-        largest = self.operation.reduction == "max"
-        value = tile.amax(1, keepdim=True) if largest else tile.sum(1, keepdim=True)
-        if "carry" in self.formulas:
-            carry = self._formula(self.formulas["carry"])
-            value = torch.maximum(carry, value) if largest else carry + value
-        self._output("to", value)
-        for name, formula in self.operation.formulas:
-            if name not in ("carry", "keep"):
-                self._output(name, self._formula(formula))
+    def make(self, operand: str, value: torch.Tensor) -> None:
+        """Note what an operand becomes, cast to the data type of its buffer."""
+        row0, row1, column0, column1 = whole(self.kernel, self.operands[operand])
+        dtype = TORCH[self._dtype(operand)]
+        self.done[operand] = value.to(dtype).broadcast_to(row1 - row0, column1 - column0)
+
+    def loaded(self) -> torch.Tensor:
+        """The tile of a load."""
+        at = self.moment
+        return self.problem.load(self.operation, at.coordinates, at.iteration)
+
+    def store(self, tile: torch.Tensor) -> None:
+        """Note the tile for global memory."""
+        self.stored = tile
+
+    def holds(self) -> bool:
+        """Whether a load or a store happens: conditions of the output tile, or of scalars."""
+        when = self.operation.when
+        if when is None:
+            return True
+        if KINDS[self.operation.kind].CONDITION is Condition.TILE:
+            return self.problem.holds(when, self.moment.coordinates)
+        return bool(self.formula(when))
+
+    def formula(self, formula: Expression) -> torch.Tensor:
+        """The value of a formula over operands, scalars and coordinates."""
+        return compute(formula, self._look)
 
     # -- operands ------------------------------------------------------------------------------
 
@@ -151,12 +153,6 @@ class _Execution:
                 distance = distances[0]
             found.append(self.values[Read(piece, distance)])
         return assemble(self.kernel, pieces, found)
-
-    def _output(self, name: str, value: torch.Tensor) -> None:
-        """Note what an operand becomes, cast to the data type of its buffer."""
-        row0, row1, column0, column1 = whole(self.kernel, self.operands[name])
-        dtype = TORCH[self._dtype(name)]
-        self.done[name] = value.to(dtype).broadcast_to(row1 - row0, column1 - column0)
 
     def _pieces(self) -> dict[str, torch.Tensor]:
         """The outputs by piece, with what was there before where the condition is false."""
@@ -177,19 +173,6 @@ class _Execution:
         return self.values[Read(piece, distances[0] if distances else CURRENT)]
 
     # -- formulas ------------------------------------------------------------------------------
-
-    def _happens(self) -> bool:
-        """Whether a store does; its condition is one of the output tile, not of elements."""
-        when = self.operation.when
-        return when is None or self.problem.holds(when, self.moment.coordinates)
-
-    def _loads(self) -> bool:
-        """Whether a load does; its condition is one of scalar arguments."""
-        when = self.operation.when
-        return when is None or bool(self._formula(when))
-
-    def _formula(self, formula: Expression) -> torch.Tensor:
-        return compute(formula, self._look)
 
     def _look(self, name: Name) -> torch.Tensor:
         if name.name in self.operands:

@@ -171,6 +171,15 @@ def total(x: Estimate) -> Estimate:
         return settled(x.value.sum(1, keepdims=True), x.magnitude.sum(1, keepdims=True), error)
 
 
+def running(x: Estimate) -> Estimate:
+    """The sums of each row up to each of its columns, added up in any order."""
+    count: Array = 1.0 + np.arange(x.value.shape[1], dtype=np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        size = np.abs(x.value).cumsum(1)
+        error: Array = x.error.cumsum(1) + count * UNIT * np.where(np.isfinite(size), size, 0.0)
+        return settled(x.value.cumsum(1), x.magnitude.cumsum(1), error)
+
+
 def larger(a: Estimate, b: Estimate, sign: float = 1.0) -> Estimate:
     """The larger one, or with ``sign`` -1 the smaller one; not a number if one is none."""
     value = sign * np.maximum(sign * a.value, sign * b.value)

@@ -26,6 +26,7 @@ from schedgen.reference.estimate import (
     largest,
     loosened,
     product,
+    running,
     stored,
     total,
     unknown,
@@ -212,6 +213,8 @@ class _Execution:
                 self._product()
             case Kind.REDUCE:
                 self._reduce()
+            case Kind.SCAN:
+                self._make("to", running(self._read("from")))
             case Kind.MASK:
                 keep = self.evaluator.condition(self.formulas["keep"])
                 fill = exact(float(self.operation.fill or "-inf"))

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schedgen.kernel import Kind, Operation, Read
+from schedgen.kernel import Operation, Read
+from schedgen.operations import KINDS
+from schedgen.operations.contexts import Axes
 from schedgen.spec.layout import Layout
 from schedgen.spec.values import Place, Scope
 
@@ -36,12 +38,13 @@ class _Axes:
     def turned(self) -> _Axes:
         return _Axes(self.columns, self.rows)
 
-    def differs(self, other: _Axes) -> str:
-        """Both names where these axes and others disagree, '' if they do not."""
-        for mine, its in ((self.rows, other.rows), (self.columns, other.columns)):
-            if mine and its and mine != its:
-                return f"'{mine}' and '{its}'"
-        return ""
+
+def _differ(one: Axes, other: Axes) -> str:
+    """Both names where axes disagree, '' if they do not."""
+    for mine, its in ((one.rows, other.rows), (one.columns, other.columns)):
+        if mine and its and mine != its:
+            return f"'{mine}' and '{its}'"
+    return ""
 
 
 def check_alignment(
@@ -78,34 +81,15 @@ class _Checker:
 
     def visit(self, operation: Operation) -> None:
         """Check one operation, and note along what its results lie."""
-        operands = dict(operation.operands)
         self.moving |= {p.extent for p in operation.places if p.along or p.step or p.grouped}
-        match operation.kind:
-            case Kind.LOAD:
-                self._write(operands["to"], _lies(operation))
-            case Kind.STORE:
-                self._agree(operation, "from", self._of(operands["from"]), _lies(operation))
-            case Kind.MMA:
-                self._product(operation, operands)
-            case Kind.REDUCE:
-                source = _Axes(self._of(operands["from"]).rows)
-                found = self._formulas(operation, operands, source)
-                self._write(operands["to"], found)
-                self.computed[operation.name] = found.rows, found.columns
-            case Kind.COPY:
-                source = self._of(operands["from"])
-                self._write(operands["to"], source.turned if operation.transposed else source)
-            case Kind.MAP:
-                found = self._formulas(operation, operands, _Axes())
-                self.computed[operation.name] = found.rows, found.columns
-            case Kind.MASK:
-                found = self._of(operands["to"])
-                self.computed[operation.name] = found.rows, found.columns
+        KINDS[operation.kind].align(self, operation)
 
-    def _product(self, operation: Operation, operands: Mapping[str, tuple[str, ...]]) -> None:
+    def product(self, operation: Operation) -> None:
+        """Check that a product adds up along one extent; note along what its result lies."""
+        operands = dict(operation.operands)
         a, b = self._of(operands["a"]), self._of(operands["b"])
         b = b.turned if operation.transpose_b else b
-        inner = _Axes(a.columns).differs(_Axes(b.rows))
+        inner = _differ(_Axes(a.columns), _Axes(b.rows))
         if inner:
             message = (
                 f"the product adds up along {inner}: columns of '{self._name(operands['a'])}' and "
@@ -117,20 +101,20 @@ class _Checker:
             return
         product = _Axes(a.rows, b.columns)
         if operation.accumulate:
-            self._agree(operation, "d", self._of(operands["d"]), product)
+            self.agree(operation, "d", self._of(operands["d"]), product)
         self._write(operands["d"], product)
 
-    def _formulas(
-        self, operation: Operation, operands: Mapping[str, tuple[str, ...]], source: _Axes
-    ) -> _Axes:
-        """Check that all operands of formulas lie along the same; return along what."""
-        known = source
+    def formulas(self, operation: Operation, rows: str = "") -> _Axes:
+        """Check that all operands of formulas lie along the same, with rows along ``rows`` if that
+        is known; return along what.
+        """
+        known, operands = _Axes(rows), dict(operation.operands)
         outputs = [name for name, _ in operation.formulas if name in operands]
         names = [name for name in operands if name not in ("from", "to")]
         for name in sorted(names, key=lambda name: name in outputs):
             if any(read.piece in operands[name] for read in operation.reads):
                 mine = self._moving(self._of(operands[name]))
-                if self._agree(operation, name, known, mine):
+                if self.agree(operation, name, known, mine):
                     known = known.with_(mine)
         for name in outputs:
             self._write(operands[name], self._shaped(operands[name], known))
@@ -148,6 +132,26 @@ class _Checker:
 
     # -- what is known -------------------------------------------------------------------------
 
+    def lies(self, operation: Operation) -> _Axes:
+        """The extents that the tile of a load or store lies along.
+
+        A tile that is stored in the transposed place lies as the output tile does.
+        """
+        sides = {
+            place.side: (place.along or place.extent) if operation.transposed else place.extent
+            for place in operation.places
+            if place.side
+        }
+        return _Axes(sides.get("rows", ""), sides.get("columns", ""))
+
+    def of(self, operation: Operation, operand: str) -> _Axes:
+        """Along what an operand lies."""
+        return self._of(dict(operation.operands)[operand])
+
+    def note(self, operation: Operation, operand: str, axes: Axes) -> None:
+        """What is written lies along ``axes``."""
+        self._write(dict(operation.operands)[operand], _Axes(axes.rows, axes.columns))
+
     def _of(self, pieces: Sequence[str]) -> _Axes:
         return self.axes.get(self.region[pieces[0]], _Axes())
 
@@ -160,8 +164,9 @@ class _Checker:
 
     # -- mistakes ------------------------------------------------------------------------------
 
-    def _agree(self, operation: Operation, operand: str, one: _Axes, other: _Axes) -> bool:
-        both = one.differs(other)
+    def agree(self, operation: Operation, operand: str, one: Axes, other: Axes) -> bool:
+        """Report where an operand lies along other extents than it should."""
+        both = _differ(one, other)
         if both:
             name = self._name(dict(operation.operands)[operand])
             message = (
@@ -183,16 +188,3 @@ class _Checker:
             if name == operation.name and read.piece in pieces
         )
         self.scope.error("extent-mismatch", message, at, fix=fix)
-
-
-def _lies(operation: Operation) -> _Axes:
-    """The extents that the tile of a load or store lies along.
-
-    A tile that is stored in the transposed place lies as the output tile does.
-    """
-    sides = {
-        place.side: (place.along or place.extent) if operation.transposed else place.extent
-        for place in operation.places
-        if place.side
-    }
-    return _Axes(sides.get("rows", ""), sides.get("columns", ""))

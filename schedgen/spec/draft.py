@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from schedgen.errors import suggest
 from schedgen.expressions import (
@@ -15,7 +15,7 @@ from schedgen.expressions import (
     references,
     without_influence,
 )
-from schedgen.kernel import Piece, Read
+from schedgen.kernel import DTYPE_BITS, Piece, Read
 from schedgen.spec.dimensions import Index
 from schedgen.spec.layout import Layout
 from schedgen.spec.schema import SpecFile
@@ -86,7 +86,8 @@ class Names:
 class Draft:
     """One instance of an operation; ``complete`` unless something about it was reported."""
 
-    def __init__(self, names: Names, index: Index) -> None:
+    def __init__(self, names: Names, index: Index, written: Collection[str] | None = None) -> None:
+        """``written``: pieces that the main loop has written before, None outside of it."""
         self.operands: dict[str, tuple[Piece, ...]] = {}
         self.reads: dict[Read, Place] = {}
         self.writes: dict[str, None] = {}
@@ -96,6 +97,7 @@ class Draft:
         self._scope = names.scope
         self._layout = names.layout
         self._index = index
+        self._written = written
 
     def error(self, rule: str, message: str, at: Path | Place, *, fix: str) -> None:
         """Report a mistake; the operation cannot be completed."""
@@ -150,6 +152,35 @@ class Draft:
         """Note that buffer ``name`` is written with the value of a formula."""
         self.formula(text, path, output=name)
         self.write(name, name, path, key=True)
+
+    def accumulate(self, operand: str, path: Path) -> None:
+        """Note that ``operand`` is added to: to this iteration's value if there is one, else to the
+        one before.
+        """
+        for piece in self.operands.get(operand, ()):
+            carried = self._written is not None and piece.name not in self._written
+            self.reads.setdefault(Read(piece.name, int(carried)), Place(path))
+
+    def tensor(self, name: str, operand: str, path: Path) -> str:
+        """Return the tensor ``name`` after checking that ``operand`` can be copied with it."""
+        arguments = self._names.spec.arguments
+        argument = arguments.get(name)
+        if argument is None:
+            fix = suggest(name, arguments) or "declare it under 'arguments'"
+            message = f"'{name}' is not an argument of this kernel"
+            self.error("unknown-argument", message, path, fix=fix)
+        elif not argument.shape:
+            fix = "use it in a formula, or give it a shape"
+            message = f"'{name}' is a scalar, which no tile is part of"
+            self.error("scalar-argument", message, path, fix=fix)
+        elif operand in self.operands:
+            dtype = self._scope.value(argument.dtype, ("arguments", name, "dtype"))
+            region = self._layout.regions[self.operands[operand][0].region]
+            if dtype in DTYPE_BITS and dtype != region.dtype:
+                message = f"'{name}' is {dtype}, but '{region.base}' is {region.dtype}"
+                fix = f"make both {dtype}, and convert in a map"
+                self.error("dtype-mismatch", message, path, fix=fix)
+        return name
 
     def _made_here(self, name: Name) -> bool:
         """Whether the operation itself wrote this value a moment ago, in an earlier output."""

@@ -6,22 +6,23 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from schedgen import kernel
 from schedgen.errors import suggest
 from schedgen.expressions import Expression, Number, fold, references
-from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase, Read
-from schedgen.spec import entries, schema
+from schedgen.kernel import Kind, Phase, Read
+from schedgen.operations import Condition, Operation
+from schedgen.spec import schema
 from schedgen.spec.dimensions import MAX_INSTANCES, Index, check_names, instance_name
 from schedgen.spec.draft import COORDINATES, Draft, Names
 from schedgen.spec.layout import Layout
 from schedgen.spec.placing import Placing
-from schedgen.spec.shapes import Shapes, fits
+from schedgen.spec.shapes import Shapes
 from schedgen.spec.values import Path, Place, Scope, Value
-from schedgen.spec.work import count_work
 
 _MAX_CYCLES = 10**6
-_Entry: TypeAlias = tuple[Path, entries.Operation]
+_Entry: TypeAlias = tuple[Path, Operation]
 
 
 class OperationBinder:
@@ -38,13 +39,13 @@ class OperationBinder:
         self.layout = layout
         self.names = Names(spec, scope, layout)
         self.placing = Placing(spec, scope, layout)
-        self.operations: list[Operation] = []
+        self.operations: list[kernel.Operation] = []
         self.places: dict[tuple[str, Read], Place] = {}
         self._seen: set[str] = set()
         self._written: set[str] = set()  # pieces, by the main loop
         self._count = 0
 
-    def bind(self) -> tuple[Operation, ...]:
+    def bind(self) -> tuple[kernel.Operation, ...]:
         """Return all instances of all operations, in sequential order."""
         lists = (
             (Phase.BEFORE, self.spec.operations.before),
@@ -64,7 +65,7 @@ class OperationBinder:
             self.scope.error("empty-loop", message, ("operations", "body"), key=True, fix=fix)
         return tuple(self.operations)
 
-    def _admit(self, entry: entries.Operation, phase: Phase, path: Path) -> bool:
+    def _admit(self, entry: Operation, phase: Phase, path: Path) -> bool:
         """Whether an operation exists for these parameters, and its instances are known."""
         if not self.scope.truth(entry.only, (*path, "only")):
             return False
@@ -107,12 +108,12 @@ class OperationBinder:
                         self._written.update(operation.writes)
 
     def _instance(
-        self, entry: entries.Operation, phase: Phase, index: Index, path: Path
-    ) -> Operation | None:
-        draft = Draft(self.names, index)
-        tensor = self._operands(entry, draft, phase, path)
+        self, entry: Operation, phase: Phase, index: Index, path: Path
+    ) -> kernel.Operation | None:
+        draft = Draft(self.names, index, self._written if phase is Phase.BODY else None)
+        tensor = entry.note(draft, path)
         when = self._condition(entry, draft, index, (*path, "when"))
-        operation = Operation(
+        operation = kernel.Operation(
             name=instance_name(entry.id, list(index.values())),
             base=entry.id,
             kind=Kind(entry.kind),
@@ -121,19 +122,14 @@ class OperationBinder:
             writes=(),
             index=tuple(index.values()),
             tensor=tensor,
-            reduction=entry.op if isinstance(entry, entries.Reduce) else None,
-            transposed=isinstance(entry, entries.Copy | entries.Store) and entry.transposed,
             when=when,
             boundary=entry.boundary,
-            transpose_b=isinstance(entry, entries.Mma) and entry.transpose_b is True,
-            accumulate=isinstance(entry, entries.Mma) and entry.accumulate,
-            fill=self._fill(entry, path),
-            polynomial=self._polynomial(entry, path),
             label=entry.label,
             unit=self._pin(entry.unit, index, (*path, "unit")),
             cycles=self._cycles(entry, "cycles", path),
             latency=self._cycles(entry, "latency", path),
             role=self._pin(entry.role, index, (*path, "role")),
+            **self._attributes(entry, path),
         )
         bound = self._complete(operation, entry, draft, path)
         if bound is None:
@@ -141,33 +137,34 @@ class OperationBinder:
         return replace(bound, places=self.placing.places(bound, draft, index))
 
     def _condition(
-        self, entry: entries.Operation, draft: Draft, index: Index, path: Path
+        self, entry: Operation, draft: Draft, index: Index, path: Path
     ) -> Expression | None:
         """The condition at run time, of those operations that can have one."""
         if entry.when is None:
             return None
-        match entry:
-            case entries.Store():
+        match entry.CONDITION:
+            case Condition.TILE:
                 return self._tile_condition(entry.when, index, path)
-            case entries.Load():
+            case Condition.SCALARS:
                 return self._load_condition(entry.when, draft, path)
-            case entries.Map():
-                return self._map_condition(entry, entry.when, draft, path)
-            case _:
+            case Condition.ELEMENTS:
+                return self._element_condition(entry, entry.when, draft, path)
+            case Condition.NONE:
                 message = f"'{entry.id}' has a 'when', but a '{entry.kind}' happens always"
                 fix = "use a map: where(condition, new, old) for each of its outputs"
                 draft.error("bad-condition", message, Place(path, key=True), fix=fix)
                 return None
 
-    def _map_condition(
-        self, entry: entries.Map, text: str | int, draft: Draft, path: Path
+    def _element_condition(
+        self, entry: Operation, text: str | int, draft: Draft, path: Path
     ) -> Expression | None:
         """Of each element; what it reads is from before the map, which one output may write over
         but not several: the later ones would ask again.
         """
         expression = draft.formula(text, path, output=None, condition=True, before=True)
-        for name in () if expression is None or len(entry.to) == 1 else references(expression):
-            if name.name in entry.to:
+        outputs = {name for name in draft.formulas if name in draft.operands}
+        for name in () if expression is None or len(outputs) == 1 else references(expression):
+            if name.name in outputs:
                 message = (
                     f"'{entry.id}' has several outputs, and writes '{name.name}' of its 'when'"
                 )
@@ -204,13 +201,13 @@ class OperationBinder:
         return draft.formula(text, path, output=None, condition=True)
 
     def _complete(
-        self, operation: Operation, entry: entries.Operation, draft: Draft, path: Path
-    ) -> Operation | None:
+        self, operation: kernel.Operation, entry: Operation, draft: Draft, path: Path
+    ) -> kernel.Operation | None:
         """Return ``operation`` with what it reads, writes and works, if its operands fit."""
         shapes = Shapes(draft, self.layout, path)
-        if not draft.complete or not fits(entry, shapes):
+        if not draft.complete or not entry.fits(shapes):
             return None
-        work = count_work(entry, shapes, self.scope)
+        work = entry.work(shapes)
         if work is None:
             return None
         self.places.update({(operation.name, read): at for read, at in draft.reads.items()})
@@ -227,19 +224,17 @@ class OperationBinder:
             work=work,
         )
 
-    def _fill(self, entry: entries.Operation, path: Path) -> str | None:
-        if not isinstance(entry, entries.Mask):
-            return None
-        return self.scope.number(entry.value, (*path, "value"))
+    def _attributes(self, entry: Operation, path: Path) -> dict[str, Any]:
+        """What only its kind has; what is wrong with a share is reported where work is counted."""
+        found = entry.attributes()
+        if "fill" in found:
+            found["fill"] = self.scope.number(found["fill"], (*path, "value"))
+        if "polynomial" in found:
+            value = self.scope.value(found["polynomial"], (*path, "polynomial"))
+            found["polynomial"] = value if isinstance(value, Fraction) else Fraction(0)
+        return found
 
-    def _polynomial(self, entry: entries.Operation, path: Path) -> Fraction:
-        """The share of exponentials; what is wrong with it is reported where they are counted."""
-        if not isinstance(entry, entries.Map) or not entry.polynomial:
-            return Fraction(0)
-        value = self.scope.value(entry.polynomial, (*path, "polynomial"))
-        return value if isinstance(value, Fraction) else Fraction(0)
-
-    def _cycles(self, entry: entries.Operation, key: str, path: Path) -> int | None:
+    def _cycles(self, entry: Operation, key: str, path: Path) -> int | None:
         text = getattr(entry, key)
         if text is None:
             return None
@@ -262,68 +257,3 @@ class OperationBinder:
                 message = f"'{match[0]}' is not an index of this operation"
                 self.scope.error("unknown-dimension", message, place, fix=fix)
         return re.sub(r"\{(\w+)\}", lambda match: str(index.get(match[1], "")), text)
-
-    def _operands(
-        self, entry: entries.Operation, draft: Draft, phase: Phase, path: Path
-    ) -> str | None:
-        """Note what ``entry`` reads and writes; return the tensor of a load or store."""
-        match entry:
-            case entries.Load():
-                draft.write(entry.to, "to", (*path, "to"))
-                return self._tensor(entry.source, draft, "to", (*path, "from"))
-            case entries.Store():
-                draft.read(entry.source, "from", (*path, "from"))
-                return self._tensor(entry.to, draft, "from", (*path, "to"))
-            case entries.Mma():
-                draft.read(entry.a, "a", (*path, "a"))
-                draft.read(entry.b, "b", (*path, "b"))
-                draft.write(entry.d, "d", (*path, "d"))
-                if entry.accumulate:
-                    self._accumulate(draft, phase, (*path, "d"))
-            case entries.Reduce():
-                draft.read(entry.source, "from", (*path, "from"))
-                draft.write(entry.to, "to", (*path, "to"))
-                if entry.carry is not None:
-                    draft.formula(entry.carry, (*path, "carry"), output="carry", before=True)
-                for name, text in entry.then.items():
-                    draft.output(name, text, (*path, "then", name))
-            case entries.Map():
-                for name, text in entry.to.items():
-                    draft.output(name, text, (*path, "to", name))
-            case entries.Copy():
-                draft.read(entry.source, "from", (*path, "from"))
-                draft.write(entry.to, "to", (*path, "to"))
-            case entries.Mask():
-                draft.read(entry.to, "from", (*path, "to"))
-                draft.formula(entry.keep, (*path, "keep"), output="keep", condition=True)
-                draft.write(entry.to, "to", (*path, "to"))
-        return None
-
-    def _accumulate(self, draft: Draft, phase: Phase, path: Path) -> None:
-        """A product is added to this iteration's value if there is one, else to the one before."""
-        for piece in draft.operands.get("d", ()):
-            carried = phase is Phase.BODY and piece.name not in self._written
-            draft.reads.setdefault(Read(piece.name, int(carried)), Place(path))
-
-    def _tensor(self, name: str, draft: Draft, operand: str, path: Path) -> str:
-        """Return the tensor ``name`` after checking that ``operand`` can be copied with it."""
-        argument = self.spec.arguments.get(name)
-        if argument is None:
-            fix = suggest(name, self.spec.arguments) or "declare it under 'arguments'"
-            draft.error(
-                "unknown-argument", f"'{name}' is not an argument of this kernel", path, fix=fix
-            )
-        elif not argument.shape:
-            fix = "use it in a formula, or give it a shape"
-            draft.error(
-                "scalar-argument", f"'{name}' is a scalar, which no tile is part of", path, fix=fix
-            )
-        elif operand in draft.operands:
-            at = ("arguments", name, "dtype")
-            dtype = self.scope.value(argument.dtype, at)
-            region = self.layout.regions[draft.operands[operand][0].region]
-            if dtype in DTYPE_BITS and dtype != region.dtype:
-                message = f"'{name}' is {dtype}, but '{region.base}' is {region.dtype}"
-                fix = f"make both {dtype}, and convert in a map"
-                draft.error("dtype-mismatch", message, path, fix=fix)
-        return name

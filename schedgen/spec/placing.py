@@ -20,9 +20,9 @@ from math import prod
 
 from schedgen.expressions import Expression, ExpressionError, evaluate, references
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase
+from schedgen.operations import Load
 from schedgen.spec.dimensions import Index
 from schedgen.spec.draft import Draft
-from schedgen.spec.entries import Load
 from schedgen.spec.layout import Layout
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Scope

@@ -4,7 +4,7 @@ left out, extents that are exchanged, which tiles there are.
 
 from __future__ import annotations
 
-from schedgen.spec.entries import Mma, Operation
+from schedgen.operations import Mma, Operation
 from schedgen.spec.schema import Argument, Buffer, Operations, SpecFile
 from schedgen.spec.values import Path, Scope
 

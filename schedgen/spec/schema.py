@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 from pydantic.json_schema import GenerateJsonSchema
 
-from schedgen.spec.entries import Operation, Store
-from schedgen.spec.fields import Arithmetic, Identifier, Model, Range, Scalar, Word
+from schedgen.operations import Operation, Store
+from schedgen.operations.fields import Arithmetic, Identifier, Model, Range, Scalar, Word
 
 
 class Parameter(Model):

@@ -1,10 +1,14 @@
-"""Whether the operands of an operation fit together: shapes, data types, memory spaces."""
+"""What the operands of an operation look like: shapes, data types, memory spaces, traffic."""
 
 from __future__ import annotations
 
-from schedgen.expressions import references
-from schedgen.kernel import DTYPE_BITS, Space
-from schedgen.spec import entries
+from dataclasses import replace
+from fractions import Fraction
+
+from schedgen.expressions import Call, Name, OperationCounts, count_operations, references
+from schedgen.expressions.nodes import walk
+from schedgen.kernel import DTYPE_BITS, Piece, Space, Work
+from schedgen.operations.base import size
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
 from schedgen.spec.values import Path, Place
@@ -16,6 +20,7 @@ class Shapes:
     def __init__(self, draft: Draft, layout: Layout, path: Path) -> None:
         self.draft = draft
         self.layout = layout
+        self.scope = layout.scope
         self.path = path
 
     def shape(self, operand: str) -> tuple[int, int]:
@@ -45,9 +50,14 @@ class Shapes:
         """Whether an operand is a value per row."""
         return len(self.layout.regions[self.draft.operands[operand][0].region].shape) == 1
 
-    def fail(self, rule: str, message: str, key: str, fix: str) -> bool:
-        """Report that the value of ``key`` does not fit, and return False."""
-        self.draft.error(rule, message, (*self.path, key), fix=fix)
+    def pieces(self, operand: str) -> tuple[Piece, ...]:
+        """Return the pieces of an operand."""
+        return self.draft.operands[operand]
+
+    def fail(self, rule: str, message: str, key: str, fix: str, *, at_key: str = "") -> bool:
+        """Report that the value of ``key`` does not fit, or its key ``at_key``; return False."""
+        path = (*self.path, key, at_key) if at_key else (*self.path, key)
+        self.draft.error(rule, message, Place(path, key=bool(at_key)), fix=fix)
         return False
 
     def formula_fits(self, formula: str, output: str, path: Path) -> bool:
@@ -63,133 +73,59 @@ class Shapes:
                 continue
             other = self.shape(name.name)
             if other[0] not in (1, shape[0]) or other[1] not in (1, shape[1]):
-                message = f"'{name.name}' is {_size(other)}, what is computed is {_size(shape)}"
+                message = f"'{name.name}' is {size(other)}, what is computed is {size(shape)}"
                 fix = "make the shapes equal, or broadcast one row or one column"
                 self.draft.error("shape-mismatch", message, at, fix=fix)
                 return False
         return True
 
+    # -- work ----------------------------------------------------------------------------------
 
-def fits(entry: entries.Operation, shapes: Shapes) -> bool:
-    """Whether the operands of one instance fit together; reports the first that does not."""
-    match entry:
-        case entries.Load():
-            return _transfer(shapes, "to", entry.to)
-        case entries.Store():
-            return _transfer(shapes, "from", entry.source)
-        case entries.Mma():
-            return _product_shapes(entry, shapes) and _product_types(entry, shapes)
-        case entries.Reduce():
-            return _reduction(entry, shapes)
-        case entries.Map():
-            return all(
-                shapes.formula_fits(name, name, (*shapes.path, "to", name)) for name in entry.to
-            )
-        case entries.Copy():
-            return _copy(entry, shapes)
-        case entries.Mask():
-            return shapes.formula_fits("keep", "to", (*shapes.path, "keep"))
+    def counts(self, formula: str) -> OperationCounts:
+        """Return what the formula of an output costs per element and per row."""
 
+        def is_tile(reference: Name) -> bool:
+            if reference.name in self.draft.operands:
+                return not self.is_vector(reference.name)
+            return reference.name == "column"
 
-def _transfer(shapes: Shapes, operand: str, name: str) -> bool:
-    if shapes.space(operand) is Space.SMEM:
-        return True
-    message = f"bulk copies move tiles of shared memory, and '{name}' is in {shapes.space(operand)}"
-    fix = "load or store a buffer with 'space: smem', and copy"
-    return shapes.fail("wrong-space", message, operand, fix)
+        def is_scalar(reference: Name) -> bool:
+            return reference.name not in (*self.draft.operands, "row", "column")
 
+        return count_operations(self.draft.formulas[formula], is_tile, is_scalar)
 
-def _product_shapes(entry: entries.Mma, shapes: Shapes) -> bool:
-    for operand, name in (("a", entry.a), ("b", entry.b), ("d", entry.d)):
-        if shapes.is_vector(operand):
-            message = f"'{name}' is a vector, and a product needs tiles"
-            return shapes.fail("shape-mismatch", message, operand, "use a buffer with two extents")
-    a, b, d = shapes.shape("a"), shapes.shape("b"), shapes.shape("d")
-    (m, k), (n, inner) = a, (b if entry.transpose_b else (b[1], b[0]))
-    if inner != k:
-        message = f"the inner extents differ: a is {_size(a)}, b is {_size(b)}"
-        if entry.transpose_b:
-            message = f"{message}, transposed"
-        fix = "remove 'transpose_b'" if entry.transpose_b else "add 'transpose_b: true'"
-        if b[0 if entry.transpose_b else 1] != k:
-            fix = f"give b an inner extent of {k}"
-        return shapes.fail("shape-mismatch", message, "b", fix)
-    if d != (m, n):
-        message = f"the product is {m} x {n}, but '{entry.d}' is {_size(d)}"
-        return shapes.fail("shape-mismatch", message, "d", f"make its shape [{m}, {n}]")
-    return True
+    def exponentials(self) -> bool:
+        """Whether a formula has an exponential."""
+        return any(
+            isinstance(node, Call) and node.function in ("exp2", "exp")
+            for formula in self.draft.formulas.values()
+            for node in walk(formula)
+        )
+
+    def share(self, text: bool | int | str, key: str) -> Fraction | None:
+        """Return a number from 0 to 1, or None after reporting anything else."""
+        before = self.scope.errors
+        share = self.scope.value(text, (*self.path, key))
+        if isinstance(share, Fraction) and 0 <= share <= 1:
+            return share
+        if self.scope.errors == before:
+            message = "the share of polynomials is a number from 0 to 1"
+            self.fail("out-of-range", message, key, "write for example 3/16")
+        return None
+
+    def traffic(self, work: Work) -> Work:
+        """Return ``work`` with what is moved to and from tensor memory and shared memory."""
+        moved = {"tmem_in": 0, "tmem_out": 0, "smem_in": 0, "smem_out": 0}
+        read = {read.piece for read in self.draft.reads}
+        pieces = {piece.name: piece for group in self.draft.operands.values() for piece in group}
+        for piece in pieces.values():
+            space = self.layout.regions[piece.region].space
+            for way, touched in (("in", read), ("out", self.draft.writes)):
+                if piece.name in touched and space is not Space.REGISTERS:
+                    moved[f"{space}_{way}"] += _amount(piece, space)
+        return replace(work, **moved)
 
 
-def _product_types(entry: entries.Mma, shapes: Shapes) -> bool:
-    a, b, d = shapes.dtype("a"), shapes.dtype("b"), shapes.dtype("d")
-    if a == "f32":
-        message = f"tensor cores do not multiply f32, and '{entry.a}' is f32"
-        return shapes.fail("dtype-mismatch", message, "a", "use tf32, or 16-bit or 8-bit operands")
-    if a != b:
-        return shapes.fail("dtype-mismatch", f"a is {a} and b is {b}", "b", f"make both {a}")
-    if d not in ("f32", "fp16"):
-        message = f"tensor cores do not accumulate in {d}, and '{entry.d}' is {d}"
-        return shapes.fail("dtype-mismatch", message, "d", "make it f32, and cast in a map")
-    if shapes.space("b") is not Space.SMEM:
-        message = f"b must be in shared memory, and '{entry.b}' is in {shapes.space('b')}"
-        return shapes.fail("wrong-space", message, "b", "use 'space: smem'")
-    if shapes.space("d") is Space.SMEM:
-        message = f"products go to tensor memory or registers, and '{entry.d}' is in smem"
-        return shapes.fail("wrong-space", message, "d", "use 'space: tmem' or registers, and copy")
-    if set(shapes.draft.operands["d"]) & {*shapes.draft.operands["a"], *shapes.draft.operands["b"]}:
-        message = f"'{entry.d}' is both an operand and the result"
-        return shapes.fail("wrong-operand", message, "d", "write the product to another buffer")
-    return True
-
-
-def _reduction(entry: entries.Reduce, shapes: Shapes) -> bool:
-    source, to = shapes.shape("from"), shapes.shape("to")
-    if shapes.is_vector("from"):
-        message = f"'{entry.source}' is a vector and has no columns to reduce"
-        return shapes.fail("shape-mismatch", message, "from", "reduce a tile, or use a map")
-    if to != (source[0], 1):
-        message = f"reducing {_size(source)} gives {source[0]} values, '{entry.to}' is {_size(to)}"
-        return shapes.fail("shape-mismatch", message, "to", f"make its shape [{source[0]}]")
-    if entry.carry is not None and not shapes.formula_fits("carry", "to", (*shapes.path, "carry")):
-        return False
-    return all(
-        shapes.formula_fits(name, name, (*shapes.path, "then", name))
-        and _per_row(name, source[0], shapes)
-        for name in entry.then
-    )
-
-
-def _per_row(name: str, rows: int, shapes: Shapes) -> bool:
-    if shapes.shape(name) == (rows, 1):
-        return True
-    message = f"a reduction computes {rows} values, and '{name}' is {_size(shapes.shape(name))}"
-    at = Place((*shapes.path, "then", name), key=True)
-    shapes.draft.error("shape-mismatch", message, at, fix=f"make its shape [{rows}], or use a map")
-    return False
-
-
-def _copy(entry: entries.Copy, shapes: Shapes) -> bool:
-    source, to = shapes.shape("from"), shapes.shape("to")
-    wanted = (source[1], source[0]) if entry.transposed else source
-    if wanted != to:
-        message = f"'{entry.source}' is {_size(source)}, '{entry.to}' is {_size(to)}"
-        if entry.transposed:
-            message = f"{message}, and rows become columns"
-        fix = f"make the shape of '{entry.to}' {list(wanted)}"
-        return shapes.fail("shape-mismatch", message, "to", fix)
-    if shapes.dtype("from") != shapes.dtype("to"):
-        message = f"a copy does not convert {shapes.dtype('from')} to {shapes.dtype('to')}"
-        return shapes.fail("dtype-mismatch", message, "to", "use a map to cast")
-    if set(shapes.draft.operands["from"]) & set(shapes.draft.operands["to"]):
-        message = f"'{entry.to}' would be copied to itself"
-        return shapes.fail("wrong-operand", message, "to", "copy to another buffer")
-    if entry.transposed and Space.SMEM not in (shapes.space("from"), shapes.space("to")):
-        message = f"threads cannot transpose '{entry.source}' in {shapes.space('from')} to "
-        message += f"'{entry.to}' in {shapes.space('to')}: each has rows of its own"
-        fix = "copy it to shared memory and from there, one of them transposed"
-        return shapes.fail("wrong-space", message, "to", fix)
-    return True
-
-
-def _size(shape: tuple[int, int]) -> str:
-    return f"{shape[0]} x {shape[1]}"
+def _amount(piece: Piece, space: Space) -> int:
+    """Return bytes of shared memory, or columns of tensor memory."""
+    return piece.bytes if space is Space.SMEM else -(-(piece.byte1 - piece.byte0) // 4)

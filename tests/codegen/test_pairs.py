@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedgen.codegen.bodies import Body
+from schedgen.codegen.bodies import OperationFunction
 from schedgen.codegen.library import COMMON
 from schedgen.codegen.library_sm100 import LIBRARY
 from schedgen.codegen.share import FRAGMENT, ROW, Share
@@ -33,13 +33,13 @@ FORMULAS = [
 ]
 
 
-def made(formula: str, share: Share) -> Body:
+def made(formula: str, share: Share) -> OperationFunction:
     """An operation that computes the tile rS by that formula."""
     operation = PLAN.operation("EXP")
     operands = dict(operation.operands) | {"m": dict(PLAN.operation("MAX").operands)["to"]}
     formulas = (("rS", parse(formula)),)
     changed = replace(operation, formulas=formulas, operands=tuple(operands.items()))
-    return Body(PLAN, share, changed, 128, set())
+    return OperationFunction(PLAN, share, changed, 128, set())
 
 
 def computed(formula: str, share: Share) -> tuple[list[float], str]:

@@ -1,0 +1,33 @@
+"""Running sums along the rows of a tile."""
+
+from __future__ import annotations
+
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.kinds.body import Body
+from schedgen.codegen.operands import Shape
+from schedgen.codegen.plan import DTYPES
+from schedgen.kernel import Operation
+
+
+def text(body: Body, operation: Operation) -> str:
+    """``rC = running sum(rS)``."""
+    del operation
+    return f"{body.operands['to'].parameter} = running sum({body.operands['from'].parameter})"
+
+
+def write(body: Body, operation: Operation) -> None:
+    """Sums in registers, from where they go to another memory if the result is there."""
+    source, to = body.operands["from"], body.operands["to"]
+    if to.shape is not Shape.TILE:
+        raise EmitError(
+            f"{operation.name}: '{to.parameter}' is no tile that sums can be written to",
+            rule="operand-of-scan",
+            fix="give it as many rows and columns as what is added up",
+        )
+    registers = body.in_registers(source)
+    body.source.uses("row_sums")
+    body.source.add(f"sums = row_sums({registers})")
+    if to.in_registers:
+        body.source.add(f"{to.parameter}.store(sums.load().to({DTYPES[to.dtype]}))")
+    else:
+        body.pieces.store("sums", to, body.columns, "")

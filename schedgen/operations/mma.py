@@ -1,0 +1,123 @@
+"""Products on tensor cores."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from schedgen.kernel import DTYPE_BITS, Operation, Space, Work
+from schedgen.operations.base import Operand, OperationBase, size
+from schedgen.operations.contexts import Alignment, Draft, Execution, Path, Shapes
+from schedgen.operations.fields import Arithmetic, Identifier
+
+
+class Mma(OperationBase):
+    """Tensor-core product d = a * b, or d += a * b with ``accumulate``.
+
+    a is [m, k] and b is [k, n], or [n, k] with ``transpose_b``; d is [m, n].
+    """
+
+    KEYS: ClassVar[str] = "`a`, `b` operands, `d` buffer, `transpose_b`, `accumulate`"
+    MEANING: ClassVar[str] = (
+        "d = a·b, or d += a·b. a is [m, k]; b is [k, n], or [n, k] with `transpose_b` (an "
+        "expression); d is [m, n]. a and b have one data type, not f32 (tf32 is one); d is f32 or "
+        "fp16. b is in shared memory; d is in tensor memory or registers. `accumulate` adds to the "
+        "value that this iteration wrote before, else to the value of the iteration before"
+    )
+
+    kind: Literal["mma"]
+    a: Operand
+    b: Operand
+    d: Identifier = Field(description="buffer of the result")
+    transpose_b: Arithmetic = Field(False, description="b is [n, k]")
+    accumulate: bool = Field(False, description="add to what d holds")
+
+    def note(self, draft: Draft, path: Path) -> str | None:
+        draft.read(self.a, "a", (*path, "a"))
+        draft.read(self.b, "b", (*path, "b"))
+        draft.write(self.d, "d", (*path, "d"))
+        if self.accumulate:
+            draft.accumulate("d", (*path, "d"))
+
+    def attributes(self) -> dict[str, Any]:
+        return {"transpose_b": self.transpose_b is True, "accumulate": self.accumulate}
+
+    def fits(self, shapes: Shapes) -> bool:
+        return self._shapes_fit(shapes) and self._types_fit(shapes)
+
+    def work(self, shapes: Shapes) -> Work | None:
+        (m, k), (_, n) = shapes.shape("a"), shapes.shape("d")
+        read = {s: shapes.bytes(s) if shapes.space(s) is Space.SMEM else 0 for s in ("a", "b")}
+        return Work(
+            rows=m,
+            columns=n,
+            m=m,
+            n=n,
+            k=k,
+            a_bytes=read["a"],
+            b_bytes=read["b"],
+            element_bytes=DTYPE_BITS[shapes.dtype("a")] // 8,
+        )
+
+    @staticmethod
+    def align(alignment: Alignment, operation: Operation) -> None:
+        alignment.product(operation)
+
+    @staticmethod
+    def compute(execution: Execution) -> None:
+        a, b = execution.factor("a"), execution.factor("b")
+        product = a @ (b.T if execution.operation.transpose_b else b)
+        if execution.operation.accumulate:
+            product = execution.tile("d").float() + product
+        execution.make("d", product)
+
+    @staticmethod
+    def outputs(operation: Operation) -> tuple[str, ...]:
+        del operation
+        return ("d",)
+
+    def _shapes_fit(self, shapes: Shapes) -> bool:
+        for operand, name in (("a", self.a), ("b", self.b), ("d", self.d)):
+            if shapes.is_vector(operand):
+                message = f"'{name}' is a vector, and a product needs tiles"
+                fix = "use a buffer with two extents"
+                return shapes.fail("shape-mismatch", message, operand, fix)
+        a, b, d = shapes.shape("a"), shapes.shape("b"), shapes.shape("d")
+        (m, k), (n, inner) = a, (b if self.transpose_b else (b[1], b[0]))
+        if inner != k:
+            message = f"the inner extents differ: a is {size(a)}, b is {size(b)}"
+            if self.transpose_b:
+                message = f"{message}, transposed"
+            fix = "remove 'transpose_b'" if self.transpose_b else "add 'transpose_b: true'"
+            if b[0 if self.transpose_b else 1] != k:
+                fix = f"give b an inner extent of {k}"
+            return shapes.fail("shape-mismatch", message, "b", fix)
+        if d != (m, n):
+            message = f"the product is {m} x {n}, but '{self.d}' is {size(d)}"
+            return shapes.fail("shape-mismatch", message, "d", f"make its shape [{m}, {n}]")
+        return True
+
+    def _types_fit(self, shapes: Shapes) -> bool:
+        a, b, d = shapes.dtype("a"), shapes.dtype("b"), shapes.dtype("d")
+        if a == "f32":
+            message = f"tensor cores do not multiply f32, and '{self.a}' is f32"
+            fix = "use tf32, or 16-bit or 8-bit operands"
+            return shapes.fail("dtype-mismatch", message, "a", fix)
+        if a != b:
+            return shapes.fail("dtype-mismatch", f"a is {a} and b is {b}", "b", f"make both {a}")
+        if d not in ("f32", "fp16"):
+            message = f"tensor cores do not accumulate in {d}, and '{self.d}' is {d}"
+            return shapes.fail("dtype-mismatch", message, "d", "make it f32, and cast in a map")
+        if shapes.space("b") is not Space.SMEM:
+            message = f"b must be in shared memory, and '{self.b}' is in {shapes.space('b')}"
+            return shapes.fail("wrong-space", message, "b", "use 'space: smem'")
+        if shapes.space("d") is Space.SMEM:
+            message = f"products go to tensor memory or registers, and '{self.d}' is in smem"
+            fix = "use 'space: tmem' or registers, and copy"
+            return shapes.fail("wrong-space", message, "d", fix)
+        if set(shapes.pieces("d")) & {*shapes.pieces("a"), *shapes.pieces("b")}:
+            message = f"'{self.d}' is both an operand and the result"
+            fix = "write the product to another buffer"
+            return shapes.fail("wrong-operand", message, "d", fix)
+        return True
