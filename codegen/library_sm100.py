@@ -127,7 +127,7 @@ def row_sums(registers):
     """Each element with all before it in its row, which is the thread's."""
     sums = cute.make_rmem_tensor(cute.size(registers), Float32)
     total = Float32(0.0)
-    for v in cutlass.range_constexpr(cute.size(registers)):
+    for v in range(cute.size(registers)):
         total += Float32(registers[v])
         sums[v] = total
     return sums

@@ -129,9 +129,9 @@ def row_sums(registers):
     """Each element with all before it in its row; four neighbours have two of eight columns."""
     sums = cute.make_rmem_tensor(cute.size(registers), Float32)
     lane = cute.arch.lane_idx() % 4
-    for row in cutlass.range_constexpr(2):
+    for row in range(2):
         before = Float32(0.0)
-        for v in cutlass.range_constexpr(2 * row, cute.size(registers), 4):
+        for v in range(2 * row, cute.size(registers), 4):
             first = Float32(registers[v])
             pair = first + Float32(registers[v + 1])
             total = pair

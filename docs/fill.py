@@ -35,6 +35,7 @@ FILES = (
             "proof",
             "results",
             "solver",
+            "spec",
         )
     ),
 )
@@ -59,6 +60,14 @@ def results_table(name: str, columns: Sequence[str], only: str = "") -> str:
 
 def _cell(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def kinds() -> str:
+    """A row for each kind of operation, in the words of its module."""
+    from schedgen.operations import KINDS
+
+    rows = [f"| `{kind.value}` | {entry.KEYS} | {entry.MEANING} |" for kind, entry in KINDS.items()]
+    return "\n".join(["| kind | keys | meaning |", "|---|---|---|", *rows])
 
 
 def command(*arguments: str) -> str:
@@ -273,6 +282,7 @@ def sanitize() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "summary": lambda: command("solve", "attention_fwd", "--target", "b200"),
+    "kinds": kinds,
     "short": lambda: short("attention_fwd", "--target", "b200"),
     "headline": headline,
     "timeline": lambda: steady("attention_fwd", "--target", "b200"),

@@ -26,8 +26,9 @@ def write(body: Body, operation: Operation) -> None:
         )
     registers = body.in_registers(source)
     body.source.uses("row_sums")
-    body.source.add(f"sums = row_sums({registers})")
+    made = f"out_{to.parameter}"
+    body.source.add(f"{made} = row_sums({registers})")
     if to.in_registers:
-        body.source.add(f"{to.parameter}.store(sums.load().to({DTYPES[to.dtype]}))")
+        body.source.add(f"{to.parameter}.store({made}.load().to({DTYPES[to.dtype]}))")
     else:
-        body.pieces.store("sums", to, body.columns, "")
+        body.pieces.store(made, to, body.columns, "")

@@ -166,7 +166,8 @@ def read(path: Path) -> Lock:
     """The lock in the file ``path``. Raises LockError if it is none."""
     try:
         data = json.loads(path.read_text("utf-8"))
-        return Lock(**{**data, "schedules": tuple(map(_schedule, data["schedules"]))})
+        schedules = tuple(map(_schedule, data.pop("schedules")))
+        return Lock(schedules=schedules, **data)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise LockError(f"{path}: this is no lock ({error}); fix: install schedgen again") from None
 

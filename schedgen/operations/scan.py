@@ -22,7 +22,7 @@ class Scan(OperationBase):
     )
 
     kind: Literal["scan"]
-    op: Literal["sum"]
+    op: Literal["sum"] = Field(description="what is running")
     source: Operand = Field(alias="from", description="tile that is added up")
     to: Identifier = Field(description="tile of the sums; may be the same buffer")
 
