@@ -308,7 +308,8 @@ class Kernel:
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
     extents of ``one_tile`` there is a single one.
 
-    ``locations`` says where in the spec's file a section ("operations" or "buffers") has a name.
+    ``decided`` says what the spec left to the target, for people. ``locations`` says where in the
+    spec's file a section ("operations" or "buffers") has a name.
     """
 
     name: str
@@ -332,6 +333,7 @@ class Kernel:
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"
     one_tile: tuple[str, ...] = ()
+    decided: tuple[str, ...] = ()
     locations: Mapping[tuple[str, str], Location] = field(
         default_factory=dict[tuple[str, str], Location], compare=False, repr=False
     )

@@ -17,7 +17,7 @@ from typing import Literal
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Expression, evaluate
-from schedgen.kernel import Kind, Operation
+from schedgen.kernel import Kind, Operation, Space
 
 
 class CostError(SchedgenError, ValueError):
@@ -164,6 +164,11 @@ class Machine:
     roles: tuple[RoleClass, ...]
     constants: tuple[Constant, ...]
     rules: tuple[Rule, ...]
+
+    @property
+    def accumulators(self) -> Space:
+        """Where products accumulate: in tensor memory, where there is some."""
+        return Space.TMEM if self.tmem_columns else Space.REGISTERS
 
     @cached_property
     def unit(self) -> dict[str, Unit]:

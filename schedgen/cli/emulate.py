@@ -203,14 +203,15 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> Made:
     """
     from schedgen.codegen.binding import bound
     from schedgen.codegen.facts import read_facts
-    from schedgen.spec.bind import bind
+    from schedgen.driver.binding import kernels_of
+    from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
     facts = read_facts(Path(path))
     chosen = {**dict(facts.settings), **settings}
     spec = read_spec(facts.kernel)
-    machine = target or facts.machine
-    kernel = bind(spec.source, spec.file, machine, chosen)[0]
+    machine = read_machine(target or facts.machine)
+    kernel = kernels_of(spec, machine, chosen)[0]
     wanted = {a.name: (a.shape, a.dtype) for a in bound(kernel).arguments}
     found = {p.name: (p.extents, p.dtype) for p in facts.parameters}
     if wanted != found:
@@ -219,7 +220,7 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> Made:
             f"{path}: argument '{differs}' is {found.get(differs)}, but {wanted.get(differs)} in "
             f"{facts.kernel} with {chosen or 'its defaults'}; fix: --set what it was emitted with"
         )
-    return Made(Path(path).read_text("utf-8"), kernel, facts.target, machine)
+    return Made(Path(path).read_text("utf-8"), kernel, facts.target, machine.name)
 
 
 def _row(name: str, outcome: Outcome, seconds: float) -> dict[str, Any]:

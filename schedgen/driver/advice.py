@@ -12,12 +12,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from schedgen.dependence import derive
+from schedgen.driver.binding import kernels_of
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
 from schedgen.kernel import Kernel, Region, Ring
 from schedgen.machine import CostError, Machine
 from schedgen.solver.problem import ProblemError, build_problem
-from schedgen.spec.bind import bind
 from schedgen.spec.parameters import literal
 from schedgen.spec.reader import Spec
 from schedgen.spec.schema import Parameter
@@ -126,7 +126,7 @@ def _by_storage(
     whose storage is known.
     """
     found: dict[Storage, Kernel] = {}
-    for kernel in bind(spec.source, spec.file, machine.name, settings):
+    for kernel in kernels_of(spec, machine, settings):
         storage = kernel.regions, kernel.rings
         if storage not in but:
             found.setdefault(storage, kernel)

@@ -48,8 +48,8 @@ def rebind(schedule: Schedule, file: str, target: str | None = None) -> tuple[Ke
     ``target`` is the machine model, if it is a file of one's own. Raises SchedgenError if the spec
     or the model is not there, or is another one now.
     """
+    from schedgen.driver.binding import kernels_of
     from schedgen.machine_file import read_machine
-    from schedgen.spec.bind import bind
 
     spec, machine = spec_of(schedule, file), read_machine(target or schedule.target)
     if machine.name != schedule.target:
@@ -63,8 +63,7 @@ def rebind(schedule: Schedule, file: str, target: str | None = None) -> tuple[Ke
             "the file of the model with --target"
         )
     settings = {name: str(value) for name, value in schedule.parameters.items()}
-    kernels = bind(spec.source, spec.file, schedule.target, settings)
-    return kernels[0], machine
+    return kernels_of(spec, machine, settings)[0], machine
 
 
 def spec_of(schedule: Schedule, file: str) -> Spec:

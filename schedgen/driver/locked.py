@@ -130,9 +130,9 @@ def text_of(one: Locked) -> str:
 def _problem(one: Locked) -> Problem:
     """What the schedule solves. Raises LockError if the spec or the machine is another one now."""
     from schedgen.dependence import derive
+    from schedgen.driver.binding import kernels_of
     from schedgen.machine_file import read_machine
     from schedgen.solver.problem import build_problem
-    from schedgen.spec.bind import bind
     from schedgen.spec.reader import read_spec
 
     lock = one.lock
@@ -141,7 +141,7 @@ def _problem(one: Locked) -> Problem:
         _same("spec", lock.spec, spec.source.sha256, lock.spec_sha256)
         _same("machine model", lock.target, machine.sha256, lock.machine_sha256)
         settings = {**one.kernel.settings, **one.schedule.choices}
-        kernel = bind(spec.source, spec.file, lock.target, settings)[0]
+        kernel = kernels_of(spec, machine, settings)[0]
         return build_problem(kernel, machine, derive(kernel), one.schedule.latencies)
     except LockError:
         raise

@@ -62,20 +62,20 @@ def read_solution(path: str, target: str | None = None) -> tuple[Solution, dict[
     except ScheduleError as error:
         raise SchedgenError(str(error)) from None
     kernel, machine = rebind(schedule, path, target)
-    return restored(schedule, kernel, machine, path), differing(schedule, path)
+    return restored(schedule, kernel, machine, path), differing(schedule, machine, path)
 
 
-def differing(schedule: Schedule, file: str) -> dict[str, str]:
+def differing(schedule: Schedule, machine: Machine, file: str) -> dict[str, str]:
     """The parameters of ``schedule`` that have another value than the spec gives them by itself, or
     than the solver picked: as few settings as give all of them.
     """
+    from schedgen.driver.binding import kernels_of
     from schedgen.driver.checking import spec_of
-    from schedgen.spec.bind import bind
 
     spec = spec_of(schedule, file)
     found: dict[str, str] = {}
     while True:  # one at a time: a default may follow from what was set before it
-        usual = dict(bind(spec.source, spec.file, schedule.target, found)[0].parameters)
+        usual = dict(kernels_of(spec, machine, found)[0].parameters)
         differs = next(
             (
                 name
@@ -151,11 +151,11 @@ def remembered(store: Store, digest: str, spec: Spec, machine: Machine) -> Solut
 
 def _kept(text: str, spec: Spec, machine: Machine) -> Solution | None:
     """The solution in an entry of the store; None if it is not right, so that it is solved."""
-    from schedgen.spec.bind import bind
+    from schedgen.driver.binding import kernels_of
 
     try:
         schedule = read_schedule(text)
-        kernel = bind(spec.source, spec.file, machine.name, dict(schedule.parameters))[0]
+        kernel = kernels_of(spec, machine, schedule.parameters)[0]
         return restored(schedule, kernel, machine, "<kept>")
     except (SchedgenError, ScheduleError):
         return None

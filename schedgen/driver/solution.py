@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from schedgen.bounds import ImpossibleCycle
 from schedgen.dependence import derive
+from schedgen.driver.binding import kernels_of
 from schedgen.driver.found import Infeasible, OutOfTime, Solution
 from schedgen.errors import SchedgenError, suggest
 from schedgen.kernel import Kernel
 from schedgen.machine import CostError, Machine
 from schedgen.schedule import Schedule
 from schedgen.solver.problem import Problem, ProblemError, build_problem
-from schedgen.spec.bind import bind
 from schedgen.spec.reader import Spec
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _candidates(
     found: list[_Candidate] = []
     problem: Problem | None = None
     reason: Exception | None = None
-    for number, kernel in enumerate(bind(spec.source, spec.file, machine.name, settings)):
+    for number, kernel in enumerate(kernels_of(spec, machine, settings)):
         try:
             problem = build_problem(kernel, machine, derive(kernel), latencies)
             bound = arithmetic_bound(problem)
@@ -187,10 +187,12 @@ def _cost(candidate: _Candidate, result: Result) -> tuple[Fraction, int]:
 
 
 def _notes(candidates: list[_Candidate], chosen: _Candidate, skipped: int) -> tuple[str, ...]:
+    decided = chosen.problem.kernel.decided
     if len(candidates) == 1:
-        return ()
+        return decided
     picked = ", ".join(f"{name}={value}" for name, value in chosen.problem.kernel.choices)
     return (
+        *decided,
         f"{picked}: best of {len(candidates)} combinations; "
         f"{skipped} of them were excluded by their lower bound alone",
     )

@@ -8,7 +8,7 @@ from fractions import Fraction
 from schedgen.conditional import condition_mistakes
 from schedgen.errors import DiagnosticSink, Location, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, parse, references
-from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase
+from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase, Space
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
 from schedgen.spec.coverage import coverage_mistakes
@@ -24,6 +24,7 @@ from schedgen.spec.resolve import resolved
 from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.source import Source
+from schedgen.spec.spreading import spread
 from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.storage_rules import storage_mistakes
@@ -31,11 +32,17 @@ from schedgen.tensors import Argument
 
 
 def bind(
-    source: Source, spec: SpecFile, target: str, settings: Mapping[str, str] | None = None
+    source: Source,
+    spec: SpecFile,
+    target: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    accumulators: Space | None = None,
 ) -> tuple[Kernel, ...]:
     """Return every kernel that ``spec`` stands for on ``target``, preferred choices first.
 
-    ``settings`` fixes parameters by name.
+    ``settings`` fixes parameters by name. ``accumulators`` says where products of the target
+    accumulate (`schedgen.machine.Machine.accumulators`), for specs that leave it open.
 
     Raises:
         SpecError: with the mistakes of the file.
@@ -49,15 +56,21 @@ def bind(
     combinations = bind_parameters(source, spec, target, settings or {}, sink)
     kernels: list[Kernel] = []
     for values in combinations:
-        kernels.append(_kernel(source, spec, target, values, sink))
+        kernels.append(_kernel(source, spec, target, values, sink, accumulators))
     return tuple(kernels)
 
 
 def _kernel(
-    source: Source, spec: SpecFile, target: str, values: dict[str, Value], sink: DiagnosticSink
+    source: Source,
+    spec: SpecFile,
+    target: str,
+    values: dict[str, Value],
+    sink: DiagnosticSink,
+    accumulators: Space | None,
 ) -> Kernel:
     scope = Scope(source, sink, values)
-    spec = resolved(spec, scope)
+    spec, decided = spread(resolved(spec, scope), scope, accumulators)
+    sink.raise_if_any()
     dimensions = bind_dimensions(spec, scope)
     trips = scope.integer(spec.loops.trips, ("loops", "trips"))
     _check_tile_trips(source, spec, values, sink)
@@ -103,6 +116,7 @@ def _kernel(
         tiles=str(spec.loops.tiles),
         one_tile=tuple(dict.fromkeys(spec.loops.one_tile)),
         locations=_locations(source, spec),
+        decided=decided,
     )
     return _storable(elide_copies(kernel), spec, scope)
 
