@@ -109,7 +109,7 @@ def total_row(name: str, program: Program, barriers: Iterable[Barrier]) -> Row:
     return {
         "set": name,
         "arrays": arrays(listed),
-        "mbarrier words": words(listed, "mbarrier"),
+        "mbarriers": words(listed, "mbarrier"),
         "named": words(listed, "named"),
         "waits per iteration": waits_per_iteration(program),
         "waits per tile": waits - waits_per_iteration(program),

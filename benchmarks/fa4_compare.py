@@ -11,7 +11,7 @@ from schedgen.ordering.arcs import Arc, Form
 from schedgen.ordering.conflicts import Kind, conflicts
 from schedgen.ordering.events import EventGraph
 from schedgen.ordering.orders import Orders
-from schedgen.program.model import Barrier, Program, Wait
+from schedgen.program.model import Barrier, Program, Wait, When
 from schedgen.program.warps import by_warps
 from schedgen.proof.counts import capacity_findings
 from schedgen.proof.graph import order_findings
@@ -38,7 +38,7 @@ def words(barriers: Iterable[Barrier], kind: str) -> int:
 def waits_per_iteration(program: Program) -> int:
     """Waits of all roles in an iteration that is neither the first nor the last one."""
     steps = (step for role in program.roles for step in role.loop)
-    return sum(isinstance(step.action, Wait) and step.guard.kind == "every" for step in steps)
+    return sum(isinstance(step.action, Wait) and step.guard.kind is When.EVERY for step in steps)
 
 
 # -- comparing -----------------------------------------------------------------------------------

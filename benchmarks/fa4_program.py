@@ -49,7 +49,6 @@ from schedgen.program.model import (
     Arrive,
     Barrier,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Program,
@@ -57,6 +56,7 @@ from schedgen.program.model import (
     Run,
     Step,
     Wait,
+    WaitGroup,
 )
 from schedgen.program.operations import Number
 from schedgen.spec.reader import read_spec
@@ -288,8 +288,8 @@ def _epilogue() -> RoleProgram:
         ]
     for s in STAGES:
         after += [
-            Step(Drain(f"STO[{s}]")),
-            Step(Drain(f"STL[{s}]")),
+            Step(WaitGroup(f"STO[{s}]")),
+            Step(WaitGroup(f"STL[{s}]")),
             Step(Arrive(f"o_epi[{s}] empty", TILE, 32)),
         ]
     return RoleProgram("epilogue", 1, 48, after=tuple(after))

@@ -18,7 +18,7 @@ from variants import variants
 
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
-from schedgen.program.model import Arrive, Commit, Drain, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.model import Arrive, Commit, Program, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 from schedgen.proof.smt import refute
@@ -92,7 +92,7 @@ def _copy(step: Step, n: int) -> Step:
             barrier = None if run.barrier is None else _at(run.barrier, n)
             operation = _at(run.operation, n)
             return replace(step, action=replace(run, operation=operation, barrier=barrier))
-        case Drain():
+        case WaitGroup():
             return replace(
                 step, action=replace(step.action, operation=_at(step.action.operation, n))
             )

@@ -12,7 +12,7 @@ from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import Operation
-from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
+from schedgen.program.model import Commit, FenceKind, RoleProgram, Step, WaitGroup
 
 
 class Architecture:
@@ -54,7 +54,7 @@ class Architecture:
         """Issues a product in an iteration, or what keeps count of those that do not run."""
         raise NotImplementedError
 
-    def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
+    def wait_group(self, source: Source, role: RoleProgram, step: Step, action: WaitGroup) -> None:
         """Waits for a product."""
         raise NotImplementedError
 

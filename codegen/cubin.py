@@ -19,7 +19,7 @@ from schedgen.codegen.errors import EmitError
 
 _SIZED = 4
 _REGISTERS, _FRAME = 0x2F, 0x11
-_OPCODE, _PRODUCT, _WARPGROUP, _DRAIN = 0xFFF, 0x9F0, 0x9C5, 1 << 47
+_OPCODE, _PRODUCT, _WARPGROUP, _WAIT_GROUP = 0xFFF, 0x9F0, 0x9C5, 1 << 47
 """HGMMA; WARPGROUP.ARRIVE or, with the bit, WARPGROUP.DEPBAR."""
 
 
@@ -51,7 +51,7 @@ def read_resources(path: Path) -> Resources:
     return Resources(registers[0], max(frames, default=0))
 
 
-def products_and_drains(path: Path) -> tuple[int, int]:
+def products_and_wait_groups(path: Path) -> tuple[int, int]:
     """Instructions of the kernel in a cubin for Hopper that multiply, and that wait for products.
 
     Raises EmitError if there is no kernel in it.
@@ -62,7 +62,9 @@ def products_and_drains(path: Path) -> tuple[int, int]:
         raise EmitError(f"{path}: this is no cubin") from None
     words = [word for word, _ in struct.iter_unpack("<QQ", code)]
     products = sum(word & _OPCODE == _PRODUCT for word in words)
-    return products, sum(word & _OPCODE == _WARPGROUP and bool(word & _DRAIN) for word in words)
+    return products, sum(
+        word & _OPCODE == _WARPGROUP and bool(word & _WAIT_GROUP) for word in words
+    )
 
 
 def _section(data: bytes, name: bytes, *, beginning: bool = False) -> bytes:

@@ -53,11 +53,11 @@ class Event:
 
     Attributes:
         kind: ``run`` for the issue of an operation, or all of it if threads compute it; ``wait``
-            for a barrier; ``drain`` for operations of this role.
-        name: of the operation that is run or drained; of a barrier.
+            for a barrier; ``wait_group`` for operations of this role.
+        name: of the operation that is run or awaited; of a barrier.
         why: what a wait is for.
         shift: turn of the loop in which iteration 0 comes.
-        lag: a drain waits for the operation of that many iterations before.
+        lag: a wait_group waits for the operation of that many iterations before.
         begin, end: words, in those of the section, with the clocks before and after it.
     """
 

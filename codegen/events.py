@@ -1,4 +1,4 @@
-"""Events in kernels: the clock before and after each operation, wait and drain of each role.
+"""Events in kernels: the clock before and after each operation, wait and wait_group of each role.
 
 Off by default; a kernel with events has one more argument, see `schedgen.codegen.event_table`. It
 is written by one thread of each role. Each clock has a place of its own, which follows from tile,
@@ -14,8 +14,8 @@ from itertools import pairwise
 from schedgen.codegen.event_table import ARGUMENT, CALIBRATION, Event, EventTable, RoleWords
 from schedgen.codegen.ir import Name, called, code
 from schedgen.codegen.source import Source
-from schedgen.kernel import Kernel
-from schedgen.program.model import Drain, Program, RoleProgram, Run, Step, Wait
+from schedgen.kernel import Kernel, RoleKind
+from schedgen.program.model import Program, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.tensors import Argument
 
 _WORDS = Name(ARGUMENT)
@@ -116,7 +116,7 @@ class Clocks(Silent):
         for step in filter(_takes_time, steps):
             word += id(step) not in self._shared
             kind, name = _kind_and_name(step)
-            lag = step.action.lag if isinstance(step.action, Drain) else 0
+            lag = step.action.lag if isinstance(step.action, WaitGroup) else 0
             self._events[id(step)] = Event(
                 role.name, section, kind, name, step.why, step.shift, lag, word - 1, word
             )
@@ -126,7 +126,7 @@ class Clocks(Silent):
     # -- lines ---------------------------------------------------------------------------------
 
     def begin(self, source: Source, role: RoleProgram) -> None:
-        thread = "thread" if role.warps == 4 else "cute.arch.lane_idx()"
+        thread = "thread" if role.kind is RoleKind.WARPGROUP else "cute.arch.lane_idx()"
         number = self._roles.index(role.name)
         room = called("event_room", _WORDS, number, thread)
         source.add(code("event_at, event_end = {}", room))
@@ -159,15 +159,15 @@ class Clocks(Silent):
 
 
 def _takes_time(step: Step) -> bool:
-    return isinstance(step.action, Run | Wait | Drain)
+    return isinstance(step.action, Run | Wait | WaitGroup)
 
 
 def _kind_and_name(step: Step) -> tuple[str, str]:
     match step.action:
         case Run(operation=name):
             return "run", name
-        case Drain(operation=name):
-            return "drain", name
+        case WaitGroup(operation=name):
+            return "wait_group", name
         case Wait(barrier=name):
             return "wait", name
         case _:

@@ -17,7 +17,7 @@ from schedgen.codegen.steps import Barriers
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.extents import covered
-from schedgen.kernel import DTYPE_BITS
+from schedgen.kernel import DTYPE_BITS, RoleKind
 
 
 class Harness:
@@ -113,7 +113,7 @@ class Harness:
                 self.frame.enter(source, here[0].role)
                 for role in here:
                     call = calls[role.name]
-                    if role.role.warps == 4:
+                    if role.role.kind is RoleKind.WARPGROUP:
                         source.call(call.function, call.arguments)
                         continue
                     with source.block(f"if warp == {first[role.role.name]}:"):

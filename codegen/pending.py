@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import Plan
-from schedgen.program.model import EVERY, Drain, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, RoleProgram, Run, Step, WaitGroup
 from schedgen.program.operations import Engine
 
 
-def pending(plan: Plan, role: RoleProgram, drain: Step) -> int:
-    """How many later groups may be unfinished when a drain is over.
+def pending(plan: Plan, role: RoleProgram, wait_group: Step) -> int:
+    """How many later groups may be unfinished when a wait_group is over.
 
     Each operation of an engine is a group, and in turns in which it does not run an empty one is
-    committed in its place, so that the number is the same in all turns. A drain outside of the loop
-    of what ran in it waits for everything.
+    committed in its place, so that the number is the same in all turns. A wait_group outside of the
+    loop of what ran in it waits for everything.
 
     Raises:
         EmitError: an operation that is counted runs in some iterations only. There are empty groups
             for turns, not for conditions.
     """
-    assert isinstance(drain.action, Drain)
-    target = drain.action.operation
+    assert isinstance(wait_group.action, WaitGroup)
+    target = wait_group.action.operation
     engine = plan.program.operation[target].engine
-    section = next(s for s in (role.before, role.loop, role.after) if drain in s)
+    section = next(s for s in (role.before, role.loop, role.after) if wait_group in s)
     groups = [place for place, step in enumerate(section) if _issues(plan, step, engine)]
     mine = [p for p in groups if _operation(section[p]) == target]
     if not mine:
@@ -35,10 +35,10 @@ def pending(plan: Plan, role: RoleProgram, drain: Step) -> int:
                 rule="groups-on-conditions",
                 fix=f"wait for '{target}' in another role, or let both run always",
             )
-    place, at = mine[0], section.index(drain)
+    place, at = mine[0], section.index(wait_group)
     if section is not role.loop:
         return sum(1 for p in groups if place < p < at)
-    turns = drain.shift + drain.action.lag - section[place].shift
+    turns = wait_group.shift + wait_group.action.lag - section[place].shift
     return (
         turns * len(groups)
         - sum(1 for p in groups if p <= place)

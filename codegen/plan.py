@@ -269,7 +269,7 @@ class Plan:
     # -- barriers ------------------------------------------------------------------------------
 
     @cached_property
-    def barrier_words(self) -> dict[str, int]:
+    def mbarriers(self) -> dict[str, int]:
         """Barrier -> the first of its 64-bit words in shared memory."""
         found: dict[str, int] = {}
         word = 0
@@ -282,7 +282,7 @@ class Plan:
     @property
     def words(self) -> int:
         """64-bit words of all barriers."""
-        return sum(self.program.barrier[name].slots for name in self.barrier_words)
+        return sum(self.program.barrier[name].slots for name in self.mbarriers)
 
     @cached_property
     def meeting_ids(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schedgen.codegen.compiling import Built, compile_file
-from schedgen.codegen.cubin import products_and_drains, read_resources
+from schedgen.codegen.cubin import products_and_wait_groups, read_resources
 from schedgen.codegen.facts import Facts, read_facts
 from schedgen.codegen.fenced import Unfenced, unfenced
 
@@ -113,7 +113,7 @@ def compile_report(path: Path, folder: Path) -> Report:
 
 def _serialized(ptx: str, cubin: Path) -> bool:
     written = ptx.count("wgmma.mma_async"), ptx.count("wgmma.wait_group")
-    return waits_more(written, products_and_drains(cubin))
+    return waits_more(written, products_and_wait_groups(cubin))
 
 
 def waits_more(written: tuple[int, int], found: tuple[int, int]) -> bool:

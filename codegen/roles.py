@@ -20,8 +20,8 @@ from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import emit_loop
-from schedgen.kernel import Operation
-from schedgen.program.model import Arrive, Commit, Drain, RoleProgram, Run, Step, Wait
+from schedgen.kernel import Operation, RoleKind
+from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
 
 
@@ -48,7 +48,7 @@ class Role:
     @property
     def threads(self) -> bool:
         """Whether its threads do arithmetic, and not only issue work."""
-        return self.role.warps == 4
+        return self.role.kind is RoleKind.WARPGROUP
 
     def body(self, scope: Mapping[str, str]) -> Body:
         """What it does.
@@ -126,9 +126,9 @@ class Role:
             return
         elif isinstance(action, Arrive):
             self.barriers.arrive(source, self.role, action, at, self._announced(step, action))
-        elif isinstance(action, Drain):
+        elif isinstance(action, WaitGroup):
             source.comment(f"{action.operation} is complete")
-            self._drain(source, step, action)
+            self._wait_group(source, step, action)
         elif isinstance(action, Commit):
             place = self.barriers.at(action.barrier, action.number, at)
             self.architecture.commit(source, self.role, action, place)
@@ -138,12 +138,12 @@ class Role:
             arch = self.plan.program.arch
             raise EmitError(f"{self.role.name}: no emitter for {action.kind} on {arch}")
 
-    def _drain(self, source: Source, step: Step, action: Drain) -> None:
+    def _wait_group(self, source: Source, step: Step, action: WaitGroup) -> None:
         if self.plan.program.operation[action.operation].engine is Engine.COPY_OUT:
             count = pending(self.plan, self.role, step)
             source.put(ir.WaitGroup("bulk", count))
         else:
-            self.architecture.drain(source, self.role, step, action)
+            self.architecture.wait_group(source, self.role, step, action)
 
     def _run(
         self,

@@ -15,7 +15,7 @@ from schedgen.codegen.supported import Products
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import TMEM_LANES, Kind, Operation, Space
-from schedgen.program.model import Commit, Drain, FenceKind, RoleProgram, Step
+from schedgen.program.model import Commit, FenceKind, RoleProgram, Step, WaitGroup
 from schedgen.synchronize.frame import MOST_COLUMNS
 
 _FENCES = {
@@ -132,7 +132,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
             )
         return code(f"{{}} >= {initial}" if initial > 1 else "{} != 0", at)
 
-    def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
+    def wait_group(self, source: Source, role: RoleProgram, step: Step, action: WaitGroup) -> None:
         raise EmitError(f"{role.name}: tcgen05 has no wait for {action.operation}")
 
     def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedgen.codegen import ir
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code, CommitGroup, WaitGroup, called, code
+from schedgen.codegen.ir import Code, CommitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import DTYPES, Part, Plan
@@ -16,7 +17,7 @@ from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Space
-from schedgen.program.model import EVERY, Commit, Drain, FenceKind, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, Commit, FenceKind, RoleProgram, Run, Step, WaitGroup
 
 _K_BYTES = 32
 """Bytes of a row that one instruction multiplies."""
@@ -169,8 +170,8 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
             return Code(())
         return code(", {}", self.plan.stage(access, at))
 
-    def drain(self, source: Source, role: RoleProgram, step: Step, action: Drain) -> None:
-        source.put(WaitGroup("wgmma", pending(self.plan, role, step)))
+    def wait_group(self, source: Source, role: RoleProgram, step: Step, action: WaitGroup) -> None:
+        source.put(ir.WaitGroup("wgmma", pending(self.plan, role, step)))
 
     def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:
         raise EmitError(f"{role.name}: wgmma does not arrive at barriers")

@@ -42,7 +42,7 @@ class Barriers:
 
     def declare(self, source: Source) -> dict[str, str]:
         """Writes pointers to the arrays; returns their names and types."""
-        words = self.plan.barrier_words
+        words = self.plan.mbarriers
         for barrier, word in words.items():
             source.add(f"{self.name(barrier)} = barriers + {word}")
         return {self.name(barrier): "cute.Pointer" for barrier in words}

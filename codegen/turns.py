@@ -15,7 +15,7 @@ from itertools import groupby
 from schedgen.codegen.ir import Block, Code, Loop, Name, code, rings
 from schedgen.codegen.running import Carried, Iteration, states_of
 from schedgen.codegen.source import Source
-from schedgen.program.model import Guard, RoleProgram, Step
+from schedgen.program.model import Guard, RoleProgram, Step, When
 
 Emit = Callable[[Source, Step, Iteration | None, bool], None]
 """Writes a step: source, step, the iteration within its tile, and whether it runs.
@@ -105,12 +105,12 @@ def conditions(turn: Turn, shift: int, guard: Guard, shifts: int) -> list[Code] 
     if turn.first is not None:
         return _while_filling(turn.first - shift, guard)
     if turn.last is not None:
-        return _while_draining(turn.last, shift, guard, shifts)
+        return _while_wait_grouping(turn.last, shift, guard, shifts)
     low, high = guard.low, guard.high
     needed = _at_least(low, shifts + 1)
-    if guard.kind == "first":
+    if guard.kind is When.FIRST:
         return [code(f"turn == {shifts}"), *needed] if shift == shifts else None
-    if guard.kind == "last":
+    if guard.kind is When.LAST:
         return None if shift else [code("turn == {} - 1", _TRIPS), *needed]
     terms = [] if shifts - shift >= low else [code(f"turn >= {low + shift}")]
     return terms + ([] if shift >= high else [code(f"turn < {{}} - {high - shift}", _TRIPS)])
@@ -118,19 +118,19 @@ def conditions(turn: Turn, shift: int, guard: Guard, shifts: int) -> list[Code] 
 
 def _while_filling(i: int, guard: Guard) -> list[Code] | None:
     """Iteration number ``i``."""
-    if guard.kind == "first":
+    if guard.kind is When.FIRST:
         return None if i else _at_least(guard.low, 1)
-    if guard.kind == "last":
+    if guard.kind is When.LAST:
         return [code(f"{{}} == {i + 1}", _TRIPS)] if i + 1 >= guard.low else None
     return _at_least(i + guard.high + 1, 1) if i >= guard.low else None
 
 
-def _while_draining(number: int, shift: int, guard: Guard, shifts: int) -> list[Code] | None:
+def _while_wait_grouping(number: int, shift: int, guard: Guard, shifts: int) -> list[Code] | None:
     """Iteration ``trips - left``, in a turn that is not one of the first ones."""
     left, fewest = shift - number, shifts - number
-    if guard.kind == "first":
+    if guard.kind is When.FIRST:
         return [code(f"{{}} == {left}", _TRIPS)] if shift == shifts and left >= guard.low else None
-    if guard.kind == "last":
+    if guard.kind is When.LAST:
         return _at_least(max(fewest, guard.low), 1) if left == 1 else None
     return _at_least(max(fewest, guard.low + left), 1) if left > guard.high else None
 

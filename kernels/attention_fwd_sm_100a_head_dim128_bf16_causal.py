@@ -8,7 +8,7 @@ schedule  2095 cycles per iteration in the machine model
 
 role            warps  registers  operations
 load                1         24  LQ[0] LQ[1] LK LV
-tensor              1         32  QK[1] PV[1,0] PV[1,1] QK[0] PV[0,0] PV[0,1]
+mma                 1         32  QK[1] PV[1,0] PV[1,1] QK[0] PV[0,0] PV[0,1]
 softmax0            4        216  LDS[0] MASK[0] MAX[0] STAT[0] PUB[0] SUB[0] EXP[0,1] EXP[0,0] S...
 correction          4         48  CR[1] CR[0] EPI[0] EPI[1]
 softmax1            4        216  LDS[1] MASK[1] MAX[1] STAT[1] PUB[1] SUB[1] EXP[1,0] STP[1,0] E...
@@ -629,7 +629,7 @@ def load(
 
 
 @cute.jit
-def tensor(
+def mma(
     seq_q: Int32,
     seq_k: Int32,
     all_trips: Int32,
@@ -1647,7 +1647,7 @@ def kernel(
                 sV,
             )
         if warp == 13:
-            tensor(
+            mma(
                 seq_q,
                 seq_k,
                 all_trips,
@@ -1809,7 +1809,7 @@ ARGUMENTS = (
 OUTPUTS = ("o", "lse")
 ROLES = (
     ("load", 1, 24),
-    ("tensor", 1, 32),
+    ("mma", 1, 32),
     ("softmax0", 4, 216),
     ("correction", 4, 48),
     ("softmax1", 4, 216),
@@ -1836,5 +1836,5 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "auto"),
 )
-PROGRAM_SHA256 = "a13dfc44e2dcb243d8e88ec82ef7790fa876e0032ea338d8dd7cec99adb74f07"
+PROGRAM_SHA256 = "dc9f0315465f1be0bf75a45fbb1ff490a6b10b64aac6279240c110cc1aeca7df"
 COVERED = (("head_dim", 128),)

@@ -11,7 +11,7 @@ load                1         24  LK LV
 softmax0            4        192  QK[0] PV[0,0] MASK[0] MAX[0] STAT[0] SUB[0] CR[0] EXP[0,0] SUM[...
 softmax1            4        192  QK[1] PV[1,0] MASK[1] MAX[1] STAT[1] SUB[1] CR[1] EXP[1,0] SUM[...
 store               1         24  STO[0] STL[0] STO[1] STL[1]
-tile_load           1         24  LQ[0] LQ[1]
+prologue_load       1         24  LQ[0] LQ[1]
 
 barrier                              slots  arrivals   bytes
 kv full                                  5         1   32768
@@ -677,7 +677,7 @@ def store(
 
 
 @cute.jit
-def tile_load(
+def prologue_load(
     tma_q: cute.CopyAtom,
     g_q: cute.Tensor,
     seq_k: Int32,
@@ -931,7 +931,7 @@ def kernel(
                 sLse_1,
             )
         if warp == 10:
-            tile_load(
+            prologue_load(
                 tma_q,
                 g_q,
                 seq_k,
@@ -1052,7 +1052,7 @@ ROLES = (
     ("softmax0", 4, 192),
     ("softmax1", 4, 192),
     ("store", 1, 24),
-    ("tile_load", 1, 24),
+    ("prologue_load", 1, 24),
 )
 CYCLES_PER_ITERATION = 2048
 SHARED_BYTES = 230912
@@ -1075,5 +1075,5 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "auto"),
 )
-PROGRAM_SHA256 = "bd11146febfd42f281a0dc06d3abcb4b2c2114e4e42201d5a0cb7633031eec68"
+PROGRAM_SHA256 = "1df257e2c86fa4cb86deeb4e24572732a81c432445d77bee941a98ce00a9d538"
 COVERED = (("head_dim", 128),)

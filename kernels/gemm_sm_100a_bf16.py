@@ -8,13 +8,13 @@ schedule  512 cycles per iteration in the machine model
 
 role            warps  registers  operations
 load                1         24  LA LB
-tensor              1         32  MMA[0]
+mma                 1         32  MMA[0]
 epilogue0           4         48  EPI[0,0] EPI[1,0] EPI[2,0] EPI[3,0] EPI[4,0] EPI[5,0] EPI[6,0] ...
 store               1         24  STD[0] STD[1] STD[2] STD[3] STD[4] STD[5] STD[6] STD[7]
-tile_load           1         24  LC[0] LC[1] LC[2] LC[3] LC[4] LC[5] LC[6] LC[7]
+epilogue_load       1         24  LC[0] LC[1] LC[2] LC[3] LC[4] LC[5] LC[6] LC[7]
 
 barrier                              slots  arrivals   bytes
-c_stages full by tile_load               4         1    8192
+c_stages full by epilogue_load           4         1    8192
 c_stages full by epilogue0               4       128       0
 c_stages empty                           4         1       0
 sA full sB full                          4         2   49152
@@ -314,7 +314,7 @@ def load(
 
 
 @cute.jit
-def tensor(
+def mma(
     trips: Int32,
     tiles: Int32,
     bar_sA_full_sB_full: cute.Pointer,
@@ -371,7 +371,7 @@ def epilogue0(
     beta: Float32,
     trips: Int32,
     tiles: Int32,
-    bar_c_stages_full_by_tile_load: cute.Pointer,
+    bar_c_stages_full_by_epilogue_load: cute.Pointer,
     bar_c_stages_full_by_epilogue0: cute.Pointer,
     bar_acc_full: cute.Pointer,
     bar_acc_empty: cute.Pointer,
@@ -388,7 +388,9 @@ def epilogue0(
         # EPI[0,0] uses acc
         cute.arch.mbarrier_wait(bar_acc_full + slot(t, 2), phase(t, 2))
         # EPI[0,0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_tile_load + slot(8 * t, 4), phase(8 * t, 4))
+        cute.arch.mbarrier_wait(
+            bar_c_stages_full_by_epilogue_load + slot(8 * t, 4), phase(8 * t, 4)
+        )
         tmem_after_sync()
         for i in cutlass.range_constexpr(7):
             # EPI[i,0]
@@ -403,7 +405,8 @@ def epilogue0(
             cute.arch.mbarrier_arrive(bar_c_stages_full_by_epilogue0 + slot(8 * t + i, 4))
             # EPI[i + 1,0] uses c_stages
             cute.arch.mbarrier_wait(
-                bar_c_stages_full_by_tile_load + slot(8 * t + (i + 1), 4), phase(8 * t + (i + 1), 4)
+                bar_c_stages_full_by_epilogue_load + slot(8 * t + (i + 1), 4),
+                phase(8 * t + (i + 1), 4),
             )
         # EPI[7,0]
         EPI(
@@ -499,7 +502,7 @@ def store(
 
 
 @cute.jit
-def tile_load(
+def epilogue_load(
     tma_c: cute.CopyAtom,
     g_c: cute.Tensor,
     beta: Float32,
@@ -508,7 +511,7 @@ def tile_load(
     tiles: Int32,
     by_slice: cute.FastDivmodDivisorV2,
     by_band: cute.FastDivmodDivisorV2,
-    bar_c_stages_full_by_tile_load: cute.Pointer,
+    bar_c_stages_full_by_epilogue_load: cute.Pointer,
     bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
@@ -534,7 +537,7 @@ def tile_load(
             )
             with cute.arch.elect_one():
                 cute.arch.mbarrier_arrive_and_expect_tx(
-                    bar_c_stages_full_by_tile_load + slot(8 * t + i, 4),
+                    bar_c_stages_full_by_epilogue_load + slot(8 * t + i, 4),
                     8192 if (beta != 0.0) else 0,
                 )
             # LC[i]
@@ -543,7 +546,7 @@ def tile_load(
                     tma_c,
                     t_LC[(None, at_m, 8 * at_n + i, at_batch)],
                     s_LC[(None, slot(8 * t + i, 4))],
-                    tma_bar_ptr=bar_c_stages_full_by_tile_load + slot(8 * t + i, 4),
+                    tma_bar_ptr=bar_c_stages_full_by_epilogue_load + slot(8 * t + i, 4),
                 )
         tile += cute.arch.grid_dim()[0]
         t += 1
@@ -577,7 +580,7 @@ def kernel(
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
     barriers = cute.recast_ptr(shared, dtype=cutlass.Int64)
-    bar_c_stages_full_by_tile_load = barriers + 0
+    bar_c_stages_full_by_epilogue_load = barriers + 0
     bar_c_stages_full_by_epilogue0 = barriers + 4
     bar_c_stages_empty = barriers + 8
     bar_sA_full_sB_full = barriers + 12
@@ -594,7 +597,7 @@ def kernel(
             # EPI[3,0] uses c_stages after LC[3]
             # and 4 more
             for i in cutlass.range_constexpr(4):
-                cute.arch.mbarrier_init(bar_c_stages_full_by_tile_load + i, 1)
+                cute.arch.mbarrier_init(bar_c_stages_full_by_epilogue_load + i, 1)
             # STD[0] uses c_stages after EPI[0,0]
             # STD[1] uses c_stages after EPI[1,0]
             # STD[2] uses c_stages after EPI[2,0]
@@ -652,7 +655,7 @@ def kernel(
             beta,
             trips,
             tiles,
-            bar_c_stages_full_by_tile_load,
+            bar_c_stages_full_by_epilogue_load,
             bar_c_stages_full_by_epilogue0,
             bar_acc_full,
             bar_acc_empty,
@@ -682,7 +685,7 @@ def kernel(
                 sB,
             )
         if warp == 5:
-            tensor(
+            mma(
                 trips,
                 tiles,
                 bar_sA_full_sB_full,
@@ -712,7 +715,7 @@ def kernel(
                 sC,
             )
         if warp == 7:
-            tile_load(
+            epilogue_load(
                 tma_c,
                 g_c,
                 beta,
@@ -721,7 +724,7 @@ def kernel(
                 tiles,
                 by_slice,
                 by_band,
-                bar_c_stages_full_by_tile_load,
+                bar_c_stages_full_by_epilogue_load,
                 bar_c_stages_empty,
                 tile,
                 at_batch,
@@ -822,10 +825,10 @@ ARGUMENTS = (
 OUTPUTS = ("d",)
 ROLES = (
     ("load", 1, 24),
-    ("tensor", 1, 32),
+    ("mma", 1, 32),
     ("epilogue0", 4, 48),
     ("store", 1, 24),
-    ("tile_load", 1, 24),
+    ("epilogue_load", 1, 24),
 )
 CYCLES_PER_ITERATION = 512
 SHARED_BYTES = 230400
@@ -845,4 +848,4 @@ SETTINGS = (
     ("accumulator", "tmem"),
     ("accumulators", "auto"),
 )
-PROGRAM_SHA256 = "2a517f28ee67372979aa328649eeca2a24049fe5d578688cf75bfc674c652882"
+PROGRAM_SHA256 = "3048a4abef4141e927f6a54031eaa0902e6e04032a55a3af2c092e4fa0c21855"

@@ -11,7 +11,7 @@ load                1         24  LA LB
 epilogue0           4        152  MMA[0] EPI[0,0] EPI[1,0] EPI[2,0] EPI[3,0]
 epilogue1           4        152  MMA[1] EPI[0,1] EPI[1,1] EPI[2,1] EPI[3,1]
 store               1         24  STD[0] STD[1] STD[2] STD[3]
-tile_load           1         24  LC[0] LC[1] LC[2] LC[3]
+epilogue_load       1         24  LC[0] LC[1] LC[2] LC[3]
 
 barrier                              slots  arrivals   bytes
 c_stages full by LC                      2         1   16384
@@ -400,7 +400,7 @@ def store(
 
 
 @cute.jit
-def tile_load(
+def epilogue_load(
     tma_c: cute.CopyAtom,
     g_c: cute.Tensor,
     beta: Float32,
@@ -607,7 +607,7 @@ def kernel(
                 sC,
             )
         if warp == 10:
-            tile_load(
+            epilogue_load(
                 tma_c,
                 g_c,
                 beta,
@@ -714,7 +714,7 @@ ROLES = (
     ("epilogue0", 4, 152),
     ("epilogue1", 4, 152),
     ("store", 1, 24),
-    ("tile_load", 1, 24),
+    ("epilogue_load", 1, 24),
 )
 CYCLES_PER_ITERATION = 1024
 SHARED_BYTES = 230400
@@ -734,4 +734,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "3fef6d849326f084c587ceeb1c1f86a35513b8fb2dc098d4556c1f214ec6190a"
+PROGRAM_SHA256 = "007590ca761377334e52354795e7112628b5c4700fd4dfb1ceb7651d127afa08"

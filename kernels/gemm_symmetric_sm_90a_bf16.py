@@ -11,7 +11,7 @@ load                1         24  LA LB
 epilogue0           4        168  MMA[0] EPI[0,0] PUT[0,0] PUTT[0,0] EPI[1,0] PUT[1,0] PUTT[1,0] ...
 epilogue1           4        168  MMA[1] EPI[0,1] PUT[0,1] PUTT[0,1] EPI[1,1] PUT[1,1] PUTT[1,1] ...
 store               1         24  STD[0] STT[0,0] STT[0,1] STD[1] STT[1,0] STT[1,1] STD[2] STT[2,...
-tile_load           1         24  LC[0] LC[1] LC[2] LC[3]
+epilogue_load       1         24  LC[0] LC[1] LC[2] LC[3]
 
 barrier                              slots  arrivals   bytes
 c_stages full by LC                      3         1   16384
@@ -743,7 +743,7 @@ def store(
 
 
 @cute.jit
-def tile_load(
+def epilogue_load(
     tma_c: cute.CopyAtom,
     g_c: cute.Tensor,
     beta: Float32,
@@ -1055,7 +1055,7 @@ def kernel(
                 sT,
             )
         if warp == 10:
-            tile_load(
+            epilogue_load(
                 tma_c,
                 g_c,
                 beta,
@@ -1170,7 +1170,7 @@ ROLES = (
     ("epilogue0", 4, 168),
     ("epilogue1", 4, 168),
     ("store", 1, 24),
-    ("tile_load", 1, 24),
+    ("epilogue_load", 1, 24),
 )
 CYCLES_PER_ITERATION = 1024
 SHARED_BYTES = 230400
@@ -1191,4 +1191,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "2219f9581ec58f5e19980a771db6713cce6b59cd0485273e523022bf366ec477"
+PROGRAM_SHA256 = "28882552877ed2d552d0795a032271997458137fdfb114c836c62f3e8aa78a59"

@@ -17,7 +17,7 @@ from typing import Literal
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Expression, evaluate
-from schedgen.kernel import Kind, Operation, Space
+from schedgen.kernel import Kind, Operation, RoleKind, Space
 
 
 class CostError(SchedgenError, ValueError):
@@ -80,7 +80,7 @@ class RoleClass:
     @property
     def issues_ahead(self) -> bool:
         """Whether the role only hands work to units that queue it: one thread, nothing computed."""
-        return self.warps < 4
+        return RoleKind.of(self.warps) is RoleKind.WARP
 
 
 @dataclass(frozen=True, slots=True)

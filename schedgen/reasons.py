@@ -35,14 +35,14 @@ class ReasonKind(StrEnum):
     COMMIT_DONE = "commit_done"
     BEGINS = "begins"
     ENDS = "ends"
-    DRAIN = "drain"
+    WAIT_GROUP = "wait_group"
     BARRIER = "barrier"
     TRIPS = "trips"
     # What keeps two operations of one role in order.
     SAME_THREADS = "same_threads"
     ISSUED_BEHIND = "issued_behind"
     FENCED = "fenced"
-    DRAINED = "drained"
+    GROUP_AWAITED = "awaited"
     WARPS_MEET = "warps_meet"
     ROLE_MEETS = "role_meets"
     UNORDERED = "unordered"
@@ -94,14 +94,14 @@ SENTENCES = {
     ReasonKind.COMMIT_DONE: "the commit arrives after it was issued",
     ReasonKind.BEGINS: "it begins after it was issued",
     ReasonKind.ENDS: "it ends after it began",
-    ReasonKind.DRAIN: "a drain waits for what was issued",
+    ReasonKind.WAIT_GROUP: "a wait_group waits for what was issued",
     ReasonKind.BARRIER: "barrier {0}",
     ReasonKind.TRIPS: "the tile has iterations",
     # Of nothing (twice), a fence, an operation, a meeting (twice), nothing.
     ReasonKind.SAME_THREADS: "the same threads, in the order of their steps",
     ReasonKind.ISSUED_BEHIND: "it is issued behind it",
     ReasonKind.FENCED: "{0}",
-    ReasonKind.DRAINED: "drain {0}",
+    ReasonKind.GROUP_AWAITED: "wait_group {0}",
     ReasonKind.WARPS_MEET: "{0}",
     ReasonKind.ROLE_MEETS: "{0}",
     ReasonKind.UNORDERED: "nothing orders them",

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
 from schedgen.errors import SchedgenError
+from schedgen.kernel import RoleKind
 from schedgen.reasons import Reason, is_whole
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ class ScheduledRole:
     warps: int
     registers: int
     operations: tuple[str, ...]
+
+    @property
+    def kind(self) -> RoleKind:
+        """A warp that issues, or a warpgroup whose threads work."""
+        return RoleKind.of(self.warps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from schedgen.errors import SchedgenError
 from schedgen.execution.events import BEFORE, LOOP, Event, unroll
 from schedgen.execution.machine import Machine, Setup
-from schedgen.program.model import Drain, Program, Run, Wait
+from schedgen.program.model import Program, Run, Wait, WaitGroup
 from schedgen.program.operations import Engine, TileOperation
 from schedgen.visualize.storage import Storage
 from schedgen.visualize.tracks import program_tracks
@@ -129,7 +129,7 @@ class _Execution:
             return self.needed[index], -1, index
         role = self.roles[event.role]
         time = max(role.clock, self._completed(event) if event.waits else 0)
-        if isinstance(event.action, Drain):
+        if isinstance(event.action, WaitGroup):
             time = max(time, self.needed[index])
         return time, self.rank[event.role], index
 

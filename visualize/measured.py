@@ -1,9 +1,9 @@
 """Measured against planned: a record of a kernel's events beside the schedule it was made from.
 
 An operation's planned cycles are those for which it keeps its role: all of it if threads compute
-it, its issue otherwise. The waits and drains before an operation share one number: for how long the
-schedule leaves the role idle before it. Measured are medians over the steady state, from which the
-cost of the clocks is subtracted.
+it, its issue otherwise. The waits and wait_groups before an operation share one number: for how
+long the schedule leaves the role idle before it. Measured are medians over the steady state, from
+which the cost of the clocks is subtracted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several waits and drains in a row: what it is and its median, in cycles."""
+    """One of several waits and wait_groups in a row: what it is and its median, in cycles."""
 
     kind: str
     name: str

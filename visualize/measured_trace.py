@@ -4,8 +4,9 @@ The trace has four processes: roles and units as planned, roles and units as mea
 the main loop of a tile at the same time: one cycle is one microsecond in both.
 
 Software cannot see units. An operation of threads is drawn on its unit as long as its role is kept;
-a copy or product from its issue to the first event that proves it complete: the end of a drain, or
-the begin of an operation on another unit that depends on it. It may have been complete before.
+a copy or product from its issue to the first event that proves it complete: the end of a
+wait_group, or the begin of an operation on another unit that depends on it. It may have been
+complete before.
 """
 
 from __future__ import annotations
@@ -74,11 +75,13 @@ def measured_view(record: Record, schedule: Schedule) -> Unrolled:
     runs = {(t.name, t.tile, t.iteration): t for t in record.timed if t.kind == "run"}
     zero = _zero(record, schedule, runs)
     ops = {op.id: op for op in schedule.ops}
-    drains = {(t.name, t.tile, t.iteration - t.lag): t for t in record.timed if t.kind == "drain"}
+    wait_groups = {
+        (t.name, t.tile, t.iteration - t.lag): t for t in record.timed if t.kind == "wait_group"
+    }
     found: list[Slice] = []
     for one in record.timed:
         op = ops.get(one.name) if one.kind == "run" else None
-        complete = _complete(one, op, schedule, runs, drains) if op else one.end
+        complete = _complete(one, op, schedule, runs, wait_groups) if op else one.end
         found.append(_slice(one, op, complete, schedule, zero))
     tracks, slices = _on_tracks(found, schedule)
     return Unrolled(
@@ -112,7 +115,7 @@ def _complete(
     op: ScheduledOperation,
     schedule: Schedule,
     runs: _Runs,
-    drains: dict[tuple[str, int, int], Timed],
+    wait_groups: dict[tuple[str, int, int], Timed],
 ) -> int:
     """When an operation is known to be complete; the end of its issue if nothing tells."""
     if op.kind not in _ASYNCHRONOUS:
@@ -124,8 +127,8 @@ def _complete(
         if edge.src == op.id and units[edge.dst] != op.unit and op.phase == "body"
         if (edge.dst, one.tile, one.iteration + edge.distance) in runs
     ]
-    drain = drains.get((one.name, one.tile, one.iteration))
-    proofs += [drain.end] if drain else []
+    wait_group = wait_groups.get((one.name, one.tile, one.iteration))
+    proofs += [wait_group.end] if wait_group else []
     return min((end for end in proofs if end >= one.end), default=one.end)
 
 

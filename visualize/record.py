@@ -27,7 +27,7 @@ class RecordError(SchedgenError):
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """An operation, wait or drain as it happened in [begin, end), cycles.
+    """An operation, wait or wait_group as it happened in [begin, end), cycles.
 
     ``kind``, ``name`` and ``why`` are those of `event_table.Event`. ``section``: before, loop or
     after; ``place``: among all events of the program; ``iteration`` within its tile, 0 outside of
@@ -51,7 +51,7 @@ def label(kind: str, name: str, why: str) -> str:
     """What a slice or a line calls an event: of a wait what it is for, and its barrier."""
     if kind == "run":
         return name
-    if kind == "drain":
+    if kind == "wait_group":
         return f"{name} is complete"
     return f"{why} ({name})" if why else name
 

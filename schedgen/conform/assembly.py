@@ -32,13 +32,13 @@ _KINDS = (
     ("UTMASTG", "store"),
     ("UTMACMDFLUSH", "close copies"),
     ("HGMMA", "wgmma"),
-    ("WARPGROUP.DEPBAR", "drain products"),
+    ("WARPGROUP.DEPBAR", "wait_group products"),
     ("UTCHMMA", "mma"),
     ("UTCBAR", "commit"),
     ("LDTM", "tmem read"),
     ("STTM", "tmem write"),
 )
-_COMPARED = {found for _, found in _KINDS} | {"close products", "drain copies"}
+_COMPARED = {found for _, found in _KINDS} | {"close products", "wait_group copies"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def of_kernel(kernel: Kernel) -> Iterator[Entry]:
     """What is compared of a kernel's PTX."""
     for one in kernel.body:
         what = bulk_kind(one) or kind(one)
-        if what.startswith("drain"):
+        if what.startswith("wait_group"):
             what = f"{what.removesuffix(' read')} {_left(one)}"
         if what.partition(" 0x")[0] in _COMPARED:
             yield Entry(what, f"line {one.line}")
@@ -133,10 +133,10 @@ def of_listing(text: str) -> Iterator[Entry]:
         what = next((found for start, found in _KINDS if name.startswith(start)), None)
         count = _COUNT.search(operands)
         if name.startswith("DEPBAR") and " SB0" in operands:
-            what = "drain copies"
+            what = "wait_group copies"
         if what is None:
             continue
-        if what.startswith("drain"):
+        if what.startswith("wait_group"):
             what += f" 0x{count[1]}" if count else " 0x?"
         group = what == "wgmma" and "gsb" in operands
         if not (group and operands.split(",")[0].split()[-1] == "RZ"):  # an empty group

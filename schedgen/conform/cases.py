@@ -15,7 +15,7 @@ import numpy as np
 
 from schedgen.conform.evaluate import Linear
 from schedgen.conform.values import Value, along, exact
-from schedgen.program.model import Drain, Guard, Program, RoleProgram
+from schedgen.program.model import Guard, Program, RoleProgram, WaitGroup, When
 
 MIDDLE, END = "u", "n"
 """Numbers that turns are counted from, beside 0: any turn that is none of the first and last ones,
@@ -85,12 +85,14 @@ class Case:
             return guard.holds(iteration.offset, self.trips)
         at = iteration.offset
         if iteration.base == MIDDLE:
-            return guard.kind == "every"
+            return guard.kind is When.EVERY
         if iteration.base == END:
-            return guard.kind != "first" and (
-                at == -1 if guard.kind == "last" else at < -guard.high
+            return guard.kind is not When.FIRST and (
+                at == -1 if guard.kind is When.LAST else at < -guard.high
             )
-        return guard.kind != "last" and (at == 0 if guard.kind == "first" else at >= guard.low)
+        return guard.kind is not When.LAST and (
+            at == 0 if guard.kind is When.FIRST else at >= guard.low
+        )
 
     # -- values --------------------------------------------------------------------------------
 
@@ -139,7 +141,7 @@ def cases(program: Program, role: RoleProgram) -> list[Case]:
     modulus = lcm(2, *(2 * slots for slots in rings))
     guards = [step.guard for step in role.loop]
     ends = 2 + max((max(guard.low, guard.high) for guard in guards), default=0)
-    back = max((s.action.lag for s in role.loop if isinstance(s.action, Drain)), default=0)
+    back = max((s.action.lag for s in role.loop if isinstance(s.action, WaitGroup)), default=0)
     least = role.shifts + 2 * ends + 1
     common = {"least": least, "shifts": role.shifts, "modulus": modulus, "ends": ends}
     small = [Case(trips, **common, repeated=0) for trips in range(1, least)]

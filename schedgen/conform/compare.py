@@ -13,7 +13,16 @@ from schedgen.conform.places import Places
 from schedgen.conform.runs import Runs
 from schedgen.conform.taking import CLOSE, FENCES, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
-from schedgen.program.model import MEETINGS, Arrive, Commit, Drain, Fence, RoleProgram, Run, Wait
+from schedgen.program.model import (
+    MEETINGS,
+    Arrive,
+    Commit,
+    Fence,
+    RoleProgram,
+    Run,
+    Wait,
+    WaitGroup,
+)
 from schedgen.program.operations import Engine
 
 
@@ -105,8 +114,8 @@ class Comparison(Runs, Gaps):
                 self.who(event, "one", one.text)
                 at, _ = self.barrier(action, one)
                 self.address(event, event.action.address, at, one.text)
-            case Drain() as action:
-                self._drain(one, action)
+            case WaitGroup() as action:
+                self._wait_group(one, action)
             case Fence(kind):
                 self.who(self.take(FENCES[kind], one.text), "all", one.text)
             case Run() as action:
@@ -163,7 +172,7 @@ class Comparison(Runs, Gaps):
                 term = yes
         self.value(event, term, np.array(action.bytes), one.text)
 
-    def _drain(self, one: Expected, action: Drain) -> None:
+    def _wait_group(self, one: Expected, action: WaitGroup) -> None:
         kind = "close products" if self.engine(action.operation) is Engine.WGMMA else "close copies"
         event = self.take(CLOSE[kind], one.text)
         self.who(event, "all", one.text)

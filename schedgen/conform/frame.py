@@ -75,7 +75,7 @@ class Surroundings:
         if name == PRODUCTS:
             yield Frame(f"initialize '{name}'", "init", "one", WORD * self.plan.words, count, 0)
             return
-        barrier, word = self.program.barrier[name], self.plan.barrier_words[name]
+        barrier, word = self.program.barrier[name], self.plan.mbarriers[name]
         for slot in range(barrier.slots):
             what = f"initialize '{name}'[{slot}] with {step.arrivals} arrivals"
             yield Frame(what, "init", "one", WORD * (word + slot), count, 0)
@@ -94,7 +94,7 @@ class Surroundings:
         if isinstance(step, Fence):
             yield _fence(step, "behind the last tile")
         elif step.engine is Engine.COPY_OUT:
-            yield Frame("finish: stores have read", "drain copies read", values=(0,))
+            yield Frame("finish: stores have read", "wait_group copies read", values=(0,))
         else:
             at = WORD * self.plan.words
             yield Frame("finish: commit all products", "commit", "one", at)

@@ -64,7 +64,7 @@ class Places:
         """Where the mbarrier of a number lies, in bytes, and the parity of its phase."""
         slots = self.program.barrier[name].slots
         value = self.number(number, case, iteration).array
-        first = self.plan.barrier_words[name]
+        first = self.plan.mbarriers[name]
         return WORD * (first + value % slots), value // slots % 2
 
     def of(self, operation: str, case: Case, iteration: Turn | None) -> list[Place]:

@@ -38,7 +38,7 @@ TRACKED = {
 """What these wait for."""
 SOFT = ACCESSES | set(WAITS.values())
 """Events that belong to the operations of threads between two other events."""
-CLOSE = {"close products": "drain products", "close copies": "drain copies read"}
+CLOSE = {"close products": "wait_group products", "close copies": "wait_group copies read"}
 """Events that commit a group of operations, and those that wait for groups."""
 
 

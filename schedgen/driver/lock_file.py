@@ -62,7 +62,7 @@ class LockedSchedule:
         ii_cycles, lower_bound_cycles, certificate, proven_optimal, tile_cycles: as of
             `schedgen.schedule.Schedule`; the certificate by its kind.
         start: operation -> cycle.
-        late: whether drains come behind the next product.
+        late: whether wait_groups come behind the next product.
         synchronization: decisions as `schedgen.synchronize.recorded` writes them.
     """
 

@@ -42,8 +42,8 @@ class Proved:
         high = self.pace["high"]
         took = ", ".join(f"{v.method} {v.seconds:.2f} s" for v in proof.verdicts)
         return [
-            f"  program      {barriers} barriers in {slots} words, {len(program.removals)} orders "
-            "that need none",
+            f"  program      {barriers} barriers in {slots} mbarriers, {len(program.removals)} "
+            "orders that need none",
             f"  proof        race-free, deadlock-free, phase-safe for all trip counts, tiles and "
             f"latencies; {took}",
             f"  program runs {high.cycles:g} cycles per iteration with high latencies, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedgen.execution.events import AFTER, BEFORE, Case, Event, Signal
-from schedgen.program.model import Arrive, Commit, Drain, Fence, Run, Wait
+from schedgen.program.model import Arrive, Commit, Fence, Run, Wait, WaitGroup
 
 
 def place(event: Event) -> str:
@@ -42,8 +42,8 @@ def _deed(case: Case, event: Event) -> str:
             if event.kind == "arrival":
                 return f"the commit arrives for {about}"
             return f"commits to {barrier} number {event.instance.number(number)}"
-        case Drain(operation, lag):
-            return f"drains {operation}" + (f" of {lag} iterations before" if lag else "")
+        case WaitGroup(operation, lag):
+            return f"wait_groups {operation}" + (f" of {lag} iterations before" if lag else "")
         case Fence(kind):
             return f"fence {kind}"
 

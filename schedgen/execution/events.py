@@ -13,7 +13,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from schedgen.program.model import Action, Arrive, Commit, Drain, Program, RoleProgram, Run, Wait
+from schedgen.program.model import (
+    Action,
+    Arrive,
+    Commit,
+    Program,
+    RoleProgram,
+    Run,
+    Wait,
+    WaitGroup,
+)
 from schedgen.program.operations import Engine, Number, TileOperation
 from schedgen.program.sequence import Instance, sequence
 
@@ -33,7 +42,7 @@ class Signal:
     cell: int
     phase: int
     count: int = 0
-    announced: int = 0
+    expect_tx: int = 0
     delivered: int = 0
 
 
@@ -150,7 +159,7 @@ class _Unroller:
         """Completions of what was issued so far, per engine."""
         self.runs: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
         """Operation, tile -> section, iteration and completion of each run."""
-        self.drains: list[tuple[int, Event]] = []
+        self.wait_groups: list[tuple[int, Event]] = []
 
     def run(self) -> None:
         steps = self.case.roles[self.role.name] = []
@@ -168,20 +177,20 @@ class _Unroller:
                         "arrival", self.role.name, instance, section, event.position, signal
                     )
                     self.case.add(arrival, step, *self.issued[Engine.TENSOR][-1:])
-                case Drain():
-                    self.drains.append((step, event))
+                case WaitGroup():
+                    self.wait_groups.append((step, event))
                 case _:
                     pass
-        for step, event in self.drains:
-            for completion in self._drained(event):
+        for step, event in self.wait_groups:
+            for completion in self._awaited(event):
                 self.case.need(step, completion)
 
     def _signal(self, instance: Instance) -> Signal | None:
         match instance.step.action:
             case Wait(barrier, number):
                 return self._signal_of(barrier, number, instance)
-            case Arrive(barrier, number, count, announced):
-                return self._signal_of(barrier, number, instance, count=count, announced=announced)
+            case Arrive(barrier, number, count, expect_tx):
+                return self._signal_of(barrier, number, instance, count=count, expect_tx=expect_tx)
             case _:
                 return None
 
@@ -192,13 +201,13 @@ class _Unroller:
         instance: Instance,
         *,
         count: int = 0,
-        announced: int = 0,
+        expect_tx: int = 0,
         delivered: int = 0,
     ) -> Signal:
         value = instance.number(number)
         phase, slot = divmod(value, self.case.program.barrier[barrier].slots)
         cell = self.case.cells[barrier] + slot
-        return Signal(barrier, value, cell, phase, count, announced, delivered)
+        return Signal(barrier, value, cell, phase, count, expect_tx, delivered)
 
     def _issue(self, step: int, event: Event, action: Run) -> None:
         engine = self.case.program.operation[action.operation].engine
@@ -225,18 +234,18 @@ class _Unroller:
             (event.section, event.instance.iteration, completion)
         )
 
-    def _drained(self, event: Event) -> list[int]:
-        """The completions that a drain needs.
+    def _awaited(self, event: Event) -> list[int]:
+        """The completions that a wait_group needs.
 
         In the loop that of iteration - lag, or none if there is no such run; outside, and for
-        operations from outside, the last one that stands before the drain.
+        operations from outside, the last one that stands before the wait_group.
         """
-        drain = event.action
-        assert isinstance(drain, Drain)
-        runs = self.runs[drain.operation, event.instance.tile]
+        wait_group = event.action
+        assert isinstance(wait_group, WaitGroup)
+        runs = self.runs[wait_group.operation, event.instance.tile]
         looped = [(i, completion) for section, i, completion in runs if section == LOOP]
         if event.section == LOOP and looped:
-            wanted = event.instance.iteration - drain.lag
+            wanted = event.instance.iteration - wait_group.lag
             found = [completion for i, completion in looped if i == wanted]
         else:
             found = [
@@ -246,7 +255,7 @@ class _Unroller:
             ]
         if not found:
             return []
-        engine = self.case.program.operation[drain.operation].engine
+        engine = self.case.program.operation[wait_group.operation].engine
         issued = self.issued[engine]
         if engine in IN_ORDER:
             return found[-1:]  # which comes after all before it

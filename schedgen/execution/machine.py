@@ -91,8 +91,8 @@ class Machine:
     """
 
     __slots__ = (
-        "announced",
         "done",
+        "expect_tx",
         "front",
         "kept",
         "log",
@@ -115,7 +115,7 @@ class Machine:
         self.queues: list[list[int]] = [[] for _ in setup.case.queues]
         self.phases = list(setup.phases)
         self.pending = list(setup.arrivals)
-        self.announced = [0] * len(self.phases)
+        self.expect_tx = [0] * len(self.phases)
         self.front: dict[int, list[int]] = {}
         self.kept: dict[tuple[int, int], list[Signal]] = {}
         for steps in setup.case.roles.values():
@@ -133,7 +133,7 @@ class Machine:
         other.queues = [queue[:] for queue in self.queues]
         other.phases = self.phases[:]
         other.pending = self.pending[:]
-        other.announced = self.announced[:]
+        other.expect_tx = self.expect_tx[:]
         other.front = {cell: waits[:] for cell, waits in self.front.items()}
         other.kept = {place: signals[:] for place, signals in self.kept.items()}
         return other
@@ -141,7 +141,7 @@ class Machine:
     def key(self) -> tuple[object, ...]:
         """Equal for states with the same future."""
         queues = tuple(map(tuple, self.queues))
-        return self.done, queues, (*self.phases, *self.pending, *self.announced)
+        return self.done, queues, (*self.phases, *self.pending, *self.expect_tx)
 
     @property
     def finished(self) -> bool:
@@ -221,17 +221,17 @@ class Machine:
             if signal.phase < phase:
                 return
         self._count(cell, signal)
-        while self.pending[cell] == 0 and self.announced[cell] == 0:
+        while self.pending[cell] == 0 and self.expect_tx[cell] == 0:
             self._complete(cell)
 
     def _count(self, cell: int, signal: Signal) -> None:
         self.pending[cell] = max(self.pending[cell] - signal.count, 0)
-        self.announced[cell] += signal.announced - signal.delivered
+        self.expect_tx[cell] += signal.expect_tx - signal.delivered
 
     def _complete(self, cell: int) -> None:
         phase = self.phases[cell] = self.phases[cell] + 1
         self.pending[cell] = self.setup.arrivals[cell]
-        self.announced[cell] = 0
+        self.expect_tx[cell] = 0
         for event in self.front.get(cell, ()):
             wait = self.setup.waits[event]
             assert wait is not None

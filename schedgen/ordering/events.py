@@ -12,7 +12,17 @@ from functools import cached_property
 
 from schedgen.ordering.arcs import Arc, Event, Form
 from schedgen.ordering.steps import margins, section_of
-from schedgen.program.model import Arrive, Commit, Drain, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.model import (
+    Arrive,
+    Commit,
+    Program,
+    RoleProgram,
+    Run,
+    Step,
+    Wait,
+    WaitGroup,
+    When,
+)
 from schedgen.program.operations import Number
 from schedgen.reasons import Reason, ReasonKind
 
@@ -69,7 +79,7 @@ class EventGraph:
         self.arcs.append([])
         self.in_role.append([])
         self.in_role_at_times.append([])
-        learns = step is None or isinstance(step.action, Wait | Drain)
+        learns = step is None or isinstance(step.action, Wait | WaitGroup)
         self.learns.append(learns or section in {"before", "after"})
         self.last.append([])
         return len(self.events) - 1
@@ -122,11 +132,11 @@ class EventGraph:
         """
         for place, step in enumerate(role.loop):
             ahead, action = step.guard.high, step.action
-            if step.guard.kind != "every" or not isinstance(action, Wait) or not ahead:
+            if step.guard.kind is not When.EVERY or not isinstance(action, Wait) or not ahead:
                 continue
             number, seen = action.number, set[tuple[Number, int]]()
             for other in role.loop[:place]:
-                early = other.action if other.guard.kind == "first" else None
+                early = other.action if other.guard.kind is When.FIRST else None
                 alike = isinstance(early, Wait) and early.barrier == action.barrier
                 if isinstance(early, Wait) and alike and other.shift == step.shift:
                     seen.add((early.number, other.guard.low))

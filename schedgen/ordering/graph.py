@@ -8,7 +8,16 @@ from itertools import pairwise, product
 from schedgen.ordering.arcs import Event, Form
 from schedgen.ordering.events import EventGraph
 from schedgen.ordering.steps import fires_always, loop_distance
-from schedgen.program.model import Commit, Drain, Fence, FenceKind, Program, RoleProgram, Run, Wait
+from schedgen.program.model import (
+    Commit,
+    Fence,
+    FenceKind,
+    Program,
+    RoleProgram,
+    Run,
+    Wait,
+    WaitGroup,
+)
 from schedgen.program.operations import Engine, Number
 from schedgen.reasons import Reason, ReasonKind
 
@@ -57,7 +66,7 @@ class _Ordering:
         action = self.graph.step(event).action
         if isinstance(action, Fence):
             return action.kind in (FenceKind.TMEM_AFTER, FenceKind.REGISTERS)
-        return not isinstance(action, Drain)
+        return not isinstance(action, WaitGroup)
 
     def order(self, a: int, b: int, src: int, dst: int, why: Reason) -> None:
         """Arcs from ``src`` to ``dst`` wherever step a comes before step b in their role."""
@@ -91,7 +100,7 @@ class _Ordering:
         return sections[0] < sections[1]
 
     def order_engines(self, role: RoleProgram) -> None:
-        """In-order engines, and the commits and drains that know what they have finished."""
+        """In-order engines, and the commits and wait_groups that know what they have finished."""
         runs: dict[Engine, list[int]] = {}
         for number in self.graph.of_role[role.name]:
             step = self.graph.events[number].step
@@ -105,7 +114,7 @@ class _Ordering:
             why = Reason(ReasonKind.QUEUE, (engine.value,))
             for a, b in self._nearest(numbers, numbers):
                 begin = self.graph.begin_event(b)
-                # Copies run at the same time, but a drain counts them in the order of issue.
+                # Copies run at the same time, but a wait_group counts them in the order of issue.
                 then = self.graph.end_of[begin] if engine is Engine.COPY_OUT else begin
                 self.order(a, b, self.graph.end_of[self.graph.begin_event(a)], then, why)
             if engine is not Engine.COPY_OUT:
@@ -116,8 +125,8 @@ class _Ordering:
             end = self.graph.end_of[self.graph.begin_event(a)]
             self.order(a, number, end, number + 1, Reason(ReasonKind.COMMIT_ORDER))
         for number, action in steps:
-            if isinstance(action, Drain):
-                self._drain(number, action, runs)
+            if isinstance(action, WaitGroup):
+                self._wait_group(number, action, runs)
 
     def _nearest(
         self, steps: list[int], queue: list[int], *, before: bool = False
@@ -161,14 +170,16 @@ class _Ordering:
             )
             self.graph.add_arc(begun, begin, Form.TILES if per_tile else Form.IN, 0, why)
 
-    def _drain(self, number: int, drain: Drain, runs: dict[Engine, list[int]]) -> None:
-        engine = self.graph.program.operation[drain.operation].engine
-        mine, why = self.graph.events[number], Reason(ReasonKind.DRAIN)
+    def _wait_group(
+        self, number: int, wait_group: WaitGroup, runs: dict[Engine, list[int]]
+    ) -> None:
+        engine = self.graph.program.operation[wait_group.operation].engine
+        mine, why = self.graph.events[number], Reason(ReasonKind.WAIT_GROUP)
         for a in runs.get(engine, []):
             event = self.graph.events[a]
             assert event.step is not None
             assert isinstance(event.step.action, Run)
-            if event.step.action.operation != drain.operation:
+            if event.step.action.operation != wait_group.operation:
                 continue
             # What the engine did before that operation is ordered by the engine itself.
             src = self.graph.end_of[self.graph.begin_event(a)]
@@ -179,9 +190,9 @@ class _Ordering:
             elif not event.per_tile:
                 assert mine.step is not None
                 least = loop_distance(event.step, event.place, mine.step, mine.place)
-                if drain.lag >= least:
-                    form = Form.SAME if drain.lag else Form.ANY
-                    self.graph.add_arc(src, number, form, drain.lag, why)
+                if wait_group.lag >= least:
+                    form = Form.SAME if wait_group.lag else Form.ANY
+                    self.graph.add_arc(src, number, form, wait_group.lag, why)
 
     # -- order between roles -------------------------------------------------------------------
 

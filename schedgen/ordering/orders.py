@@ -54,7 +54,7 @@ class Orders:
         return known
 
     def leave_out(self, events: set[int]) -> None:
-        """Ignores ``events`` (waits, drains or fences) from now on, and no others."""
+        """Ignores ``events`` (waits, wait_groups or fences) from now on, and no others."""
         self.graph.without = events
         self._reach.clear()
 

@@ -13,7 +13,7 @@ from schedgen.findings import Claim, Finding
 from schedgen.ordering.conflicts import Kind
 from schedgen.ordering.orders import Orders
 from schedgen.ordering.reach import Span
-from schedgen.program.model import Arrive, Barrier, Commit, Wait
+from schedgen.program.model import Arrive, Barrier, Commit, Wait, When
 from schedgen.program.operations import Number
 
 
@@ -114,7 +114,7 @@ def happens_before(orders: Orders, a: int, at_a: Number, b: int, at_b: Number) -
             return True
         if orders.find(reach, Kind.LATER, distance, b) is None:
             return False
-    if distance > 0 and orders.graph.step(b).guard.kind == "first":
+    if distance > 0 and orders.graph.step(b).guard.kind is When.FIRST:
         return True  # b does not happen that far into a tile
     span = Span(min(0, distance), max(0, distance))
     return orders.find(orders.reach(a, span), Kind.SAME, distance, b) is not None

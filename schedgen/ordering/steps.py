@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from schedgen.program.model import EVERY, Arrive, Commit, Drain, Fence, Guard, Run, Step, Wait
+from schedgen.program.model import (
+    EVERY,
+    Arrive,
+    Commit,
+    Fence,
+    Guard,
+    Run,
+    Step,
+    Wait,
+    WaitGroup,
+    When,
+)
 from schedgen.program.operations import Number
 
 _NEVER = 1 << 20
@@ -19,8 +30,8 @@ def describe(step: Step) -> str:
             return f"arrive {barrier}[{number.text}] x {count}"
         case Commit(barrier, number):
             return f"commit {barrier}[{number.text}]"
-        case Drain(operation, lag):
-            return f"drain {operation}" + (f" of {lag} before" if lag else "")
+        case WaitGroup(operation, lag):
+            return f"wait_group {operation}" + (f" of {lag} before" if lag else "")
         case Fence(kind):
             return str(kind)
 
@@ -32,7 +43,7 @@ def loop_distance(a: Step, a_place: int, b: Step, b_place: int) -> int:
 
 def section_of(section: str, step: Step) -> str:
     """``first`` and ``last`` steps of the loop are tile events, unless they number iterations."""
-    if section != "loop" or step.guard.kind == "every":
+    if section != "loop" or step.guard.kind is When.EVERY:
         return section
     numbered = isinstance(step.action, Wait | Arrive | Commit) and not step.action.number.per_tile
     return "loop" if numbered else step.guard.kind
@@ -42,7 +53,7 @@ def margins(section: str, step: Step | None) -> tuple[int, int]:
     """Iterations at both ends of a tile in which a step of the loop may not run."""
     if step is None or section in {"before", "after"}:
         return 0, 0
-    if step.guard.kind == "every":
+    if step.guard.kind is When.EVERY:
         return step.guard.low, step.guard.high
     return (_NEVER, _NEVER) if section == "loop" or step.guard.low else (0, 0)
 

@@ -2,7 +2,7 @@
 
 The program's own proof says it: the way that orders each pair of accesses, reduced to what it
 relies on. Threads that keep to bytes of their own rely on the order of their steps; everything else
-is a fence, a drain, the order of a queue, a meeting or a barrier.
+is a fence, a wait_group, the order of a queue, a meeting or a barrier.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from schedgen.kernel import Space
 from schedgen.ordering.conflicts import Conflict, conflicts
 from schedgen.ordering.orders import Orders, Way
-from schedgen.program.model import Drain, Program
+from schedgen.program.model import Program, WaitGroup
 from schedgen.program.operations import Engine
 from schedgen.program.warps import by_warps, part_of
 from schedgen.reasons import Reason, ReasonKind
@@ -135,8 +135,8 @@ def _relied(program: Program, way: Way) -> Iterator[Reason]:
     for _, arc in way.reach.way(way.place):
         step = way.reach.graph.events[arc.dst].step
         match arc.why.kind:
-            case ReasonKind.DRAIN if step is not None and isinstance(step.action, Drain):
-                yield Reason(ReasonKind.DRAINED, (part_of(step.action.operation)[0],))
+            case ReasonKind.WAIT_GROUP if step is not None and isinstance(step.action, WaitGroup):
+                yield Reason(ReasonKind.GROUP_AWAITED, (part_of(step.action.operation)[0],))
             case ReasonKind.BARRIER:
                 (barrier,) = arc.why.subjects
                 meets = {"role": ReasonKind.ROLE_MEETS, "warp": ReasonKind.WARPS_MEET}
@@ -152,7 +152,7 @@ _ORDER = (
     ReasonKind.ISSUED_BEHIND,
     ReasonKind.QUEUE,
     ReasonKind.FENCED,
-    ReasonKind.DRAINED,
+    ReasonKind.GROUP_AWAITED,
     ReasonKind.WARPS_MEET,
     ReasonKind.ROLE_MEETS,
     ReasonKind.BARRIER,

@@ -13,12 +13,12 @@ from schedgen.program.model import (
     Action,
     Arrive,
     Commit,
-    Drain,
     Program,
     RoleProgram,
     Run,
     Step,
     Wait,
+    WaitGroup,
 )
 from schedgen.program.operations import Access, Engine, Store, TileOperation
 from schedgen.program.threads import WARPS
@@ -230,7 +230,7 @@ class _Division:
         """Whether threads of ``part`` do it."""
         first = part == self.parts[0]
         match action:
-            case Run(operation) | Drain(operation):
+            case Run(operation) | WaitGroup(operation):
                 return first or self.program.operation[operation].engine not in SINGLE
             case Arrive() | Wait() if self._in_warps(action) and not part.first_warp:
                 return False
@@ -245,7 +245,7 @@ class _Division:
 
     def _action(self, action: Action, part: Part) -> Action:
         match action:
-            case Run(operation) | Drain(operation):
+            case Run(operation) | WaitGroup(operation):
                 return replace(action, operation=operation + part.suffix)
             case Arrive(_, _, count) if alike(self.role, count):
                 return replace(action, count=self._count(count, part))

@@ -14,7 +14,8 @@ What orders two events
     * the steps of a role, one after the other;
     * a wait for number k happens after all arrivals, commits and copied bytes of number k;
     * an asynchronous operation happens between its step and its completion, which only a barrier or
-      a drain makes known; operations of one in-order engine complete in the order of their steps;
+      a wait_group makes known; operations of one in-order engine complete in the order of their
+      steps;
     * a commit arrives once everything that its role issued to the tensor queue before is complete.
 """
 
@@ -25,6 +26,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
+from schedgen.kernel import RoleKind
 from schedgen.program.operations import Engine, Number, Store, TileOperation
 
 MEETINGS = ("role", "warp")
@@ -59,6 +61,14 @@ class Barrier:
 # -- steps -------------------------------------------------------------------------------------
 
 
+class When(StrEnum):
+    """Which iterations of a tile a guard is about, see `Guard`."""
+
+    EVERY = "every"
+    FIRST = "first"
+    LAST = "last"
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """In which iterations i of a tile with n of them a step of the loop runs.
@@ -67,17 +77,17 @@ class Guard:
     n >= low. With low = 0 the last two run exactly once per tile, even if it has no iterations.
     """
 
-    kind: str = "every"
+    kind: When = When.EVERY
     low: int = 0
     high: int = 0
 
     def holds(self, i: int, trips: int) -> bool:
-        if self.kind == "every":
+        if self.kind is When.EVERY:
             return self.low <= i < trips - self.high
-        return trips >= self.low and i == (0 if self.kind == "first" else max(trips, 1) - 1)
+        return trips >= self.low and i == (0 if self.kind is When.FIRST else max(trips, 1) - 1)
 
 
-EVERY, FIRST, LAST = Guard(), Guard("first"), Guard("last")
+EVERY, FIRST, LAST = Guard(), Guard(When.FIRST), Guard(When.LAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +133,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class WaitGroup:
     """Blocks until the instance of ``operation`` from ``lag`` iterations before, and all that the
     role issued to the same engine before that, is complete (or has been read, for a bulk store).
 
@@ -133,7 +143,7 @@ class Drain:
 
     operation: str
     lag: int = 0
-    do: Literal["drain"] = "drain"
+    do: Literal["wait_group"] = "wait_group"
 
 
 class FenceKind(StrEnum):
@@ -157,7 +167,7 @@ class Fence:
     do: Literal["fence"] = "fence"
 
 
-Action = Run | Wait | Arrive | Commit | Drain | Fence
+Action = Run | Wait | Arrive | Commit | WaitGroup | Fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +281,11 @@ class RoleProgram:
     enter: tuple[Budget, ...] = ()
     open: tuple[Fence, ...] = ()
     leave: tuple[Finish | Fence, ...] = ()
+
+    @property
+    def kind(self) -> RoleKind:
+        """A warp that issues, or a warpgroup whose threads work."""
+        return RoleKind.of(self.warps)
 
     @property
     def shifts(self) -> int:

@@ -17,11 +17,13 @@ class Engine(StrEnum):
     TENSOR = "tensor"
     """The tensor queue of the CTA (tcgen05), in order; completion is known through a commit."""
     WGMMA = "wgmma"
-    """The tensor queue of the issuing warpgroup, in order; completion is known through a drain."""
+    """The tensor queue of the issuing warpgroup, in order; completion is known through a
+    wait_group.
+    """
     COPY_IN = "copy in"
     """Bulk copies to shared memory, unordered; each reports its bytes to a barrier."""
     COPY_OUT = "copy out"
-    """Bulk copies from shared memory, in order of issue for drains by the issuing role."""
+    """Bulk copies from shared memory, in order of issue for wait_groups by the issuing role."""
 
     @property
     def asynchronous(self) -> bool:

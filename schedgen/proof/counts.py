@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from schedgen.findings import Claim, Finding
+from schedgen.kernel import RoleKind, Space
 from schedgen.ordering.events import EventGraph
 from schedgen.ordering.steps import fires_always
 from schedgen.program.model import Arrive, Barrier, Commit, Program, Run, Wait
@@ -53,7 +54,7 @@ def _mixed(barrier: Barrier, keys: list[tuple[bool, int, int]]) -> Iterator[Find
 
 def _phase(graph: EventGraph, barrier: Barrier, group: list[Provider]) -> Iterator[Finding]:
     """The arrivals and bytes of one phase, those of ``group``."""
-    arrivals = announced = delivered = 0
+    arrivals = expect_tx = delivered = 0
     for step, _, number in group:
         action = graph.step(step).action
         if not fires_always(graph.step(step).guard, graph.events[step].section, number):
@@ -61,7 +62,7 @@ def _phase(graph: EventGraph, barrier: Barrier, group: list[Provider]) -> Iterat
             yield Finding(Claim.COUNT, text, (barrier.name, graph.events[step].name))
         match action:
             case Arrive():
-                arrivals, announced = arrivals + action.count, announced + action.bytes
+                arrivals, expect_tx = arrivals + action.count, expect_tx + action.bytes
             case Commit():
                 arrivals += 1
             case Run():
@@ -71,7 +72,7 @@ def _phase(graph: EventGraph, barrier: Barrier, group: list[Provider]) -> Iterat
     name = f"{barrier.name}[{group[0][2].text}]"
     for what, got, takes in (
         ("arrivals", arrivals, barrier.arrivals),
-        ("announced bytes", announced, barrier.bytes),
+        ("announced bytes", expect_tx, barrier.bytes),
         ("copied bytes", delivered, barrier.bytes),
     ):
         if got != takes:
@@ -171,13 +172,13 @@ def _private_registers(program: Program) -> Iterator[Finding]:
 
 
 def _slot_size(space: str, rows: int, row_bytes: int) -> int:
-    return -(-row_bytes // 4) if space == "tmem" else rows * row_bytes
+    return -(-row_bytes // 4) if space == Space.TMEM else rows * row_bytes
 
 
 def _role_capacities(program: Program) -> Iterator[Finding]:
     machine = program.capacities
-    narrow = [role for role in program.roles if role.warps < 4]
-    total = sum(role.registers for role in program.roles if role.warps >= 4)
+    narrow = [role for role in program.roles if role.kind is RoleKind.WARP]
+    total = sum(role.registers for role in program.roles if role.kind is RoleKind.WARPGROUP)
     total += max((role.registers for role in narrow), default=0)
     if total > machine.registers_per_thread_sum:
         room = machine.registers_per_thread_sum
@@ -190,7 +191,9 @@ def _role_capacities(program: Program) -> Iterator[Finding]:
                 f"{role.name} has {role.registers} registers a thread, at most {most} are possible"
             )
             yield Finding(Claim.CAPACITY, text, (role.name,))
-    warps = sum(role.warps for role in program.roles if role.warps >= 4) + len(narrow)
+    warps = sum(role.warps for role in program.roles if role.kind is RoleKind.WARPGROUP) + len(
+        narrow
+    )
     if warps > machine.warps:
         yield Finding(Claim.CAPACITY, f"{warps} warps, there are {machine.warps}", ("warps",))
     named = sum(b.slots for b in program.barriers if b.kind == "named") + _meeting_roles(program)

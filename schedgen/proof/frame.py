@@ -74,8 +74,8 @@ def _place(steps: Sequence[Any], kind: type) -> int | None:
 
 def _barriers(program: Program) -> Iterator[Finding]:
     """Those in memory are made once, for what they take, then published, and all threads meet."""
-    words = (barrier for barrier in program.barriers if barrier.kind == "mbarrier")
-    wanted = {barrier.name: barrier.arrivals for barrier in words}
+    mbarriers = (barrier for barrier in program.barriers if barrier.kind == "mbarrier")
+    wanted = {barrier.name: barrier.arrivals for barrier in mbarriers}
     finishing = sum(Finish(Engine.TENSOR) in role.leave for role in program.roles)
     if finishing:
         wanted[PRODUCTS] = finishing

@@ -29,7 +29,7 @@ def _wrong(case: Case, barrier: Barrier, number: int) -> str:
     """What is wrong with one number of a barrier, '' if nothing."""
     signals = [case.events[event].signal for event in case.signals[barrier.name, number]]
     count = sum(signal.count for signal in signals if signal is not None)
-    announced = sum(signal.announced for signal in signals if signal is not None)
+    expect_tx = sum(signal.expect_tx for signal in signals if signal is not None)
     delivered = sum(signal.delivered for signal in signals if signal is not None)
     if number < 0:
         return "something arrives for a phase before the first"
@@ -37,8 +37,8 @@ def _wrong(case: Case, barrier: Barrier, number: int) -> str:
         return "something arrives for a phase that is completed when the barriers are set up"
     if count != barrier.arrivals:
         return f"{count} arrivals, but a phase takes {barrier.arrivals}"
-    if announced != barrier.bytes:
-        return f"{announced} bytes are announced, but a phase takes {barrier.bytes}"
+    if expect_tx != barrier.bytes:
+        return f"{expect_tx} bytes are announced, but a phase takes {barrier.bytes}"
     if delivered != barrier.bytes:
         return f"{delivered} bytes are copied, but a phase takes {barrier.bytes}"
     return ""

@@ -164,7 +164,7 @@ def _lack(setup: Setup, machine: Machine, stuck: int) -> str:
     case = setup.case
     signal = case.events[stuck].signal
     if signal is None:
-        return "what it drains is not complete"
+        return "what it wait_groups is not complete"
     missing = [
         describe(case, event)
         for event in case.signals.get((signal.barrier, signal.number), ())
@@ -173,8 +173,8 @@ def _lack(setup: Setup, machine: Machine, stuck: int) -> str:
     state = f"the slot is in phase {machine.phases[signal.cell]}"
     if missing:
         return f"{state}, still to come: {', '.join(missing)}"
-    pending, announced = machine.pending[signal.cell], machine.announced[signal.cell]
-    return f"{state} with {pending} arrivals and {announced} bytes open, and nothing is to come"
+    pending, expect_tx = machine.pending[signal.cell], machine.expect_tx[signal.cell]
+    return f"{state} with {pending} arrivals and {expect_tx} bytes open, and nothing is to come"
 
 
 # -- lines -------------------------------------------------------------------------------------

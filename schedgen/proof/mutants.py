@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from schedgen.findings import Claim
-from schedgen.program.model import Arrive, Commit, Drain, FenceKind, Program, Wait
+from schedgen.program.model import Arrive, Commit, FenceKind, Program, Wait, WaitGroup
 from schedgen.proof import mutate_sizes as sizes
 from schedgen.proof import mutate_steps as steps
 from schedgen.proof.mutate import Maker, Site
@@ -43,7 +43,7 @@ OPERATORS = (
     _operator("wait removed", "M7 M15", steps.without(Wait), RACE, PHASE, COUNT),
     _operator("arrive removed", "M15 M16", steps.without(Arrive), DEADLOCK, COUNT),
     _operator("commit removed", "M15 M16", steps.without(Commit), DEADLOCK, COUNT),
-    _operator("drain removed", "M8", steps.without(Drain), RACE),
+    _operator("wait_group removed", "M8", steps.without(WaitGroup), RACE),
     _operator("wait::st removed", "M1", steps.without_fence(FenceKind.TMEM_STORED), RACE),
     _operator("wait::ld removed", "M3", steps.without_fence(FenceKind.TMEM_LOADED), RACE),
     _operator("proxy fence removed", "M2 M4", steps.without_fence(FenceKind.ASYNC_PROXY), RACE),
@@ -62,8 +62,8 @@ OPERATORS = (
     _operator("signal behind wait", "", steps.late_signal, DEADLOCK, PHASE, RACE),
     _operator("fence behind signal", "M6", steps.fence_behind_signal, RACE),
     _operator("fence before wait", "M6", steps.fence_before_wait, RACE),
-    _operator("drain behind signal", "M8", steps.late_drain, RACE),
-    _operator("drain of one less", "M8", steps.wrong_drain, RACE),
+    _operator("wait_group behind signal", "M8", steps.late_wait_group, RACE),
+    _operator("wait_group of one less", "M8", steps.wrong_wait_group, RACE),
     _operator("phase flipped", "M10", steps.flipped_phase, RACE, PHASE, DEADLOCK, COUNT),
     _operator("wait number", "M10", steps.wrong_number, RACE, PHASE, DEADLOCK, COUNT),
     _operator("signal number", "M10", steps.wrong_signal, RACE, PHASE, DEADLOCK, COUNT),

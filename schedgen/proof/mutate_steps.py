@@ -15,7 +15,6 @@ from schedgen.program.model import (
     Arrive,
     Barrier,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Guard,
@@ -24,6 +23,8 @@ from schedgen.program.model import (
     Run,
     Step,
     Wait,
+    WaitGroup,
+    When,
 )
 from schedgen.program.operations import Engine
 from schedgen.proof.mutate import Change, Maker, Site, sites
@@ -120,9 +121,11 @@ def signal_before_use(program: Program) -> Iterator[Change]:
 
 
 def late_signal(program: Program) -> Iterator[Change]:
-    """An arrival or commit behind the next wait or drain: two roles may wait for each other."""
+    """An arrival or commit behind the next wait or wait_group: two roles may wait for each
+    other.
+    """
     for site in sites(program, Arrive, Commit):
-        other = site.next(lambda step: isinstance(step.action, Wait | Drain))
+        other = site.next(lambda step: isinstance(step.action, Wait | WaitGroup))
         if other is not None:
             yield _behind(site, other)
 
@@ -143,9 +146,9 @@ def fence_before_wait(program: Program) -> Iterator[Change]:
             yield _ahead(site, other)
 
 
-def late_drain(program: Program) -> Iterator[Change]:
-    """A drain behind the arrival that says that it is over."""
-    for site in sites(program, Drain):
+def late_wait_group(program: Program) -> Iterator[Change]:
+    """A wait_group behind the arrival that says that it is over."""
+    for site in sites(program, WaitGroup):
         other = site.next(lambda step: isinstance(step.action, Signals))
         if other is not None:
             yield _behind(site, other)
@@ -218,7 +221,7 @@ def wrong_barrier(program: Program) -> Iterator[Change]:
     """A wait, arrival, commit or copy at the next barrier of the same shape."""
     for site in sites(program, Wait, Arrive, Commit, Run):
         action = site.action
-        assert not isinstance(action, Drain | Fence)
+        assert not isinstance(action, WaitGroup | Fence)
         if action.barrier is not None:
             other = _neighbour(program, action.barrier)
             if other is not None:
@@ -240,7 +243,7 @@ def _neighbour(program: Program, name: str) -> Barrier | None:
 
 def wrong_guard(program: Program) -> Iterator[Change]:
     """A step of the loop in other iterations than before."""
-    for site in sites(program, Wait, Arrive, Commit, Drain, Fence):
+    for site in sites(program, Wait, Arrive, Commit, WaitGroup, Fence):
         if site.section == "loop":
             for guard, what in _guards(site.step.guard):
                 step = replace(site.step, guard=guard)
@@ -248,7 +251,7 @@ def wrong_guard(program: Program) -> Iterator[Change]:
 
 
 def _guards(old: Guard) -> Iterator[tuple[Guard, str]]:
-    if old.kind == "every":
+    if old.kind is When.EVERY:
         yield FIRST, "in the first iteration only"
         yield LAST, "in the last iteration only"
         yield replace(old, low=old.low + 1), "not in the first iteration"
@@ -260,14 +263,14 @@ def _guards(old: Guard) -> Iterator[tuple[Guard, str]]:
         return
     yield EVERY, "in every iteration"
     yield replace(old, low=old.low + 1), "not in tiles that are too short"
-    yield replace(old, kind="last" if old.kind == "first" else "first"), "at the other end"
+    yield replace(old, kind=When.LAST if old.kind is When.FIRST else When.FIRST), "at the other end"
 
 
-def wrong_drain(program: Program) -> Iterator[Change]:
-    """A drain that leaves one group more pending."""
-    for site in sites(program, Drain):
+def wrong_wait_group(program: Program) -> Iterator[Change]:
+    """A wait_group that leaves one group more pending."""
+    for site in sites(program, WaitGroup):
         action = site.action
-        assert isinstance(action, Drain)
+        assert isinstance(action, WaitGroup)
         if site.section == "loop":
             other = replace(action, lag=action.lag + 1)
             yield Change(f"{site.name}, one iteration less", site.does(other), site)

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from schedgen.findings import Claim, Finding, Verdict
-from schedgen.program.model import Drain, Program
+from schedgen.program.model import Program, WaitGroup
 from schedgen.program.warps import by_warps
 from schedgen.proof import smt_accesses, smt_phases
 from schedgen.proof.smt_deadlock import blocked, cycle_lines, steady
@@ -169,10 +169,10 @@ class _Search:
 
 
 def _reach(program: Program) -> int:
-    """How far a step looks within its tile: pipelining, guards, initial values and drains."""
+    """How far a step looks within its tile: pipelining, guards, initial values and wait_groups."""
     steps = [step for role in program.roles for step in role.steps]
     far = [max(step.shift, step.guard.low, step.guard.high) for step in steps]
-    far += [step.action.lag for step in steps if isinstance(step.action, Drain)]
+    far += [step.action.lag for step in steps if isinstance(step.action, WaitGroup)]
     far += [access.initial for operation in program.operations for access in operation.accesses]
     return max(far, default=0)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from schedgen.program.model import Program, RoleProgram, Run, Step
+from schedgen.program.model import Program, RoleProgram, Run, Step, When
 from schedgen.program.operations import Access, Engine
 
 
@@ -29,7 +29,7 @@ class Touch:
 
     @property
     def looped(self) -> bool:
-        return self.section == 1 and self.step.guard.kind == "every"
+        return self.section == 1 and self.step.guard.kind is When.EVERY
 
     @property
     def reach(self) -> int:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schedgen.program.model import EVERY, Arrive, Commit, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.model import (
+    EVERY,
+    Arrive,
+    Commit,
+    Program,
+    RoleProgram,
+    Run,
+    Step,
+    Wait,
+    When,
+)
 from schedgen.program.operations import Number
 from schedgen.proof.smt_window import Condition, Event, Place, Term, Window, both, condition
 
@@ -123,7 +133,7 @@ def instances(window: Window, use: Use, *, surely: bool = False) -> list[Occurre
     elif not use.number.per_tile:
         for cell in cells:
             add(cell, Place("cell", cell), window.runs(step, cell, surely=surely))
-    elif step.guard.kind != "every":
+    elif step.guard.kind is not When.EVERY:
         for tile in tiles:
             place = Place(step.guard.kind, tile)
             add(tile, place, window.runs_in_tile(step, place, surely=surely))

@@ -1,11 +1,13 @@
-"""What must happen before what: role order, in-order engines, barriers and drains in a window."""
+"""What must happen before what: role order, in-order engines, barriers and wait_groups in a
+window.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
 
-from schedgen.program.model import Commit, Drain, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.model import Commit, Program, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
 from schedgen.proof.smt_barriers import order_barrier, producers, waits
 from schedgen.proof.smt_window import Event, Place, Window, both, condition
@@ -160,7 +162,7 @@ class _Chain:
 
 
 def _steps(window: Window, role: RoleProgram) -> None:
-    """What a step has to do with its own completion, with other places, and with drains."""
+    """What a step has to do with its own completion, with other places, and with wait_groups."""
     for number, step in enumerate(role.steps):
         kinds = _kinds(window.program, step)
         for place in window.places(role, number):
@@ -172,8 +174,8 @@ def _steps(window: Window, role: RoleProgram) -> None:
             if place.kind in ("first", "last"):
                 for kind in kinds:
                     _same(window, mine[kind])
-            if isinstance(step.action, Drain):
-                _drain(window, role, number, place)
+            if isinstance(step.action, WaitGroup):
+                _wait_group(window, role, number, place)
 
 
 def _kinds(program: Program, step: Step) -> tuple[str, ...]:
@@ -197,33 +199,35 @@ def _same(window: Window, event: Event) -> None:
             window.same.append((event, event._replace(place=Place("cell", cell)), when))
 
 
-def _drain(window: Window, role: RoleProgram, number: int, place: Place) -> None:
-    """A drain knows nothing about iterations of an earlier tile."""
-    drain = role.steps[number].action
-    assert isinstance(drain, Drain)
+def _wait_group(window: Window, role: RoleProgram, number: int, place: Place) -> None:
+    """A wait_group knows nothing about iterations of an earlier tile."""
+    wait_group = role.steps[number].action
+    assert isinstance(wait_group, WaitGroup)
     mine, loop = Event("at", role.name, number, place), len(role.before) + len(role.loop)
     for target, step in enumerate(role.steps):
-        if not isinstance(step.action, Run) or step.action.operation != drain.operation:
+        if not isinstance(step.action, Run) or step.action.operation != wait_group.operation:
             continue
         done = Event("done", role.name, target, place)
         looped = len(role.before) <= target < loop
         inside = looped and place.kind != "tile"
-        if inside and (step.shift - drain.lag, target) > (role.steps[number].shift, number):
+        if inside and (step.shift - wait_group.lag, target) > (role.steps[number].shift, number):
             continue  # not issued yet, and so nothing to wait for
         if place.kind == "cell" and looped:
-            cell = place.number - drain.lag
+            cell = place.number - wait_group.lag
             if cell >= 0 and window.counted(cell, place.number):
                 there = done._replace(place=Place("cell", cell))
                 runs = window.runs(role.steps[number], place.number, surely=True)
                 window.edge(there, mine, 1, window.uncut(cell, place.number), runs)
         elif place.kind == "tile" and number >= loop and looped:
-            _drain_loop(window, done, mine, drain.lag)
-        elif not drain.lag and looped == (place.kind != "tile") and (looped or target < number):
+            _wait_group_loop(window, done, mine, wait_group.lag)
+        elif (
+            not wait_group.lag and looped == (place.kind != "tile") and (looped or target < number)
+        ):
             window.edge(done, mine, 1, window.runs_in_tile(role.steps[number], place, surely=True))
 
 
-def _drain_loop(window: Window, done: Event, mine: Event, lag: int) -> None:
-    """A drain after the loop counts back from the last iteration."""
+def _wait_group_loop(window: Window, done: Event, mine: Event, lag: int) -> None:
+    """A wait_group after the loop counts back from the last iteration."""
     tile = mine.place.number
     for cell in range(lag, window.cells):
         when = both(window.ends(tile, cell), window.inside(tile, cell - lag))

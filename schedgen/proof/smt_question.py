@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedgen.findings import Claim
-from schedgen.program.model import Arrive, Commit, Drain, Fence, Program, Run, Wait
+from schedgen.program.model import Arrive, Commit, Fence, Program, Run, Wait, WaitGroup
 from schedgen.proof.smt_window import Event, Term
 
 
@@ -40,7 +40,7 @@ def action(program: Program, role: str, number: int) -> str:
             return f"arrive at '{barrier}'"
         case Commit(barrier):
             return f"commit to '{barrier}'"
-        case Drain(operation):
-            return f"drain {operation}"
+        case WaitGroup(operation):
+            return f"wait_group {operation}"
         case Fence(kind):
             return f"fence {kind.value}"

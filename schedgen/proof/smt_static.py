@@ -38,7 +38,7 @@ class _Phase:
     """What comes together at one number of a barrier."""
 
     def __init__(self) -> None:
-        self.arrivals = self.announced = self.copied = self.waits = 0
+        self.arrivals = self.expect_tx = self.copied = self.waits = 0
 
 
 def counts(program: Program) -> Iterator[Finding]:
@@ -83,10 +83,10 @@ def _phases(program: Program, trips: tuple[int, ...]) -> dict[str, dict[int, _Ph
         )
         for instance in sequence(kept, trips):
             match instance.step.action:
-                case Arrive(name, number, count, announced):
+                case Arrive(name, number, count, expect_tx):
                     phase = found[name][instance.number(number)]
                     phase.arrivals += count
-                    phase.announced += announced
+                    phase.expect_tx += expect_tx
                 case Commit(name, number):
                     found[name][instance.number(number)].arrivals += 1
                 case Run(_, str(name), Number() as number, copied):
@@ -106,7 +106,7 @@ def _wrong(
     trips: tuple[int, ...],
 ) -> Iterator[tuple[_Fault, Finding]]:
     phase, name = numbers[number], barrier.name
-    made = phase.arrivals or phase.announced or phase.copied
+    made = phase.arrivals or phase.expect_tx or phase.copied
     free = number < 0 or number in barrier.skipped
     where = (f"tiles with {', '.join(map(str, trips))} iterations", f"phase number {number}")
     if free:
@@ -121,7 +121,7 @@ def _wrong(
         text = f"{', '.join(roles)} waits for ever for '{name}'"
         yield _Fault.NOBODY, Finding(Claim.DEADLOCK, text, (name, *roles), where)
         return
-    moved = phase.announced, phase.copied
+    moved = phase.expect_tx, phase.copied
     if phase.arrivals != barrier.arrivals:
         text = f"wrong arrivals at '{name}': {phase.arrivals} where it takes {barrier.arrivals}"
         yield _Fault.ARRIVALS, Finding(Claim.COUNT, text, (name,), where)

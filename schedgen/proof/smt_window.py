@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from schedgen.program.model import Program, RoleProgram, Step
+from schedgen.program.model import Program, RoleProgram, Step, When
 
 # A Z3 expression, a number or a truth value: z3 has no type stubs.
 Term = Any
@@ -191,11 +191,11 @@ class Window:
     def runs(self, step: Step, cell: int, *, surely: bool = False) -> Condition:
         """That a step of the loop runs in this cell; in doubt it does, unless ``surely``."""
         guard = step.guard
-        if guard.kind == "every":
+        if guard.kind is When.EVERY:
             rest = self._at_least([cell + 1 + n for n in range(guard.high)], surely)
             return both(self.index(cell, guard.low, surely=surely), rest)
         more = range(max(guard.low - 1, 0))
-        if guard.kind == "first":
+        if guard.kind is When.FIRST:
             rest = self._at_least([cell + 1 + n for n in more], surely)
             return both(condition(self.cut[cell]), rest)
         return both(condition(self.cut[cell + 1]), self._at_least([cell - n for n in more], surely))
@@ -205,7 +205,7 @@ class Window:
         if place.kind == "tile":
             return ()
         guard, full = step.guard, condition(self.no(self.empty[place.number]))
-        if guard.kind == "every":
+        if guard.kind is When.EVERY:
             return full if not guard.low and not guard.high else None
         if guard.kind != place.kind:
             return None

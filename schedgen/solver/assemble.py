@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import schedgen
 from schedgen.bounds import Constraint, critical_cycle
 from schedgen.dependence import RingOption
+from schedgen.kernel import Operation, Phase
 from schedgen.schedule import (
     Certificate,
     Link,
@@ -18,7 +19,7 @@ from schedgen.solver.decisions import Decisions, order_constraints
 from schedgen.solver.describe import described
 from schedgen.solver.problem import Problem, build_problem
 from schedgen.solver.search import Result
-from schedgen.solver.tiles import TileSchedule
+from schedgen.solver.tiles import TILE_LOADS, TileSchedule
 
 
 def assemble(
@@ -119,6 +120,17 @@ def _choices(problem: Problem, decisions: Decisions) -> dict[str, str]:
     return found
 
 
+def _copies(key: str, members: list[Operation]) -> str:
+    """What a role of bulk copies is called: those of a tile stand before its main loop, or after
+    it.
+    """
+    if key != TILE_LOADS:
+        return "store" if key == "store" else "load"
+    phases = {operation.phase for operation in members}
+    names = {Phase.BEFORE: "prologue_load", Phase.AFTER: "epilogue_load"}
+    return names[phases.pop()] if len(phases) == 1 else "tile_load"
+
+
 def role_names(problem: Problem, role: Mapping[str, str]) -> dict[str, str]:
     """A name for each role: the label of most of its work, or what kind of work it is; numbered if
     shared.
@@ -140,9 +152,7 @@ def role_names(problem: Problem, role: Mapping[str, str]) -> dict[str, str]:
         elif weight:
             stems[key] = max(weight, key=lambda name: weight[name])
         else:
-            stems[key] = {"copy": key if key in ("store", "tile load") else "load"}.get(
-                cost.role, cost.role
-            )
+            stems[key] = _copies(key, members) if cost.role == "copy" else cost.role
     stems = {key: stem.replace(" ", "_") for key, stem in stems.items()}
     shared = {stem for stem in stems.values() if list(stems.values()).count(stem) > 1}
     count: dict[str, int] = {}

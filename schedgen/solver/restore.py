@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from schedgen.dependence import RingOption, place_choice, ring_choice
-from schedgen.kernel import Operation, Phase, Space
+from schedgen.kernel import Operation, Phase, RoleKind, Space
 from schedgen.schedule import Schedule, ScheduledBuffer
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.describe import described
@@ -20,7 +20,6 @@ from schedgen.solver.tiles import TileSchedule
 from schedgen.solver.verify import verify
 
 _REGISTER_STEP = 8
-_WARPS_PER_WARPGROUP = 4
 
 
 def mistakes(problem: Problem, schedule: Schedule) -> tuple[str, ...]:
@@ -186,8 +185,8 @@ def _told(found: Any, wanted: Any) -> str:
 def _too_many_registers(problem: Problem, schedule: Schedule) -> Iterator[str]:
     """Registers that roles have, for more than the compiler may find in the register file."""
     machine = problem.machine
-    wide = [r.registers for r in schedule.roles if r.warps >= _WARPS_PER_WARPGROUP]
-    narrow = [r.registers for r in schedule.roles if r.warps < _WARPS_PER_WARPGROUP]
+    wide = [r.registers for r in schedule.roles if r.kind is RoleKind.WARPGROUP]
+    narrow = [r.registers for r in schedule.roles if r.kind is RoleKind.WARP]
     total = sum(wide) + max(narrow, default=0)
     if total > machine.registers_per_thread_sum:
         yield f"all roles together have {total} registers a thread"

@@ -22,6 +22,9 @@ from schedgen.solver.storage import Memory, memory_use
 
 MAIN = "main loop"
 
+TILE_LOADS = "tile load"
+"""The role of loads around the main loop that are not issued by the one that loads in it."""
+
 
 @dataclass(frozen=True)
 class TileSchedule:
@@ -222,7 +225,7 @@ def _role_candidates(problem: Problem, decisions: Decisions) -> list[dict[str, s
             fixed[name] = "store"
         else:
             free.append(name)
-    loaders = dict.fromkeys([loading or "load", "tile load"] if loads else [""])
+    loaders = dict.fromkeys([loading or "load", TILE_LOADS] if loads else [""])
     hosts = dict.fromkeys([""])
     if free:
         same_class = [

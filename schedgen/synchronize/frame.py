@@ -55,8 +55,8 @@ def tensor_columns(program: Program) -> int:
 
 
 def _setup(program: Program) -> Iterator[SetUp]:
-    words = (barrier for barrier in program.barriers if barrier.kind == "mbarrier")
-    yield from (Initialize(barrier.name, barrier.arrivals) for barrier in words)
+    mbarriers = (barrier for barrier in program.barriers if barrier.kind == "mbarrier")
+    yield from (Initialize(barrier.name, barrier.arrivals) for barrier in mbarriers)
     finishing = sum(Finish(Engine.TENSOR) in role.leave for role in program.roles)
     if finishing:
         yield Initialize(PRODUCTS, finishing)

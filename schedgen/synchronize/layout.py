@@ -1,12 +1,12 @@
 """Puts synchronization into role programs: which step stands where.
 
 Every step has a time, that of the schedule: waits and their fences come right before an operation,
-arrivals right after it, a drain when what it waits for is ready. Sorting by time keeps all roles in
-an order in which the schedule itself is an execution.
+arrivals right after it, a wait_group when what it waits for is ready. Sorting by time keeps all
+roles in an order in which the schedule itself is an execution.
 
-A drain may also come later, behind the next product of its warpgroup (`late`), so that the tensor
-cores have the next product when they are done with one. Then the schedule need not be an execution,
-and who asks for such a program has to check that it cannot deadlock.
+A wait_group may also come later, behind the next product of its warpgroup (`late`), so that the
+tensor cores have the next product when they are done with one. Then the schedule need not be an
+execution, and who asks for such a program has to check that it cannot deadlock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from schedgen.kernel import Kernel, Operation, Phase
+from schedgen.kernel import Kernel, Operation, Phase, RoleKind
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -23,7 +23,6 @@ from schedgen.program.model import (
     Arrive,
     Barrier,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Guard,
@@ -32,6 +31,8 @@ from schedgen.program.model import (
     Run,
     Step,
     Wait,
+    WaitGroup,
+    When,
 )
 from schedgen.program.operations import Engine, Number
 from schedgen.schedule import Schedule
@@ -39,7 +40,7 @@ from schedgen.synchronize.build import ProgramError
 from schedgen.synchronize.parts import Assignment, Handoff, Meeting, Part, Signal, Synchronization
 
 Key = tuple[int, int, int, int, int]
-"""Shift, time in the turn, operation (drains come first), what it does for it, a counter."""
+"""Shift, time in the turn, operation (wait_groups come first), what it does for it, a counter."""
 
 _ACTIONS = 8
 _WAIT, _MEET, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL, _READY = range(_ACTIONS)
@@ -91,8 +92,9 @@ class Layout:
             for role in schedule.roles
         }
         self.late = dict(self._next_products()) if late else {}
-        """Product -> the one behind whose start its drain comes, and how much later that starts;
-        not those whose drain comes behind the next product anyway, because they take longer.
+        """Product -> the one behind whose start its wait_group comes, and how much later that
+        starts; not those whose wait_group comes behind the next product anyway, because they take
+        longer.
         """
 
     def _next_products(self) -> Iterator[tuple[str, tuple[str, int]]]:
@@ -160,7 +162,7 @@ class Layout:
 
     def threads(self, operation: str) -> int:
         role = next(r for r in self.schedule.roles if r.name == self.role_of[operation])
-        return 1 if role.warps < 4 else 32 * role.warps
+        return 1 if role.kind is RoleKind.WARP else 32 * role.warps
 
     def arrivals(self, signal: Signal) -> int:
         """Arrivals that a signal makes per phase."""
@@ -195,9 +197,9 @@ class Layout:
             number = _FENCE_ORDER.index(fenced.kind)
             place = (*key[:4], number)
             self._add(lists, fenced.operation, place, Fence(fenced.kind), fenced.guard, fenced)
-        for operation in made.drains:
+        for operation in made.wait_groups:
             key = self.ready_key(operation)
-            self._add(lists, operation, key, Drain(operation), EVERY, operation)
+            self._add(lists, operation, key, WaitGroup(operation), EVERY, operation)
         for meeting in made.meetings:
             self._add_meeting(lists, meeting)
         meeting_barriers = (self._meeting_barrier(meeting) for meeting in made.meetings)
@@ -271,9 +273,9 @@ class Layout:
         for phase in range(ahead):
             # A wait that looks ahead skips the first phases of a tile; somebody has to see them.
             early = Wait(mapped.barrier, mapped.number(given.moved(phase * given.scale)))
-            self._add(lists, handoff.target, key, early, Guard("first", phase + 1), handoff)
+            self._add(lists, handoff.target, key, early, Guard(When.FIRST, phase + 1), handoff)
         wait = Wait(mapped.barrier, mapped.number(handoff.number))
-        guard = FIRST if handoff.number.per_tile else Guard("every", 0, max(ahead, 0))
+        guard = FIRST if handoff.number.per_tile else Guard(When.EVERY, 0, max(ahead, 0))
         self._add(lists, handoff.target, key, wait, guard, handoff)
 
     def _add_meeting(self, lists: Mapping[str, _Lists], meeting: Meeting) -> None:
@@ -308,9 +310,9 @@ class Layout:
         action: Action = Arrive(barrier, at, self.arrivals(signal))
         if engine is Engine.TENSOR:
             action = Commit(barrier, at)
-        drained = engine in (Engine.WGMMA, Engine.COPY_OUT)
+        awaited = engine in (Engine.WGMMA, Engine.COPY_OUT)
         key = self.key(signal.operation, _SIGNAL, number)
-        if drained:
+        if awaited:
             key = self.ready_key(signal.operation, number + 1)
         guard = LAST if signal.number.per_tile else EVERY
         self._add(lists, signal.operation, key, action, guard)

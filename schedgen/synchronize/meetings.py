@@ -4,9 +4,9 @@ Hand-offs between roles are made of arrivals by all threads, so they order all w
 before all of another. What is left are accesses of one role to bytes that another of its threads
 touches: a product reads what threads have written, a tile is read in another division than it was
 written in. The first such access that nothing orders gets a meeting right before the second one,
-with the fences and drains that it needs; then each meeting is taken out again if the rest will do.
-Where warps keep to bytes of their own, and only their threads do not, each warp meets alone, which
-takes no barrier and lets no warp wait for another one.
+with the fences and wait_groups that it needs; then each meeting is taken out again if the rest will
+do. Where warps keep to bytes of their own, and only their threads do not, each warp meets alone,
+which takes no barrier and lets no warp wait for another one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from schedgen.synchronize.parts import Fenced, Meeting, Part, Synchronization
 
 
 def meet(layout: Layout, made: Synchronization) -> Synchronization:
-    """``made`` with the meetings that the warps of its roles need, and the fences and drains for
-    them; none of these can be left out.
+    """``made`` with the meetings that the warps of its roles need, and the fences and wait_groups
+    for them; none of these can be left out.
 
     Raises:
         ProgramError: warps of a role touch bytes of each other, and no meeting orders that.
@@ -97,22 +97,24 @@ def _remedies(layout: Layout, orders: Orders, conflict: Conflict) -> Iterator[Sy
     if kind is FenceKind.TMEM_AFTER:
         fences = (*fences, Fenced(after, kind, guard))
     waits = orders.program.operation[conflict.before].engine in (Engine.WGMMA, Engine.COPY_OUT)
-    drains = (before,) if waits else ()
-    yield Synchronization((), fences, drains, ())
+    wait_groups = (before,) if waits else ()
+    yield Synchronization((), fences, wait_groups, ())
     for among in ("warp", "role") if _same_warp(conflict) else ("role",):
         for when in dict.fromkeys((guard, EVERY)):
-            yield Synchronization((), fences, drains, (Meeting(after, when, (), among),))
+            yield Synchronization((), fences, wait_groups, (Meeting(after, when, (), among),))
 
 
 def _fewest(
     layout: Layout, before: Synchronization, made: Synchronization, crossing: Sequence[Conflict]
 ) -> Synchronization:
     """``made`` without what was added to ``before`` and the rest makes superfluous, later parts
-    first: meetings, then fences and drains.
+    first: meetings, then fences and wait_groups.
     """
     added: list[Part] = [*made.meetings[::-1]]
     added += [fenced for fenced in made.fences[::-1] if fenced not in before.fences]
-    added += [drain for drain in made.drains[::-1] if drain not in before.drains]
+    added += [
+        wait_group for wait_group in made.wait_groups[::-1] if wait_group not in before.wait_groups
+    ]
     for part in added:
         fewer = made.without(part)
         orders = Orders(by_warps(_laid_out(layout, fewer)))

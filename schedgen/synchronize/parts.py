@@ -75,18 +75,18 @@ class Meeting:
 
 
 Part = Handoff | Fenced | Meeting | str
-"""One decision; a drain is just the name of the operation."""
+"""One decision; a wait_group is just the name of the operation."""
 
 
 @dataclass(frozen=True)
 class Synchronization:
-    """All decisions; `lay_out` turns them into steps. ``drains`` are operations to wait for,
+    """All decisions; `lay_out` turns them into steps. ``wait_groups`` are operations to wait for,
     ``slots`` those of barriers that have more than the storage that they guard.
     """
 
     handoffs: tuple[Handoff, ...] = ()
     fences: tuple[Fenced, ...] = ()
-    drains: tuple[str, ...] = ()
+    wait_groups: tuple[str, ...] = ()
     meetings: tuple[Meeting, ...] = ()
     slots: tuple[tuple[BarrierPlace, int], ...] = ()
 
@@ -98,7 +98,7 @@ class Synchronization:
         return Synchronization(
             tuple(h for h in self.handoffs if h != part),
             tuple(f for f in self.fences if f != part),
-            tuple(d for d in self.drains if d != part),
+            tuple(d for d in self.wait_groups if d != part),
             tuple(m for m in self.meetings if m != part),
         )
 
@@ -106,7 +106,7 @@ class Synchronization:
         return Synchronization(
             tuple(dict.fromkeys((*self.handoffs, *other.handoffs))),
             tuple(dict.fromkeys((*self.fences, *other.fences))),
-            tuple(dict.fromkeys((*self.drains, *other.drains))),
+            tuple(dict.fromkeys((*self.wait_groups, *other.wait_groups))),
             tuple(dict.fromkeys((*self.meetings, *other.meetings))),
         )
 

@@ -4,7 +4,7 @@ of it, so that nothing has to be derived again.
     LA c of 3 -> MMA[0] c uses sA        MMA[0] waits for the number c that LA gives, one of 3
     fence.proxy.async of PUT[0]          right behind it, or before it, as that fence always is
     wgmma.fence of MMA[0], first         in the first iteration of a tile
-    drain of MMA[0]
+    wait_group of MMA[0]
     role meeting of MMA[0]               all its warps right before it; then what that protects
       overwrites_after PUT[0] sC STD[0]
     4 slots of sA full                   more than its storage needs; a second one of that name is
@@ -25,7 +25,7 @@ from schedgen.synchronize.parts import Fenced, Handoff, Meeting, Signal, Synchro
 
 _NUMBER = re.compile(r"(\d*)([ct])([+-]\d+)?")
 _HANDOFF = re.compile(r"(\S+) (\S+) of (\d+) -> (\S+) (\S+) (uses|overwrites) (\S+)")
-_DRAIN = re.compile(r"drain of (\S+)")
+_WAIT_GROUP = re.compile(r"wait_group of (\S+)")
 _FENCE = re.compile(r"(\S+) of (\S+?)(, first)?")
 _MEETING = re.compile(r"(role|warp) meeting of (\S+?)(, first)?")
 _PROTECTS = re.compile(r"  (\S+)((?: \S+)*)")
@@ -40,8 +40,8 @@ def lines(made: Synchronization) -> Iterator[str]:
         yield f"{signal} -> {h.target} {h.number.text} {what} {h.store}"
     for fenced in made.fences:
         yield f"{fenced.kind.value} of {fenced.operation}{_first(fenced.guard)}"
-    for operation in made.drains:
-        yield f"drain of {operation}"
+    for operation in made.wait_groups:
+        yield f"wait_group of {operation}"
     for meeting in made.meetings:
         yield f"{meeting.among} meeting of {meeting.operation}{_first(meeting.guard)}"
         for reason in meeting.protects:
@@ -64,8 +64,8 @@ def _with(made: Synchronization, line: str) -> Synchronization:
         signal = Signal(name, _number(given), int(slots))
         handoff = Handoff(signal, target, _number(number), store, what == "uses")
         return replace(made, handoffs=(*made.handoffs, handoff))
-    if found := _DRAIN.fullmatch(line):
-        return replace(made, drains=(*made.drains, found[1]))
+    if found := _WAIT_GROUP.fullmatch(line):
+        return replace(made, wait_groups=(*made.wait_groups, found[1]))
     if found := _MEETING.fullmatch(line):
         among: Literal["role", "warp"] = "role" if found[1] == "role" else "warp"
         meeting = Meeting(found[2], FIRST if found[3] else EVERY, (), among)

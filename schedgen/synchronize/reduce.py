@@ -90,7 +90,7 @@ class _Reduction:
         hazards = [h for h in self.made.handoffs if not h.fills]
         data = [h for h in self.made.handoffs if h.fills]
         fences = [f for f in self.made.fences if not _of_registers(f)]
-        parts: list[Part] = [*hazards[::-1], *data[::-1], *fences, *self.made.drains]
+        parts: list[Part] = [*hazards[::-1], *data[::-1], *fences, *self.made.wait_groups]
         graph = self.orders.graph
         event_of = {
             id(event.step): n for n, event in enumerate(graph.events) if event.part == "step"

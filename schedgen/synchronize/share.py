@@ -1,6 +1,6 @@
 """Fewer signals: what waits for an early bulk store of a role can wait for a later one.
 
-Stores are drained in the order of their issue, so both are over when the second is. Whoever waits
+Stores are awaited in the order of their issue, so both are over when the second is. Whoever waits
 for the first waits for the second instead if, in the schedule, that costs no time.
 """
 

@@ -38,7 +38,7 @@ from schedgen.synchronize.share import sharings
 class Synchronized:
     """A program and the decisions that make it one of its schedule.
 
-    ``late``: drains of products come behind the next product of their warpgroup, see `Layout`.
+    ``late``: wait_groups of products come behind the next product of their warpgroup, see `Layout`.
     """
 
     program: Program
@@ -199,16 +199,16 @@ class _Synthesis:
     def _remedies(
         self, orders: Orders, conflict: Conflict, *, again: bool = True
     ) -> Iterator[Synchronization]:
-        """What could order ``conflict``: fences alone, a drain, a hand-off."""
+        """What could order ``conflict``: fences alone, a wait_group, a hand-off."""
         fences = tuple(self._fences(orders, conflict))
-        drains: tuple[str, ...] = ()
+        wait_groups: tuple[str, ...] = ()
         engine = orders.program.operation[conflict.before].engine
         if engine in (Engine.WGMMA, Engine.COPY_OUT):
-            drains = (conflict.before,)
-        if set(fences) - set(self.made.fences) or set(drains) - set(self.made.drains):
-            yield Synchronization((), fences, drains)
+            wait_groups = (conflict.before,)
+        if set(fences) - set(self.made.fences) or set(wait_groups) - set(self.made.wait_groups):
+            yield Synchronization((), fences, wait_groups)
         if self._roles(conflict):
-            yield Synchronization((self._handoff(conflict),), fences, drains)
+            yield Synchronization((self._handoff(conflict),), fences, wait_groups)
         # One role overwrites what it wrote itself: whoever reads in between has to say so.
         for other in self.conflicts if again else ():
             same = (other.after, other.first.store) == (conflict.after, conflict.first.store)

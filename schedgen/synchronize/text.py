@@ -15,6 +15,7 @@ from schedgen.program.model import (
     RoleProgram,
     Run,
     Step,
+    When,
 )
 from schedgen.reasons import Reason
 from schedgen.synchronize.pace import gains, pace
@@ -108,7 +109,7 @@ def _section(title: str, steps: tuple[Step, ...], *, loop: bool = False) -> Iter
 
 def _guard(step: Step) -> str:
     guard = step.guard
-    if guard.kind == "every":
+    if guard.kind is When.EVERY:
         low, high = (
             f"i>={guard.low}" if guard.low else "",
             f"i<n-{guard.high}" if guard.high else "",

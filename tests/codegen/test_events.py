@@ -13,7 +13,7 @@ from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.event_table import CALIBRATION, HEADER, Event, RoleWords, read_events
 from schedgen.codegen.facts import read_facts
-from schedgen.program.model import Drain, Run, Wait
+from schedgen.program.model import Run, Wait, WaitGroup
 from schedgen.program.sequence import sequence
 from tests.codegen.examples import ARCHITECTURES, GEMM, solved, text_of
 from tests.codegen.recorded import computed, recorded
@@ -42,7 +42,7 @@ def test_every_step_that_takes_time(
     for role in proven.program.roles:
         wanted: list[str] = []
         for step in role.steps:
-            if isinstance(step.action, Run | Drain):
+            if isinstance(step.action, Run | WaitGroup):
                 wanted.append(step.action.operation)
             elif isinstance(step.action, Wait):
                 wanted.append(step.action.barrier)
@@ -97,7 +97,7 @@ def test_same_results_and_a_clock_for_each_step(
             timed = [
                 one
                 for one in sequence(program, [trips])
-                if isinstance(one.step.action, Run | Wait | Drain)
+                if isinstance(one.step.action, Run | Wait | WaitGroup)
             ]
             assert len(clocks) == 2 * len(timed)
 

@@ -10,7 +10,7 @@ import pytest
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import Plan
-from schedgen.program.model import EVERY, FIRST, Drain, Guard, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, FIRST, Guard, RoleProgram, Run, Step, WaitGroup
 from schedgen.program.operations import Engine, TileOperation
 
 
@@ -24,7 +24,7 @@ def ran(name: str, shift: int = 0, guard: Guard = EVERY) -> Step:
 
 
 def waits(name: str, shift: int = 0, lag: int = 0) -> Step:
-    return Step(Drain(name, lag), shift)
+    return Step(WaitGroup(name, lag), shift)
 
 
 LOOPS = [
@@ -53,7 +53,7 @@ def test_counts_what_was_issued_later(loop: list[Step]) -> None:
                 after = len(groups) - 1 - groups.index(target)
                 assert pending(plan("A", "A2", "B"), role, step) == after
                 checked.add(number)
-    assert len(checked) == sum(isinstance(step.action, Drain) for step in loop)
+    assert len(checked) == sum(isinstance(step.action, WaitGroup) for step in loop)
 
 
 def test_outside_of_the_loop() -> None:

@@ -37,7 +37,7 @@ def test_registers() -> None:
 
 
 def test_words_of_barriers() -> None:
-    words = PLAN.barrier_words
+    words = PLAN.mbarriers
     taken = [
         word
         for barrier in PLAN.program.barriers

@@ -13,14 +13,14 @@ from schedgen.codegen.names import plain
 from schedgen.codegen.running import Carried, Iteration, Running
 from schedgen.codegen.source import Source
 from schedgen.codegen.turns import emit_loop
-from schedgen.program.model import EVERY, FIRST, LAST, Guard, RoleProgram, Run, Step
+from schedgen.program.model import EVERY, FIRST, LAST, Guard, RoleProgram, Run, Step, When
 from schedgen.program.operations import Number
 from schedgen.program.sequence import sequence
 from tests.codegen.dsl import library, run
 
 GUARDS = [
     *(EVERY, FIRST, LAST),
-    *(Guard("every", low, high) for low, high in ((1, 0), (0, 1), (2, 0), (0, 2), (1, 3))),
+    *(Guard(When.EVERY, low, high) for low, high in ((1, 0), (0, 1), (2, 0), (0, 2), (1, 3))),
     *(Guard(kind, low) for kind, low in product(("first", "last"), (1, 2, 3))),
 ]
 

@@ -10,8 +10,12 @@ from schedgen.cli.app import app
 from tests.visualize.schedules import solved
 
 ROOT = Path(__file__).parent.parent.parent
-GEMM = (ROOT / "docs" / "examples" / "tutorial" / "gemm3.yaml").read_text("utf-8")
-GEMM = GEMM.replace("[b200, h200]", "[b200]").replace("space: accumulator", "space: tmem")
+GEMM = (
+    (ROOT / "docs" / "examples" / "tutorial" / "gemm3.yaml")
+    .read_text("utf-8")
+    .replace("[b200, h200]", "[b200]")
+    .replace("space: accumulator", "space: tmem")
+)
 
 
 def failing(tmp_path: Path, text: str, *arguments: str) -> str:

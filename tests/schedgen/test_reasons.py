@@ -32,7 +32,7 @@ from schedgen.kernel import (
 )
 from schedgen.machine_file import read_machine
 from schedgen.ordering import reach
-from schedgen.program.model import Arrive, Commit, Drain, Program, Step, Wait
+from schedgen.program.model import Arrive, Commit, Program, Step, Wait, WaitGroup
 from schedgen.proof import explore, graph, smt
 from schedgen.proof.mutate import sites
 from schedgen.reasons import SENTENCES, Reason, ReasonKind, is_whole
@@ -122,12 +122,12 @@ def told(solution: Solution, program: Program) -> list[Any]:
 
 
 def broken(program: Program) -> list[Program]:
-    """Without the first wait, arrival, commit and drain of each role."""
+    """Without the first wait, arrival, commit and wait_group of each role."""
     first = {(s.role.name, type(s.action)): s for s in reversed([*sites(program, *SYNC)])}
     return [site.without() for site in first.values()]
 
 
-SYNC = (Wait, Arrive, Commit, Drain)
+SYNC = (Wait, Arrive, Commit, WaitGroup)
 
 
 @pytest.mark.parametrize(("spec", "target"), CASES)

@@ -14,14 +14,14 @@ from schedgen.codegen.event_table import CALIBRATION, Event
 from schedgen.codegen.events import Clocks
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
-from schedgen.program.model import Drain, Program, RoleProgram, Run, Wait
+from schedgen.program.model import Program, RoleProgram, Run, Wait, WaitGroup
 from schedgen.program.sequence import Instance, sequence
 from schedgen.schedule import Schedule
 from schedgen.spec.reader import read_spec
 from schedgen.synchronize.synthesize import synthesize
 
-CLOCK, LATE, WAIT, DRAIN = 10, 3, 7, 11
-"""Cycles: of a clock; of an operation beyond its plan; of each wait; of each drain."""
+CLOCK, LATE, WAIT, WAIT_GROUP = 10, 3, 7, 11
+"""Cycles: of a clock; of an operation beyond its plan; of each wait; of each wait_group."""
 START = (1 << 32) - 5000
 """The first clock: the others go past the end of 32 bits."""
 
@@ -54,7 +54,7 @@ def record_of(
             if isinstance(action, Run):
                 cycles = holds.get(action.operation, 0) + LATE
             else:
-                cycles = DRAIN if isinstance(action, Drain) else WAIT
+                cycles = WAIT_GROUP if isinstance(action, WaitGroup) else WAIT
             if not tiles[at + event.begin]:
                 now += CLOCK
                 tiles[at + event.begin] = now % (1 << 32)
@@ -85,7 +85,7 @@ def _steps(
     role: RoleProgram, events: list[Event], sizes: Any, trips: list[int], tiles: list[int]
 ) -> list[tuple[Instance, Event, int]]:
     """Steps that take time, as they are executed, with the first word of their section."""
-    timed = [step for step in role.steps if isinstance(step.action, Run | Wait | Drain)]
+    timed = [step for step in role.steps if isinstance(step.action, Run | Wait | WaitGroup)]
     event_of = {id(step): event for step, event in zip(timed, events, strict=True)}
     starts: list[int] = []
     for count in trips:

@@ -15,7 +15,7 @@ from schedgen.visualize.measured import Comparison, Row, compare
 from schedgen.visualize.measured_text import comparison_data, comparison_text
 from schedgen.visualize.measured_trace import comparison_trace
 from schedgen.visualize.record import RecordError, read_record
-from tests.visualize.records import CLOCK, DRAIN, LATE, WAIT, Cost, made, record_of, text_of
+from tests.visualize.records import CLOCK, LATE, WAIT, WAIT_GROUP, Cost, made, record_of, text_of
 
 GEMM, ATTENTION = ("gemm", "h200"), ("attention_fwd", "h200")
 
@@ -45,7 +45,7 @@ def test_each_operation_is_as_late_as_it_was(spec: tuple[str, str]) -> None:
         assert found.difference == (LATE if found.name in planned else None)
         assert found.low == found.high == found.measured
     for found in (row for row in comparison.rows if row.kind == "wait"):
-        cycles = {"wait": WAIT, "drain": DRAIN}
+        cycles = {"wait": WAIT, "wait_group": WAIT_GROUP}
         assert [part.measured for part in found.parts] == [cycles[p.kind] for p in found.parts]
 
 
@@ -61,8 +61,8 @@ def test_idle_time_is_what_the_schedule_leaves() -> None:
     assert wait.planned == first.start + ii - last.start - last.hold
     products = row(comparison, "epilogue0", "wait", "MMA[0]")
     assert products.planned == ii - ops["MMA[0]"].hold
-    assert (products.parts[0].kind, products.parts[0].name) == ("drain", "MMA[0]")
-    assert products.measured == DRAIN + WAIT
+    assert (products.parts[0].kind, products.parts[0].name) == ("wait_group", "MMA[0]")
+    assert products.measured == WAIT_GROUP + WAIT
 
 
 def test_a_schedule_that_starts_otherwise_changes_the_plan() -> None:
@@ -108,9 +108,9 @@ def test_one_slow_operation() -> None:
 
 
 def test_between_two_loops() -> None:
-    """By hand: 4 slices of the epilogue with a wait each; the drains of the last two products
+    """By hand: 4 slices of the epilogue with a wait each; the wait_groups of the last two products
     before them, and the wait for the next tile's operands. All of these read a clock at their end;
-    drains, slices and that last wait read one at their begin, too, as does the next product.
+    wait_groups, slices and that last wait read one at their begin, too, as does the next product.
     """
     comparison = compared(GEMM, 4)
     share = next(s for s in comparison.shares if (s.role, s.scope) == ("epilogue0", "tile"))
@@ -119,7 +119,7 @@ def test_between_two_loops() -> None:
     slices = [op for op in schedule.ops if op.id.startswith("EPI") and op.role == "epilogue0"]
     assert len(slices) == 4
     assert share.operations == sum(op.hold + LATE for op in slices)
-    assert share.waits == 2 * DRAIN + 4 * WAIT + WAIT
+    assert share.waits == 2 * WAIT_GROUP + 4 * WAIT + WAIT
     assert share.longest_cycles == 4 * WAIT
     assert share.longest == "c_stages full by LC"
     assert share.clocks == CLOCK * (2 * 2 + 3 * 4 + 2 + 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schedgen.program.model import Drain, Run, Wait
+from schedgen.program.model import Run, Wait, WaitGroup
 from schedgen.program.sequence import sequence
 from schedgen.visualize.record import RecordError, read_record
 from tests.visualize.records import CLOCK, made, record_of, text_of
@@ -27,7 +27,7 @@ def test_everything_in_the_order_of_the_program(spec: tuple[str, str]) -> None:
         wanted: list[tuple[str, int, int]] = []
         for one in sequence(role, TRIPS):
             match one.step.action:
-                case Run(operation=name) | Drain(operation=name) | Wait(barrier=name):
+                case Run(operation=name) | WaitGroup(operation=name) | Wait(barrier=name):
                     wanted.append((name, one.tile, one.iteration))
                 case _:
                     pass

@@ -41,7 +41,7 @@ def runs(comparison: Comparison) -> dict[tuple[str, int, int], Timed]:
 
 def test_words_by_hand() -> None:
     """Words 0 to 7 of ``epilogue0`` are clocks 18 or 19 cycles apart, but for the first; word 8 is
-    12; words 11, 12 and 13 are before and after MMA[0] and after its drain: 81 and 895 cycles.
+    12; words 11, 12 and 13 are before and after MMA[0] and after its wait_group: 81 and 895 cycles.
     Word 16 is before the next MMA[0], 1235 later. Words 77 and 78, 2214 apart, are around the wait
     for the third slice of C.
     """
@@ -50,13 +50,13 @@ def test_words_by_hand() -> None:
     assert record.trips == (12, 12)
     assert record.overhead["epilogue0"] == 18
     mine = [t for t in record.timed if t.role == "epilogue0" and t.tile == 0]
-    product, drain = (
+    product, wait_group = (
         next(t for t in mine if (t.kind, t.name, t.iteration) == (kind, "MMA[0]", 0))
-        for kind in ("run", "drain")
+        for kind in ("run", "wait_group")
     )
     assert product.end - product.begin == 81
-    assert drain.begin == product.end
-    assert drain.end - drain.begin == 895
+    assert wait_group.begin == product.end
+    assert wait_group.end - wait_group.begin == 895
     assert runs(comparison)["MMA[0]", 0, 1].begin - product.begin == 1235
     (wait,) = [t for t in mine if t.why == "EPI[2,0] uses c_stages"]
     assert wait.end - wait.begin == 2214

@@ -8,13 +8,14 @@ from typing import Any
 from schedgen.program.model import (
     Arrive,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Program,
     RoleProgram,
     Run,
     Wait,
+    WaitGroup,
+    When,
 )
 from schedgen.schedule import Schedule
 from schedgen.synchronize.text import show_step
@@ -83,7 +84,7 @@ def synchronization(program: Program) -> dict[str, tuple[list[Any], list[Any]]]:
     """Operation -> steps that its role executes for it before, and after it.
 
     A wait belongs to the operation that follows, an arrival to the one before it, or to the one
-    that a drain has just waited for.
+    that a wait_group has just waited for.
     """
     found: dict[str, tuple[list[Any], list[Any]]] = {}
     for role in program.roles:
@@ -101,7 +102,7 @@ def synchronization(program: Program) -> dict[str, tuple[list[Any], list[Any]]]:
                             found[name][1].append(row)
                     case Wait():
                         pending.append(row)
-                    case Drain(operation=name):
+                    case WaitGroup(operation=name):
                         last = name
                         found.setdefault(last, ([], []))[1].append(row)
                     case Fence(kind=FenceKind.TMEM_AFTER | FenceKind.REGISTERS):
@@ -115,7 +116,7 @@ def synchronization(program: Program) -> dict[str, tuple[list[Any], list[Any]]]:
 
 def _when(guard: Any) -> str:
     """In which iterations a step runs, '' for all of them."""
-    if guard.kind != "every":
+    if guard.kind is not When.EVERY:
         return f"{guard.kind} iteration"
     low = f"i >= {guard.low}" if guard.low else ""
     high = f"i < n - {guard.high}" if guard.high else ""

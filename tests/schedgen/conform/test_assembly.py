@@ -19,7 +19,7 @@ LISTING = """
 """
 KINDS = [
     *("init", "wait", "wgmma", "wgmma", "close products", "close products"),
-    *("drain products 0x1", "arrive", "drain copies 0x1", "wait"),
+    *("wait_group products 0x1", "arrive", "wait_group copies 0x1", "wait"),
 ]
 
 

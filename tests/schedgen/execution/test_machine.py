@@ -1,4 +1,4 @@
-"""The rules of barriers, queues, commits, drains and fences, one at a time."""
+"""The rules of barriers, queues, commits, wait_groups and fences, one at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schedgen.execution import machine as execution
 from schedgen.execution.describe import describe
 from schedgen.execution.events import unroll
 from schedgen.execution.machine import Machine, Trouble
-from schedgen.program.model import Arrive, Barrier, Commit, Drain, Program, Run, Wait
+from schedgen.program.model import Arrive, Barrier, Commit, Program, Run, Wait, WaitGroup
 from schedgen.program.operations import Engine
 from schedgen.proof.machine_conflicts import Setup
 from tests.schedgen.program.examples import gemm
@@ -167,17 +167,17 @@ def test_a_commit_arrives_after_what_its_role_issued() -> None:
 
 
 @pytest.mark.parametrize(("lag", "iteration"), [(0, 0), (1, 1), (2, 2)])
-def test_a_drain_blocks_on_an_iteration_before(lag: int, iteration: int) -> None:
-    roles = {"r": loop(Run("A"), Drain("A", lag))}
+def test_a_wait_group_blocks_on_an_iteration_before(lag: int, iteration: int) -> None:
+    roles = {"r": loop(Run("A"), WaitGroup("A", lag))}
     player = Player(program(roles, operations=(operation("A", Engine.WGMMA),)), [3])
     for _ in range(iteration):
-        player.play("r: issues A", "r: drains")
+        player.play("r: issues A", "r: wait_groups")
     player.play("r: issues A")
     assert player.ready == {"role r, tile 0, iteration 0: A completes"}
 
 
-def test_a_drain_of_what_is_issued_later_never_ends() -> None:
-    roles = {"r": loop(Drain("A"), Run("A"))}
+def test_a_wait_group_of_what_is_issued_later_never_ends() -> None:
+    roles = {"r": loop(WaitGroup("A"), Run("A"))}
     player = Player(program(roles, operations=(operation("A", Engine.WGMMA),)), [1])
     assert not player.ready
     assert not player.machine.finished

@@ -14,7 +14,18 @@ from schedgen.interpret.concurrent import Interpreter, run_program
 from schedgen.interpret.problem import InterpretationError
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Space
-from schedgen.program.model import LAST, Arrive, Commit, Drain, Guard, Program, Run, Step, Wait
+from schedgen.program.model import (
+    LAST,
+    Arrive,
+    Commit,
+    Guard,
+    Program,
+    Run,
+    Step,
+    Wait,
+    WaitGroup,
+    When,
+)
 from schedgen.program.operations import Engine, Number
 from tests.schedgen.interpret.pipeline import (
     DEPTH,
@@ -84,8 +95,8 @@ def test_missing_arrival(kind: type) -> None:
         assert outcomes(without(PROGRAM, *where), runs=10) == {"stopped": 10}
 
 
-def test_missing_drain() -> None:
-    (where,) = steps(PROGRAM, Drain)
+def test_missing_wait_group() -> None:
+    (where,) = steps(PROGRAM, WaitGroup)
     assert outcomes(without(PROGRAM, *where))["wrong"] > 0
 
 
@@ -186,7 +197,7 @@ def test_registers_of_two_roles() -> None:
 
 
 def warpgroup_program(*tail: Step) -> Program:
-    """The roles ``tensor`` and ``epilogue`` as one, whose products are waited for by drains.
+    """The roles ``tensor`` and ``epilogue`` as one, whose products are waited for by wait_groups.
 
     ``tail`` stands behind the product in the loop.
     """
@@ -197,7 +208,7 @@ def warpgroup_program(*tail: Step) -> Program:
         if not (isinstance(step.action, Wait | Arrive) and step.action.barrier.startswith("acc"))
     )
     loop = (Step(Wait("sA full", Number())), Step(Run("MMA")), *tail)
-    role = replace(tensor, name="math", loop=loop, after=(Step(Drain("MMA")), *after))
+    role = replace(tensor, name="math", loop=loop, after=(Step(WaitGroup("MMA")), *after))
     mma = replace(PROGRAM.operation["MMA"], engine=Engine.WGMMA)
     return replace(
         PROGRAM,
@@ -209,40 +220,40 @@ def warpgroup_program(*tail: Step) -> Program:
 
 def released(shift: int) -> tuple[Step, Step]:
     """Waits for the product when ``shift`` later ones were issued, and releases its slot."""
-    return Step(Drain("MMA"), shift), Step(Arrive("sA empty", Number(), 1), shift)
+    return Step(WaitGroup("MMA"), shift), Step(Arrive("sA empty", Number(), 1), shift)
 
 
 LAGGING = (
-    Step(Drain("MMA", 1)),
+    Step(WaitGroup("MMA", 1)),
     Step(Arrive("sA empty", Number(offset=-1), 1), guard=Guard(low=1)),
-    Step(Drain("MMA"), guard=LAST),
-    Step(Arrive("sA empty", Number(), 1), guard=Guard("last", 1)),
+    Step(WaitGroup("MMA"), guard=LAST),
+    Step(Arrive("sA empty", Number(), 1), guard=Guard(When.LAST, 1)),
 )
-"""The same with one later product, by the lag of a drain."""
+"""The same with one later product, by the lag of a wait_group."""
 
 
 @pytest.mark.parametrize("tail", [released(0), released(1), released(2), LAGGING])
 @pytest.mark.parametrize("trips", [0, 1, 4])
-def test_drains_of_a_warpgroup(tail: tuple[Step, ...], trips: int) -> None:
+def test_wait_groups_of_a_warpgroup(tail: tuple[Step, ...], trips: int) -> None:
     assert outcomes(warpgroup_program(*tail), trips) == {"right": 100}
 
 
 @pytest.mark.parametrize("tail", [released(1), LAGGING])
-def test_missing_drain_in_the_loop(tail: tuple[Step, ...]) -> None:
+def test_missing_wait_group_in_the_loop(tail: tuple[Step, ...]) -> None:
     broken = warpgroup_program(*tail[1:])
     assert outcomes(broken)["right"] < 100
 
 
-@pytest.mark.parametrize("drained", [True, False])
-def test_drain_behind_the_loop(drained: bool) -> None:
+@pytest.mark.parametrize("awaited", [True, False])
+def test_wait_group_behind_the_loop(awaited: bool) -> None:
     """With a slot for every iteration nothing in the loop waits for the products."""
     program = warpgroup_program()
     load = program.role["load"]
     program = replaced(program, replace(load, loop=load.loop[1:]))
-    if not drained:
+    if not awaited:
         program = without(program, "math", "after", 0)
     inputs = {**product_inputs(DEPTH), "a": product_inputs(DEPTH)["a"][:100]}
     wanted = run(KERNEL, inputs)
     interpreter = Interpreter(program, KERNEL, inputs)
     right = [same(interpreter.run(seed), wanted) for seed in range(100)]
-    assert all(right) == drained
+    assert all(right) == awaited

@@ -61,7 +61,7 @@ def reasons(program: Program) -> dict[tuple[str, str, str], tuple[Reason, ...]]:
             "h200",
             ("MMA", "FUN"),
             (
-                Reason(ReasonKind.DRAINED, ("MMA",)),
+                Reason(ReasonKind.GROUP_AWAITED, ("MMA",)),
                 Reason(ReasonKind.ROLE_MEETS, ("one meets before MMA",)),
             ),
         ),
@@ -90,7 +90,7 @@ def test_registers_are_told_together() -> None:
     ones = [one for one in within_roles(program_of(RELU, "h200")) if one.registers]
     assert {one.role for one in ones} == {"one"}
     found = {one.reasons: one.pairs for one in ones}
-    assert found[Reason(ReasonKind.DRAINED, ("MMA",)),] == (("MMA", "EPI"),)
+    assert found[Reason(ReasonKind.GROUP_AWAITED, ("MMA",)),] == (("MMA", "EPI"),)
     fence = Reason(ReasonKind.FENCED, ("wgmma.fence",))
     assert found[Reason(ReasonKind.ISSUED_BEHIND), fence] == (("EPI", "MMA"),)
 

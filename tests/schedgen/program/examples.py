@@ -10,7 +10,6 @@ from schedgen.program.model import (
     Barrier,
     Capacities,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Program,
@@ -18,6 +17,7 @@ from schedgen.program.model import (
     Run,
     Step,
     Wait,
+    WaitGroup,
 )
 from schedgen.program.operations import Access, Engine, Number, Spread, Store, TileOperation
 from schedgen.synchronize.frame import framed
@@ -124,7 +124,7 @@ def gemm(depth: int = 3) -> Program:
         after=(
             Step(Wait("sD full", TILE)),
             Step(Run("ST")),
-            Step(Drain("ST")),
+            Step(WaitGroup("ST")),
             Step(Arrive("sD empty", TILE, 1)),
         ),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from schedgen.program.file import ProgramFileError, read_program, to_json
-from schedgen.program.model import FIRST, LAST, Guard, Run, Step
+from schedgen.program.model import FIRST, LAST, Guard, Run, Step, When
 from schedgen.program.operations import Number
 from schedgen.program.sequence import sequence
 from schedgen.synchronize.pace import gains, pace
@@ -41,10 +41,10 @@ def test_iterations_are_counted_over_tiles() -> None:
 @pytest.mark.parametrize(
     ("guard", "trips", "expected"),
     [
-        (Guard("every", 1, 0), 3, [1, 2]),
-        (Guard("every", 0, 1), 3, [0, 1]),
+        (Guard(When.EVERY, 1, 0), 3, [1, 2]),
+        (Guard(When.EVERY, 0, 1), 3, [0, 1]),
         (FIRST, 0, [0]),
-        (Guard("first", 2), 1, []),
+        (Guard(When.FIRST, 2), 1, []),
         (LAST, 3, [2]),
     ],
 )

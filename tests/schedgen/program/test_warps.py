@@ -12,7 +12,6 @@ from schedgen.program.division import BY_THREADS, BY_WARPS
 from schedgen.program.model import (
     Arrive,
     Barrier,
-    Drain,
     Fence,
     FenceKind,
     Program,
@@ -20,6 +19,7 @@ from schedgen.program.model import (
     Run,
     Step,
     Wait,
+    WaitGroup,
 )
 from schedgen.program.operations import Access, Engine, Number, Spread, Store, TileOperation
 from schedgen.program.warps import by_warps, crossings, part_of, within_warps
@@ -148,8 +148,10 @@ def test_a_product_that_is_stored_asks_all_threads() -> None:
     """A store to global memory is issued by one thread, and reads what each of them wrote."""
     store = operation("ST", Engine.COPY_OUT, access(1, write=False, spread=None))
     fence = Step(Fence(FenceKind.ASYNC_PROXY))
-    (barrier, meets), drain = in_warps("once"), Step(Drain("ST"))
-    program = replace(role_of(WRITE, store, fence, *meets, behind=(drain,)), barriers=(barrier,))
+    (barrier, meets), wait_group = in_warps("once"), Step(WaitGroup("ST"))
+    program = replace(
+        role_of(WRITE, store, fence, *meets, behind=(wait_group,)), barriers=(barrier,)
+    )
     assert races(program) == [{"RACE"}] * 3
 
 
@@ -160,16 +162,16 @@ def test_one_meeting_orders_one_direction() -> None:
 
 def test_a_product_reads_what_its_role_wrote() -> None:
     fence = Step(Fence(FenceKind.ASYNC_PROXY))
-    drain = Step(Drain("MMA"))
-    assert races(role_of(WRITE, PRODUCT, fence, behind=(drain,))) == [{"RACE"}] * 3
+    wait_group = Step(WaitGroup("MMA"))
+    assert races(role_of(WRITE, PRODUCT, fence, behind=(wait_group,))) == [{"RACE"}] * 3
     # The fence comes first, and each thread executes it for what it wrote itself.
-    late = role_of(WRITE, PRODUCT, *meeting(), fence, behind=(drain,))
+    late = role_of(WRITE, PRODUCT, *meeting(), fence, behind=(wait_group,))
     assert races(late) == [{"RACE"}] * 3
 
 
 def test_meetings_on_both_sides_are_enough() -> None:
-    fence, drain = Step(Fence(FenceKind.ASYNC_PROXY)), Step(Drain("MMA"))
-    program = role_of(WRITE, PRODUCT, fence, *meeting(), behind=(drain,))
+    fence, wait_group = Step(Fence(FenceKind.ASYNC_PROXY)), Step(WaitGroup("MMA"))
+    program = role_of(WRITE, PRODUCT, fence, *meeting(), behind=(wait_group,))
     second = Barrier("math meets again", "role", 1, 128, 0)
     role = program.roles[0]
     again = (Step(Arrive(second.name, EACH, 128)), Step(Wait(second.name, EACH)))

@@ -12,11 +12,11 @@ from schedgen.program.model import (
     Action,
     Arrive,
     Commit,
-    Drain,
     Fence,
     Program,
     Run,
     Wait,
+    WaitGroup,
 )
 from schedgen.proof.mutate import Site, sites, with_barrier, with_store
 
@@ -27,8 +27,8 @@ def named(action: Action) -> str:
             return f"run {operation}"
         case Wait(barrier) | Arrive(barrier) | Commit(barrier):
             return f"{type(action).__name__.lower()} {barrier}"
-        case Drain(operation):
-            return f"drain {operation}"
+        case WaitGroup(operation):
+            return f"wait_group {operation}"
         case Fence(kind):
             return f"fence {kind.name}"
 
@@ -39,7 +39,7 @@ def at(site: Site) -> str:
 
 def removals(program: Program) -> Iterator[tuple[str, Program]]:
     """Without one of the steps that synchronize."""
-    for site in sites(program, Wait, Arrive, Commit, Drain, Fence):
+    for site in sites(program, Wait, Arrive, Commit, WaitGroup, Fence):
         yield at(site), site.without()
 
 

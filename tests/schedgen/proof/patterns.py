@@ -11,13 +11,13 @@ from schedgen.program.model import (
     Arrive,
     Barrier,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Program,
     Run,
     Step,
     Wait,
+    WaitGroup,
 )
 from schedgen.program.operations import Engine, Store, TileOperation
 from schedgen.proof.mutate import Site, sites
@@ -78,7 +78,7 @@ def staged(depth: int) -> Program:
 def from_registers() -> Program:
     """A warpgroup stores a tile to shared memory, and multiplies from there."""
     return program(
-        {"math": loop(Run("STS"), PROXY, Run("MMA"), Drain("MMA"))},
+        {"math": loop(Run("STS"), PROXY, Run("MMA"), WaitGroup("MMA"))},
         (),
         (
             operation("STS", Engine.THREADS, access("s", 0, write=True)),
@@ -167,7 +167,10 @@ def two_warpgroups() -> Program:
     }
     for n in range(2):
         roles[f"math{n}"] = loop(
-            Wait("full", EACH), Run(f"MMA{n}"), Drain(f"MMA{n}"), Arrive(f"empty {n}", EACH, 128)
+            Wait("full", EACH),
+            Run(f"MMA{n}"),
+            WaitGroup(f"MMA{n}"),
+            Arrive(f"empty {n}", EACH, 128),
         )
     return program(
         roles,

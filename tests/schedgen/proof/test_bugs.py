@@ -18,12 +18,13 @@ from schedgen.program.model import (
     Arrive,
     Capacities,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Guard,
     Program,
     Wait,
+    WaitGroup,
+    When,
 )
 from schedgen.program.operations import Number
 from schedgen.proof.explore import explore
@@ -109,7 +110,7 @@ def p13() -> Program:
 def p14() -> Program:
     """In a tile without iterations one role arrives and goes on, without waiting."""
     wait = the(rendezvous(), "b", Wait("meet", TILE))
-    return wait.instead(replace(wait.step, guard=Guard("first", 1)))
+    return wait.instead(replace(wait.step, guard=Guard(When.FIRST, 1)))
 
 
 def p15() -> Program:
@@ -129,9 +130,9 @@ def p17() -> Program:
     return the(gemm(2), "epilogue", Wait("sD empty", TILE.moved(-1))).without()
 
 
-def p17_drain() -> Program:
+def p17_wait_group() -> Program:
     """The store has not been waited for when its source is given back."""
-    return the(gemm(2), "store", Drain("ST")).without()
+    return the(gemm(2), "store", WaitGroup("ST")).without()
 
 
 def p21() -> Program:
@@ -171,7 +172,7 @@ def p26() -> Program:
         (p15, {COUNT, DEADLOCK}),
         (p16, {DEADLOCK}),
         (p17, {RACE}),
-        (p17_drain, {RACE}),
+        (p17_wait_group, {RACE}),
         (p21, {RACE}),
         (p22, {RACE}),
         (p23, {RACE}),

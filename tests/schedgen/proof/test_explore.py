@@ -15,13 +15,13 @@ from schedgen.program.model import (
     Arrive,
     Barrier,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Program,
     Run,
     Step,
     Wait,
+    WaitGroup,
 )
 from schedgen.program.operations import Engine, Number, TileOperation
 from schedgen.proof.explore import cases, exhaustive, explore
@@ -64,7 +64,7 @@ REMOVED = {
     "epilogue: fence ASYNC_PROXY": {RACE},
     "epilogue: arrive sD full": {DEADLOCK},
     "store: wait sD full": {RACE, PHASE},
-    "store: drain ST": {RACE},
+    "store: wait_group ST": {RACE},
     "store: arrive sD empty": {DEADLOCK},
 }
 """What each step of the GEMM is there for. None is redundant."""
@@ -196,7 +196,7 @@ def wgmma(*, lag: int, depth: int) -> Program:
             Run("MUL"),
             Fence(FenceKind.REGISTERS),
             Run("MMA"),
-            Drain("MMA", lag),
+            WaitGroup("MMA", lag),
             Arrive("empty", ring, 1),
         ),
     }
@@ -217,7 +217,7 @@ def wgmma(*, lag: int, depth: int) -> Program:
 def test_wgmma() -> None:
     assert explore(wgmma(lag=0, depth=2)).proven
     # With one product in flight the slot is given back too early. Two slots of registers are enough
-    # for that, but nothing drains the last product of a tile.
+    # for that, but nothing awaits the last product of a tile.
     early = subjects(explore(wgmma(lag=1, depth=2), [(5,)]))
     assert early == {(Claim.RACE, ("MMA", "L", "s"))}
     late = subjects(explore(wgmma(lag=1, depth=2), [(1, 1, 1)]))

@@ -24,7 +24,7 @@ from benchmarks.fa4_compare import (
 from benchmarks.fa4_program import STAGES, fa4_program, in_hardware, our_program
 from schedgen.findings import Claim, Verdict
 from schedgen.ordering.orders import Orders
-from schedgen.program.model import Barrier, Program, RoleProgram, Step, Wait
+from schedgen.program.model import Barrier, Program, RoleProgram, Step, Wait, When
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
 
@@ -73,7 +73,7 @@ def loop_waits(program: Program) -> list[tuple[str, Step]]:
         (role.name, step)
         for role in program.roles
         for step in role.loop
-        if isinstance(step.action, Wait) and step.guard.kind == "every"
+        if isinstance(step.action, Wait) and step.guard.kind is When.EVERY
     ]
 
 

@@ -52,7 +52,7 @@ def test_a_sample_has_every_operator() -> None:
     some = Counter(mutant.operator.name for mutant in sampled(program, 2))
     assert some == {name: min(2, count) for name, count in every.items()}
     # Nothing on this machine is issued by warpgroups, and no tensor memory is stored to.
-    missing = {"wgmma fence removed", "wait::st removed", "drain of one less"}
+    missing = {"wgmma fence removed", "wait::st removed", "wait_group of one less"}
     missing |= {"signal behind wait", "meeting removed", "meeting of each warp"}  # there is none
     assert {operator.name for operator in OPERATORS} - set(every) == missing
 

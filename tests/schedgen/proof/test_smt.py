@@ -16,7 +16,6 @@ from schedgen.program.model import (
     Barrier,
     Capacities,
     Commit,
-    Drain,
     Fence,
     FenceKind,
     Program,
@@ -24,6 +23,7 @@ from schedgen.program.model import (
     Run,
     Step,
     Wait,
+    WaitGroup,
 )
 from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
 from schedgen.proof.smt import refute
@@ -127,7 +127,7 @@ REMOVALS: list[tuple[str, Action, set[Claim], set[tuple[str, str]]]] = [
     ("epilogue", Fence(FenceKind.ASYNC_PROXY), set(), {("EPI", "ST")}),
     ("epilogue", Arrive("sD full", TILE, 128), {Claim.COUNT, Claim.DEADLOCK}, {("EPI", "ST")}),
     ("store", Wait("sD full", TILE), {Claim.PHASE}, {("EPI", "ST")}),
-    ("store", Drain("ST"), set(), {("ST", "EPI")}),
+    ("store", WaitGroup("ST"), set(), {("ST", "EPI")}),
     ("store", Arrive("sD empty", TILE, 1), {Claim.COUNT, Claim.DEADLOCK}, {("ST", "EPI")}),
 ]
 
@@ -139,21 +139,21 @@ def test_every_step_is_needed(
     verdict = refute(without(gemm(2), role, action))
     assert others <= claims(verdict)
     assert pairs <= races(verdict)
-    # A fence or a drain orders memory and nothing else.
-    if isinstance(action, Fence | Drain):
+    # A fence or a wait_group orders memory and nothing else.
+    if isinstance(action, Fence | WaitGroup):
         assert claims(verdict) == {Claim.RACE}
 
 
-def test_a_drain_before_its_operation_is_none() -> None:
+def test_a_wait_group_before_its_operation_is_none() -> None:
     program = gemm(2)
-    wait, run, drain, arrive = program.role["store"].after
-    store = replace(program.role["store"], after=(wait, drain, run, arrive))
+    wait, run, wait_group, arrive = program.role["store"].after
+    store = replace(program.role["store"], after=(wait, wait_group, run, arrive))
     verdict = refute(replace(program, roles=(*program.roles[:-1], store)))
     assert races(verdict) == {("ST", "EPI")}
 
 
 def test_a_witness_tells_what_happens_in_order() -> None:
-    verdict = refute(without(gemm(2), "store", Drain("ST")))
+    verdict = refute(without(gemm(2), "store", WaitGroup("ST")))
     (finding,) = verdict.findings
     lines = "\n".join(finding.witness)
     assert finding.text == "EPI writes 'sD' in store 'sD' although ST still reads it"

@@ -14,7 +14,6 @@ from schedgen.program.model import (
     LAST,
     Arrive,
     Barrier,
-    Drain,
     Fence,
     FenceKind,
     Guard,
@@ -22,6 +21,8 @@ from schedgen.program.model import (
     Run,
     Step,
     Wait,
+    WaitGroup,
+    When,
 )
 from schedgen.program.operations import Engine
 from schedgen.proof.explore import explore
@@ -65,7 +66,7 @@ def fenced(guard: Guard) -> Program:
                 Run("SCALE"),
                 Step(Fence(FenceKind.REGISTERS), guard=guard),
                 Run("MMA"),
-                Drain("MMA"),
+                WaitGroup("MMA"),
             )
         },
         (),
@@ -77,7 +78,7 @@ def fenced(guard: Guard) -> Program:
     )
 
 
-SOMETIMES = (Guard("every", 1), Guard("every", 0, 1), FIRST, LAST, Guard("first", 1))
+SOMETIMES = (Guard(When.EVERY, 1), Guard(When.EVERY, 0, 1), FIRST, LAST, Guard(When.FIRST, 1))
 
 
 @pytest.mark.parametrize("build", [conditional, fenced])

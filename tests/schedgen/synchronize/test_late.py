@@ -1,4 +1,4 @@
-"""Two products in flight: a drain comes behind the next product, where that costs nothing."""
+"""Two products in flight: a wait_group comes behind the next product, where that costs nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from schedgen.driver.found import Solution
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
-from schedgen.program.model import Drain, Program, RoleProgram, Run
+from schedgen.program.model import Program, RoleProgram, Run, WaitGroup
 from schedgen.proof.graph import prove
 from schedgen.spec.reader import read_spec
 from schedgen.synchronize.layout import Layout
@@ -55,11 +55,13 @@ def made(solution: Solution) -> Program:
 
 
 def turns(role: RoleProgram, product: str) -> tuple[str, ...]:
-    """What a turn of the loop has of ``product``: its issue, its drain, and of which iteration."""
+    """What a turn of the loop has of ``product``: its issue, its wait_group, and of which
+    iteration.
+    """
     return tuple(
         f"{type(step.action).__name__} {step.shift}"
         for step in role.loop
-        if isinstance(step.action, Run | Drain) and step.action.operation == product
+        if isinstance(step.action, Run | WaitGroup) and step.action.operation == product
     )
 
 
@@ -69,11 +71,11 @@ ROLE = {"gemm": "epilogue0", "attention_fwd": "softmax0", "gemm_chain": "epilogu
 @pytest.mark.parametrize(
     ("spec", "product", "wanted"),
     [
-        ("gemm", "MMA[0]", ("Run 0", "Drain 1")),
-        ("attention_fwd", "QK[0]", ("Run 0", "Drain 0")),  # a softmax follows
-        ("attention_fwd", "PV[0,0]", ("Run 1", "Drain 1")),  # what it made is rescaled
-        ("gemm_chain", "AB[0]", ("Run 0", "Drain 0")),  # its result is stored
-        ("gemm_chain", "PC[0]", ("Drain 1", "Run 0")),  # another product comes between
+        ("gemm", "MMA[0]", ("Run 0", "WaitGroup 1")),
+        ("attention_fwd", "QK[0]", ("Run 0", "WaitGroup 0")),  # a softmax follows
+        ("attention_fwd", "PV[0,0]", ("Run 1", "WaitGroup 1")),  # what it made is rescaled
+        ("gemm_chain", "AB[0]", ("Run 0", "WaitGroup 0")),  # its result is stored
+        ("gemm_chain", "PC[0]", ("WaitGroup 1", "Run 0")),  # another product comes between
     ],
 )
 def test_what_nothing_needs_is_known_later(
@@ -94,7 +96,7 @@ def test_not_where_it_is_slower(depth: str, tmp_path: Path) -> None:
     layout = Layout(solution.problem.kernel, solution.schedule, program, late=True)
     assert layout.late["MMA[1]"] == ("MMA[1]", solution.schedule.ii_cycles)
     role = next(r for r in program.roles if turns(r, "MMA[1]"))
-    assert turns(role, "MMA[1]") == ("Run 0", "Drain 1" if depth == "3" else "Drain 0")
+    assert turns(role, "MMA[1]") == ("Run 0", "WaitGroup 1" if depth == "3" else "WaitGroup 0")
     assert prove(program).findings == ()
 
 

@@ -35,7 +35,7 @@ def test_text() -> None:
         "A[0,1] 2t+5 of 1 -> B 2t-3 overwrites kv",
         "fence.proxy.async of PUT[0,0]",
         "wgmma.fence of MMA[0], first",
-        "drain of MMA[1]",
+        "wait_group of MMA[1]",
         "role meeting of B",
         "  overwrites_after PUT sC STD[0]",
         "warp meeting of C[1], first",
