@@ -21,7 +21,7 @@ from tests.codegen.dsl import library, run
 GUARDS = [
     *(EVERY, FIRST, LAST),
     *(Guard(When.EVERY, low, high) for low, high in ((1, 0), (0, 1), (2, 0), (0, 2), (1, 3))),
-    *(Guard(kind, low) for kind, low in product(("first", "last"), (1, 2, 3))),
+    *(Guard(kind, low) for kind, low in product((When.FIRST, When.LAST), (1, 2, 3))),
 ]
 
 

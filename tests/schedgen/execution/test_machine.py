@@ -124,7 +124,7 @@ def copies() -> Program:
 def test_bytes_before_they_are_announced() -> None:
     player = Player(copies(), [1])
     player.play("p: issues L", "p: L completes")
-    assert player.machine.announced == [-64, 0]
+    assert player.machine.expect_tx == [-64, 0]
     player.play("p: arrives", "c: waits")
     assert not player.trouble
 
