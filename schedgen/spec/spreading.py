@@ -145,7 +145,7 @@ class _Bands:
         numbers = sorted(set(self.count.values()))
         names = {n: DIMENSION if len(numbers) == 1 else f"{DIMENSION}s_of_{n}" for n in numbers}
         names = {n: self._free(name) for n, name in names.items()}
-        dimensions = {name: Dimension(count=n) for n, name in names.items()}
+        dimensions = {name: Dimension(count=n, sizes=None, about="") for n, name in names.items()}
         buffers = dict(self.spec.buffers)
         for name, number in self.count.items():
             alone = space is Space.TMEM and name in accumulators
