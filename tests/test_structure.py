@@ -14,7 +14,7 @@ from pathlib import Path
 import networkx as nx
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = {"schedgen": "schedgen"} | {
+FOLDERS = {"schedgen": "schedgen", "benchmarks/kernels": "schedgen.benchmarks"} | {
     name: f"schedgen.{name}" for name in ("codegen", "emulator", "kernels", "visualize")
 }
 GENERATED = "*_sm_[0-9]*"
