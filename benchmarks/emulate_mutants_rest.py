@@ -24,10 +24,10 @@ from emulate_capture_file import read
 from emulate_mutants_run import Campaign
 from report import RESULTS, keep, table
 
+from schedgen.benchmarks.mutants.kernels import Mutant
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Rushed
-from schedgen.emulator.mutate import Mutant
 
 NAME = "emulate_mutants_rest"
 Row = dict[str, Any]

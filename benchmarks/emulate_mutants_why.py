@@ -15,6 +15,7 @@ from emulate_mutants_run import Campaign, End
 from emulate_mutants_settled import same_phases, settled
 from emulate_mutants_strict import Strict
 
+from schedgen.benchmarks.mutants.kernels import Mutant, mutants
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.switches import (
@@ -25,7 +26,6 @@ from schedgen.emulator.machine.switches import (
     UnwaitedLoad,
     Verdict,
 )
-from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]

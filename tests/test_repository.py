@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-OUTSIDE = {"benchmarks/kernels": "schedgen.benchmarks"} | {
-    name: f"schedgen.{name}" for name in ("codegen", "emulator", "kernels", "specs", "visualize")
+OUTSIDE = {
+    "benchmarks/kernels": "schedgen.benchmarks",
+    "benchmarks/mutation": "schedgen.benchmarks.mutants",
+    **{n: f"schedgen.{n}" for n in ("codegen", "emulator", "kernels", "specs", "visualize")},
 }
 """Folders of subpackages that do not lie in the folder of schedgen."""
 
