@@ -103,7 +103,7 @@ ld.shared.b32 %r7, [%r6];
 
 
 def reason(text: str, operator: str) -> str:
-    strict, one = benchmark("emulate_mutants_strict"), campaign(text)
+    strict, one = benchmark("emulated_mutants.strict"), campaign(text)
     mutant = next(m for m in one.mutants if m.operator == operator)
     return strict.Strict(one).reason(mutant)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emulate_mutants_run import Campaign, End
+from emulated_mutants.run import Campaign, End
 
 from schedgen.benchmarks.mutants.kernels import Mutant
 from schedgen.emulator.machine.switches import (

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emulate_mutants_run import Campaign
+from emulated_mutants.run import Campaign
 
 from schedgen.benchmarks.mutants.kernels import Mutant, paused
 from schedgen.emulator.emulation import Emulator

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from emulate_mutants_run import SEEDS, Campaign
+from emulated_mutants.run import SEEDS, Campaign
 
 from schedgen.benchmarks.mutants.kernels import Mutant
 from schedgen.emulator.emulation import Emulator
