@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from report import keep, table
 
-from schedgen.kernels.bench import attention_rows, where
+from schedgen.benchmarks.shipped import attention_rows, where
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ python benchmarks/before_after.py OLD_FOLDER [--save] [NAME ...]
 
 OLD_FOLDER holds generated files, such as those of an earlier commit. Both files of a name compute
 one problem, whose results have to be equal bit by bit or else the row says how far they differ;
-times as all benchmarks here take them (`bench_common`), and the same in CUDA graphs.
+times as all benchmarks here take them (`schedgen.benchmarks.timing`), and the same in CUDA graphs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 from report import keep, table
 from torch import Tensor
 
+from schedgen.benchmarks.timing import Row, in_graphs, in_turns
 from schedgen.codegen.facts import Facts, read_facts
 from schedgen.kernels import ahead, launcher, library
-from schedgen.kernels.bench_common import Row, in_graphs, in_turns
 
 BEFORE, AFTER = "before", "schedgen"
 SIZES = {

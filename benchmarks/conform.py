@@ -4,10 +4,10 @@
 
 Compiles each generated kernel, derives its program again and compares the PTX with it
 (`schedgen.conform`). Then synchronization instructions of the PTX are removed, weakened or changed,
-one at a time (`schedgen.emulator.mutate`): each mutant has to be refused. ``--each N`` takes at
-most N mutants of every operator and kernel, chosen by the seed; 0 is all, which takes some hours of
-a processor. ``BEGINNING`` picks kernels by how their names begin. Mutants that are accepted are
-listed.
+one at a time (`schedgen.benchmarks.mutants.kernels`): each mutant has to be refused. ``--each N``
+takes at most N mutants of every operator and kernel, chosen by the seed; 0 is all, which takes some
+hours of a processor. ``BEGINNING`` picks kernels by how their names begin. Mutants that are
+accepted are listed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import Any
 
 from report import RESULTS, keep, table
 
+from schedgen.benchmarks.mutants.kernels import Mutant, mutants
 from schedgen.codegen.report import compile_report
 from schedgen.conform.check import conform
 from schedgen.driver.deriving import derived
-from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel as Code
 from schedgen.emulator.ptx.tree import Module

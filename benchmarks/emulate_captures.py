@@ -29,7 +29,7 @@ from unittest.mock import patch
 
 from emulate_capture_file import Capture, Entry, Run, Wanted, write
 from emulate_kernels_recorded import SCHEDULES
-from emulate_mutants_run import Campaign
+from emulated_mutants.run import Campaign
 
 from schedgen.emulator.emulation import Emulator, Report
 from schedgen.emulator.launch.capture import Launch

@@ -23,11 +23,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import emulate_micro_copies
-import emulate_micro_products
 import numpy as np
-from emulate_micro import EXACT, Array, Micro
-from emulate_micro_run import Gpu, emulate
+from micro import copies, products
+from micro.launch import EXACT, Array, Micro
+from micro.run import Gpu, emulate
 from report import environment, keep, table
 
 PATIENCE = 300
@@ -41,7 +40,7 @@ def cases() -> Mapping[str, Any]:
     import emulate_shipped
 
     found: dict[str, Any] = {}
-    for micro in (*emulate_micro_copies.cases(), *emulate_micro_products.cases()):
+    for micro in (*copies.cases(), *products.cases()):
         found[micro.name] = micro
     for generated in emulate_shipped.cases():
         found[generated.name] = generated

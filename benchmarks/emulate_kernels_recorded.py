@@ -22,8 +22,8 @@ from time import monotonic
 from typing import Any
 
 from emulate_capture_file import Entry, entries
-from emulate_mutants_pool import Task, judge
-from emulate_mutants_run import Campaign
+from emulated_mutants.pool import Task, judge
+from emulated_mutants.run import Campaign
 from report import RESULTS, keep
 
 from schedgen.emulator.machine.lanes import EmulationError

@@ -6,13 +6,13 @@
     python benchmarks/emulate_mutants.py CAPTURES ROWS --merge [--save]
 
 Every synchronization instruction of the PTX is removed, weakened or changed, one at a time
-(`schedgen.emulator.mutate`), and the kernel runs with the race checker under adversarial schedules
-until one shows a fault: a race, an error (undefined behaviour, or no end), a deadlock or another
-result than that of the kernel itself; waits that wait for something else also under schedules in
-which their warps come to them as late, and as early, as they can. What no schedule shows in the
-first launch of the kernel is tried in the next ones. What is never shown is examined by
-`emulate_mutants_why` as soon as all are judged, and listed with the reason why it is equivalent, or
-without one. Both stop after S seconds and go on where they stopped when they are called again.
+(`schedgen.benchmarks.mutants.kernels`), and the kernel runs with the race checker under adversarial
+schedules until one shows a fault: a race, an error (undefined behaviour, or no end), a deadlock or
+another result than that of the kernel itself; waits that wait for something else also under
+schedules in which their warps come to them as late, and as early, as they can. What no schedule
+shows in the first launch of the kernel is tried in the next ones. What is never shown is examined
+(`emulated_mutants.why`) as soon as all are judged, and listed with the reason why it is equivalent,
+or without one. Both stop after S seconds and go on where they stopped when they are called again.
 
 ROWS is a file of JSON lines, one per mutant, which grows while the command runs; mutants that are
 there, or in FILE, are not judged again unless their kernel has changed. This needs numpy, lark and
@@ -33,9 +33,9 @@ from time import monotonic
 from typing import Any
 
 from emulate_capture_file import Entry, entries, read
-from emulate_mutants_pool import Task, judge
-from emulate_mutants_run import ENDS, TRIES, UNCHANGED, Campaign
-from emulate_mutants_why import HOLDS, VERSION, explained
+from emulated_mutants.pool import Task, judge
+from emulated_mutants.run import ENDS, TRIES, UNCHANGED, Campaign
+from emulated_mutants.why import HOLDS, VERSION, explained
 from report import keep, table
 
 Row = dict[str, Any]

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from report import keep, table
 
+from schedgen.benchmarks.timing import in_turns
 from schedgen.kernels import load
-from schedgen.kernels.bench_common import in_turns
 from schedgen.kernels.library import named
 
 _OTHER = re.compile(r"(.*_head_dim(\d+)_.*?)_exp2_polynomial(\w+)$")

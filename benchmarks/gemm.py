@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from report import keep, table
 
-from schedgen.kernels.bench import chain_rows, epilogue_rows, gemm_rows, symmetric_rows, where
+from schedgen.benchmarks.shipped import chain_rows, epilogue_rows, gemm_rows, symmetric_rows, where
 
 
 def main() -> None:

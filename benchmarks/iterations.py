@@ -18,9 +18,9 @@ import torch
 from products import bound
 from report import keep, table
 
+from schedgen.benchmarks.timing import in_graphs, in_turns
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import launcher, tiling
-from schedgen.kernels.bench_common import in_graphs, in_turns
 from schedgen.kernels.library import named
 
 SPECS = ("gemm", "gemm_symmetric")

@@ -23,11 +23,11 @@ from typing import Any
 from report import keep, table
 from variants import variants
 
+from schedgen.benchmarks.mutants.outcomes import Judgement, Outcome, judge
+from schedgen.benchmarks.mutants.programs import OPERATORS, Mutant, mutants, sampled
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
-from schedgen.proof.judge import Judgement, Outcome, judge
-from schedgen.proof.mutants import OPERATORS, Mutant, mutants, sampled
 from schedgen.spec.reader import read_spec
 from schedgen.synchronize.synthesize import synthesize
 

@@ -15,9 +15,9 @@ from statistics import geometric_mean
 
 from report import keep, table
 
-from schedgen.kernels.bench import polar_rows, where
-from schedgen.kernels.bench_common import OURS, Row
-from schedgen.kernels.bench_polar import SERIAL
+from schedgen.benchmarks.polar import SERIAL
+from schedgen.benchmarks.shipped import polar_rows, where
+from schedgen.benchmarks.timing import OURS, Row
 
 PEERS = ("torch standard", "torch gram", "torch.compile standard", "gram-quack")
 

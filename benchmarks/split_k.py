@@ -16,9 +16,9 @@ from products import bound
 from report import keep, table
 from torch import Tensor
 
+from schedgen.benchmarks.timing import imported, in_graphs, in_turns
 from schedgen.codegen.facts import file_name
 from schedgen.kernels import launcher, split, tiling
-from schedgen.kernels.bench_common import imported, in_graphs, in_turns
 from schedgen.kernels.library import named
 
 SHAPES = {

@@ -19,7 +19,7 @@ import torch
 from products import bound
 from report import keep, table
 
-from schedgen.kernels.bench_common import error, in_turns
+from schedgen.benchmarks.timing import error, in_turns
 
 SPEC = Path(__file__).parent.parent / "specs" / "gemm_symmetric.yaml"
 SHAPES = [(4096, 4096), (8192, 8192)]

@@ -16,9 +16,9 @@ import torch
 from products import bound
 from report import keep, table
 
+from schedgen.benchmarks.timing import in_turns
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import launcher, tiling
-from schedgen.kernels.bench_common import in_turns
 from schedgen.kernels.library import named
 
 SHAPES = {"gemm": (1, 4096, 11008, 4096), "gemm_symmetric": (16, 2048, 2048, 7168)}

@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+OUTSIDE = {
+    "benchmarks/kernels": "schedgen.benchmarks",
+    "benchmarks/mutation": "schedgen.benchmarks.mutants",
+    **{n: f"schedgen.{n}" for n in ("codegen", "emulator", "kernels", "specs", "visualize")},
+}
+"""Folders of subpackages that do not lie in the folder of schedgen."""
 
 
 def test_every_package_is_installed() -> None:
@@ -17,9 +23,9 @@ def test_every_package_is_installed() -> None:
     folders = {path.parent for path in (ROOT / "schedgen").rglob("__init__.py")}
     found = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
     outside = {
-        "schedgen." + ".".join(path.parent.relative_to(ROOT).parts)
-        for name in ("codegen", "emulator", "kernels", "specs", "visualize")
-        for path in (ROOT / name).rglob("__init__.py")
+        ".".join([package, *path.parent.relative_to(ROOT / folder).parts])
+        for folder, package in OUTSIDE.items()
+        for path in (ROOT / folder).rglob("__init__.py")
     }
     assert listed == found | outside
 

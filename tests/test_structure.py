@@ -14,8 +14,11 @@ from pathlib import Path
 import networkx as nx
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = {"schedgen": "schedgen"} | {
-    name: f"schedgen.{name}" for name in ("codegen", "emulator", "kernels", "visualize")
+FOLDERS = {
+    "schedgen": "schedgen",
+    "benchmarks/kernels": "schedgen.benchmarks",
+    "benchmarks/mutation": "schedgen.benchmarks.mutants",
+    **{name: f"schedgen.{name}" for name in ("codegen", "emulator", "kernels", "visualize")},
 }
 GENERATED = "*_sm_[0-9]*"
 MOST_LINES = 400

@@ -141,7 +141,7 @@ class Adversarial:
 
 class _Targeted(Adversarial):
     """About warps that come to certain instructions. They have to end a turn before these
-    (`schedgen.emulator.mutate.paused` sees to that).
+    (`schedgen.benchmarks.mutants.kernels.paused` sees to that).
 
     Args:
         seed: of all other choices, as for `Adversarial`.

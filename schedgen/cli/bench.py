@@ -19,7 +19,7 @@ def run_bench(spec: str, as_json: bool) -> int:
     """
     import torch
 
-    from schedgen.kernels.bench import SPECS, where
+    from schedgen.benchmarks.shipped import SPECS, where
     from schedgen.kernels.errors import KernelError
 
     if spec not in SPECS:

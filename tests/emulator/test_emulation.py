@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from schedgen.benchmarks.mutants.kernels import Mutant, mutants
 from schedgen.emulator.emulation import Emulator, RaceError, Races
 from schedgen.emulator.launch.capture import Allocation, Launch, Parameters
 from schedgen.emulator.launch.targets import target
@@ -17,7 +18,6 @@ from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.program import Decoded
-from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.parse import parse
 

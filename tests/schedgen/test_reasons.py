@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from schedgen import bounds, reasons
+from schedgen.benchmarks.mutants.sites import sites
 from schedgen.dependence import derive
 from schedgen.driver.found import Solution
 from schedgen.driver.solution import solve
@@ -34,7 +35,6 @@ from schedgen.machine_file import read_machine
 from schedgen.ordering import reach
 from schedgen.program.model import Arrive, Commit, Program, Step, Wait, WaitGroup
 from schedgen.proof import explore, graph, smt
-from schedgen.proof.mutate import sites
 from schedgen.reasons import SENTENCES, Reason, ReasonKind, is_whole
 from schedgen.schedule import Schedule, ScheduleError, read_schedule
 from schedgen.solver.infeasible import diagnose

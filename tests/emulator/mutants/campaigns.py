@@ -50,7 +50,7 @@ def kernel(text: str) -> Kernel:
 
 def campaign(*texts: str, threads: int = 64, switches: Switches | None = None) -> Any:
     """A campaign with a launch of one CTA for each text."""
-    files, run = benchmark("emulate_capture_file"), benchmark("emulate_mutants_run")
+    files, run = benchmark("emulate_capture_file"), benchmark("emulated_mutants.run")
     runs = tuple(
         files.Run(Recording(
             "k", (1, 1, 1), (threads, 1, 1), (1, 1, 1), 0, _PTX.format(text=text.strip()),

@@ -14,7 +14,7 @@ STORE = "st.shared.b32 [%r3], %r1;"
 
 
 def said(text: str, operator: str, fragment: str, nth: int = 0) -> str:
-    paths = benchmark("emulate_mutants_paths")
+    paths = benchmark("emulated_mutants.paths")
     return paths.superfluous(kernel(text), operator, line(text, fragment, nth))
 
 
@@ -122,6 +122,6 @@ def test_the_first_wgmma_fence_is_needed() -> None:
     ],
 )
 def test_nothing_comes_behind_the_last_wait(behind: str, found: bool) -> None:
-    paths = benchmark("emulate_mutants_paths")
+    paths = benchmark("emulated_mutants.paths")
     text = f"cp.async.bulk.wait_group 0;\n{behind}"
     assert paths.last(kernel(text), line(text, "wait_group")) == found

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.benchmarks.mutants.kernels import paused
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Held, Policy, Rushed
 from schedgen.emulator.machine.switches import Switches
-from schedgen.emulator.mutate import paused
 from schedgen.emulator.ptx.tree import Kernel
 from tests.emulator.mutants.campaigns import benchmark, campaign
 
@@ -103,7 +103,7 @@ ld.shared.b32 %r7, [%r6];
 
 
 def reason(text: str, operator: str) -> str:
-    strict, one = benchmark("emulate_mutants_strict"), campaign(text)
+    strict, one = benchmark("emulated_mutants.strict"), campaign(text)
     mutant = next(m for m in one.mutants if m.operator == operator)
     return strict.Strict(one).reason(mutant)
 

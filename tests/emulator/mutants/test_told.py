@@ -18,7 +18,7 @@ EXCHANGE = f"{START}\n{WRITE}\n{ARRIVE}\n{WAIT}\n{READ}"
 
 
 def why(text: str, *lines: int, absent: bool = True) -> str:
-    deaf, one = benchmark("emulate_mutants_deaf"), campaign(text)
+    deaf, one = benchmark("emulated_mutants.deaf"), campaign(text)
     found = deaf.Deaf(frozenset(lines), absent)
     return deaf.superfluous_order(one, one.kernels[0], found, [0], (0, 1, 2))
 
@@ -64,11 +64,11 @@ def test_barriers_at_which_others_meet() -> None:
     assert why(apart, line(apart, "bar.sync 1")) != ""
 
 
-# -- emulate_mutants_observe -----------------------------------------------------------------------
+# -- observe ---------------------------------------------------------------------------------------
 
 
 def seen(*texts: str) -> Any:
-    observe, one = benchmark("emulate_mutants_observe"), campaign(*texts)
+    observe, one = benchmark("emulated_mutants.observe"), campaign(*texts)
     return observe.observed(one, one.kernels[0], range(len(texts)))
 
 
@@ -110,7 +110,7 @@ def test_launches_are_told_apart() -> None:
 
 
 def test_a_wait_behind_the_one_that_takes_its_place() -> None:
-    observe, one = benchmark("emulate_mutants_observe"), campaign(EXCHANGE)
+    observe, one = benchmark("emulated_mutants.observe"), campaign(EXCHANGE)
     mutant = next(m for m in one.mutants if m.operator == "M12 wait for the next barrier")
     both = observe.both(mutant)
     waits = [i for i in both.body if i.opcode == "mbarrier" and i.modifiers[0] == "try_wait"]
@@ -119,7 +119,7 @@ def test_a_wait_behind_the_one_that_takes_its_place() -> None:
     assert [i.operands[1].offset for i in waits] == [8, 0]
 
 
-# -- emulate_mutants_settled -----------------------------------------------------------------------
+# -- settled ---------------------------------------------------------------------------------------
 
 PEEK = """mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
 @%p3 bra DONE;
@@ -136,7 +136,7 @@ def test_a_test_that_always_finds_its_phase_complete(between: str, found: bool) 
     one = campaign(text)
     flipped = next(m for m in one.mutants if m.operator == "M10 parity flipped")
     assert flipped.instruction.line == line(text, "try_wait")
-    assert bool(benchmark("emulate_mutants_settled").settled(one, flipped, [0])) == found
+    assert bool(benchmark("emulated_mutants.settled").settled(one, flipped, [0])) == found
 
 
 def test_a_test_of_a_phase_that_never_completes() -> None:
@@ -144,7 +144,7 @@ def test_a_test_of_a_phase_that_never_completes() -> None:
     text = f"{START}\n{PEEK.replace('[bar], 0', '[bar], 1')}\n{ARRIVE}"
     one = campaign(text)
     flipped = next(m for m in one.mutants if m.operator == "M10 parity flipped")
-    assert benchmark("emulate_mutants_settled").settled(one, flipped, [0])
+    assert benchmark("emulated_mutants.settled").settled(one, flipped, [0])
 
 
 TWO = """@!%p1 mbarrier.init.shared.b64 [bar], 64;
@@ -163,7 +163,7 @@ def test_a_wait_for_the_next_mbarrier(first: str, found: bool) -> None:
     text = f"{TWO}\n{WRITE}\n{first}\n{ARRIVE}\n{WAIT}\n{READ}"
     one = campaign(text)
     other = next(m for m in one.mutants if m.operator == "M12 wait for the next barrier")
-    assert bool(benchmark("emulate_mutants_settled").same_phases(one, other, [0])) == found
+    assert bool(benchmark("emulated_mutants.settled").same_phases(one, other, [0])) == found
 
 
 def test_a_wait_for_the_next_mbarrier_that_may_find_another_phase() -> None:
@@ -187,4 +187,4 @@ END:
 {ARRIVE}"""
     one = campaign(text)
     other = next(m for m in one.mutants if m.operator == "M12 wait for the next barrier")
-    assert not benchmark("emulate_mutants_settled").same_phases(one, other, [0])
+    assert not benchmark("emulated_mutants.settled").same_phases(one, other, [0])

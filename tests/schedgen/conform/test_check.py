@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.benchmarks.mutants.kernels import mutants
 from schedgen.conform.actions import ACCESSES, kind
-from schedgen.emulator.mutate import mutants
 from schedgen.program.model import Arrive, Initialize, Program, Step, Wait
 from tests.schedgen.conform.conftest import Compiled
 

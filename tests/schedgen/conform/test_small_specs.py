@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedgen.emulator.mutate import mutants
+from schedgen.benchmarks.mutants.kernels import mutants
 from schedgen.emulator.ptx.tree import Guard, Immediate, Module
 from tests.schedgen.conform.conftest import Compiled
 

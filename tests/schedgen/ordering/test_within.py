@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from schedgen.benchmarks.mutants.operators_steps import without_meeting
 from schedgen.ordering.conflicts import conflicts
 from schedgen.ordering.within import within_roles
 from schedgen.program.model import Program
-from schedgen.proof.mutate_steps import without_meeting
 from schedgen.reasons import Reason, ReasonKind
 from schedgen.synchronize.text import program_text
 from tests.codegen.examples import SPECS, solved

@@ -1,6 +1,7 @@
 """Programs with one thing wrong: every step left out, every number, count and size off by one.
 
-Smaller changes than those of `schedgen.proof.mutants`, and exchanged neighbours, for tiny programs.
+Smaller changes than those of `schedgen.benchmarks.mutants.programs`, and exchanged neighbours, for
+tiny programs.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from schedgen.benchmarks.mutants.sites import Site, sites, with_barrier, with_store
 from schedgen.program.model import (
     Action,
     Arrive,
@@ -18,7 +20,6 @@ from schedgen.program.model import (
     Wait,
     WaitGroup,
 )
-from schedgen.proof.mutate import Site, sites, with_barrier, with_store
 
 
 def named(action: Action) -> str:

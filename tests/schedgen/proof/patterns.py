@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from schedgen.benchmarks.mutants.sites import Site, sites
 from schedgen.kernel import Space
 from schedgen.program.model import (
     FIRST,
@@ -20,7 +21,6 @@ from schedgen.program.model import (
     WaitGroup,
 )
 from schedgen.program.operations import Engine, Store, TileOperation
-from schedgen.proof.mutate import Site, sites
 from tests.schedgen.program.examples import MACHINE
 from tests.schedgen.proof import small
 from tests.schedgen.proof.small import EACH, TILE, access, loop, operation

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.benchmarks.mutants.sites import with_barrier, with_role
 from schedgen.findings import Claim
 from schedgen.program.model import (
     LAST,
@@ -29,7 +30,6 @@ from schedgen.program.model import (
 from schedgen.program.operations import Number
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
-from schedgen.proof.mutate import with_barrier, with_role
 from schedgen.proof.smt_static import capacities
 from tests.schedgen.program.examples import gemm
 from tests.schedgen.proof.patterns import (

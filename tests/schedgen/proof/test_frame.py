@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.benchmarks.mutants.operators_frame import frame_mutants
+from schedgen.benchmarks.mutants.sites import with_role
 from schedgen.findings import Claim
 from schedgen.program.model import (
     PRODUCTS,
@@ -26,8 +28,6 @@ from schedgen.program.model import (
 from schedgen.program.operations import Engine
 from schedgen.program.warpgroups import Warpgroups
 from schedgen.proof.frame import frame_findings
-from schedgen.proof.mutate import with_role
-from schedgen.proof.mutate_frame import frame_mutants
 from schedgen.proof.prove import Refuted, prove
 from schedgen.synchronize.frame import framed, tensor_columns
 from tests.codegen.examples import GEMM, solved

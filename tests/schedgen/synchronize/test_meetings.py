@@ -6,6 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from schedgen.benchmarks.mutants.operators_steps import (
+    narrow_meeting,
+    without_fence,
+    without_meeting,
+)
+from schedgen.benchmarks.mutants.outcomes import Outcome, judge
+from schedgen.benchmarks.mutants.programs import sampled
 from schedgen.codegen.binding import bound
 from schedgen.codegen.compiling import compile_file
 from schedgen.codegen.plan import Plan
@@ -19,9 +26,6 @@ from schedgen.program.model import MEETINGS, Arrive, Fence, FenceKind, Program, 
 from schedgen.program.warps import by_warps
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
-from schedgen.proof.judge import Outcome, judge
-from schedgen.proof.mutants import sampled
-from schedgen.proof.mutate_steps import narrow_meeting, without_fence, without_meeting
 from schedgen.proof.smt import refute
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 

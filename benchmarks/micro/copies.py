@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import emulate_micro_exchange
 import numpy as np
-from emulate_micro import (
+from micro import exchange
+from micro.launch import (
     FINISH,
     Array,
     Micro,
@@ -167,4 +167,4 @@ def cases() -> Iterator[Micro]:
     yield from loads()
     yield from values()
     yield from stores()
-    yield from emulate_micro_exchange.cases()
+    yield from exchange.cases()

@@ -13,7 +13,7 @@ from time import monotonic, process_time
 from typing import Any
 
 from emulate_capture_file import Entry, read
-from emulate_mutants_run import Campaign
+from emulated_mutants.run import Campaign
 
 Row = dict[str, Any]
 Judge = Callable[[Campaign, int], Row]

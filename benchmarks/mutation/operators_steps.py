@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from schedgen.benchmarks.mutants.sites import Change, Maker, Site, sites
 from schedgen.ordering.steps import describe
 from schedgen.program.model import (
     EVERY,
@@ -27,7 +28,6 @@ from schedgen.program.model import (
     When,
 )
 from schedgen.program.operations import Engine
-from schedgen.proof.mutate import Change, Maker, Site, sites
 
 Signals = Arrive | Commit
 

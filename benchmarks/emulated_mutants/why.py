@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from emulate_capture_file import Run
-from emulate_mutants_deaf import Deaf, superfluous_order
-from emulate_mutants_observe import BEHIND, Seen, both, observed
-from emulate_mutants_paths import last, superfluous
-from emulate_mutants_run import Campaign, End
-from emulate_mutants_settled import same_phases, settled
-from emulate_mutants_strict import Strict
+from emulated_mutants.deaf import Deaf, superfluous_order
+from emulated_mutants.observe import BEHIND, Seen, both, observed
+from emulated_mutants.paths import last, superfluous
+from emulated_mutants.run import Campaign, End
+from emulated_mutants.settled import same_phases, settled
+from emulated_mutants.strict import Strict
 
+from schedgen.benchmarks.mutants.kernels import Mutant, mutants
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.switches import (
@@ -25,7 +26,6 @@ from schedgen.emulator.machine.switches import (
     UnwaitedLoad,
     Verdict,
 )
-from schedgen.emulator.mutate import Mutant, mutants
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]

@@ -2,8 +2,8 @@
 
 Operators are numbered M1 to M19 as in the collection of documented bugs. Three of them have none
 here: the fence after initializing barriers (M5) and publishing the tensor-memory allocation (M19)
-are not about what roles do for tiles (`schedgen.proof.mutate_frame` has them), and tensor maps are
-never rewritten (M9).
+are not about what roles do for tiles (`operators_frame` has them), and tensor maps are never
+rewritten (M9).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from schedgen.benchmarks.mutants import operators_sizes as sizes
+from schedgen.benchmarks.mutants import operators_steps as steps
+from schedgen.benchmarks.mutants.sites import Maker, Site
 from schedgen.findings import Claim
 from schedgen.program.model import Arrive, Commit, FenceKind, Program, Wait, WaitGroup
-from schedgen.proof import mutate_sizes as sizes
-from schedgen.proof import mutate_steps as steps
-from schedgen.proof.mutate import Maker, Site
 
 RACE, DEADLOCK, PHASE = Claim.RACE, Claim.DEADLOCK, Claim.PHASE
 COUNT, CAPACITY = Claim.COUNT, Claim.CAPACITY

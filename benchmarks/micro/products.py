@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from emulate_micro import EXACT, Array, Micro, blank, bring, filled, keep
+from micro.launch import EXACT, Array, Micro, blank, bring, filled, keep
 
 from schedgen.emulator.layouts import fragments
 from schedgen.emulator.layouts.descriptors import MatrixDescriptor, addresses

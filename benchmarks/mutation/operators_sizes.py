@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+from schedgen.benchmarks.mutants.sites import (
+    Change,
+    Site,
+    sites,
+    with_barrier,
+    with_role,
+    with_store,
+)
 from schedgen.kernel import Space
 from schedgen.program.model import Arrive, Program, RoleProgram, Run
 from schedgen.program.operations import Store
-from schedgen.proof.mutate import Change, Site, sites, with_barrier, with_role, with_store
 
 KILOBYTE = 1024
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from schedgen.benchmarks.mutants.programs import Mutant
+from schedgen.benchmarks.mutants.sites import Site
 from schedgen.findings import Claim, Finding
 from schedgen.ordering.conflicts import Conflict, conflicts
 from schedgen.ordering.orders import Orders, Way
 from schedgen.program.model import Program
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import all_findings
-from schedgen.proof.mutants import Mutant
-from schedgen.proof.mutate import Site
 from schedgen.proof.smt_static import capacities
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emulate_mutants_run import Campaign, End
+from emulated_mutants.run import Campaign, End
 
+from schedgen.benchmarks.mutants.kernels import Mutant
 from schedgen.emulator.machine.switches import (
     AsyncScope,
     BulkClause,
@@ -27,7 +28,6 @@ from schedgen.emulator.machine.switches import (
     Verdict,
     label,
 )
-from schedgen.emulator.mutate import Mutant
 
 ORDERS = ("M1 ", "M2/", "M3 ", "M5 ", "M6 ", "M8 ", "fence::", "wgmma.wait")
 """Operators that remove, weaken or move an instruction that only orders."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from emulate_micro import (
+from micro.launch import (
     FINISH,
     Micro,
     barrier,

@@ -19,10 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from schedgen.codegen.facts import file_name, read_facts
-from schedgen.kernels import bench_polar, launcher, library, split, tiling
-from schedgen.kernels.attention_op import attention
-from schedgen.kernels.bench_common import (
+from schedgen.benchmarks import polar
+from schedgen.benchmarks.timing import (
     OURS,
     Row,
     Run,
@@ -33,6 +31,9 @@ from schedgen.kernels.bench_common import (
     in_graphs,
     in_turns,
 )
+from schedgen.codegen.facts import file_name, read_facts
+from schedgen.kernels import launcher, library, split, tiling
+from schedgen.kernels.attention_op import attention
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 
 _PEERS = ("flash-attn-4", "quack-kernels", "gram-newton-schulz")
@@ -290,7 +291,7 @@ def polar_rows(serial: bool = False) -> Iterator[Row]:
         return {name: time.milliseconds for name, time in in_turns(runs).items()}
 
     with torch.no_grad():
-        yield from bench_polar.polar_rows(times, serial)
+        yield from polar.polar_rows(times, serial)
 
 
 def where() -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from emulate_mutants_flow import Flow, Test, ends
+from emulated_mutants.flow import Flow, Test, ends
 
 from schedgen.emulator.ptx.tree import (
     Address,

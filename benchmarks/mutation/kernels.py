@@ -1,6 +1,6 @@
 """Compiled kernels with one synchronization instruction removed, weakened or changed.
 
-For measuring how much of what can be wrong an emulation finds: see benchmarks/emulate_mutants.py.
+For measuring how much of what can be wrong an emulation finds: see `benchmarks/emulate_mutants.py`.
 The operators follow the bugs that were found in real kernels; their numbers are those of the
 project's bug corpus. A mutant may be equivalent: another instruction may do the same.
 """

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from emulate_micro import EXACT, Array, Micro, aligned
+from micro.launch import EXACT, Array, Micro, aligned
 
 from schedgen.emulator.launch.tensor_map_bits import encode
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from emulate_capture_file import Capture, Run
 
+from schedgen.benchmarks.mutants.kernels import Mutant, mutants, paused
 from schedgen.emulator.emulation import Emulator, Report
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
@@ -16,7 +17,6 @@ from schedgen.emulator.machine.launch import Statistics
 from schedgen.emulator.machine.policies import Adversarial, Held, Policy, Rushed
 from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import Switches
-from schedgen.emulator.mutate import Mutant, mutants, paused
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel, Module
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from schedgen.benchmarks.mutants.sites import Change, with_role
 from schedgen.program.model import (
     Allocate,
     Budget,
@@ -23,7 +24,6 @@ from schedgen.program.model import (
     Publish,
     ReleaseKernel,
 )
-from schedgen.proof.mutate import Change, with_role
 
 _STEP = 8
 """Registers that a warpgroup can give away at a time."""

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emulate_mutants_run import Campaign
+from emulated_mutants.run import Campaign
 
+from schedgen.benchmarks.mutants.kernels import Mutant, paused
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Held, Policy, Rushed
-from schedgen.emulator.mutate import Mutant, paused
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.knowledge import CAUSAL
 from schedgen.emulator.ptx.tree import Kernel

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels.bench_common import OURS, Row, Run, captured, error
+from schedgen.benchmarks.timing import OURS, Row, Run, captured, error
 from schedgen.kernels.newton_schulz import streams
 from schedgen.kernels.newton_schulz.coefficients import resolve
 from schedgen.kernels.newton_schulz.polar_op import polar

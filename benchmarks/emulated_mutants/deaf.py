@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from emulate_mutants_run import SEEDS, Campaign
+from emulated_mutants.run import SEEDS, Campaign
 
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.lanes import EmulationError

@@ -1,4 +1,4 @@
-"""Paths through the PTX of a kernel: the control flow graph that `emulate_mutants_paths` looks at.
+"""Paths through the PTX of a kernel: the control flow graph that `paths` looks at.
 
 Paths are those of the text, whether or not a launch takes them.
 """

@@ -1,6 +1,6 @@
 """Undetected mutants without a reason, looked at more closely.
 
-    python benchmarks/emulate_mutants_rest.py CAPTURES [--save]
+    PYTHONPATH=benchmarks python -m emulated_mutants.rest CAPTURES [--save]
 
 Takes those that results/emulate_mutants.json lists. Each runs, beside the kernel itself, with the
 registers at launch that the emulator takes for want of better (PTX does not say them) and with
@@ -21,13 +21,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from emulate_capture_file import read
-from emulate_mutants_run import Campaign
+from emulated_mutants.run import Campaign
 from report import RESULTS, keep, table
 
+from schedgen.benchmarks.mutants.kernels import Mutant
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Rushed
-from schedgen.emulator.mutate import Mutant
 
 NAME = "emulate_mutants_rest"
 Row = dict[str, Any]

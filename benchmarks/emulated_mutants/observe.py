@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from emulate_mutants_run import SEEDS, Campaign
+from emulated_mutants.run import SEEDS, Campaign
 
+from schedgen.benchmarks.mutants.kernels import Mutant
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.policies import Adversarial
-from schedgen.emulator.mutate import Mutant
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.knowledge import TENSOR, Message, Rows, learn, widen
 from schedgen.emulator.order.mbarriers import Barrier

@@ -7,12 +7,12 @@ from functools import cache
 
 import pytest
 
+from schedgen.benchmarks.mutants.outcomes import Outcome, judge
+from schedgen.benchmarks.mutants.programs import OPERATORS, Mutant, mutants, sampled
+from schedgen.benchmarks.mutants.sites import sites
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
-from schedgen.proof.judge import Outcome, judge
-from schedgen.proof.mutants import OPERATORS, Mutant, mutants, sampled
-from schedgen.proof.mutate import sites
 from schedgen.spec.reader import read_spec
 from schedgen.synchronize.synthesize import synthesize
 from tests.schedgen.program.examples import gemm

@@ -1,0 +1,1 @@
+"""Speed of generated kernels beside their peers: what `schedgen bench` and scripts here measure."""

@@ -1,0 +1,1 @@
+"""Programs and compiled kernels with one mistake in them, which proof and emulator have to find."""
