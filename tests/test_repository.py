@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE = {
-    "benchmarks/kernels": "schedgen.benchmarks",
+    "benchmarks/measured": "schedgen.benchmarks",
     "benchmarks/mutation": "schedgen.benchmarks.mutants",
     **{n: f"schedgen.{n}" for n in ("codegen", "emulator", "kernels", "specs", "visualize")},
 }

@@ -16,7 +16,7 @@ import networkx as nx
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
     "schedgen": "schedgen",
-    "benchmarks/kernels": "schedgen.benchmarks",
+    "benchmarks/measured": "schedgen.benchmarks",
     "benchmarks/mutation": "schedgen.benchmarks.mutants",
     **{name: f"schedgen.{name}" for name in ("codegen", "emulator", "kernels", "visualize")},
 }
