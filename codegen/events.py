@@ -14,8 +14,9 @@ from itertools import pairwise
 from schedgen.codegen.event_table import ARGUMENT, CALIBRATION, Event, EventTable, RoleWords
 from schedgen.codegen.ir import Name, called, code
 from schedgen.codegen.source import Source
-from schedgen.kernel import Kernel, RoleKind
+from schedgen.kernel import Kernel
 from schedgen.program.model import Program, RoleProgram, Run, Step, Wait, WaitGroup
+from schedgen.roles import RoleKind
 from schedgen.tensors import Argument
 
 _WORDS = Name(ARGUMENT)

@@ -17,7 +17,8 @@ from schedgen.codegen.steps import Barriers
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.extents import covered
-from schedgen.kernel import DTYPE_BITS, RoleKind
+from schedgen.kernel import DTYPE_BITS
+from schedgen.roles import RoleKind
 
 
 class Harness:

@@ -20,9 +20,10 @@ from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import emit_loop
-from schedgen.kernel import Operation, RoleKind
+from schedgen.kernel import Operation
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
+from schedgen.roles import RoleKind
 
 
 class Role:

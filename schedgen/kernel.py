@@ -41,24 +41,6 @@ class Phase(StrEnum):
     AFTER = "after"
 
 
-class RoleKind(StrEnum):
-    """What executes a role."""
-
-    WARP = "warp"
-    """A warp, of which one elected thread issues what engines execute."""
-    WARPGROUP = "warpgroup"
-    """Four warps, all of whose threads work on tiles."""
-
-    @staticmethod
-    def of(warps: int) -> RoleKind:
-        """The kind of a role with that many warps."""
-        return RoleKind.WARPGROUP if warps >= WARPGROUP else RoleKind.WARP
-
-
-WARPGROUP = 4
-"""Warps of a warpgroup."""
-
-
 class Kind(StrEnum):
     """The closed set of operation kinds."""
 

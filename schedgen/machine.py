@@ -17,7 +17,8 @@ from typing import Literal
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Expression, evaluate
-from schedgen.kernel import Kind, Operation, RoleKind, Space
+from schedgen.kernel import Kind, Operation, Space
+from schedgen.roles import RoleKind
 
 
 class CostError(SchedgenError, ValueError):

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
 from schedgen.errors import SchedgenError
-from schedgen.kernel import RoleKind
 from schedgen.reasons import Reason, is_whole
+from schedgen.roles import RoleKind
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -26,8 +26,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-from schedgen.kernel import RoleKind
 from schedgen.program.operations import Engine, Number, Store, TileOperation
+from schedgen.roles import RoleKind
 
 MEETINGS = ("role", "warp")
 """Kinds of barriers at which threads of one role meet."""

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from schedgen.findings import Claim, Finding
-from schedgen.kernel import RoleKind, Space
+from schedgen.kernel import Space
 from schedgen.ordering.events import EventGraph
 from schedgen.ordering.steps import fires_always
 from schedgen.program.model import Arrive, Barrier, Commit, Program, Run, Wait
 from schedgen.program.operations import Access, Number
+from schedgen.roles import RoleKind
 
 Provider = tuple[int, int, Number]
 

@@ -11,7 +11,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from schedgen.dependence import RingOption, place_choice, ring_choice
-from schedgen.kernel import Operation, Phase, RoleKind, Space
+from schedgen.kernel import Operation, Phase, Space
+from schedgen.roles import RoleKind
 from schedgen.schedule import Schedule, ScheduledBuffer
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.describe import described

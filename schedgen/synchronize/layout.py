@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from schedgen.kernel import Kernel, Operation, Phase, RoleKind
+from schedgen.kernel import Kernel, Operation, Phase
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -35,6 +35,7 @@ from schedgen.program.model import (
     When,
 )
 from schedgen.program.operations import Engine, Number
+from schedgen.roles import RoleKind
 from schedgen.schedule import Schedule
 from schedgen.synchronize.build import ProgramError
 from schedgen.synchronize.parts import Assignment, Handoff, Meeting, Part, Signal, Synchronization

@@ -83,7 +83,7 @@ def test_names_of_generated_files_are_reserved(target: str) -> None:
     named |= {o.base for o in kernel.operations} | {r.base for r in kernel.regions}
     text = text_of(spec, target)
     library, after = re.split(r"(?<=\n)(?=@cute.jit\ndef (?:BRING|EDGE))", text, maxsplit=1)
-    roles = {"load", "tensor", "vector", "store"}
+    roles = {"load", "mma", "vector", "store"}
     states = {name for name in _assigned(after) if re.search(r"_(stage|phase)(_|$)", name)}
     assert states  # of rings; `Names` keeps them apart
     own = _assigned(after) - named - roles - states

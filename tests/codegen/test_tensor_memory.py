@@ -42,7 +42,7 @@ def test_none() -> None:
 
 def test_roles() -> None:
     memory = TensorMemory(PLAN)
-    assert memory.used_by("tensor")
+    assert memory.used_by("mma")
     assert not memory.used_by("load")
 
 

@@ -139,7 +139,7 @@ def test_a_tile_is_from_operation_to_operation() -> None:
         return cycles + 5000 * (instance.tile == 0)
 
     usual, late = compared(GEMM, 3), compared(GEMM, 3, slow)
-    for role in ("load", "tile_load", "epilogue0"):
+    for role in ("load", "epilogue_load", "epilogue0"):
         one = row(late, role, "period", "tile")
         assert (one.measured, one.count) == (row(usual, role, "period", "tile").measured, 1)
 

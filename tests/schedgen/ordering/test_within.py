@@ -83,7 +83,7 @@ def test_reasons_are_those_of_threads_fences_and_meetings(
 def test_queues_order_their_products() -> None:
     found = reasons(program_of("gemm_chain", "b200"))
     queue = (Reason(ReasonKind.QUEUE, ("tensor",)),)
-    assert queue in [why for (role, *_), why in found.items() if role == "tensor"]
+    assert queue in [why for (role, *_), why in found.items() if role == "mma"]
 
 
 def test_registers_are_told_together() -> None:

@@ -89,7 +89,7 @@ def test_setup_and_teardown() -> None:
     )
     assert made.teardown == (Meet(), Fence(FenceKind.TMEM_AFTER), Free(columns))
     before = Fence(FenceKind.TMEM_BEFORE)
-    assert made.role["tensor"].leave == (Finish(Engine.TENSOR), before)
+    assert made.role["mma"].leave == (Finish(Engine.TENSOR), before)
     assert made.role["store"].leave == (Finish(Engine.COPY_OUT),)
     loaded, stored = Fence(FenceKind.TMEM_LOADED), Fence(FenceKind.TMEM_STORED)
     assert made.role["epilogue0"].leave == (loaded, stored, before)

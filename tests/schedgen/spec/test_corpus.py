@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from schedgen.errors import Diagnostic, SchedgenError, SpecError
+from schedgen.machine_file import read_machine
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import parse_spec, read_spec
 
@@ -28,7 +29,8 @@ def diagnostics(name: str) -> list[Diagnostic]:
         return list(error.diagnostics)
     for target in spec.file.targets:
         try:
-            bind(spec.source, spec.file, target)
+            accumulators = read_machine(target).accumulators
+            bind(spec.source, spec.file, target, accumulators=accumulators)
         except SpecError as error:
             found.extend(error.diagnostics)
     return found

@@ -45,7 +45,7 @@ def test_a_slot_that_is_filled_twice(spec: str, second: str, target: str) -> Non
     made = program(spec, target, *WIDE[target])
     found = rings(made, "c_stages")
     assert [fillers(one) for one in found.values()] == [{"LC"}, {second}, {"STD"}]
-    who = ("tile_load", "epilogue0") if target == "b200" else ("LC", second)
+    who = ("epilogue_load", "epilogue0") if target == "b200" else ("LC", second)
     wanted = [*(f"c_stages full by {one}" for one in who), "c_stages empty"]
     assert [*found] == wanted  # roles say it where each is a single one
     assert {one.slots for one in found.values()} == {depth(made, "c_stages")}
