@@ -35,7 +35,8 @@ class SpecKernel:
 
     It takes the tensors that the kernel reads and its numbers, by position in the order of
     ``inputs`` or by name, and returns what it stores, in the order of ``outputs``: one tensor, or a
-    tuple. It is an operator of torch with a fake implementation, so torch.compile takes it.
+    tuple. Layouts that bulk copies cannot read are copied first. It is an operator of torch with a
+    fake implementation, so torch.compile takes it.
 
     Attributes:
         path: the generated file.
@@ -93,7 +94,10 @@ class SpecKernel:
 
     def _run(self, *arguments: Any) -> list[Tensor]:
         results = self._fake(*arguments)
-        by_name = {p.name: a for p, a in zip(self.inputs, arguments, strict=False)}
+        by_name = {
+            p.name: layouts.accessible(a) if p.extents else a
+            for p, a in zip(self.inputs, arguments, strict=False)
+        }
         by_name |= {p.name: r for p, r in zip(self.outputs, results, strict=True)}
         self._launch(*(by_name[parameter.name] for parameter in self.facts.parameters))
         return results

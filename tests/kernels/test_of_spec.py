@@ -163,6 +163,19 @@ def test_what_does_not_fit(product: SpecKernel) -> None:
             product(*arguments, **named)
 
 
+def test_layouts_that_bulk_copies_cannot_read_are_copied(
+    product: SpecKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of 45 elements, and a transposed view."""
+    launched: list[Tensor] = []
+    monkeypatch.setattr(product, "_launch", lambda *arguments: launched.extend(arguments))  # pyright: ignore
+    a, b = torch.randn(70, 45).bfloat16(), torch.randn(45, 50).bfloat16().mT
+    product(a, b)
+    assert all(layouts.problem(tensor) is None for tensor in launched)
+    assert torch.equal(launched[0], a)
+    assert torch.equal(launched[1], b)
+
+
 def test_no_target_and_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(DeviceError, match=r"fix: target='b200', or one of b200, h200"):
