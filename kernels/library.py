@@ -73,7 +73,8 @@ def named(name: str) -> Path:
     found = lock_file.named(name)
     if found is None:
         close = suggest(name, [one.name for one in lock_file.every()])
-        raise KernelError(f"'{name}' is no shipped kernel; fix: {close or 'schedgen build --list'}")
+        fix = close or "names are SPEC_ARCH_SETTINGS.py, such as gemm_sm_90a_fp16.py"
+        raise KernelError(f"'{name}' is no shipped kernel; fix: {fix}")
     return file(found)
 
 
