@@ -189,7 +189,6 @@ def test_a_file_of_another_name(tmp_path: Path) -> None:
     copy.write_text(named(name).read_text("utf-8"), encoding="utf-8")
     result = of_file(copy)
     assert result.exit_code == 0, result.output
-    assert of_file(copy, "--set=tile_n=256").exit_code == 1
 
 
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
