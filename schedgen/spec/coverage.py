@@ -127,6 +127,8 @@ class _Coverage:
         if len(self._tiles()) > _MOST_TILES:
             return None
         every = list(self._stored())
+        if not every:  # no tile is computed, or no store has a 'when' that holds
+            return self._describe([0 for _ in self._dimensions()], every) if self.whole else None
         step = gcd(*(edge for stored in every for side in stored.box for edge in side), self.size)
         ends = [max(b[axis][1] for b in (s.box for s in every)) for axis in self._dimensions()]
         if self.square:

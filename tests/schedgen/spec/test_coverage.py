@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from schedgen.expressions import parse
 from schedgen.kernel import Kernel, Kind
 from schedgen.spec.bind import bind
 from schedgen.spec.coverage import coverage_mistakes
-from schedgen.spec.reader import read_spec
+from schedgen.spec.reader import read_spec, spec_from_data
 
 
 def bound(target: str, **settings: str) -> Kernel:
@@ -60,3 +61,14 @@ def test_conditions(when: str, mistake: str) -> None:
 def test_kernels_that_compute_all_tiles() -> None:
     spec = read_spec("gemm")
     assert coverage_mistakes(bind(spec.source, spec.file, "b200", {})[0]) == []
+
+
+@pytest.mark.parametrize("target", ["b200", "h200"])
+def test_nothing_is_stored_where_no_tile_is_known(target: str) -> None:
+    """Without the store that lies as the tiles do, nobody knows how large these are."""
+    data = deepcopy(read_spec("gemm_symmetric").source.data)
+    data["operations"]["after"] = [o for o in data["operations"]["after"] if o["id"] != "STD"]
+    spec = spec_from_data(data)
+    with pytest.raises(SchedgenError) as caught:
+        bind(spec.source, spec.file, target)
+    assert "is never stored" in str(caught.value)
