@@ -2,10 +2,11 @@
 
 It writes their locks (``lock/SPEC_ARCH.json``), from which kernels are made when they are used, and
 six of them to read. ``--check`` compares instead and exits with 1 if a file differs. Names of
-locks, or beginnings of names, choose some of them. ``--conform`` compiles each kernel and compares
-its PTX with its program (docs/conform.md); the exit status is 1 if one differs. Solving is
-deterministic, so the same specs, machine models and versions of the solvers and of ruff give the
-same bytes.
+locks, or beginnings of names, choose some of them. ``--emit`` keeps the decisions of the locks and
+only emits again, for changes of emission: programs that change are proven, nothing is solved.
+``--conform`` compiles each kernel and compares its PTX with its program (docs/conform.md); the exit
+status is 1 if one differs. Solving is deterministic, so the same specs, machine models and versions
+of the solvers and of ruff give the same bytes.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="locks, or beginnings of their names")
     parser.add_argument("--check", action="store_true", help="compare, do not write")
+    parser.add_argument("--emit", action="store_true", help="emit again what locks decide")
     parser.add_argument(
         "--conform", action="store_true", help="compile each and compare it with its program"
     )
@@ -140,6 +142,8 @@ def _written(options: argparse.Namespace, store: Store) -> tuple[int, int]:
     """
     from schedgen.driver.locked import lock_of
 
+    if options.emit:
+        return _emitted_again(options), 0
     different = wrong = 0
     for spec, target in dict.fromkeys((one.spec, one.target) for one in shipped()):
         name = f"{spec}_{TARGETS[target]}.json"
@@ -153,14 +157,36 @@ def _written(options: argparse.Namespace, store: Store) -> tuple[int, int]:
             print(made[-1][0].name, *found, sep="\n  ", flush=True)
         files = {lock_file.folder() / name: lock_file.text(lock_of(made))}
         files |= {FOLDER / one.name: one.text for one, _ in made if one.name in EXAMPLES}
-        for path, text in files.items():
-            same = path.exists() and path.read_text("utf-8") == text
-            different += not same
-            if not same and not options.check:
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-            print(f"{path.name}: {'as it was' if same else 'different'}", flush=True)
+        different += _kept(files, options)
     return different, wrong
+
+
+def _emitted_again(options: argparse.Namespace) -> int:
+    """How many files are different when the decisions of locks are emitted again."""
+    from schedgen.driver.emitting import formatted
+    from schedgen.driver.relocking import relocked
+
+    different = 0
+    for path in sorted(lock_file.locks().values()):
+        if not options.names or path.name.startswith(tuple(options.names)):
+            lock, texts = relocked(lock_file.read(path))
+            files = {path: lock_file.text(lock)}
+            files |= {FOLDER / n: formatted(text) for n, text in texts.items() if n in EXAMPLES}
+            different += _kept(files, options)
+    return different
+
+
+def _kept(files: Mapping[Path, str], options: argparse.Namespace) -> int:
+    """How many of ``files`` have another text; they are written, unless they are only checked."""
+    different = 0
+    for path, text in files.items():
+        same = path.exists() and path.read_text("utf-8") == text
+        different += not same
+        if not same and not options.check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        print(f"{path.name}: {'as it was' if same else 'different'}", flush=True)
+    return different
 
 
 def _unlike(made: Emission, store: Store) -> tuple[str, ...]:
