@@ -24,11 +24,11 @@ from schedgen.kernels.errors import (
     LaunchError,
 )
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
-from schedgen.kernels.launcher import GeneratedKernel
 from schedgen.kernels.library import load
 from schedgen.kernels.newton_schulz.muon import Muon
 from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
+from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.of_spec import SpecKernel, kernel
 
 __all__ = [

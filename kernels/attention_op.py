@@ -10,6 +10,7 @@ from torch import Tensor
 
 from schedgen.kernels import checks, library
 from schedgen.kernels.errors import ArgumentValueError
+from schedgen.kernels.operators import Operator
 
 HEAD_DIMS = (64, 128)
 _ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
@@ -73,7 +74,7 @@ def attention(
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
-    out, lse = torch.ops.schedgen.attention_fwd(q, k, v, scale, causal)
+    out, lse = _attention_fwd(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
 
 
@@ -145,7 +146,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     return out, lse
 
 
-library.define(
+_attention_fwd = Operator(
     "attention_fwd(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal)"
     " -> (Tensor out, Tensor lse)",
     _forward,

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from schedgen.kernels import layouts
+from schedgen.kernels import layouts, plans
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -54,6 +54,9 @@ def number(name: str, value: float, *, positive: bool = False) -> None:
 
 def devices(**tensors: Tensor | None) -> torch.device:
     """The GPU that all tensors are on."""
+    recorder = plans.current()
+    if recorder is not None:
+        return recorder.device
     first: tuple[str, torch.device] | None = None
     for name, tensor in tensors.items():
         if tensor is None:

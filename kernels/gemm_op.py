@@ -14,8 +14,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, layouts, library, split
+from schedgen.kernels import checks, layouts, split
 from schedgen.kernels.errors import ArgumentValueError, GradientError
+from schedgen.kernels.operators import Operator
 
 
 def gemm(
@@ -52,9 +53,9 @@ def gemm(
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     if out is None:
-        return torch.ops.schedgen.gemm(a, b, c, alpha, beta)
+        return _gemm(a, b, c, alpha, beta)
     _refuse_gradients(a, b, c, out)
-    torch.ops.schedgen.gemm_out(a, b, c, alpha, beta, out)
+    _gemm_out(a, b, c, alpha, beta, out)
     return out
 
 
@@ -79,9 +80,9 @@ def symmetric_gemm(
     """
     b = a.mT if b is None else b
     if out is None:
-        return torch.ops.schedgen.symmetric_gemm(a, b, c, alpha, beta)
+        return _symmetric_gemm(a, b, c, alpha, beta)
     _refuse_gradients(a, b, c, out)
-    torch.ops.schedgen.symmetric_gemm_out(a, b, c, alpha, beta, out)
+    _symmetric_gemm_out(a, b, c, alpha, beta, out)
     return out
 
 
@@ -148,16 +149,15 @@ def _check_out(out: Tensor, shape: torch.Size, dtype: torch.dtype) -> None:
 
 def _span(tensor: Tensor) -> tuple[int, int]:
     """Addresses from the first to behind the last element."""
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     start = tensor.data_ptr()
-    return start, start + (last + 1) * tensor.element_size()
+    return start, start + layouts.span(tensor) * tensor.element_size()
 
 
 def _check_overlap(out: Tensor, a: Tensor, b: Tensor, c: Tensor | None) -> None:
     """The kernel reads ``a`` and ``b`` while it writes, and of ``c`` what it has not yet written
     only if both are the same.
     """
-    if c is not None and _same(c, out):
+    if c is not None and layouts.same(c, out):
         c = None
     start, end = _span(out)
     for name, tensor in (("a", a), ("b", b), ("c", c)):
@@ -172,9 +172,15 @@ def _check_overlap(out: Tensor, a: Tensor, b: Tensor, c: Tensor | None) -> None:
 
 
 def _compute(
-    symmetric: bool, a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor
+    device: torch.device,
+    symmetric: bool,
+    operands: tuple[Tensor, Tensor, Tensor | None],
+    alpha: float,
+    beta: float,
+    out: Tensor,
 ) -> None:
     """Writes the result into ``out``; all arguments fit together."""
+    a, b, c = operands
     if not out.numel():
         return
     if not beta:
@@ -195,7 +201,7 @@ def _compute(
     if target is None or not direct:
         shape = (rows.shape[0], rows.shape[1], out.shape[-1])
         target = layouts.room(out, shape)
-    _launch(symmetric, rows, columns, c, alpha, beta, target)
+    _launch(device, symmetric, (rows, columns, c), alpha, beta, target)
     if not direct:
         out.copy_(target.reshape(out.shape))
 
@@ -216,10 +222,16 @@ def _merged(out: Tensor, batch: int) -> Tensor | None:
 
 
 def _launch(
-    symmetric: bool, a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor
+    device: torch.device,
+    symmetric: bool,
+    operands: tuple[Tensor, Tensor, Tensor | None],
+    alpha: float,
+    beta: float,
+    out: Tensor,
 ) -> None:
     """(batch, m, k), (batch, k, n) and (batch, m, n) or None to ``out`` (batch, m, n)."""
-    if symmetric and _same(a, b.mT):  # one copy, if any, is enough for both
+    a, b, c = operands
+    if symmetric and layouts.same(a, b.mT):  # one copy, if any, is enough for both
         a = layouts.accessible(a)
         b = a.mT
     if layouts.problem(b.mT) is not None and layouts.problem(b) is None:
@@ -228,20 +240,12 @@ def _launch(
         b_layout = "nk"
         b = layouts.accessible(b.mT)
     batch, m, n = out.shape
-    run = _kernel(out.device, out.dtype, symmetric, b_layout, (batch, m, n, a.shape[-1]))
+    run = _kernel(device, out.dtype, symmetric, b_layout, (batch, m, n, a.shape[-1]))
     if c is None:
         addend, beta = run.zeros[out.dtype].view(1, 1, -1), 0.0
     else:
         addend = layouts.accessible(c)
     run.launch((layouts.accessible(a), b, addend, out), (alpha, beta))
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether both are the same elements in the same order."""
-    if one.data_ptr() != other.data_ptr() or one.shape != other.shape:
-        return False
-    strides = zip(one.shape, one.stride(), other.stride(), strict=True)
-    return all(size == 1 or mine == others for size, mine, others in strides)
 
 
 _kernel = lru_cache(1024)(split.kernel)
@@ -250,7 +254,8 @@ _kernel = lru_cache(1024)(split.kernel)
 # -- operators ------------------------------------------------------------------------------------
 
 
-def _define(name: str, symmetric: bool) -> None:
+def _define(name: str, symmetric: bool) -> tuple[Operator, Operator]:
+    """The operator that returns its result, and the one that writes it to ``out``."""
     arguments = "Tensor a, Tensor b, Tensor? c, float alpha, float beta"
 
     def fake(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float) -> Tensor:
@@ -258,8 +263,8 @@ def _define(name: str, symmetric: bool) -> None:
 
     def run(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float) -> Tensor:
         out = fake(a, b, c, alpha, beta)
-        checks.devices(a=a, b=b, c=c)
-        _compute(symmetric, a, b, c, alpha, beta, out)
+        device = checks.devices(a=a, b=b, c=c)
+        _compute(device, symmetric, (a, b, c), alpha, beta, out)
         return out
 
     def fake_out(
@@ -271,14 +276,15 @@ def _define(name: str, symmetric: bool) -> None:
         a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor
     ) -> None:
         fake_out(a, b, c, alpha, beta, out)
-        checks.devices(a=a, b=b, c=c, out=out)
-        if out.numel():
+        device = checks.devices(a=a, b=b, c=c, out=out)
+        if out.numel() and not out.is_meta:  # where calls are planned, each is looked at again
             _check_overlap(out, a, b, c)
-        _compute(symmetric, a, b, c, alpha, beta, out)
+        _compute(device, symmetric, (a, b, c), alpha, beta, out)
 
-    library.define(f"{name}({arguments}) -> Tensor", run, fake)
-    library.define(f"{name}_out({arguments}, Tensor(a!) out) -> ()", run_out, fake_out)
+    operator = Operator(f"{name}({arguments}) -> Tensor", run, fake)
+    into = Operator(f"{name}_out({arguments}, Tensor(a!) out) -> ()", run_out, fake_out)
+    return operator, into
 
 
-_define("gemm", False)
-_define("symmetric_gemm", True)
+_gemm, _gemm_out = _define("gemm", False)
+_symmetric_gemm, _symmetric_gemm_out = _define("symmetric_gemm", True)

@@ -1,11 +1,11 @@
-"""Generated kernels as functions of torch tensors."""
+"""Generated kernels, loaded for a GPU and launched."""
 
 from __future__ import annotations
 
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 
 from schedgen.codegen.compiling import symbol
-from schedgen.codegen.facts import Facts, Parameter, read_facts
-from schedgen.kernels import cache, layouts, runtime
+from schedgen.codegen.facts import Facts, read_facts
+from schedgen.kernels import cache, layouts, plans, runtime
 from schedgen.kernels.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
     DeviceError,
     LaunchError,
 )
@@ -80,13 +78,19 @@ class Launcher:
         with torch.cuda.device(device):
             self._function = runtime.function(code, symbol(self.facts))
         self._frame = _Frame(self.facts)
+        self._target = plans.Target(runtime.caller(), self._function.value or 0, self._frame.layout)
         self.zeros = apart(partial(_zeros, device))
 
     def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
         """Starts the kernel on the current stream of its GPU.
 
-        ``tensors`` and ``scalars`` are as the file's ARGUMENTS say. Nothing is checked.
+        ``tensors`` and ``scalars`` are as the file's ARGUMENTS say. Nothing is checked. While a
+        call is planned, it is only written down.
         """
+        recorder = plans.current()
+        if recorder is not None:
+            recorder.launch(self._target, tensors, scalars)
+            return
         if self.device.index == torch.cuda.current_device():
             self._launch(tensors, scalars)
         else:
@@ -122,6 +126,17 @@ def _zeros(device: torch.device) -> dict[torch.dtype, Tensor]:
     return {t: torch.zeros(8, dtype=t).to(device) for t in (torch.bfloat16, torch.float16)}
 
 
+def frame_layout(facts: Facts) -> plans.Layout:
+    """Where in memory the arguments of a generated file's host function are, see `_Frame`."""
+    ranks = [len(parameter.extents) for parameter in facts.tensors]
+    pieces = [f"P{rank}i{rank - 1}q" for rank in ranks] + ["f"] * len(facts.scalars) + ["P"]
+    places = (
+        struct.calcsize("@" + "".join(pieces[:n]) + f"0{piece[0]}")
+        for n, piece in enumerate(pieces)
+    )
+    return plans.Layout("@" + "".join(pieces), tuple(places))
+
+
 class _Frame(threading.local):
     """Memory for the arguments of one call, for each thread its own.
 
@@ -131,16 +146,12 @@ class _Frame(threading.local):
     """
 
     def __init__(self, facts: Facts) -> None:
-        ranks = [len(parameter.extents) for parameter in facts.tensors]
-        pieces = [f"P{rank}i{rank - 1}q" for rank in ranks] + ["f"] * len(facts.scalars) + ["P"]
-        self._struct = struct.Struct("@" + "".join(pieces))
+        self.layout = layout = frame_layout(facts)
+        self._struct = struct.Struct(layout.format)
         self._memory = ctypes.create_string_buffer(self._struct.size)
         self.result = ctypes.c_int32(0)
         start = ctypes.addressof(self._memory)
-        places = [
-            start + struct.calcsize("@" + "".join(pieces[:n]) + f"0{piece[0]}")
-            for n, piece in enumerate(pieces)
-        ]
+        places = [start + offset for offset in layout.places]
         self.count = len(places) + 1
         self.arguments = (ctypes.c_void_p * self.count)(*places, ctypes.addressof(self.result))
 
@@ -170,83 +181,3 @@ def launcher(path: Path, device: torch.device) -> Launcher:
             found = _loaded.get(key) or Launcher(path, device)
             _loaded[key] = found
     return found
-
-
-class GeneratedKernel:
-    """A file written by ``schedgen emit`` as a function; `library.load` makes one."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.facts = path.resolve(), read_facts(path)
-
-    def __call__(self, *arguments: Tensor | float) -> None:
-        """Runs the kernel on the current stream.
-
-        Arguments are the file's ARGUMENTS in their order: tensors on one GPU, contiguous in the
-        last dimension, with addresses and strides that are multiples of 16 bytes; then numbers.
-        Results are written into the tensors that OUTPUTS names.
-
-        Raises:
-            ArgumentValueError, ArgumentTypeError: an argument does not fit.
-            DeviceError, LaunchError, CompileError: see `launcher`.
-        """
-        wanted = self.facts.parameters
-        if len(arguments) != len(wanted):
-            names = ", ".join(parameter.name for parameter in wanted)
-            raise ArgumentValueError(
-                "arguments", f"there are {len(arguments)}", f"{len(wanted)}", f"pass {names}"
-            )
-        tensors: list[Tensor] = []
-        extents: dict[str, int] = {}
-        for parameter, argument in zip(wanted, arguments, strict=True):
-            if parameter.extents:
-                tensors.append(_fitting(parameter, argument, extents))
-        _covered(self.facts, extents)
-        scalars = [float(argument) for argument in arguments[len(tensors) :]]
-        for parameter, tensor in zip(wanted, tensors, strict=False):
-            if tensor.device != tensors[0].device or tensor.device.type != "cuda":
-                raise ArgumentValueError(
-                    parameter.name,
-                    f"it is on {tensor.device}",
-                    "one GPU for all tensors",
-                    f"{parameter.name}.to('cuda')",
-                )
-        launcher(self.path, tensors[0].device).launch(tensors, scalars)
-
-
-def _covered(facts: Facts, extents: Mapping[str, int]) -> None:
-    """No extent is larger than what the kernel covers of it."""
-    for extent, most in facts.covered:
-        if extents[extent] > most:
-            argument = next(p.name for p in facts.tensors if extent in p.extents)
-            raise ArgumentValueError(
-                argument,
-                f"its {extent} is {extents[extent]}",
-                f"at most {most}, which {facts.kernel} covers as a whole",
-                "emit the kernel with larger tiles",
-            )
-
-
-def _fitting(parameter: Parameter, argument: object, extents: dict[str, int]) -> Tensor:
-    name, shape = parameter.name, "(" + ", ".join(parameter.extents) + ")"
-    if not isinstance(argument, Tensor):
-        raise ArgumentTypeError(name, f"it is a {type(argument).__name__}", "a tensor", shape)
-    dtype = DTYPES[parameter.dtype]
-    if argument.dtype != dtype:
-        raise ArgumentTypeError(
-            name, f"its dtype is {argument.dtype}", f"{dtype}", f"{name}.to({dtype})"
-        )
-    if argument.dim() != len(parameter.extents):
-        raise ArgumentValueError(
-            name, f"it has {argument.dim()} dimensions", shape, f"reshape it to {shape}"
-        )
-    for extent, size in zip(parameter.extents, argument.shape, strict=True):
-        if extents.setdefault(extent, size) != size or not size:
-            got = f"its {extent} is {size}"
-            raise ArgumentValueError(
-                name, got, f"{extents[extent] or 'at least 1'}", "pass tensors that fit together"
-            )
-    reason = layouts.problem(argument)
-    if reason is not None:
-        allowed = "contiguous rows, address and strides multiples of 16 bytes"
-        raise ArgumentValueError(name, reason, allowed, f"{name}.contiguous()")
-    return argument

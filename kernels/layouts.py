@@ -43,6 +43,28 @@ def strides(tensor: Tensor) -> tuple[int, ...]:
     return tuple(row if n == 1 else s for n, s in zip(shape[:-1], given[:-1], strict=True))
 
 
+def storage(tensor: Tensor) -> int:
+    """What tells the memory of a tensor from that of others, also where there is no data."""
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
+
+
+def span(tensor: Tensor) -> int:
+    """Elements of memory from the first to behind the last one."""
+    if not tensor.numel():
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether both are the same elements in the same order."""
+    if one.data_ptr() != other.data_ptr() or one.shape != other.shape:
+        return False
+    if one.is_meta and storage(one) != storage(other):
+        return False  # without data, all begin at 0
+    strides = zip(one.shape, one.stride(), other.stride(), strict=True)
+    return all(size == 1 or mine == others for size, mine, others in strides)
+
+
 def accessible(tensor: Tensor) -> Tensor:
     """``tensor``, or a copy of it that bulk copies can read."""
     return tensor if problem(tensor) is None else room(tensor, tensor.shape).copy_(tensor)

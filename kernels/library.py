@@ -1,4 +1,4 @@
-"""The shipped kernels, and how functions become operators of torch.
+"""The shipped kernels.
 
 Their locks are shipped (`schedgen.driver.lock_file`), and a few files to read; the file of any
 other is made from its lock when it is used first, without solving, and kept on disk.
@@ -7,10 +7,8 @@ other is made from its lock when it is used first, without solving, and kept on 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
 
 import torch
 
@@ -19,16 +17,15 @@ from schedgen.driver import lock_file
 from schedgen.driver.lock_file import Locked
 from schedgen.errors import suggest
 from schedgen.kernels import written
-from schedgen.kernels.errors import DeviceError, GradientError, KernelError
-from schedgen.kernels.launcher import GeneratedKernel, Launcher, architecture
+from schedgen.kernels.errors import DeviceError, KernelError
+from schedgen.kernels.launcher import Launcher, architecture
 from schedgen.kernels.launcher import launcher as _launcher
+from schedgen.kernels.of_file import GeneratedKernel
 
 EXAMPLES = Path(__file__).parent
 """Where the generated files are that are shipped as such."""
 
 log = logging.getLogger("schedgen.kernels")
-
-_operators = torch.library.Library("schedgen", "DEF")
 
 
 @cache
@@ -87,28 +84,3 @@ def load(path: str | Path) -> GeneratedKernel:
     path = Path(path)
     shipped = not path.exists() and path.name == str(path)
     return GeneratedKernel(named(path.name) if shipped else path)
-
-
-def define(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    """Registers the operator ``schedgen::...``: ``run`` for tensors, ``fake`` for their shapes.
-
-    ``run`` is called for every device, to say what is wrong with it.
-    """
-    name = schema.partition("(")[0]
-    _operators.define(
-        schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-    )
-    _operators.impl(name, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"schedgen::{name}", fake, lib=_operators)
-
-    if "!" in schema:  # torch derives nothing through what is overwritten
-        return
-
-    def backward(ctx: object, *gradients: object) -> NoReturn:
-        del ctx, gradients
-        raise GradientError(
-            f"schedgen::{name} has no backward pass; fix: call it under torch.no_grad(), or "
-            "detach its arguments"
-        )
-
-    torch.library.register_autograd(f"schedgen::{name}", backward, lib=_operators)

@@ -15,9 +15,11 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Parameter, read_facts
 from schedgen.driver import lock_file
-from schedgen.kernels import layouts, library, written
+from schedgen.kernels import layouts, library, operators, written
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
-from schedgen.kernels.launcher import DTYPES, GeneratedKernel, architecture
+from schedgen.kernels.launcher import DTYPES, architecture
+from schedgen.kernels.of_file import GeneratedKernel
+from schedgen.kernels.operators import Operator
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -52,7 +54,8 @@ class SpecKernel:
         self.inputs = tuple(p for p in self.facts.parameters if p.name not in written)
         self.outputs = tuple(p for p in self.facts.parameters if p.name in written)
         self.free = _free(self.inputs, self.outputs)
-        self._launch = GeneratedKernel(path)
+        self._names = [*(parameter.name for parameter in self.inputs), *self.free]
+        self._launch = GeneratedKernel(path).run
         self._operator = self._define()
 
     def __call__(self, *arguments: Tensor | float, **named: Tensor | float) -> Any:
@@ -63,7 +66,9 @@ class SpecKernel:
             ArgumentValueError, ArgumentTypeError: an argument does not fit.
             DeviceError, LaunchError, CompileError: as of `schedgen.kernels.launcher.launcher`.
         """
-        names = [*(parameter.name for parameter in self.inputs), *self.free]
+        names = self._names
+        if not named and len(arguments) == len(names):
+            return self._operator(*arguments)
         if len(arguments) > len(names):
             raise TypeError(f"{len(arguments)} arguments, {len(names)} expected: {_list(names)}")
         given = dict(zip(names, arguments, strict=False))
@@ -75,34 +80,40 @@ class SpecKernel:
         missing = [name for name in names if name not in given]
         if missing:
             raise TypeError(f"{_list(missing)} missing; arguments are {_list(names)}")
-        results = self._operator(*(given[name] for name in names))
-        return results[0] if len(self.outputs) == 1 else tuple(results)
+        return self._operator(*(given[name] for name in names))
 
     def __repr__(self) -> str:
         arguments = _list([*(parameter.name for parameter in self.inputs), *self.free])
         results = _list([parameter.name for parameter in self.outputs])
         return f"<kernel {self.facts.kernel} for {self.facts.target}: ({arguments}) -> {results}>"
 
-    def _define(self) -> Any:
+    def _define(self) -> Operator:
         """The operator, named by the text of the file: equal files are one operator."""
         name = f"{self.facts.kernel}_{self.facts.target}_{self.facts.sha256[:_SHOWN]}"
-        if not hasattr(torch.ops.schedgen, name):
-            takes = [f"{'Tensor' if p.extents else 'float'} {p.name}_" for p in self.inputs]
-            takes += [f"SymInt {extent}_" for extent in self.free]
-            library.define(f"{name}({', '.join(takes)}) -> Tensor[]", self._run, self._fake)
-        return getattr(torch.ops.schedgen, name)
+        found = operators.defined(name)
+        if found is not None:
+            return found
+        takes = [f"{'Tensor' if p.extents else 'float'} {p.name}_" for p in self.inputs]
+        takes += [f"SymInt {extent}_" for extent in self.free]
+        returns = ", ".join(["Tensor"] * len(self.outputs))
+        returns = returns if len(self.outputs) == 1 else f"({returns})"
+        return Operator(f"{name}({', '.join(takes)}) -> {returns}", self._run, self._fake)
 
-    def _run(self, *arguments: Any) -> list[Tensor]:
-        results = self._fake(*arguments)
+    def _run(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
+        results = self._results(*arguments)
         by_name = {
             p.name: layouts.accessible(a) if p.extents else a
             for p, a in zip(self.inputs, arguments, strict=False)
         }
         by_name |= {p.name: r for p, r in zip(self.outputs, results, strict=True)}
         self._launch(*(by_name[parameter.name] for parameter in self.facts.parameters))
-        return results
+        return results[0] if len(results) == 1 else results
 
-    def _fake(self, *arguments: Any) -> list[Tensor]:
+    def _fake(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
+        results = self._results(*arguments)
+        return results[0] if len(results) == 1 else results
+
+    def _results(self, *arguments: Any) -> tuple[Tensor, ...]:
         """Empty results, if the shapes of the arguments fit together."""
         extents: dict[str, int] = {}
         for parameter, argument in zip(self.inputs, arguments, strict=False):
@@ -110,12 +121,12 @@ class SpecKernel:
                 _fits(parameter, argument, extents)
         extents |= dict(zip(self.free, arguments[len(self.inputs) :], strict=True))
         like = next(argument for argument in arguments if isinstance(argument, Tensor))
-        return [
+        return tuple(
             layouts.room(
                 like.new_empty(0, dtype=DTYPES[result.dtype]), [extents[e] for e in result.extents]
             )
             for result in self.outputs
-        ]
+        )
 
 
 def kernel(

@@ -38,6 +38,13 @@ def function(code: bytes, symbol: str) -> ctypes.c_void_p:
     return found  # the module stays loaded as long as the process runs
 
 
+def caller() -> int:
+    """The address of what `call` calls: ``int32_t run(void *function, void **arguments, size_t)``,
+    which returns 0 for success.
+    """
+    return ctypes.cast(_library().CuteDSLRT_Function_Run, ctypes.c_void_p).value or 0
+
+
 def call(function: ctypes.c_void_p, arguments: Any, count: int) -> None:
     """Calls a host function; ``arguments`` is an array of ``count`` pointers."""
     library = _library()

@@ -18,7 +18,8 @@ import torch
 
 from schedgen.codegen.facts import file_name
 from schedgen.kernels import load
-from schedgen.kernels.launcher import GeneratedKernel, architecture
+from schedgen.kernels.launcher import architecture
+from schedgen.kernels.of_file import GeneratedKernel
 from tests.codegen.generality import OUTPUTS, PROBLEMS, Problem
 from tests.kernels.gpu_cases import BF16, FP16, assert_as_good, random
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.errors import SchedgenError
-from schedgen.kernels import gemm, gemm_op, symmetric_gemm
+from schedgen.kernels import gemm, library, symmetric_gemm
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 Shape = tuple[int, ...]
@@ -67,7 +67,7 @@ def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: boo
     a = random(2, 16, 16)
     multiply = symmetric_gemm if symmetric else gemm
     pointers: list[int] = []
-    inner = gemm_op.library.launcher
+    inner = library.launcher
 
     def spying(device: torch.device, spec: str, **settings: str) -> Any:
         run = inner(device, spec, **settings)
@@ -81,7 +81,7 @@ def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: boo
         return run
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gemm_op.library, "launcher", spying)
+        patch.setattr(library, "launcher", spying)
         multiply(a, a.mT)
         multiply(a, a)
     assert pointers == [a.data_ptr()] * 2

@@ -206,7 +206,7 @@ def test_file_of_a_user(tmp_path: Path) -> None:
         ((a, b, bf16(16), d), ArgumentValueError, "bias: its n is 16; allowed: 8"),
         ((a, b, bias, bf16(1, 8, 12)[..., :8]), ArgumentValueError, "d: stride 12"),
         ((bf16(0, 8, 16), bf16(0, 8, 16), bias, d), ArgumentValueError, "at least 1"),
-        ((a, b, bias, d), ArgumentValueError, "a: it is on cpu"),
+        ((a, b, bias, d), DeviceError, "a is on cpu, and there is no GPU here"),
     ]
     for arguments, kind, message in refused:
         with pytest.raises(kind) as caught:

@@ -1,0 +1,169 @@
+"""Functions as operators of torch, and their calls.
+
+An operator has a friend of the same name behind a ``_``, which is compiled (`native`): it knows
+plans (`plans`) for signatures of arguments that were seen before, and returns None for others. The
+operator itself is written in Python, checks its arguments, and works everywhere; it has a fake
+implementation, and under torch.compile it is what is called. The second call with a signature makes
+the plan: one that is never seen again would not be worth it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+from torch.nn import Parameter
+
+from schedgen.kernels import native, plans
+from schedgen.kernels.errors import GradientError
+
+log = logging.getLogger("schedgen.kernels")
+
+SPACE = "schedgen"
+KEY = "CUDA"
+"""The dispatch key of tensors that calls are planned for."""
+_LETTERS = {"Tensor": "T", "Tensor?": "O", "float": "F", "bool": "B", "SymInt": "I"}
+"""Types of arguments, as `native.operator` has them."""
+_MOST_SEEN = 4096
+_PLAIN = {Tensor, Parameter, bool, int, float, type(None)}
+_C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+
+_library = torch.library.Library(SPACE, "DEF")
+_defined: dict[str, Operator] = {}
+
+
+def defined(name: str) -> Operator | None:
+    """The operator ``schedgen::name``, if there is one."""
+    return _defined.get(name)
+
+
+class Operator:
+    """The operator ``schedgen::...``: ``compute`` for tensors, ``fake`` for their shapes.
+
+    ``compute`` is called for every device, to say what is wrong with it. There are no gradients.
+
+    Args:
+        schema: results are tensors, or none where tensor arguments are overwritten.
+
+    Attributes:
+        public: the operator of torch.
+        native: what is compiled of it; None before the first call, and where nothing can be.
+    """
+
+    def __init__(self, schema: str, compute: Callable[..., Any], fake: Callable[..., Any]) -> None:
+        self._name, self._takes, returns = _parsed(schema)
+        self._results = returns.count("Tensor")
+        self._written = [n for n, (_, kind) in enumerate(self._takes) if "!" in kind]
+        self._compute = compute
+        self.native: native.Native | None = None
+        self._opened = False
+        self._seen: OrderedDict[bytes, bool] = OrderedDict()
+        self._define(schema, fake)
+        self.public: Callable[..., Any] = getattr(torch.ops.schedgen, self._name).default
+        planned = getattr(torch.ops.schedgen, f"_{self._name}").default
+        self._planned: Callable[..., Any] = planned._op  # without a frame of Python around it
+        _defined[self._name] = self
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The operator called with all its arguments, by position."""
+        if is_compiling() or self.native is None or not _plain(arguments):
+            return self.public(*arguments)
+        found = self._planned(*arguments)
+        if self._missing(found):
+            return self.public(*arguments)
+        return found if self._results else self._overwritten(arguments)
+
+    def _define(self, schema: str, fake: Callable[..., Any]) -> None:
+        name = self._name
+        tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+        _library.define(schema, tags=tags)
+        _library.impl(name, self._run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{SPACE}::{name}", fake, lib=_library)
+        takes = ", ".join(f"{kind} {name}" for name, kind in self._takes).replace("SymInt", "int")
+        found = ", ".join(["Tensor?"] * self._results) or "bool"
+        _library.define(f"_{name}({takes}) -> " + (f"({found})" if self._results > 1 else found))
+        _library.impl(f"_{name}", torch.library.fallthrough_kernel, "Autograd")
+        if "!" in schema:  # torch derives nothing through what is overwritten
+            return
+
+        def backward(ctx: object, *gradients: object) -> NoReturn:
+            del ctx, gradients
+            raise GradientError(
+                f"{SPACE}::{name} has no backward pass; fix: call it under torch.no_grad(), or "
+                "detach its arguments"
+            )
+
+        torch.library.register_autograd(f"{SPACE}::{name}", backward, lib=_library)
+
+    def _run(self, *arguments: Any) -> Any:
+        """The implementation for tensors: as planned, or in Python."""
+        device = next(a.device for a in arguments if isinstance(a, Tensor))
+        if device.type != KEY.lower() or not self._open():
+            return self._compute(*arguments)
+        assert self.native is not None
+        found = self._planned(*arguments)
+        if not self._missing(found):
+            return found if self._results else None  # torch counts versions for its operators
+        signature = self.native.missed()
+        result = self._compute(*arguments)
+        if signature:
+            self._note(self.native, signature, arguments)
+        return result
+
+    def _missing(self, found: Any) -> bool:
+        """Whether there was no plan."""
+        if not self._results:
+            return not found
+        return (found if self._results == 1 else found[0]) is None
+
+    def _overwritten(self, arguments: Sequence[Any]) -> None:
+        """Says that arguments are others now, as torch does for its own operators."""
+        for n in self._written:
+            torch.autograd.graph.increment_version(arguments[n])
+
+    def _open(self) -> bool:
+        """Whether there is something compiled; the first call looks."""
+        if not self._opened:
+            self._opened = True
+            letters = "".join("W" if "!" in k else _LETTERS[k] for _, k in self._takes)
+            self.native = native.operator(SPACE, f"_{self._name}", KEY, letters, self._results)
+        return self.native is not None
+
+    def _note(self, compiled: native.Native, signature: bytes, arguments: Sequence[Any]) -> None:
+        """Makes the plan for a signature when it is seen for the second time."""
+        again = self._seen.get(signature)
+        self._seen[signature] = again is None
+        if again is None and len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
+        if not again:  # new, or known to have no plan
+            return
+        try:
+            with plans.planning(arguments) as recorder:
+                results = self._compute(*recorder.arguments)
+            found = results if self._results > 1 else [results] * self._results
+            compiled.keep(signature, plans.encoded(recorder.plan(found)))
+        except plans.Unplannable as error:
+            log.debug("calls of %s with these arguments go through Python: %s", self._name, error)
+
+
+def _parsed(schema: str) -> tuple[str, list[tuple[str, str]], str]:
+    """Name, arguments with their types, and results."""
+    head, _, returns = schema.partition(" -> ")
+    name, _, takes = head.removesuffix(")").partition("(")
+    pairs = [one.rsplit(" ", 1) for one in takes.split(", ")]
+    return name, [(argument, kind) for kind, argument in pairs], returns
+
+
+def _plain(arguments: Sequence[Any]) -> bool:
+    """Whether these are tensors, if any, of which nobody but the kernel has to know."""
+    for argument in arguments:
+        if type(argument) not in _PLAIN:
+            return False
+    if _C._len_torch_dispatch_stack() or _C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return not (torch.is_grad_enabled() and _C._any_requires_grad(*arguments))
