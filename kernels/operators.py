@@ -78,6 +78,10 @@ class Operator:
             return self.public(*arguments)
         return found if self._results else self._overwritten(arguments)
 
+    def in_python(self, *arguments: Any) -> Any:
+        """What the operator computes, without anything compiled."""
+        return self._compute(*arguments)
+
     def _define(self, schema: str, fake: Callable[..., Any]) -> None:
         name = self._name
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
@@ -104,7 +108,7 @@ class Operator:
         """The implementation for tensors: as planned, or in Python."""
         device = next(a.device for a in arguments if isinstance(a, Tensor))
         if device.type != KEY.lower() or not self._open():
-            return self._compute(*arguments)
+            return self.in_python(*arguments)
         assert self.native is not None
         found = self._planned(*arguments)
         if not self._missing(found):

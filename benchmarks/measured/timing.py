@@ -9,6 +9,7 @@ times are means of the middle half of all runs. The L2 cache is overwritten befo
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -32,6 +33,8 @@ _MORE = 5
 _WARM_UP = 5
 OURS = "schedgen"
 """The candidate that is compared with the others."""
+_WARM = 0.4
+"""Seconds until the clock of a GPU that did nothing has risen."""
 _GRAPH = 2.0
 """About how many milliseconds of runs are in a graph."""
 
@@ -45,8 +48,28 @@ class Timed:
 
 
 def in_turns(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Timed]:
-    """Times of all candidates; if one of them is short, in more than ``rounds`` rounds."""
-    turns = _Turns(candidates)
+    """Times on the GPU of all candidates, which the host has launched before they begin; if one of
+    them is short, in more than ``rounds`` rounds.
+    """
+    return _timed(_Turns(candidates), rounds)
+
+
+def eagerly(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Timed]:
+    """Times of all candidates as users call them: nothing is queued ahead, so that a GPU waits
+    where the host takes longer than its kernel.
+    """
+    return _timed(_Turns(candidates, ahead=False), rounds)
+
+
+def warm(run: Run, seconds: float = _WARM) -> None:
+    """Keeps the GPU busy until its clock has risen."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        run()
+        torch.cuda.synchronize()
+
+
+def _timed(turns: _Turns, rounds: int) -> dict[str, Timed]:
     turns.run(_WARM_UP)
     times, clocks = turns.run(rounds)
     if min(_middle(found) for found in times.values()) < _SHORT:
@@ -58,7 +81,8 @@ def in_turns(candidates: dict[str, Run], rounds: int = _ROUNDS) -> dict[str, Tim
 class _Turns:
     """Candidates that take turns in a random order."""
 
-    def __init__(self, candidates: dict[str, Run]) -> None:
+    def __init__(self, candidates: dict[str, Run], ahead: bool = True) -> None:
+        self._ahead = ahead
         self._names, self._order = list(candidates), list(candidates.items())
         self._random = Random(0)
         self._flush = torch.empty(_L2_BYTES, dtype=torch.uint8, device="cuda")
@@ -71,7 +95,10 @@ class _Turns:
             self._random.shuffle(self._order)
             for name, run in self._order:
                 self._flush.zero_()
-                torch.cuda._sleep(_AHEAD)  # pyright: ignore[reportPrivateUsage]
+                if self._ahead:
+                    torch.cuda._sleep(_AHEAD)  # pyright: ignore[reportPrivateUsage]
+                else:
+                    torch.cuda.synchronize()
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 begin.record()
                 run()

@@ -83,6 +83,21 @@ def test_candidates_take_turns_in_many_orders() -> None:
 
 
 @pytest.mark.usefixtures("timed")
+def test_nothing_is_queued_before_an_eager_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPU has nothing to do when it begins; elsewhere it waits until the call is queued."""
+    events: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: events.append("idle"))
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: events.append("busy"))  # pyright: ignore
+    timing.eagerly({"a": lambda: events.append("a")}, 3)
+    assert [before for before, a in zip(events, events[1:], strict=False) if a == "a"] == [
+        "idle"
+    ] * events.count("a")
+    events.clear()
+    timing.in_turns({"a": lambda: events.append("a")}, 3)
+    assert events.count("busy") == events.count("a")
+
+
+@pytest.mark.usefixtures("timed")
 @pytest.mark.parametrize(("milliseconds", "runs"), [(0.01, 245), (1.0, 45)])
 def test_times_are_means_of_the_middle_half(milliseconds: float, runs: int) -> None:
     """Every eighth run is far off; the rest takes one time or another in turn."""
