@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -89,9 +90,7 @@ def test_nothing_is_queued_before_an_eager_call(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: events.append("idle"))
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: events.append("busy"))  # pyright: ignore
     timing.eagerly({"a": lambda: events.append("a")}, 3)
-    assert [before for before, a in zip(events, events[1:], strict=False) if a == "a"] == [
-        "idle"
-    ] * events.count("a")
+    assert [before for before, a in pairwise(events) if a == "a"] == ["idle"] * events.count("a")
     events.clear()
     timing.in_turns({"a": lambda: events.append("a")}, 3)
     assert events.count("busy") == events.count("a")
