@@ -30,8 +30,12 @@ KEY = "CUDA"
 _LETTERS = {"Tensor": "T", "Tensor?": "O", "float": "F", "bool": "B", "SymInt": "I"}
 """Types of arguments, as `native.operator` has them."""
 _MOST_SEEN = 4096
-_PLAIN = {Tensor, Parameter, bool, int, float, type(None)}
+_PLAIN = {bool, int, float, type(None)}
+
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+# Looked up once: each call asks.
+_gradients, _modes = torch.is_grad_enabled, _C._len_torch_dispatch_stack
+_transforms = _C._functorch.peek_interpreter_stack
 
 _library = torch.library.Library(SPACE, "DEF")
 _defined: dict[str, Operator] = {}
@@ -74,7 +78,7 @@ class Operator:
         if is_compiling() or self.native is None or not _plain(arguments):
             return self.public(*arguments)
         found = self._planned(*arguments)
-        if self._missing(found):
+        if (found if self._results < 2 else found[0]) is None or found is False:
             return self.public(*arguments)
         return found if self._results else self._overwritten(arguments)
 
@@ -111,19 +115,13 @@ class Operator:
             return self.in_python(*arguments)
         assert self.native is not None
         found = self._planned(*arguments)
-        if not self._missing(found):
+        if (found if self._results < 2 else found[0]) is not None and found is not False:
             return found if self._results else None  # torch counts versions for its operators
         signature = self.native.missed()
         result = self._compute(*arguments)
         if signature:
             self._note(self.native, signature, arguments)
         return result
-
-    def _missing(self, found: Any) -> bool:
-        """Whether there was no plan."""
-        if not self._results:
-            return not found
-        return (found if self._results == 1 else found[0]) is None
 
     def _overwritten(self, arguments: Sequence[Any]) -> None:
         """Says that arguments are others now, as torch does for its own operators."""
@@ -165,9 +163,12 @@ def _parsed(schema: str) -> tuple[str, list[tuple[str, str]], str]:
 
 def _plain(arguments: Sequence[Any]) -> bool:
     """Whether these are tensors, if any, of which nobody but the kernel has to know."""
+    gradients = _gradients()
     for argument in arguments:
-        if type(argument) not in _PLAIN:
+        kind = type(argument)
+        if kind is Tensor or kind is Parameter:
+            if gradients and argument.requires_grad:
+                return False
+        elif kind not in _PLAIN:
             return False
-    if _C._len_torch_dispatch_stack() or _C._functorch.peek_interpreter_stack() is not None:
-        return False
-    return not (torch.is_grad_enabled() and _C._any_requires_grad(*arguments))
+    return not _modes() and _transforms() is None
