@@ -83,6 +83,16 @@ def tiles_in_row(row, row_block, column_block):
     return ((row + 1) * row_block - 1) // column_block + 1
 
 
+@cute.jit
+def divisor_of(count: Int32, most: Int32):
+    """The largest divisor of ``count`` that is not above ``most``; 1 if all are."""
+    found = Int32(1)
+    for n in range(2, cutlass.min(count, most) + 1):
+        if count % n == 0:
+            found = n
+    return found
+
+
 def tiles_in_rows(rows, row_block, column_block):
     """Tiles of the first ``rows`` rows; a row a period later has ``more`` tiles more."""
     period = next(n for n in range(1, 1 + column_block) if n * row_block % column_block == 0)
