@@ -73,10 +73,14 @@ LEFT_OUT = {
 
 def reason(orders: Orders, left_out: str, stage: int) -> tuple[str, ...]:
     """Why the order that `LEFT_OUT` names needs no wait, in the steps of this program."""
-    before, after, store = (name.format(s=stage) for name in LEFT_OUT[left_out])
+    before, after, allocation = (name.format(s=stage) for name in LEFT_OUT[left_out])
     found: dict[tuple[str, ...], None] = {}
     for conflict in conflicts(orders.program):
-        same = (conflict.before, conflict.after, conflict.first.store) == (before, after, store)
+        same = (conflict.before, conflict.after, conflict.first.allocation) == (
+            before,
+            after,
+            allocation,
+        )
         if same and conflict.kind is Kind.SAME and conflict.distance == 1:
             ways = orders.ordered(conflict)
             if ways is None:

@@ -59,7 +59,9 @@ def copies(program: Program, count: int) -> Program:
     """``count`` copies of ``program`` that take turns in its roles, with storage of their own."""
     return replace(
         program,
-        stores=tuple(replace(s, name=_at(s.name, n)) for n in range(count) for s in program.stores),
+        allocations=tuple(
+            replace(s, name=_at(s.name, n)) for n in range(count) for s in program.allocations
+        ),
         barriers=tuple(
             replace(b, name=_at(b.name, n)) for n in range(count) for b in program.barriers
         ),
@@ -67,7 +69,7 @@ def copies(program: Program, count: int) -> Program:
             replace(
                 o,
                 name=_at(o.name, n),
-                accesses=tuple(replace(a, store=_at(a.store, n)) for a in o.accesses),
+                accesses=tuple(replace(a, allocation=_at(a.allocation, n)) for a in o.accesses),
             )
             for n in range(count)
             for o in program.operations

@@ -123,8 +123,8 @@ def constants(program: Program, kernel: Kernel) -> str:
     ordered = sorted(kernel.arguments, key=lambda argument: not argument.shape)  # as in `launch`
     written = {o.tensor for o in kernel.operations if o.kind is Kind.STORE}
     # Shared memory begins with 1024 bytes for the barriers.
-    shared = [s.address + s.size for s in program.stores if s.space is Space.SMEM]
-    columns = [s.address + s.size for s in program.stores if s.space is Space.TMEM]
+    shared = [s.address + s.size for s in program.allocations if s.space is Space.SMEM]
+    columns = [s.address + s.size for s in program.allocations if s.space is Space.TMEM]
     rows = [
         f"KERNEL = {_text(kernel.name)}",
         f"TARGET = {_text(program.arch)}",

@@ -87,38 +87,40 @@ class Plan:
         """Region in shared memory -> its view; instances that take turns in a ring share one."""
         made: dict[tuple[object, ...], View] = {}
         found: dict[str, View] = {}
-        stores = self._store_of_region
+        allocations = self._allocation_of_region
         for region in self.kernel.regions:
-            if region.space is not Space.SMEM or region.name not in stores:
+            if region.space is not Space.SMEM or region.name not in allocations:
                 continue
-            store = self.program.store[stores[region.name]]
+            allocation = self.program.allocation[allocations[region.name]]
             rows, columns = (*region.shape, 1)[:2] if len(region.shape) < 2 else region.shape
-            key = (store.name, region.base, rows, columns, region.dtype)
+            key = (allocation.name, region.base, rows, columns, region.dtype)
             if key not in made:
-                name = region.base if self._takes_turns(store.name, region.base) else region.name
-                stride = store.size // store.slots
+                name = (
+                    region.base if self._takes_turns(allocation.name, region.base) else region.name
+                )
+                stride = allocation.size // allocation.slots
                 made[key] = View(
                     self.names.of("view", name),
-                    store.address,
+                    allocation.address,
                     rows,
                     columns,
-                    store.slots,
+                    allocation.slots,
                     stride,
                     region.dtype,
                 )
             found[region.name] = made[key]
         return found
 
-    def _takes_turns(self, store: str, base: str) -> bool:
-        """Whether all instances of a buffer live in one store."""
+    def _takes_turns(self, allocation: str, base: str) -> bool:
+        """Whether all instances of a buffer live in one allocation."""
         return {
-            s for r, s in self._store_of_region.items() if self.kernel.region[r].base == base
-        } == {store}
+            s for r, s in self._allocation_of_region.items() if self.kernel.region[r].base == base
+        } == {allocation}
 
     @cached_property
-    def _store_of_region(self) -> dict[str, str]:
+    def _allocation_of_region(self) -> dict[str, str]:
         return {
-            self.kernel.piece[access.buffer].region: access.store
+            self.kernel.piece[access.buffer].region: access.allocation
             for operation in self.program.operations
             for access in operation.accesses
         }
@@ -220,14 +222,14 @@ class Plan:
         raise EmitError(f"{operation.name} does not access {piece}")
 
     def slots(self, access: Access) -> int:
-        return self.program.store[access.store].slots
+        return self.program.allocation[access.allocation].slots
 
     def stage(self, access: Access, at: Iteration | None) -> Code:
         """The slot that an access uses in an iteration."""
         slots = self.slots(access)
         if slots == 1:
             return code("0")
-        return code("{}", Stage(Running(access.version, slots, at, (access.store,))))
+        return code("{}", Stage(Running(access.version, slots, at, (access.allocation,))))
 
     # -- roles ---------------------------------------------------------------------------------
 
@@ -306,8 +308,8 @@ class Plan:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block, from its 1024-byte aligned start."""
-        stores = [s for s in self.program.stores if s.space is Space.SMEM]
-        return max((s.address + s.size for s in stores), default=1024)
+        allocations = [s for s in self.program.allocations if s.space is Space.SMEM]
+        return max((s.address + s.size for s in allocations), default=1024)
 
     # -- extents -------------------------------------------------------------------------------
 

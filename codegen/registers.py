@@ -103,10 +103,10 @@ class Registers:
                 if part.rows > rows
                 else f"make it {rows} rows; those beyond a tensor's end are zero",
             )
-        store = self.plan.program.store.get(name)
-        if store is not None and store.slots > 1:
+        allocation = self.plan.program.allocation.get(name)
+        if allocation is not None and allocation.slots > 1:
             raise EmitError(
-                f"'{name}': a ring of {store.slots} slots in registers, which cannot be indexed",
+                f"'{name}': a ring of {allocation.slots} slots in registers, which have no index",
                 part.region,
                 rule="ring-of-registers",
                 fix="give it 'depth: 1', or keep it in shared or tensor memory",

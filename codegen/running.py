@@ -46,7 +46,7 @@ class Iteration:
 class Running:
     """A running number of a ring of ``slots`` slots in an iteration; None: outside of the loop.
 
-    ``of`` are the stores whose slots the ring has.
+    ``of`` are the allocations whose slots the ring has.
     """
 
     number: Number
@@ -161,8 +161,8 @@ _MOST = 2
 """Stores that a state is named after; one that more of them share is named after its slots."""
 
 
-def _ring(state: Carried, stores: Iterable[str]) -> str:
-    found = sorted(stores)
+def _ring(state: Carried, allocations: Iterable[str]) -> str:
+    found = sorted(allocations)
     return " ".join(found) if 0 < len(found) <= _MOST else f"ring of {state.slots}"
 
 

@@ -166,7 +166,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
     def _slot(self, operation: Operation, operand: str, at: Iteration | None) -> Code:
         access = self.plan.access(operation, operand, write=False)
-        if self.plan.program.store[access.store].space is not Space.SMEM:
+        if self.plan.program.allocation[access.allocation].space is not Space.SMEM:
             return Code(())
         return code(", {}", self.plan.stage(access, at))
 

@@ -38,7 +38,7 @@ class Barriers:
 
     def _running(self, barrier: str, value: Number, iteration: Iteration | None) -> Running:
         found = self.plan.program.barrier[barrier]
-        return Running(value, found.slots, iteration, found.stores)
+        return Running(value, found.slots, iteration, found.allocations)
 
     def declare(self, source: Source) -> dict[str, str]:
         """Writes pointers to the arrays; returns their names and types."""

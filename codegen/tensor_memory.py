@@ -26,7 +26,7 @@ class TensorMemory:
     def used_by(self, role: str) -> bool:
         """Whether operations of a role access it."""
         return any(
-            self.plan.program.store[access.store].space is Space.TMEM
+            self.plan.program.allocation[access.allocation].space is Space.TMEM
             for operation in self.plan.runs[role]
             for access in self.plan.program.operation[operation.name].accesses
         )
@@ -41,9 +41,9 @@ class TensorMemory:
                 rule="rows-of-tensor-memory",
                 fix=f"make it {TMEM_LANES} rows; those beyond a tensor's end are zero",
             )
-        store = self.plan.program.store[access.store]
+        allocation = self.plan.program.allocation[access.allocation]
         first = self.plan.kernel.piece[access.buffer].byte0
-        shift = access.bytes[0] - first  # of the region in the rows of its store
+        shift = access.bytes[0] - first  # of the region in the rows of its allocation
         column, rest = divmod(shift + part.column0 * DTYPE_BITS[part.region.dtype] // 8, 4)
         if rest:
             raise EmitError(
@@ -52,10 +52,10 @@ class TensorMemory:
                 rule="columns-of-tensor-memory",
                 fix="split it into parts of whole columns of 32 bits",
             )
-        column += store.address
-        if store.slots == 1:
+        column += allocation.address
+        if allocation.slots == 1:
             return code(f"tmem + {column}")
-        stride = store.size // store.slots
+        stride = allocation.size // allocation.slots
         return plus(code(f"tmem + {stride} * {{}}", self.plan.stage(access, iteration)), column)
 
     def tile(self, operation: Operation, operand: str, iteration: Iteration | None) -> Code:
@@ -77,7 +77,7 @@ class TensorMemory:
 
     def _access(self, operation: Operation, operand: str) -> Access:
         found = self.plan.accesses(operation, operand)
-        slots = self.plan.program.store[found[0].store].slots
+        slots = self.plan.program.allocation[found[0].allocation].slots
         if slots > 1 and len({access.version for access in found}) > 1:
             raise EmitError(
                 f"{operation.name}: '{operand}' is read in one slot, written in another",

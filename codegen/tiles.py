@@ -10,7 +10,7 @@ from schedgen.codegen.formulas import whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
+from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, references, render
 from schedgen.extents import single_extents
 from schedgen.kernel import Kind, Operation, Phase
 
@@ -26,6 +26,7 @@ than when tiles of all 16 heads did, whose keys and values do not fit (files edi
 
 
 _FIRST = "tile = cute.arch.block_idx()[0]"
+_COORDINATES = ("tile_row", "tile_column")
 _TRIPS, _TILES, _TILE = Name("trips"), Name("tiles"), Name("tile")
 
 
@@ -125,7 +126,7 @@ class Tiles:
         something else: tiles of as many of the latter as fit in L2 follow each other.
         """
         rows = self.plan.kernel.tile_extents[0]
-        if self.triangle or self.banded or self.axes[-2:-1] != [rows]:
+        if self.triangle or self.banded or self.uneven or self.axes[-2:-1] != [rows]:
             return False
         along = {place.along for load in self._loads for place in load.places}
         return rows not in along and self.axes[-1] in along
@@ -158,6 +159,12 @@ class Tiles:
         fixed = {name for name, _ in kernel.parameters} | self.single
         axes = tuple(axis.extent for axis in kernel.grid[-2:])
         return kernel.tile_trips is None and axes == kernel.tile_extents and not fixed & {*axes}
+
+    @property
+    def uneven(self) -> bool:
+        """Whether tiles differ in their iterations: the longest ones have to come first then."""
+        needed = self.plan.kernel.tile_trips
+        return needed is not None and bool({n.name for n in references(needed)} & {*_COORDINATES})
 
     def first(self, source: Source) -> dict[str, str]:
         """Writes where a block's first tile lies; returns variables that roles may take over.
@@ -255,7 +262,7 @@ class Tiles:
         if needed is None:
             return
         rows, columns = self.plan.kernel.tile_extents
-        if rows in self.axes[1:]:
+        if rows in self.axes[1:] and self.uneven:
             source.comment("the last rows of tiles have the most iterations, and come first")
             source.add(code(f"at_{rows} = {{}}.divisor - 1 - at_{rows}", Name(f"by_{rows}")))
         count = whole(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})

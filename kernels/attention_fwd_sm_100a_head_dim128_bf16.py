@@ -113,6 +113,16 @@ def pairwise(values, function):
     return values[0]
 
 
+@cute.jit
+def divisor_of(count: Int32, most: Int32):
+    """The largest divisor of ``count`` that is not above ``most``; 1 if all are."""
+    found = Int32(1)
+    for n in range(2, cutlass.min(count, most) + 1):
+        if count % n == 0:
+            found = n
+    return found
+
+
 def tile_layout(rows, columns, slots, dtype):
     """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
@@ -485,7 +495,8 @@ def load(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
     bar_sQ_0_full_sQ_0_empty: cute.Pointer,
@@ -530,11 +541,11 @@ def load(
     t = Int32(0)
     at_head_dim = 0
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         # LQ[0] writes over sQ[0]
         cute.arch.mbarrier_wait(bar_sQ_0_full_sQ_0_empty, phase(t + 1, 1))
@@ -626,7 +637,8 @@ def mma(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
     bar_S_0_full_by_QK_0: cute.Pointer,
@@ -673,11 +685,11 @@ def mma(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         # turn 0: the pipeline fills
         # QK[1] uses kv
@@ -900,7 +912,8 @@ def softmax0(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_S_0_full_by_QK_0: cute.Pointer,
     bar_sAlpha_0_full: cute.Pointer,
     bar_S_1_full_by_STP_0_0: cute.Pointer,
@@ -932,11 +945,11 @@ def softmax0(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         r_m_0.fill(-Float32.inf)
         r_l_0.fill(0.0)
@@ -1019,7 +1032,8 @@ def correction(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_sAlpha_0_full: cute.Pointer,
     bar_O_0_full_sAlpha_0_empty: cute.Pointer,
     bar_sAlpha_1_full_by_PUB: cute.Pointer,
@@ -1045,11 +1059,11 @@ def correction(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         for turn in cutlass.range(trips, unroll=1):
             # CR[1] uses sAlpha[1]
@@ -1112,7 +1126,8 @@ def softmax1(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_S_0_full_by_STP_1_0: cute.Pointer,
     bar_S_0_full_by_STP_1_1: cute.Pointer,
     bar_S_1_full_by_QK_1: cute.Pointer,
@@ -1142,11 +1157,11 @@ def softmax1(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         r_m_1.fill(-Float32.inf)
         r_l_1.fill(0.0)
@@ -1222,7 +1237,8 @@ def store(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_sO_0_full_sAlpha_0_empty_O_0_empty: cute.Pointer,
     bar_sO_1_full_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
@@ -1265,11 +1281,11 @@ def store(
     t = Int32(0)
     at_head_dim = 0
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         # STO[0] uses sO[0]
         cute.arch.mbarrier_wait(bar_sO_0_full_sAlpha_0_empty_O_0_empty, phase(t, 1))
@@ -1330,7 +1346,8 @@ def kernel(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
 ):
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
@@ -1504,7 +1521,8 @@ def kernel(
             all_trips,
             tiles,
             by_seq_q,
-            by_heads,
+            by_group,
+            by_groups,
             bar_S_0_full_by_QK_0,
             bar_sAlpha_0_full,
             bar_S_1_full_by_STP_0_0,
@@ -1529,7 +1547,8 @@ def kernel(
             all_trips,
             tiles,
             by_seq_q,
-            by_heads,
+            by_group,
+            by_groups,
             bar_sAlpha_0_full,
             bar_O_0_full_sAlpha_0_empty,
             bar_sAlpha_1_full_by_PUB,
@@ -1556,7 +1575,8 @@ def kernel(
             all_trips,
             tiles,
             by_seq_q,
-            by_heads,
+            by_group,
+            by_groups,
             bar_S_0_full_by_STP_1_0,
             bar_S_0_full_by_STP_1_1,
             bar_S_1_full_by_QK_1,
@@ -1588,7 +1608,8 @@ def kernel(
                 all_trips,
                 tiles,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_kv_full,
                 bar_kv_empty,
                 bar_sQ_0_full_sQ_0_empty,
@@ -1605,7 +1626,8 @@ def kernel(
                 all_trips,
                 tiles,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_kv_full,
                 bar_kv_empty,
                 bar_S_0_full_by_QK_0,
@@ -1642,7 +1664,8 @@ def kernel(
                 all_trips,
                 tiles,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_sO_0_full_sAlpha_0_empty_O_0_empty,
                 bar_sO_1_full_sAlpha_1_empty,
                 bar_sLse_1_empty_sLse_0_empty,
@@ -1707,9 +1730,12 @@ def launch(
     n_seq_k = Int32(k.shape[1])
     n_heads_k = Int32(k.shape[2])
     all_trips = cute.ceil_div(n_seq_k, 128)
+    # as many heads one after the other as what they read stays in L2
+    heads_in_group = divisor_of(n_heads, 1280 // cutlass.max(all_trips, 1) * (n_heads // n_heads_k))
     tiles = n_batch * cute.ceil_div(n_seq_q, 256) * n_heads
     by_seq_q = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_seq_q, 256))
-    by_heads = cute.fast_divmod_create_divisor_v2(n_heads)
+    by_group = cute.fast_divmod_create_divisor_v2(heads_in_group)
+    by_groups = cute.fast_divmod_create_divisor_v2(n_heads // heads_in_group)
     if n_head_dim > 128:
         cute.printf(
             "attention_fwd: head_dim is {}, at most 128 is covered; not launched", n_head_dim
@@ -1736,7 +1762,8 @@ def launch(
         all_trips,
         tiles,
         by_seq_q,
-        by_heads,
+        by_group,
+        by_groups,
     ).launch(
         grid=[cutlass.min(tiles, sms), 1, 1],
         block=[512, 1, 1],
@@ -1787,5 +1814,5 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "auto"),
 )
-PROGRAM_SHA256 = "dc9f0315465f1be0bf75a45fbb1ff490a6b10b64aac6279240c110cc1aeca7df"
+PROGRAM_SHA256 = "9162d5d27e621f4ede247459e1787765522c28ee16e371e8add35943a833cad2"
 COVERED = (("head_dim", 128),)

@@ -1836,5 +1836,5 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "auto"),
 )
-PROGRAM_SHA256 = "dc9f0315465f1be0bf75a45fbb1ff490a6b10b64aac6279240c110cc1aeca7df"
+PROGRAM_SHA256 = "9162d5d27e621f4ede247459e1787765522c28ee16e371e8add35943a833cad2"
 COVERED = (("head_dim", 128),)

@@ -91,6 +91,16 @@ def pairwise(values, function):
     return values[0]
 
 
+@cute.jit
+def divisor_of(count: Int32, most: Int32):
+    """The largest divisor of ``count`` that is not above ``most``; 1 if all are."""
+    found = Int32(1)
+    for n in range(2, cutlass.min(count, most) + 1):
+        if count % n == 0:
+            found = n
+    return found
+
+
 def tile_layout(rows, columns, slots, dtype):
     """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
@@ -281,7 +291,8 @@ def load(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
     sK: cute.Tensor,
@@ -307,11 +318,11 @@ def load(
     t = Int32(0)
     at_head_dim = 0
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         # turn 0: the pipeline fills
         # LK writes over kv
@@ -381,7 +392,8 @@ def softmax(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
     bar_sQ_full: cute.Pointer,
@@ -436,11 +448,11 @@ def softmax(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         r_O.fill(0.0)
         r_m.fill(-Float32.inf)
@@ -590,7 +602,8 @@ def store(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_sO_0_full: cute.Pointer,
     bar_sO_1_full: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
@@ -633,11 +646,11 @@ def store(
     t = Int32(0)
     at_head_dim = 0
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         # STO[0] uses sO[0]
         cute.arch.mbarrier_wait(bar_sO_0_full, phase(t, 1))
@@ -684,7 +697,8 @@ def prologue_load(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_sQ_0_full: cute.Pointer,
     bar_sQ_1_full: cute.Pointer,
     bar_sQ_0_empty: cute.Pointer,
@@ -712,11 +726,11 @@ def prologue_load(
     t = Int32(0)
     at_head_dim = 0
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(all_trips, cutlass.max(Int32(seq_k), Int32(1)))
         # LQ[0] writes over sQ[0]
         cute.arch.mbarrier_wait(bar_sQ_0_empty, phase(t + 1, 1))
@@ -767,7 +781,8 @@ def kernel(
     all_trips: Int32,
     tiles: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
 ):
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
@@ -855,7 +870,8 @@ def kernel(
             all_trips,
             tiles,
             by_seq_q,
-            by_heads,
+            by_group,
+            by_groups,
             bar_kv_full,
             bar_kv_empty,
             bar_sQ_0_full,
@@ -877,7 +893,8 @@ def kernel(
             all_trips,
             tiles,
             by_seq_q,
-            by_heads,
+            by_group,
+            by_groups,
             bar_kv_full,
             bar_kv_empty,
             bar_sQ_1_full,
@@ -905,7 +922,8 @@ def kernel(
                 all_trips,
                 tiles,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_kv_full,
                 bar_kv_empty,
                 sK,
@@ -921,7 +939,8 @@ def kernel(
                 all_trips,
                 tiles,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_sO_0_full,
                 bar_sO_1_full,
                 bar_sLse_1_empty_sLse_0_empty,
@@ -938,7 +957,8 @@ def kernel(
                 all_trips,
                 tiles,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_sQ_0_full,
                 bar_sQ_1_full,
                 bar_sQ_0_empty,
@@ -996,9 +1016,12 @@ def launch(
     n_seq_k = Int32(k.shape[1])
     n_heads_k = Int32(k.shape[2])
     all_trips = cute.ceil_div(n_seq_k, 128)
+    # as many heads one after the other as what they read stays in L2
+    heads_in_group = divisor_of(n_heads, 512 // cutlass.max(all_trips, 1) * (n_heads // n_heads_k))
     tiles = n_batch * cute.ceil_div(n_seq_q, 128) * n_heads
     by_seq_q = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_seq_q, 128))
-    by_heads = cute.fast_divmod_create_divisor_v2(n_heads)
+    by_group = cute.fast_divmod_create_divisor_v2(heads_in_group)
+    by_groups = cute.fast_divmod_create_divisor_v2(n_heads // heads_in_group)
     if n_head_dim > 128:
         cute.printf(
             "attention_fwd: head_dim is {}, at most 128 is covered; not launched", n_head_dim
@@ -1025,7 +1048,8 @@ def launch(
         all_trips,
         tiles,
         by_seq_q,
-        by_heads,
+        by_group,
+        by_groups,
     ).launch(
         grid=[cutlass.min(tiles, sms), 1, 1],
         block=[384, 1, 1],
@@ -1075,5 +1099,5 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "auto"),
 )
-PROGRAM_SHA256 = "1df257e2c86fa4cb86deeb4e24572732a81c432445d77bee941a98ce00a9d538"
+PROGRAM_SHA256 = "5ee16d53bbe1fabcf33e7b514452330f490e30de6a0916feb1bad596bf82f04b"
 COVERED = (("head_dim", 128),)

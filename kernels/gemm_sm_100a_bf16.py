@@ -848,4 +848,4 @@ SETTINGS = (
     ("accumulator", "tmem"),
     ("accumulators", "auto"),
 )
-PROGRAM_SHA256 = "3048a4abef4141e927f6a54031eaa0902e6e04032a55a3af2c092e4fa0c21855"
+PROGRAM_SHA256 = "0d6649d86025b2d600a73a8e1a5f603939fda0bc327b754a1c5800b18e98c0cb"

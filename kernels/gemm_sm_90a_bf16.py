@@ -734,4 +734,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "007590ca761377334e52354795e7112628b5c4700fd4dfb1ceb7651d127afa08"
+PROGRAM_SHA256 = "06bb8746bf6ae4fdeda444a6d282794121a9ca6620d9ccc7df1bccb34b242516"

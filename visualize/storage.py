@@ -35,7 +35,7 @@ class Storage:
         for access in operation.accesses:
             if instance.iteration < access.initial:
                 continue  # it uses the initial value, which is no storage
-            key = access.buffer, access.store, instance.number(access.version)
+            key = access.buffer, access.allocation, instance.number(access.version)
             start, end = self.times.get(key, (begin, begin))
             last = result if access.write else used
             self.times[key] = min(start, begin), max(end, last)
@@ -45,13 +45,13 @@ class Storage:
         """One for each version of each piece, in order of first use."""
         for key, (start, end) in self.times.items():
             access, iteration = self.first[key]
-            store = self.program.store[access.store]
-            slot = key[2] % store.slots
+            allocation = self.program.allocation[access.allocation]
+            slot = key[2] % allocation.slots
             address, size = self._place(access, slot)
             yield Occupancy(
                 access.buffer,
-                store.space.value,
-                access.store if access.turn[0] else "",
+                allocation.space.value,
+                access.allocation if access.turn[0] else "",
                 slot,
                 iteration,
                 start,
@@ -62,14 +62,14 @@ class Storage:
 
     def _place(self, access: Access, slot: int) -> tuple[int, int]:
         """Address and size: bytes, columns of tensor memory; registers have no address."""
-        store = self.program.store[access.store]
+        allocation = self.program.allocation[access.allocation]
         (row0, row1), (byte0, byte1) = access.rows, access.bytes
-        begin = store.address + slot * (store.size // store.slots)
-        if store.space is Space.SMEM and 0 < byte1 - byte0 < store.row_bytes:
+        begin = allocation.address + slot * (allocation.size // allocation.slots)
+        if allocation.space is Space.SMEM and 0 < byte1 - byte0 < allocation.row_bytes:
             # Some columns of each row: what lies between them is counted, too.
-            return begin + row0 * store.row_bytes, (row1 - row0) * store.row_bytes
-        if store.space is Space.SMEM:
-            return begin + row0 * store.row_bytes + byte0, (row1 - row0) * (byte1 - byte0)
-        if store.space is Space.TMEM:
+            return begin + row0 * allocation.row_bytes, (row1 - row0) * allocation.row_bytes
+        if allocation.space is Space.SMEM:
+            return begin + row0 * allocation.row_bytes + byte0, (row1 - row0) * (byte1 - byte0)
+        if allocation.space is Space.TMEM:
             return begin + byte0 // 4, -(-(byte1 - byte0) // 4)
         return -1, max(1, -(-(row1 - row0) * (byte1 - byte0) // 512))

@@ -11,13 +11,13 @@ from schedgen.benchmarks.mutants.sites import (
     Change,
     Site,
     sites,
+    with_allocation,
     with_barrier,
     with_role,
-    with_store,
 )
 from schedgen.kernel import Space
 from schedgen.program.model import Arrive, Program, RoleProgram, Run
-from schedgen.program.operations import Store
+from schedgen.program.operations import Allocation
 
 KILOBYTE = 1024
 
@@ -77,60 +77,62 @@ def barrier_depth(program: Program) -> Iterator[Change]:
                 yield Change(f"{barrier.name} has {slots} slots", other)
 
 
-def store_depth(program: Program) -> Iterator[Change]:
+def allocation_depth(program: Program) -> Iterator[Change]:
     """A slot more or less of the storage only.
 
     One slot more gets the room for it, by moving what lies behind: an overlap is another mistake.
     """
-    for store in program.stores:
-        each = store.size // store.slots
-        if store.slots > 1:
-            other = replace(store, slots=store.slots - 1, size=store.size - each)
-            yield Change(f"{store.name} has {other.slots} slots", with_store(program, other))
-        other = replace(store, slots=store.slots + 1, size=store.size + each)
-        roomy = with_store(_moved_up(program, store, each), other)
-        yield Change(f"{store.name} has {other.slots} slots", roomy)
+    for allocation in program.allocations:
+        each = allocation.size // allocation.slots
+        if allocation.slots > 1:
+            other = replace(allocation, slots=allocation.slots - 1, size=allocation.size - each)
+            fewer = with_allocation(program, other)
+            yield Change(f"{allocation.name} has {other.slots} slots", fewer)
+        other = replace(allocation, slots=allocation.slots + 1, size=allocation.size + each)
+        roomy = with_allocation(_moved_up(program, allocation, each), other)
+        yield Change(f"{allocation.name} has {other.slots} slots", roomy)
 
 
-def _moved_up(program: Program, store: Store, by: int) -> Program:
-    """With everything that lies behind a store further up, on a machine that has the room."""
-    if store.address < 0:
+def _moved_up(program: Program, allocation: Allocation, by: int) -> Program:
+    """With everything that lies behind an allocation further up, on a machine that has the room."""
+    if allocation.address < 0:
         return program
 
-    def moved(other: Store) -> Store:
-        behind = other.space is store.space and other.address > store.address
+    def moved(other: Allocation) -> Allocation:
+        behind = other.space is allocation.space and other.address > allocation.address
         return replace(other, address=other.address + by) if behind else other
 
     room = program.capacities
-    if store.space is Space.SMEM:
+    if allocation.space is Space.SMEM:
         room = replace(room, smem_bytes=room.smem_bytes + by)
-    elif store.space is Space.TMEM:
+    elif allocation.space is Space.TMEM:
         room = replace(room, tmem_columns=room.tmem_columns + by)
-    stores = tuple(moved(other) for other in program.stores)
-    return replace(program, stores=stores, capacities=room)
+    allocations = tuple(moved(other) for other in program.allocations)
+    return replace(program, allocations=allocations, capacities=room)
 
 
 def wrong_address(program: Program) -> Iterator[Change]:
-    """A store one slot or one kilobyte (32 columns) further on or back."""
-    for store in program.stores:
-        if store.address < 0:
+    """An allocation one slot or one kilobyte (32 columns) further on or back."""
+    for allocation in program.allocations:
+        if allocation.address < 0:
             continue
-        small = KILOBYTE if store.space is Space.SMEM else 32
-        for by in sorted({small, store.size // store.slots}):
-            for address in (store.address - by, store.address + by):
-                changed = with_store(program, replace(store, address=address))
-                yield Change(f"{store.name} at {address} instead of {store.address}", changed)
+        small = KILOBYTE if allocation.space is Space.SMEM else 32
+        for by in sorted({small, allocation.size // allocation.slots}):
+            for address in (allocation.address - by, allocation.address + by):
+                changed = with_allocation(program, replace(allocation, address=address))
+                what = f"{allocation.name} at {address} instead of {allocation.address}"
+                yield Change(what, changed)
 
 
 def wrong_slot(program: Program) -> Iterator[Change]:
-    """An operation that uses the slot of a store before or after the right one."""
+    """An operation that uses the slot of an allocation before or after the right one."""
     for operation in program.operations:
-        for name in dict.fromkeys(access.store for access in operation.accesses):
-            if program.store[name].slots == 1:
+        for name in dict.fromkeys(access.allocation for access in operation.accesses):
+            if program.allocation[name].slots == 1:
                 continue
             for by in (-1, 1):
                 accesses = tuple(
-                    replace(old, version=old.version.moved(by)) if old.store == name else old
+                    replace(old, version=old.version.moved(by)) if old.allocation == name else old
                     for old in operation.accesses
                 )
                 other = replace(operation, accesses=accesses)

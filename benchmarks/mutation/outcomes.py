@@ -102,7 +102,7 @@ def _spare(mutant: Mutant) -> str:
     """Why sizes may differ."""
     reasons = {
         "barrier depth": "the waits keep the phases of a slot apart with that many slots as well",
-        "store depth": "the waits let no more slots be used than there are",
+        "allocation depth": "the waits let no more slots be used than there are",
         "address": "no other store lies there",
         "slot": "another version is used, but in order: wrong data without a race",
     }

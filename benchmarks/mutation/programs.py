@@ -79,7 +79,7 @@ OPERATORS = (
     _operator("slot", "M17", sizes.wrong_slot, RACE),
     _operator("wait too many", "M18", steps.extra_wait, DEADLOCK, PHASE, COUNT),
     _operator("barrier depth", "", sizes.barrier_depth, PHASE, DEADLOCK, COUNT, RACE),
-    _operator("store depth", "", sizes.store_depth, RACE),
+    _operator("allocation depth", "", sizes.allocation_depth, RACE),
 )
 
 

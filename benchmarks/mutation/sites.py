@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from schedgen.ordering.steps import describe
 from schedgen.program.model import Action, Barrier, Program, RoleProgram, Step
-from schedgen.program.operations import Store
+from schedgen.program.operations import Allocation
 
 SECTIONS = ("before", "loop", "after")
 Steps = tuple[Step, ...]
@@ -127,7 +127,9 @@ def with_barrier(program: Program, barrier: Barrier) -> Program:
     return replace(program, barriers=barriers)
 
 
-def with_store(program: Program, store: Store) -> Program:
-    """The program with another store of this name."""
-    stores = tuple(store if old.name == store.name else old for old in program.stores)
-    return replace(program, stores=stores)
+def with_allocation(program: Program, allocation: Allocation) -> Program:
+    """The program with another allocation of this name."""
+    allocations = tuple(
+        allocation if old.name == allocation.name else old for old in program.allocations
+    )
+    return replace(program, allocations=allocations)

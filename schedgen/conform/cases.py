@@ -137,7 +137,7 @@ class Case:
 def cases(program: Program, role: RoleProgram) -> list[Case]:
     """All cases of a role."""
     rings = [barrier.slots for barrier in program.barriers]
-    rings += [store.slots for store in program.stores]
+    rings += [allocation.slots for allocation in program.allocations]
     modulus = lcm(2, *(2 * slots for slots in rings))
     guards = [step.guard for step in role.loop]
     ends = 2 + max((max(guard.low, guard.high) for guard in guards), default=0)

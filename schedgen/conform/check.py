@@ -202,7 +202,7 @@ class Check:
 
     def _rings(self) -> set[int]:
         rings = {barrier.slots for barrier in self.program.barriers}
-        return rings | {store.slots for store in self.program.stores}
+        return rings | {allocation.slots for allocation in self.program.allocations}
 
     def _given(self, role: _Role) -> dict[Term, Value]:
         """Symbols that have values everywhere."""

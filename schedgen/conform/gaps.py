@@ -66,7 +66,7 @@ class Gaps(Taker):
             choice: dict[int, frozenset[Need]] = {}
             for number, group in enumerate(places):
                 hit = frozenset(
-                    (place.store, write)
+                    (place.allocation, write)
                     for place in group
                     if place.write == write
                     and (place.space is Space.TMEM) == tensor
@@ -95,7 +95,7 @@ class Gaps(Taker):
         """Accesses belong to operations, each of which has what it needs, and all waits are there:
         in one way to tell operations apart, where there are several.
         """
-        needs = [frozenset((p.store, p.write) for p in group if p.needed) for group in places]
+        needs = [frozenset((p.allocation, p.write) for p in group if p.needed) for group in places]
         failed: Mismatch | None = None
         for way in islice(ways([one.choice for one in found if one.choice], needs), _WAYS):
             runs = iter(way)
@@ -121,12 +121,12 @@ class Gaps(Taker):
         for number, group in enumerate(places):
             mine = [one for one in found if one.run == number]
             for place in (place for place in group if place.needed):
-                need = place.store, place.write
+                need = place.allocation, place.write
                 there = [one for one in mine if need in one.choice[number]]
                 what = "written" if place.write else "read"
                 if lost := missing(place, [self._at(one.event, behind) for one in there]):
                     unit = "columns" if place.space is Space.TMEM else "bytes"
-                    text = f"{lost} {unit} of '{place.store}' are not {what}"
+                    text = f"{lost} {unit} of '{place.allocation}' are not {what}"
                     self.differ(text, wanted[number].text, there[-1].event)
 
     def _at(self, event: Event, behind: str) -> tuple[Instruction, Array]:
@@ -147,10 +147,10 @@ class Gaps(Taker):
             at = min(later)
             met[at] |= one.choice[at]
         for one, need, has in zip(wanted, needs, met, strict=True):
-            for store, write in sorted(need - has):
+            for allocation, write in sorted(need - has):
                 event = self.events[self.at] if self.at < len(self.events) else None
                 what = "writes to" if write else "reads from"
-                self.differ(f"no instruction {what} '{store}'", one.text, event)
+                self.differ(f"no instruction {what} '{allocation}'", one.text, event)
 
     # -- waits for tensor memory ---------------------------------------------------------------
 

@@ -31,9 +31,9 @@ class Found:
         return self.event.action.kind
 
     @property
-    def stores(self) -> tuple[str, ...]:
+    def allocations(self) -> tuple[str, ...]:
         """What it accesses, if it belongs to ``run``."""
-        return tuple(sorted(store for store, _ in self.choice.get(self.run, ())))
+        return tuple(sorted(allocation for allocation, _ in self.choice.get(self.run, ())))
 
 
 def own_waits(kind: str, found: list[Found], differ: Differ) -> dict[int, bool]:
@@ -47,8 +47,8 @@ def own_waits(kind: str, found: list[Found], differ: Differ) -> dict[int, bool]:
     loads = kind == WAITS[FenceKind.TMEM_LOADED]
     for piece in _pieces(kind, found):
         last = found[piece[-1]]
-        stores = [found[at].stores for at in piece]
-        again = len(list(groupby(stores))) > len(set(stores))
+        allocations = [found[at].allocations for at in piece]
+        again = len(list(groupby(allocations))) > len(set(allocations))
         later = next((n for n in range(piece[-1] + 1, len(found)) if found[n].choice), len(found))
         more = later < len(found) and found[later].run == last.run
         waits = any(one.kind == kind for one in found[piece[-1] + 1 : later])
@@ -56,7 +56,7 @@ def own_waits(kind: str, found: list[Found], differ: Differ) -> dict[int, bool]:
             differ(f"no '{kind}' between it and the load before", _THREADS, found[later].event)
         if more and own.setdefault(last.run, waits) is not waits:
             differ(f"no '{kind}' behind it, although other pieces have one", _THREADS, last.event)
-        alike = first.setdefault(last.run, stores) == stores
+        alike = first.setdefault(last.run, allocations) == allocations
         if loads and (again or (own.get(last.run, False) and not alike)):
             differ(f"no '{kind}' between two pieces", _THREADS, last.event)
     return own

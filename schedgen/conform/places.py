@@ -27,7 +27,7 @@ class Place:
     ``touched``: bytes or columns that the operation accesses.
     """
 
-    store: str
+    allocation: str
     space: Space
     write: bool
     first: Array
@@ -76,23 +76,31 @@ class Places:
                 needed=(operation, place) not in self._spared and _happens(access, case, iteration),
             )
             for place, access in enumerate(tile.accesses)
-            if self.program.store[access.store].space in (Space.SMEM, Space.TMEM)
+            if self.program.allocation[access.allocation].space in (Space.SMEM, Space.TMEM)
         ]
 
     def place(self, access: Access, case: Case, iteration: Turn | None) -> Place:
-        store = self.program.store[access.store]
-        slot = self.slot(access.version, store.slots, case, iteration)
-        size = store.size // store.slots
-        smem = store.space is Space.SMEM
+        allocation = self.program.allocation[access.allocation]
+        slot = self.slot(access.version, allocation.slots, case, iteration)
+        size = allocation.size // allocation.slots
+        smem = allocation.space is Space.SMEM
         begin, end = access.bytes
         columns = (begin // COLUMN_BYTES, -(-end // COLUMN_BYTES))
         parts = self._bytes(access) if smem else (columns,)
-        first = store.address + size * slot
+        first = allocation.address + size * slot
         panel = self._panel(access) if smem else size
         rows = access.rows[1] - access.rows[0]
         touched = rows * (end - begin) if smem else columns[1] - columns[0]
         return Place(
-            store.name, store.space, access.write, first, size, parts, True, panel, touched
+            allocation.name,
+            allocation.space,
+            access.write,
+            first,
+            size,
+            parts,
+            True,
+            panel,
+            touched,
         )
 
     def _bytes(self, access: Access) -> tuple[tuple[int, int], ...]:
@@ -123,7 +131,7 @@ class Places:
         found = [
             access
             for access in self.plan.accesses(operation, operand)
-            if self.program.store[access.store].space in (Space.SMEM, Space.TMEM)
+            if self.program.allocation[access.allocation].space in (Space.SMEM, Space.TMEM)
         ]
         return [self.place(access, case, iteration) for access in found]
 

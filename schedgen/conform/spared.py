@@ -32,7 +32,7 @@ def _private(program: Program, role: RoleProgram) -> set[Named]:
     """Reads of what only the same threads write."""
     own = operations_of(role)
     others = {
-        access.store
+        access.allocation
         for operation in program.operations
         for access in operation.accesses
         if access.write and operation.name not in own
@@ -41,7 +41,7 @@ def _private(program: Program, role: RoleProgram) -> set[Named]:
         (name, place)
         for name in own
         for place, read in _of_threads(program, name)
-        if not (read.write or read.spread is None or read.store in others)
+        if not (read.write or read.spread is None or read.allocation in others)
         and {write.spread for _, write in _writes(program, read)} == {read.spread}
     }
 
@@ -70,7 +70,7 @@ def _repeated(program: Program, steps: Sequence[Step]) -> set[Named]:
 
 def _alike(one: Access, other: Access) -> bool:
     """Whether both touch the same bytes of the same version."""
-    same = one.store == other.store and one.version == other.version
+    same = one.allocation == other.allocation and one.version == other.version
     return same and one.rows == other.rows and one.bytes == other.bytes
 
 
@@ -87,5 +87,5 @@ def _of_threads(program: Program, name: str) -> Iterator[tuple[int, Access]]:
     operation = program.operation[name]
     if operation.engine is Engine.THREADS:
         for place, access in enumerate(operation.accesses):
-            if program.store[access.store].space is Space.SMEM:
+            if program.allocation[access.allocation].space is Space.SMEM:
                 yield place, access

@@ -107,10 +107,10 @@ def _check_registers(program: Program) -> None:
         for step in role.steps:
             if isinstance(step.action, Run):
                 for access in program.operation[step.action.operation].accesses:
-                    if program.store[access.store].space is Space.REGISTERS:
-                        owned.setdefault(access.store, []).append((access, role.name))
-    for store, accesses in owned.items():
+                    if program.allocation[access.allocation].space is Space.REGISTERS:
+                        owned.setdefault(access.allocation, []).append((access, role.name))
+    for allocation, accesses in owned.items():
         for (first, owner), (second, other) in combinations(accesses, 2):
             if owner != other and first.overlaps(second):
-                message = f"roles {owner} and {other} share registers of '{store}'"
+                message = f"roles {owner} and {other} share registers of '{allocation}'"
                 raise InterpretationError(message)

@@ -1,8 +1,8 @@
 """Physical storage for interpreted programs: bytes of slots, kept as cells with interned contents.
 
-A store is cut where any access begins or ends, so that each access covers whole cells. A cell holds
-the number of its bytes: equal bytes have equal numbers, and what an operation computes from the
-same bytes has to be computed only once. Number 0 is poison.
+An allocation is cut where any access begins or ends, so that each access covers whole cells. A cell
+holds the number of its bytes: equal bytes have equal numbers, and what an operation computes from
+the same bytes has to be computed only once. Number 0 is poison.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from schedgen.interpret.pieces import POISON, TORCH
 from schedgen.interpret.problem import InterpretationError
 from schedgen.kernel import Kernel, Piece
 from schedgen.program.model import Program
-from schedgen.program.operations import Access, Store
+from schedgen.program.operations import Access, Allocation
 
 Bytes = npt.NDArray[np.uint8]
 
 
 class Cells:
-    """The cells of all stores of a program, numbered through; ``total`` is how many there are."""
+    """The cells of all allocations of a program, numbered through; ``total`` is their number."""
 
     def __init__(self, program: Program, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -33,21 +33,23 @@ class Cells:
         self._columns: dict[str, list[int]] = {}
         self._base: dict[str, int] = {}
         self.total = 0
-        for store in program.stores:
-            here = [access for access in accesses if access.store == store.name]
-            self._rows[store.name] = _cuts(store.rows, (a.rows for a in here))
-            self._columns[store.name] = _cuts(store.row_bytes, (a.bytes for a in here))
-            self._base[store.name] = self.total
-            self.total += store.slots * self._per_slot(store)
+        for allocation in program.allocations:
+            here = [access for access in accesses if access.allocation == allocation.name]
+            self._rows[allocation.name] = _cuts(allocation.rows, (a.rows for a in here))
+            self._columns[allocation.name] = _cuts(allocation.row_bytes, (a.bytes for a in here))
+            self._base[allocation.name] = self.total
+            self.total += allocation.slots * self._per_slot(allocation)
         self._contents: list[Bytes] = [np.zeros((0, 0), np.uint8)]
         self._numbers: dict[tuple[int, bytes], int] = {}
 
     def cells(self, access: Access, version: int) -> tuple[int, ...]:
         """The cells of an access to a version, row by row."""
-        store = self._program.store[access.store]
+        allocation = self._program.allocation[access.allocation]
         rows, columns = self._spans(access)
-        width = len(self._columns[store.name]) - 1
-        first = self._base[store.name] + version % store.slots * self._per_slot(store)
+        width = len(self._columns[allocation.name]) - 1
+        first = self._base[allocation.name] + version % allocation.slots * self._per_slot(
+            allocation
+        )
         return tuple(first + row * width + column for row in rows for column in columns)
 
     def tile(self, access: Access, numbers: Sequence[int]) -> torch.Tensor:
@@ -70,7 +72,7 @@ class Cells:
         piece = self._kernel.piece[access.buffer]
         if _length(access.rows) * _length(access.bytes) != piece.bytes:
             message = (
-                f"the access to '{piece.name}' in '{access.store}' is not as large as the piece"
+                f"the access to '{piece.name}' in '{access.allocation}' has another size than it"
             )
             raise InterpretationError(message)
         return piece
@@ -82,17 +84,17 @@ class Cells:
             self._contents.append(content.copy())
         return number
 
-    def _per_slot(self, store: Store) -> int:
-        return (len(self._rows[store.name]) - 1) * (len(self._columns[store.name]) - 1)
+    def _per_slot(self, allocation: Allocation) -> int:
+        return (len(self._rows[allocation.name]) - 1) * (len(self._columns[allocation.name]) - 1)
 
     def _spans(self, access: Access) -> tuple[range, range]:
-        rows, columns = self._rows[access.store], self._columns[access.store]
+        rows, columns = self._rows[access.allocation], self._columns[access.allocation]
         down = range(rows.index(access.rows[0]), rows.index(access.rows[1]))
         return down, range(columns.index(access.bytes[0]), columns.index(access.bytes[1]))
 
     def _areas(self, access: Access) -> list[tuple[slice, slice]]:
         """Where each cell of an access lies in it."""
-        rows, columns = self._rows[access.store], self._columns[access.store]
+        rows, columns = self._rows[access.allocation], self._columns[access.allocation]
         top, left = access.rows[0], access.bytes[0]
         down, across = self._spans(access)
         return [

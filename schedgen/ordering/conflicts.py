@@ -87,11 +87,11 @@ def conflicts(program: Program) -> Iterator[Conflict]:
         for access in operation.accesses
         if operation.name in section
     ]
-    by_store: dict[str, list[tuple[str, Access]]] = {}
+    by_allocation: dict[str, list[tuple[str, Access]]] = {}
     for name, access in accesses:
-        by_store.setdefault(access.store, []).append((name, access))
-    for store, uses in by_store.items():
-        slots = program.store[store].slots
+        by_allocation.setdefault(access.allocation, []).append((name, access))
+    for allocation, uses in by_allocation.items():
+        slots = program.allocation[allocation].slots
         for (a, first), (b, second) in product(uses, uses):
             if first.overlaps(second) and (first.write or second.write):
                 yield from _pair(a, b, first, second, section[a], section[b], slots)

@@ -43,7 +43,9 @@ class Orders:
         self.graph = event_graph(program)
         self._reach: dict[tuple[int, Span], Reach] = {}
         # Far enough for any reuse of a slot, and for the next wait after that.
-        slots = 1 + max((ring.slots for ring in (*program.stores, *program.barriers)), default=1)
+        slots = 1 + max(
+            (ring.slots for ring in (*program.allocations, *program.barriers)), default=1
+        )
         self.near = Span(0, 1, together=False)
         self.far = Span(0, slots, together=False, tiles=slots)
 
@@ -129,7 +131,7 @@ class Orders:
     def fences_after(self, conflict: Conflict) -> Iterator[tuple[FenceKind, ...]]:
         """Fences that the role of the first access has to execute after it, one after another."""
         first, second = self._engines(conflict)
-        space = self.program.store[conflict.first.store].space
+        space = self.program.allocation[conflict.first.allocation].space
         if first is not Engine.THREADS or self._within_one(conflict):
             return
         if space is Space.SMEM and second.asynchronous:
@@ -144,7 +146,7 @@ class Orders:
     def fence_between(self, conflict: Conflict) -> FenceKind | None:
         """A fence that the role of the second access needs between the two, if any."""
         first, second = self._engines(conflict)
-        space = self.program.store[conflict.first.store].space
+        space = self.program.allocation[conflict.first.allocation].space
         if space is Space.REGISTERS and (first, second) == (Engine.THREADS, Engine.WGMMA):
             return FenceKind.REGISTERS
         queue = first is second is Engine.TENSOR

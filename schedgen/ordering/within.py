@@ -21,15 +21,15 @@ from schedgen.reasons import Reason, ReasonKind
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Pairs of operations of ``role`` that touch the same bytes of ``stores``, the first of a pair
-    before the second, and what keeps them in order.
+    """Pairs of operations of ``role`` that touch the same bytes of ``allocations``, the first of a
+    pair before the second, and what keeps them in order.
 
     One pair for memory that threads share; for registers all pairs with the same reasons.
     """
 
     role: str
     pairs: tuple[tuple[str, str], ...]
-    stores: tuple[str, ...]
+    allocations: tuple[str, ...]
     registers: bool
     reasons: tuple[Reason, ...]
 
@@ -38,7 +38,7 @@ class Within:
         """``PUT before BACK (sT)``, ``3 pairs in registers``."""
         if not self.registers:
             before, after = self.pairs[0]
-            return f"{before} before {after} ({', '.join(self.stores)})"
+            return f"{before} before {after} ({', '.join(self.allocations)})"
         return (
             "1 pair in registers"
             if len(self.pairs) == 1
@@ -60,14 +60,14 @@ def within_roles(program: Program) -> tuple[Within, ...]:
     found: dict[tuple[str, str, str, bool], tuple[dict[str, None], dict[Reason, None]]] = {}
     for role, conflict in _of_one_role(program, orders):
         before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
-        store = part_of(conflict.first.store)[0]
-        registers = orders.program.store[conflict.first.store].space is Space.REGISTERS
-        stores, reasons = found.setdefault((role, before, after, registers), ({}, {}))
-        stores[store] = None
+        allocation = part_of(conflict.first.allocation)[0]
+        registers = orders.program.allocation[conflict.first.allocation].space is Space.REGISTERS
+        allocations, reasons = found.setdefault((role, before, after, registers), ({}, {}))
+        allocations[allocation] = None
         reasons |= dict.fromkeys(_reasons(program, (alone[role], orders), conflict))
     made = [
-        Within(role, ((before, after),), tuple(stores), registers, _sorted(reasons))
-        for (role, before, after, registers), (stores, reasons) in found.items()
+        Within(role, ((before, after),), tuple(allocations), registers, _sorted(reasons))
+        for (role, before, after, registers), (allocations, reasons) in found.items()
     ]
     memory = [one for one in made if not one.registers]
     every = [*memory, *_together([one for one in made if one.registers])]
@@ -172,5 +172,7 @@ def _together(every: list[Within]) -> Iterator[Within]:
         groups.setdefault((one.role, one.reasons), []).append(one)
     for (role, reasons), group in groups.items():
         pairs = tuple(pair for one in group for pair in one.pairs)
-        stores = tuple(dict.fromkeys(store for one in group for store in one.stores))
-        yield Within(role, pairs, stores, True, reasons)
+        allocations = tuple(
+            dict.fromkeys(allocation for one in group for allocation in one.allocations)
+        )
+        yield Within(role, pairs, allocations, True, reasons)

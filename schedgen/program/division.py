@@ -20,7 +20,7 @@ from schedgen.program.model import (
     Wait,
     WaitGroup,
 )
-from schedgen.program.operations import Access, Engine, Store, TileOperation
+from schedgen.program.operations import Access, Allocation, Engine, TileOperation
 from schedgen.program.threads import WARPS
 
 SINGLE = (Engine.TENSOR, Engine.COPY_IN, Engine.COPY_OUT)
@@ -31,7 +31,7 @@ SINGLE = (Engine.TENSOR, Engine.COPY_IN, Engine.COPY_OUT)
 class Part:
     """Some threads of a role of four warps: ``each_warp`` of them if one of each warp is asked for.
 
-    ``suffix`` follows the name of the role, of an operation or of a store of registers.
+    ``suffix`` follows the name of the role, of an operation or of an allocation in registers.
     """
 
     suffix: str
@@ -68,7 +68,7 @@ def shares(
 ) -> list[list[Access]]:
     """What each of ``parts`` touches of ``access``.
 
-    ``alone``: all threads keep to elements of their own in that store. Which ones they are is no
+    ``alone``: all threads keep to elements of their own in it. Which ones they are is no
     rectangle; one row of a warp stands for those of one thread, and the others for the rest.
     """
     if operation.engine in SINGLE:
@@ -83,16 +83,16 @@ def shares(
     return [[_rows(s, first=True) for s in warp], [_rows(s, first=False) for s in warp], others]
 
 
-def alone_in(program: Program, role: RoleProgram, store: str) -> bool:
-    """Whether every access of threads of ``role`` gives an element of ``store`` to one and the same
-    thread of them.
+def alone_in(program: Program, role: RoleProgram, allocation: str) -> bool:
+    """Whether every access of threads of ``role`` gives an element of ``allocation`` to one and the
+    same thread of them.
     """
     spreads = {
         access.spread
         for name in operations_of(role)
         if program.operation[name].engine is Engine.THREADS
         for access in program.operation[name].accesses
-        if access.store == store
+        if access.allocation == allocation
     }
     return len(spreads) < 2 and None not in spreads
 
@@ -142,7 +142,7 @@ def divided(program: Program, parts: Mapping[str, Parts]) -> Program:
     instead = {one.role.name: tuple(one.roles()) for one in made}
     return replace(
         program,
-        stores=(*program.stores, *(s for one in made for s in one.stores())),
+        allocations=(*program.allocations, *(s for one in made for s in one.allocations())),
         operations=(
             *(o for o in program.operations if o.name not in mine),
             *(o for one in made for o in one.operations()),
@@ -166,23 +166,27 @@ class _Division:
             if isinstance(step.action, Wait) and self._in_warps(step.action)
         }
         """Where the threads of each warp meet: the barrier becomes that of the first warp."""
-        stores = {a.store for n in operations_of(role) for a in program.operation[n].accesses}
-        self._alone = {store: alone_in(program, role, store) for store in stores}
+        allocations = {
+            a.allocation for n in operations_of(role) for a in program.operation[n].accesses
+        }
+        self._alone = {
+            allocation: alone_in(program, role, allocation) for allocation in allocations
+        }
 
     def _in_warps(self, action: Arrive | Wait) -> bool:
         return self.program.barrier[action.barrier].kind == "warp"
 
-    def stores(self) -> Iterator[Store]:
+    def allocations(self) -> Iterator[Allocation]:
         """Each part has registers of its own."""
         names = {
-            access.store: None
+            access.allocation: None
             for name in operations_of(self.role)
             for access in self.program.operation[name].accesses
             if self._in_registers(access)
         }
         for part in self.parts:
             for name in names:
-                yield replace(self.program.store[name], name=name + part.suffix)
+                yield replace(self.program.allocation[name], name=name + part.suffix)
 
     def operations(self) -> Iterator[TileOperation]:
         """Each operation by the parts that execute it."""
@@ -209,14 +213,14 @@ class _Division:
             )
 
     def _in_registers(self, access: Access) -> bool:
-        return self.program.store[access.store].space is Space.REGISTERS
+        return self.program.allocation[access.allocation].space is Space.REGISTERS
 
     def _accesses(self, operation: TileOperation, number: int) -> Iterator[Access]:
         for access in operation.accesses:
             if self._in_registers(access):
-                yield replace(access, store=access.store + self.parts[number].suffix)
+                yield replace(access, allocation=access.allocation + self.parts[number].suffix)
             else:
-                alone = self._alone[access.store]
+                alone = self._alone[access.allocation]
                 yield from shares(operation, access, self.parts, alone=alone)[number]
 
     def _steps(self, steps: Sequence[Step], part: Part) -> tuple[Step, ...]:

@@ -26,7 +26,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-from schedgen.program.operations import Engine, Number, Store, TileOperation
+from schedgen.program.operations import Allocation, Engine, Number, TileOperation
 from schedgen.roles import RoleKind
 
 MEETINGS = ("role", "warp")
@@ -44,8 +44,8 @@ class Barrier:
     at one of the last two is followed by the one that waits.
 
     ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
-    phases are completed when the barriers are initialized. ``protects`` says what for, ``stores``
-    has the stores whose data or free slots it makes known.
+    phases are completed when the barriers are initialized. ``protects`` says what for,
+    ``allocations`` has those whose data or free slots it makes known.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Barrier:
     bytes: int
     skipped: tuple[int, ...] = ()
     protects: tuple[str, ...] = ()
-    stores: tuple[str, ...] = ()
+    allocations: tuple[str, ...] = ()
 
 
 # -- steps -------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class Removal:
 
     before: str
     after: str
-    store: str
+    allocation: str
     reason: tuple[str, ...]
 
 
@@ -334,7 +334,7 @@ class Program:
     ii_cycles: int
     trips: int
     capacities: Capacities
-    stores: tuple[Store, ...]
+    allocations: tuple[Allocation, ...]
     operations: tuple[TileOperation, ...]
     barriers: tuple[Barrier, ...]
     roles: tuple[RoleProgram, ...]
@@ -344,8 +344,8 @@ class Program:
     teardown: tuple[TearDown, ...] = ()
 
     @cached_property
-    def store(self) -> dict[str, Store]:
-        return {store.name: store for store in self.stores}
+    def allocation(self) -> dict[str, Allocation]:
+        return {allocation.name: allocation for allocation in self.allocations}
 
     @cached_property
     def operation(self) -> dict[str, TileOperation]:

@@ -54,11 +54,11 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Allocation:
     """Storage with ``slots`` slots of ``rows`` times ``row_bytes``, at ``address``.
 
     Addresses are bytes in shared memory and columns in tensor memory; registers have none (-1).
-    Several buffers may live in one store: the turns of a ring, tenants of a host.
+    Several buffers may live in one allocation: the turns of a ring, tenants of a host.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Access:
     Engines that are no threads have none.
     """
 
-    store: str
+    allocation: str
     version: Number
     rows: tuple[int, int]
     bytes: tuple[int, int]
@@ -111,7 +111,7 @@ class Access:
 
     def overlaps(self, other: Access) -> bool:
         return (
-            self.store == other.store
+            self.allocation == other.allocation
             and max(self.rows[0], other.rows[0]) < min(self.rows[1], other.rows[1])
             and max(self.bytes[0], other.bytes[0]) < min(self.bytes[1], other.bytes[1])
         )

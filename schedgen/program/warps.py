@@ -39,7 +39,7 @@ from schedgen.program.operations import Access
 from schedgen.program.threads import WARPS
 
 Pair = tuple[str, str, str]
-"""An operation, one that touches the same bytes with other threads, and the store."""
+"""An operation, one that touches the same bytes with other threads, and the allocation."""
 
 
 def by_warps(program: Program) -> Program:
@@ -98,8 +98,8 @@ def _pairs(program: Program, role: RoleProgram, parts: Parts) -> Iterator[Pair]:
     """Of the first of ``parts`` and the second."""
     if role.warps != WARPS:
         return
-    for store, accesses in _touched(program, role).items():
-        alone = alone_in(program, role, store)
+    for allocation, accesses in _touched(program, role).items():
+        alone = alone_in(program, role, allocation)
         if alone and parts == BY_THREADS:
             continue
         each = [
@@ -110,7 +110,7 @@ def _pairs(program: Program, role: RoleProgram, parts: Parts) -> Iterator[Pair]:
             if parts == BY_THREADS and x.spread == y.spread is not None:
                 continue  # the same thread has the same elements
             if (x.write or y.write) and any(p.overlaps(q) for p, q in product(mine, theirs)):
-                yield one, other, store
+                yield one, other, allocation
 
 
 def _touched(program: Program, role: RoleProgram) -> dict[str, list[tuple[str, Access]]]:
@@ -118,6 +118,6 @@ def _touched(program: Program, role: RoleProgram) -> dict[str, list[tuple[str, A
     found: dict[str, list[tuple[str, Access]]] = defaultdict(list)
     for name in operations_of(role):
         for access in program.operation[name].accesses:
-            if program.store[access.store].space is not Space.REGISTERS:
-                found[access.store].append((name, access))
+            if program.allocation[access.allocation].space is not Space.REGISTERS:
+                found[access.allocation].append((name, access))
     return found

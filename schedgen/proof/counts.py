@@ -134,21 +134,26 @@ def capacity_findings(program: Program) -> Iterator[Finding]:
     """Storage overlaps or does not fit, too many registers, warps or named barriers."""
     room = {"smem": program.capacities.smem_bytes, "tmem": program.capacities.tmem_columns}
     for space, size in room.items():
-        stores = sorted((s for s in program.stores if s.space == space), key=lambda s: s.address)
+        allocations = sorted(
+            (s for s in program.allocations if s.space == space), key=lambda s: s.address
+        )
         end, last = 0, "the start"
-        for store in stores:
-            if store.address < end:
-                text = f"{store.name} at {store.address} overlaps {last}, which ends at {end}"
-                yield Finding(Claim.CAPACITY, text, (store.name, last))
-            end, last = max(end, store.address + store.size), store.name
+        for allocation in allocations:
+            if allocation.address < end:
+                at = f"{allocation.name} at {allocation.address}"
+                text = f"{at} overlaps {last}, which ends at {end}"
+                yield Finding(Claim.CAPACITY, text, (allocation.name, last))
+            end, last = max(end, allocation.address + allocation.size), allocation.name
         if end > size:
             text = f"{last} ends at {end} of {size} in {space}"
             yield Finding(Claim.CAPACITY, text, (last,))
-    for store in program.stores:
-        needed = store.slots * _slot_size(store.space, store.rows, store.row_bytes)
-        if store.address >= 0 and needed > store.size:
-            text = f"{store.name} has room for {store.size}, its slots need {needed}"
-            yield Finding(Claim.CAPACITY, text, (store.name,))
+    for allocation in program.allocations:
+        needed = allocation.slots * _slot_size(
+            allocation.space, allocation.rows, allocation.row_bytes
+        )
+        if allocation.address >= 0 and needed > allocation.size:
+            text = f"{allocation.name} has room for {allocation.size}, its slots need {needed}"
+            yield Finding(Claim.CAPACITY, text, (allocation.name,))
     yield from _role_capacities(program)
     yield from _private_registers(program)
 
@@ -159,17 +164,17 @@ def _private_registers(program: Program) -> Iterator[Finding]:
     for role in program.roles:
         runs = (step.action for step in role.steps if isinstance(step.action, Run))
         for access in (a for run in runs for a in program.operation[run.operation].accesses):
-            if program.store[access.store].space == "registers":
-                owners.setdefault(access.store, []).append((access, role.name))
-    for store, accesses in owners.items():
+            if program.allocation[access.allocation].space == "registers":
+                owners.setdefault(access.allocation, []).append((access, role.name))
+    for allocation, accesses in owners.items():
         pairs = {
             tuple(sorted((one, other)))
             for (first, one), (second, other) in combinations(accesses, 2)
             if one != other and first.overlaps(second)
         }
         for one, other in sorted(pairs):
-            text = f"registers of {store} are used by two roles, {one} and {other}"
-            yield Finding(Claim.CAPACITY, text, (store, one, other))
+            text = f"registers of {allocation} are used by two roles, {one} and {other}"
+            yield Finding(Claim.CAPACITY, text, (allocation, one, other))
 
 
 def _slot_size(space: str, rows: int, row_bytes: int) -> int:

@@ -262,5 +262,5 @@ def _depth(program: Program, *, per_tile: bool) -> int:
             if barrier is not None and counts(number):
                 slots.append(program.barrier[barrier].slots)
     accesses = chain.from_iterable(operation.accesses for operation in program.operations)
-    slots += [program.store[a.store].slots for a in accesses if counts(a.version)]
+    slots += [program.allocation[a.allocation].slots for a in accesses if counts(a.version)]
     return max(slots)

@@ -110,8 +110,10 @@ def _published(program: Program) -> Iterator[Finding]:
 
 def _tensor_memory(program: Program) -> Iterator[Finding]:
     """Allocated before all threads meet; freed when all roles are done with it."""
-    stores = [store for store in program.stores if store.space is Space.TMEM]
-    needed = max((store.address + store.size for store in stores), default=0)
+    allocations = [
+        allocation for allocation in program.allocations if allocation.space is Space.TMEM
+    ]
+    needed = max((allocation.address + allocation.size for allocation in allocations), default=0)
     allocated = [step.columns for step in program.setup if isinstance(step, Allocate)]
     freed = [step.columns for step in program.teardown if isinstance(step, Free)]
     if not needed and not allocated and not freed:
@@ -155,7 +157,7 @@ def _last_accesses(program: Program, role: RoleProgram) -> Iterator[Finding]:
     runs = [
         operation
         for operation in _runs(program, role)
-        if any(program.store[a.store].space is Space.TMEM for a in operation.accesses)
+        if any(program.allocation[a.allocation].space is Space.TMEM for a in operation.accesses)
     ]
     if not runs:
         return

@@ -61,5 +61,5 @@ def race_findings(orders: Orders) -> Iterator[Finding]:
     """Conflicting accesses that nothing orders."""
     for conflict in conflicts(orders.program):
         if orders.ordered(conflict) is None:
-            subject = (conflict.before, conflict.after, conflict.first.store)
+            subject = (conflict.before, conflict.after, conflict.first.allocation)
             yield Finding(Claim.RACE, f"nothing makes sure that {conflict.text}", subject)

@@ -17,7 +17,7 @@ from schedgen.execution import machine
 from schedgen.execution.events import AFTER, BEFORE, LOOP, Case, unroll
 from schedgen.kernel import Space
 from schedgen.program.model import Fence, FenceKind, Program, Run
-from schedgen.program.operations import Access, Engine, Store
+from schedgen.program.operations import Access, Allocation, Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def conflicts(case: Case) -> Conflicts:
     fences = _Fences(case)
     found: Conflicts = defaultdict(lambda: defaultdict(list))
     for (name, _), touches in _touches(case).items():
-        store = case.program.store[name]
+        allocation = case.program.allocation[name]
         for one, two in combinations(touches, 2):
             if one.event == two.event or not (one.access.write or two.access.write):
                 continue
@@ -82,13 +82,13 @@ def conflicts(case: Case) -> Conflicts:
             if one.key(by_tile) == two.key(by_tile):
                 continue  # one operation, by two parts of its role: no order is meant
             earlier, later = sorted((one, two), key=lambda touch: touch.key(by_tile))
-            begin, end, missing = fences.order(store, earlier, later)
+            begin, end, missing = fences.order(allocation, earlier, later)
             found[begin][end].append(Conflict(earlier, later, missing))
     return {begin: dict(ends) for begin, ends in found.items()}
 
 
 def _touches(case: Case) -> dict[tuple[str, int], list[Touch]]:
-    """The accesses of the case for each slot of each store."""
+    """The accesses of the case for each slot of each allocation."""
     found: dict[tuple[str, int], list[Touch]] = defaultdict(list)
     for role, steps in case.roles.items():
         for index in steps:
@@ -100,8 +100,8 @@ def _touches(case: Case) -> dict[tuple[str, int], list[Touch]]:
             for access in _happening(case, index):
                 number = instance.number(access.version)
                 time = (event.section, instance.iteration)
-                slot = number % case.program.store[access.store].slots
-                found[access.store, slot].append(
+                slot = number % case.program.allocation[access.allocation].slots
+                found[access.allocation, slot].append(
                     Touch(access, index, role, event.position, engine, instance.tile, number, time)
                 )
     return found
@@ -131,7 +131,7 @@ class _Fences:
                 if isinstance(action, Fence):
                     self.places[role, action.kind].append(case.events[index].position)
 
-    def order(self, store: Store, earlier: Touch, later: Touch) -> tuple[int, int, str]:
+    def order(self, allocation: Allocation, earlier: Touch, later: Touch) -> tuple[int, int, str]:
         """The event that begins the later access, the one that ends the earlier one, and which
         fence does not exist at all.
         """
@@ -140,26 +140,26 @@ class _Fences:
         if earlier.engine is later.engine is Engine.TENSOR:
             return later.event, earlier.event, ""  # one queue for all roles, in order of issue
         own_threads = same_role and earlier.engine is later.engine is Engine.THREADS
-        if own_threads and store.space is Space.TMEM:
+        if own_threads and allocation.space is Space.TMEM:
             # Even for the thread that issues them, loads and stores end at their waits only.
             kind = FenceKind.TMEM_STORED if earlier.access.write else FenceKind.TMEM_LOADED
             end = self._next(earlier.role, kind, earlier.position)
             return later.event, end, kind if end == self.never else ""
         if same_role and same_engine and earlier.engine is not Engine.COPY_IN:
             return later.event, earlier.event, ""  # program order, or the role's own queue
-        end = self._end(store, earlier, later)
+        end = self._end(allocation, earlier, later)
         begin = later.event
-        if store.space is Space.TMEM and later.engine in (Engine.THREADS, Engine.TENSOR):
+        if allocation.space is Space.TMEM and later.engine in (Engine.THREADS, Engine.TENSOR):
             begin = self._last(later.role, FenceKind.TMEM_AFTER, later.position)
         if begin == self.never:
             return later.event, self.never, FenceKind.TMEM_AFTER
         return begin, end[0], end[1]
 
-    def _end(self, store: Store, earlier: Touch, later: Touch) -> tuple[int, str]:
+    def _end(self, allocation: Allocation, earlier: Touch, later: Touch) -> tuple[int, str]:
         if earlier.engine.asynchronous:
             return self.case.completion[earlier.event], ""
         end, place = earlier.event, earlier.position
-        for kind in _publishing(store.space, earlier, later):
+        for kind in _publishing(allocation.space, earlier, later):
             end = self._next(earlier.role, kind, place)
             if end == self.never:
                 return end, kind

@@ -123,16 +123,16 @@ def _confusion(case: Case, problem: Problem, event: Event, signal: Signal) -> st
 
 def _pair(case: Case, earlier: Touch, later: Touch) -> tuple[str, ...]:
     names = [case.operation(touch.event).name for touch in (earlier, later)]
-    return (*names, earlier.access.store)
+    return (*names, earlier.access.allocation)
 
 
 def _access(case: Case, touch: Touch) -> str:
     access = touch.access
-    slot = touch.number % case.program.store[access.store].slots
+    slot = touch.number % case.program.allocation[access.allocation].slots
     verb = "writing" if access.write else "reading"
     return (
         f"{case.operation(touch.event).name} of {place(case.events[touch.event])} "
-        f"{verb} {access.buffer} in {access.store} slot {slot}"
+        f"{verb} {access.buffer} in {access.allocation} slot {slot}"
     )
 
 

@@ -61,10 +61,10 @@ class _Search:
     def run(self) -> list[Finding]:
         """What is violated in windows of each shape."""
         found: dict[Key, Finding] = {}
-        for one, other, store in smt_accesses.uncomparable(self.program):
-            text = f"{one} and {other} count the slots of '{store}' in ways that do not compare"
-            found[Claim.RACE, (one, other, store), ()] = Finding(
-                Claim.RACE, text, (one, other, store)
+        for one, other, allocation in smt_accesses.uncomparable(self.program):
+            text = f"{one} and {other} count slots of '{allocation}' in ways that do not compare"
+            found[Claim.RACE, (one, other, allocation), ()] = Finding(
+                Claim.RACE, text, (one, other, allocation)
             )
         for name in smt_phases.uncomparable(self.program):
             text = f"the numbers of '{name}' count different things and do not compare"
@@ -96,7 +96,9 @@ class _Search:
             versions = one.access.version, other.access.version
             if not any(version.per_tile for version in versions):
                 shift = abs(versions[0].offset - versions[1].offset)
-                turns = (self.program.store[one.access.store].slots + shift) // versions[0].scale
+                turns = (self.program.allocation[one.access.allocation].slots + shift) // versions[
+                    0
+                ].scale
                 span = max(span, turns)
         return span, jumps
 

@@ -54,7 +54,7 @@ def touches(program: Program) -> list[Touch]:
 
 
 def conflicts(program: Program) -> list[tuple[Touch, Touch]]:
-    """Ordered pairs of accesses to the same bytes of a store, one of them a write."""
+    """Ordered pairs of accesses to the same bytes of an allocation, one of them a write."""
     every = touches(program)
     return [
         (one, other)
@@ -69,12 +69,12 @@ def uncomparable(program: Program) -> Iterator[tuple[str, str, str]]:
         a, b = one.access.version, other.access.version
         outside = not a.per_tile and (one.section != 1 or other.section != 1)
         if (a.per_tile, a.scale) != (b.per_tile, b.scale) or outside:
-            yield one.operation, other.operation, one.access.store
+            yield one.operation, other.operation, one.access.allocation
 
 
 def slots_of(program: Program, touch: Touch) -> int:
-    """The slots of the store that is accessed."""
-    return program.store[touch.access.store].slots
+    """The slots of the allocation that is accessed."""
+    return program.allocation[touch.access.allocation].slots
 
 
 def same_slot(one: Touch, other: Touch, distance: int, slots: int) -> bool:

@@ -27,7 +27,7 @@ class Pair:
 
 
 def tile_pairs(program: Program) -> list[Pair]:
-    """The pairs to ask about; both accesses count the slots of their store by tiles."""
+    """The pairs to ask about; both accesses count the slots of their allocation by tiles."""
     found = [
         Pair(one, other, _apart(one, other, slots_of(program, one)))
         for one, other in conflicts(program)
@@ -92,7 +92,7 @@ def _once(touch: Touch) -> bool:
 
 def fences_after(program: Program, one: Touch, other: Touch) -> tuple[FenceKind, ...]:
     """The fences that the role of the earlier access, by its threads, needs after it."""
-    space = program.store[one.access.store].space
+    space = program.allocation[one.access.allocation].space
     if one.engine.asynchronous:
         return ()
     if space is Space.SMEM and other.engine.asynchronous:

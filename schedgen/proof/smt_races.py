@@ -149,12 +149,12 @@ class Races:
         kinds = {True: "writes", False: "reads"}
         late = kinds[other.access.write], kinds[one.access.write]
         text = (
-            f"{other.operation} {late[0]} '{other.access.buffer}' in store '{one.access.store}' "
+            f"{other.operation} {late[0]} '{other.access.buffer}' in '{one.access.allocation}' "
             f"although {one.operation} still {late[1]} it"
         )
         begin, end, fences = self._span(one, other, first, second)
         formula = window.all([*when, begin < end])
-        subject = (one.operation, other.operation, one.access.store)
+        subject = (one.operation, other.operation, one.access.allocation)
         names = ", ".join(fence.value for fence in fences)
         text += f"; it needs {names} on the way" if names else ""
         detail = (other.access.buffer, other.access.write, one.access.write, fences)
@@ -170,7 +170,7 @@ class Races:
         same_role = one.role.name == other.role.name
         begin, end = window.time(second), window.time(first) + 1
         same_agent = same_role and one.engine is other.engine
-        space = self.program.store[one.access.store].space
+        space = self.program.allocation[one.access.allocation].space
         if same_agent and one.engine is Engine.THREADS and space is Space.TMEM:
             (done,) = fences_after(self.program, one, other)
             end = self._bound(one.role, first, (done,), after=True)

@@ -156,15 +156,17 @@ def capacities(program: Program) -> Iterator[Finding]:
     machine = program.capacities
     for space, limit in ((Space.SMEM, machine.smem_bytes), (Space.TMEM, machine.tmem_columns)):
         end, owner = 0, ""
-        stores = [store for store in program.stores if store.space is space]
-        for store in sorted(stores, key=lambda store: store.address):
-            if store.address < end:
-                text = f"stores '{owner}' and '{store.name}' overlap"
-                yield Finding(Claim.CAPACITY, text, (owner, store.name))
-            if store.address + store.size > end:
-                end, owner = store.address + store.size, store.name
-        if end > limit or any(store.address < 0 for store in stores):
-            text = f"the stores need {end} of {limit} in {space.value}"
+        allocations = [
+            allocation for allocation in program.allocations if allocation.space is space
+        ]
+        for allocation in sorted(allocations, key=lambda allocation: allocation.address):
+            if allocation.address < end:
+                text = f"'{owner}' and '{allocation.name}' overlap"
+                yield Finding(Claim.CAPACITY, text, (owner, allocation.name))
+            if allocation.address + allocation.size > end:
+                end, owner = allocation.address + allocation.size, allocation.name
+        if end > limit or any(allocation.address < 0 for allocation in allocations):
+            text = f"the allocations need {end} of {limit} in {space.value}"
             yield Finding(Claim.CAPACITY, text, (owner,))
     yield from _threads(program)
     yield from _threads_apart(program)
@@ -178,19 +180,19 @@ def _threads_apart(program: Program) -> Iterator[Finding]:
         for step in role.steps
         if isinstance(step.action, Run)
         for access in program.operation[step.action.operation].accesses
-        if program.store[access.store].space is Space.REGISTERS
+        if program.allocation[access.allocation].space is Space.REGISTERS
     }
     reported: set[str] = set()
     for role, access in sorted(used, key=str):
         strangers = [
             r
             for r, other in used
-            if r != role and other.store == access.store and other.overlaps(access)
+            if r != role and other.allocation == access.allocation and other.overlaps(access)
         ]
-        if strangers and access.store not in reported:
-            reported.add(access.store)
-            text = f"'{role}' and '{min(strangers)}' share registers of '{access.store}'"
-            yield Finding(Claim.CAPACITY, text, (access.store, role, min(strangers)))
+        if strangers and access.allocation not in reported:
+            reported.add(access.allocation)
+            text = f"'{role}' and '{min(strangers)}' share registers of '{access.allocation}'"
+            yield Finding(Claim.CAPACITY, text, (access.allocation, role, min(strangers)))
 
 
 def _threads(program: Program) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """A program without synchronization: storage, accesses and the order of each role, from a schedule.
 
-A region has its own store, or it takes turns in that of a ring, or it lives in the store of its
+A region has its own allocation, or it takes turns in that of a ring, or it lives in that of its
 host. Versions are numbered per iteration or per tile; a ring of n regions is filled n times in each
 of them.
 """
@@ -15,7 +15,7 @@ from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Piece, Region, Ring, Space
 from schedgen.machine import Cost, Machine, price
 from schedgen.program.model import Capacities
-from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
+from schedgen.program.operations import Access, Allocation, Engine, Number, TileOperation
 from schedgen.program.threads import spread_of
 from schedgen.schedule import Schedule, ScheduledBuffer
 from schedgen.solver.storage import aligned_bytes
@@ -29,9 +29,11 @@ class ProgramError(SchedgenError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a region lives: its store, the number of its versions, bytes into each row, tenancy."""
+    """Where a region lives: its allocation, the number of its versions, bytes into each row, and
+    whether it is a tenant there.
+    """
 
-    store: str
+    allocation: str
     version: Number
     shift: int
     tenant: bool
@@ -40,13 +42,13 @@ class Home:
 
 
 class Storage:
-    """The stores of a schedule and the home of each region."""
+    """The allocations of a schedule and the home of each region."""
 
     def __init__(self, kernel: Kernel, schedule: Schedule, machine: Machine) -> None:
         self.kernel, self.machine = kernel, machine
         self.buffer = {buffer.name: buffer for buffer in schedule.buffers}
         self.homes: dict[str, Home] = {}
-        self.stores: list[Store] = []
+        self.allocations: list[Allocation] = []
         self._outer = _used_outside(kernel)
         for ring in kernel.rings:
             self._add_ring(ring)
@@ -56,15 +58,17 @@ class Storage:
         for region in kernel.regions:
             if self.buffer[region.name].alias is not None:
                 self._add_tenant(region)
-        self.mixed = {store.name for store in self.stores if self._mixed(store)}
+        self.mixed = {allocation.name for allocation in self.allocations if self._mixed(allocation)}
         """Stores in shared memory in which tiles of different shapes lie."""
 
-    def _mixed(self, store: Store) -> bool:
-        homes = [(name, home) for name, home in self.homes.items() if home.store == store.name]
+    def _mixed(self, allocation: Allocation) -> bool:
+        homes = [
+            (name, home) for name, home in self.homes.items() if home.allocation == allocation.name
+        ]
         regions = [self.kernel.region[name] for name, _ in homes]
         shapes = {(region.rows, region.row_bytes) for region in regions}
         moved = any(home.shift for _, home in homes)
-        return store.space is Space.SMEM and (len(shapes) > 1 or moved)
+        return allocation.space is Space.SMEM and (len(shapes) > 1 or moved)
 
     def _per_tile(self, region: Region) -> bool:
         inside, outside = self._outer.get(region.name, (False, False))
@@ -82,7 +86,7 @@ class Storage:
         # Tiles of different shapes share the bytes of a slot, not its rows.
         rows, row_bytes = shapes.pop() if len(shapes) == 1 else (1, 0)
         row_bytes = row_bytes or max(region.slot_bytes for region in regions)
-        self._store(ring.name, regions[0].space, first, rows, row_bytes, regions)
+        self._allocate(ring.name, regions[0].space, first, rows, row_bytes, regions)
         for place, region in enumerate(regions):
             offset = len(regions) * lags[place] + place
             number = Number(len(regions), offset, self._per_tile(region))
@@ -97,7 +101,7 @@ class Storage:
 
     def _add_region(self, region: Region) -> None:
         buffer = self.buffer[region.name]
-        self._store(region.name, region.space, buffer, region.rows, region.row_bytes, [region])
+        self._allocate(region.name, region.space, buffer, region.rows, region.row_bytes, [region])
         number = Number(per_tile=self._per_tile(region))
         self.homes[region.name] = Home(region.name, number, 0, False, region.rows, region.row_bytes)
 
@@ -108,9 +112,11 @@ class Storage:
         unit = 4 if region.space is Space.TMEM else 1
         shift = (buffer.address - place.address) * unit
         version = host.version.moved(buffer.skew * host.version.scale)
-        self.homes[region.name] = Home(host.store, version, shift, True, host.rows, host.row_bytes)
+        self.homes[region.name] = Home(
+            host.allocation, version, shift, True, host.rows, host.row_bytes
+        )
 
-    def _store(
+    def _allocate(
         self,
         name: str,
         space: Space,
@@ -128,7 +134,9 @@ class Storage:
             for r in regions
         )
         size = slot * buffer.depth
-        self.stores.append(Store(name, space, buffer.depth, rows, row_bytes, buffer.address, size))
+        self.allocations.append(
+            Allocation(name, space, buffer.depth, rows, row_bytes, buffer.address, size)
+        )
 
     def access(
         self, operation: Operation, piece: Piece, *, write: bool, distance: int, place: int
@@ -145,7 +153,7 @@ class Storage:
         )
         region = self.kernel.region[piece.region]
         spread = spread_of(self.kernel, self.machine, operation, piece, write=write)
-        if home.store in self.mixed:
+        if home.allocation in self.mixed:
             rows, columns, spread = (0, 1), _in_memory(region, piece, home.shift), None
         elif (home.rows, home.row_bytes) != (region.rows, region.row_bytes) and not home.tenant:
             rows, spread = (0, 1), None
@@ -154,7 +162,7 @@ class Storage:
         lag = 0 if version.per_tile else distance
         turn = (int(home.tenant), lag, place)
         return Access(
-            home.store,
+            home.allocation,
             version,
             rows,
             columns,
@@ -169,7 +177,7 @@ class Storage:
 def _in_memory(region: Region, piece: Piece, shift: int) -> tuple[int, int]:
     """The bytes from the first to the last one of ``piece`` in a slot of shared memory.
 
-    For tiles of different shapes in one store, of which rows and columns do not compare.
+    For tiles of different shapes in one allocation, of which rows and columns do not compare.
     """
     panels = region.panels(piece)
     return shift + panels[0][0], shift + panels[-1][1]

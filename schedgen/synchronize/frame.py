@@ -47,10 +47,12 @@ def framed(program: Program) -> Program:
 
 def tensor_columns(program: Program) -> int:
     """Columns of tensor memory to allocate; 0 if the program uses none."""
-    stores = [store for store in program.stores if store.space is Space.TMEM]
-    if not stores:
+    allocations = [
+        allocation for allocation in program.allocations if allocation.space is Space.TMEM
+    ]
+    if not allocations:
         return 0
-    needed = max(store.address + store.size for store in stores)
+    needed = max(allocation.address + allocation.size for allocation in allocations)
     return max(FEWEST_COLUMNS, 1 << (needed - 1).bit_length())
 
 
@@ -96,7 +98,9 @@ def _leave(
         yield Finish(Engine.COPY_OUT)
     if Engine.TENSOR in engines:
         yield Finish(Engine.TENSOR)
-    if not any(program.store[a.store].space is Space.TMEM for o in runs for a in o.accesses):
+    if not any(
+        program.allocation[a.allocation].space is Space.TMEM for o in runs for a in o.accesses
+    ):
         return
     if Engine.TENSOR not in engines:
         yield from (Fence(FenceKind.TMEM_LOADED), Fence(FenceKind.TMEM_STORED))

@@ -296,9 +296,9 @@ class Layout:
     def _meeting_barrier(self, meeting: Meeting) -> Barrier:
         threads = self.threads(meeting.operation)
         texts = tuple(reason.text for reason in meeting.protects)
-        stores = tuple(dict.fromkeys(reason.subjects[-1] for reason in meeting.protects))
+        allocations = tuple(dict.fromkeys(reason.subjects[-1] for reason in meeting.protects))
         name = self._meeting_name(meeting)
-        return Barrier(name, meeting.among, 1, threads, 0, (), texts, stores)
+        return Barrier(name, meeting.among, 1, threads, 0, (), texts, allocations)
 
     def _add_signal(
         self, lists: Mapping[str, _Lists], signal: Signal, assignment: Assignment, number: int

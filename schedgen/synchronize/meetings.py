@@ -75,9 +75,9 @@ def _ordered(
         if found.ordered(conflict) is not None:
             return joined, found
     before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
-    role, store = layout.role_of[after], conflict.first.store
+    role, allocation = layout.role_of[after], conflict.first.allocation
     raise ProgramError(
-        f"{before} and {after} touch the same bytes of {store} with different "
+        f"{before} and {after} touch the same bytes of {allocation} with different "
         f"{'threads' if _same_warp(conflict) else 'warps'} of role {role}, and no meeting of its "
         "warps orders them\n  fix: "
         + (
@@ -140,7 +140,7 @@ def _reason(conflict: Conflict) -> Reason:
     else:
         kind = ReasonKind.OVERWRITES_ACROSS if over else ReasonKind.USES_ACROSS
     before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
-    return Reason(kind, (after, before, conflict.first.store))
+    return Reason(kind, (after, before, conflict.first.allocation))
 
 
 def _same_warp(conflict: Conflict) -> bool:

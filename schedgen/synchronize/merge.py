@@ -91,11 +91,11 @@ def _own_slots(signal: Signal, awaited: Iterable[Handoff]) -> int:
 def _rings(
     layout: Layout, signals: Iterable[Signal], awaited: dict[Signal, list[Handoff]]
 ) -> list[_Group]:
-    """Groups of signals that number the fills of one store together, all phases of it."""
+    """Groups of signals that number the fills of one allocation together, all phases of it."""
     families: dict[object, list[Signal]] = {}
     for signal in signals:
         if signal.number.scale > 1:
-            reasons = frozenset((h.store, h.fills) for h in awaited[signal])
+            reasons = frozenset((h.allocation, h.fills) for h in awaited[signal])
             key = (reasons, signal.slots, signal.number.scale, signal.number.per_tile)
             families.setdefault(key, []).append(signal)
     found: list[_Group] = []
@@ -183,7 +183,7 @@ def _name(
                 sum(layout.loaded_bytes(signal.operation) for signal in phase),
                 tuple(sorted(set(skipped))),
                 tuple(reason.text for reason in dict.fromkeys(h.protects for h in handoffs)),
-                tuple(dict.fromkeys(h.store for h in handoffs)),
+                tuple(dict.fromkeys(h.allocation for h in handoffs)),
             )
         )
     return Assignment(tuple(barriers), of, dict(zip(names, places, strict=True)))

@@ -1,8 +1,8 @@
 """Names of barriers: what they make known, and if several do that, who signals or waits.
 
-A barrier is called after its stores, ``S[0] full``. Where several barriers would have one name, it
-goes on with what tells them apart: the role that signals, operations that signal, the role or the
-operations that wait (``S[0] full by softmax1``, ``S[0] full by STP[1,0]``).
+A barrier is called after what it is about, ``S[0] full``. Where several barriers would have one
+name, it goes on with what tells them apart: the role that signals, operations that signal, the role
+or the operations that wait (``S[0] full by softmax1``, ``S[0] full by STP[1,0]``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Guard:
 
     @property
     def plain(self) -> str:
-        """Its stores, each with whether it is full or empty then."""
-        reasons = dict.fromkeys((h.store, h.fills) for h in self.handoffs)
+        """What it is about, each with whether it is full or empty then."""
+        reasons = dict.fromkeys((h.allocation, h.fills) for h in self.handoffs)
         return " ".join(dict.fromkeys(f"{s} {'full' if f else 'empty'}" for s, f in reasons))
 
 

@@ -29,26 +29,26 @@ class Signal:
 class Handoff:
     """``target`` waits until ``signal`` has been given for ``number``.
 
-    ``store`` and ``fills`` say why: the target uses what was written, or writes over it.
+    ``allocation`` and ``fills`` say why: the target uses what was written, or writes over it.
     """
 
     signal: Signal
     target: str
     number: Number
-    store: str
+    allocation: str
     fills: bool
 
     @property
     def reason(self) -> Reason:
         """Why the target waits."""
         kind = ReasonKind.USES if self.fills else ReasonKind.OVERWRITES
-        return Reason(kind, (self.target, self.store))
+        return Reason(kind, (self.target, self.allocation))
 
     @property
     def protects(self) -> Reason:
         """The same with what has to come first."""
         kind = ReasonKind.USES_AFTER if self.fills else ReasonKind.OVERWRITES_AFTER
-        return Reason(kind, (self.target, self.store, self.signal.operation))
+        return Reason(kind, (self.target, self.allocation, self.signal.operation))
 
 
 @dataclass(frozen=True, slots=True)

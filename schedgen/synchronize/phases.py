@@ -115,4 +115,4 @@ class _Phases:
         signal = handoff.signal
         back = Signal(handoff.target, signal.number, signal.slots)
         wait = signal.number.moved(-signal.slots)
-        return Handoff(back, signal.operation, wait, handoff.store, False)
+        return Handoff(back, signal.operation, wait, handoff.allocation, False)

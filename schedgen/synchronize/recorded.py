@@ -37,7 +37,7 @@ def lines(made: Synchronization) -> Iterator[str]:
     for h in made.handoffs:
         what = "uses" if h.fills else "overwrites"
         signal = f"{h.signal.operation} {h.signal.number.text} of {h.signal.slots}"
-        yield f"{signal} -> {h.target} {h.number.text} {what} {h.store}"
+        yield f"{signal} -> {h.target} {h.number.text} {what} {h.allocation}"
     for fenced in made.fences:
         yield f"{fenced.kind.value} of {fenced.operation}{_first(fenced.guard)}"
     for operation in made.wait_groups:
@@ -60,9 +60,9 @@ def synchronization(text: Iterable[str]) -> Synchronization:
 
 def _with(made: Synchronization, line: str) -> Synchronization:
     if found := _HANDOFF.fullmatch(line):
-        name, given, slots, target, number, what, store = found.groups()
+        name, given, slots, target, number, what, allocation = found.groups()
         signal = Signal(name, _number(given), int(slots))
-        handoff = Handoff(signal, target, _number(number), store, what == "uses")
+        handoff = Handoff(signal, target, _number(number), allocation, what == "uses")
         return replace(made, handoffs=(*made.handoffs, handoff))
     if found := _WAIT_GROUP.fullmatch(line):
         return replace(made, wait_groups=(*made.wait_groups, found[1]))

@@ -85,7 +85,7 @@ def _skeleton(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
         ii_cycles=schedule.ii_cycles,
         trips=schedule.tile.trips,
         capacities=capacities(machine),
-        stores=tuple(storage.stores),
+        allocations=tuple(storage.allocations),
         operations=tuple(operations.values()),
         barriers=(),
         roles=(),
@@ -211,7 +211,10 @@ class _Synthesis:
             yield Synchronization((self._handoff(conflict),), fences, wait_groups)
         # One role overwrites what it wrote itself: whoever reads in between has to say so.
         for other in self.conflicts if again else ():
-            same = (other.after, other.first.store) == (conflict.after, conflict.first.store)
+            same = (other.after, other.first.allocation) == (
+                conflict.after,
+                conflict.first.allocation,
+            )
             if same and not other.first.write and self._roles(other):
                 yield Synchronization((self._handoff(other),), tuple(self._fences(orders, other)))
 
@@ -238,11 +241,11 @@ class _Synthesis:
         signal = Signal(conflict.before, at, slots)
         wait = at.moved(-conflict.distance * at.scale)
         fills = conflict.first.write and not conflict.second.write
-        return Handoff(signal, conflict.after, wait, conflict.first.store, fills)
+        return Handoff(signal, conflict.after, wait, conflict.first.allocation, fills)
 
     def _number(self, conflict: Conflict) -> tuple[Number, int]:
         version = conflict.first.version
-        slots = self.layout.skeleton.store[conflict.first.store].slots
+        slots = self.layout.skeleton.allocation[conflict.first.allocation].slots
         if conflict.kind in (Kind.SAME, Kind.LATER):
             return (Number(), 1) if version.per_tile else (version, slots)
         return (version, slots) if version.per_tile else (Number(per_tile=True), 1)
@@ -261,7 +264,7 @@ class _Synthesis:
                 continue
             seen.add(pair)
             for way in orders.ordered(conflict) or ():
-                yield Removal(*pair, conflict.first.store, way.explain())
+                yield Removal(*pair, conflict.first.allocation, way.explain())
 
     def _share(self) -> None:
         """Does without signals that a later one can stand for."""

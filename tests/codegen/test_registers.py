@@ -69,9 +69,11 @@ def test_other_numbers_of_rows() -> None:
 
 def test_rings_of_registers() -> None:
     plan = plan_of(ATTENTION, "h200")
-    stores = tuple(replace(s, slots=2) if s.name == "S" else s for s in plan.program.stores)
-    assert any(s.slots == 2 and s.space is Space.REGISTERS for s in stores)
-    changed = Plan(replace(plan.program, stores=stores), plan.kernel)
+    allocations = tuple(
+        replace(s, slots=2) if s.name == "S" else s for s in plan.program.allocations
+    )
+    assert any(s.slots == 2 and s.space is Space.REGISTERS for s in allocations)
+    changed = Plan(replace(plan.program, allocations=allocations), plan.kernel)
     with pytest.raises(EmitError, match="a ring of 2 slots in registers"):
         Registers(changed, FRAGMENT).declare(Source(), "softmax")
 

@@ -109,7 +109,7 @@ def test_names_say_which_number(ahead: int, slots: int, wanted: str) -> None:
 
 def test_names_of_what_rings_share() -> None:
     """Two stores give theirs; more have only their slots in common."""
-    rings = [turn(Number(), 4, 0, store) for store in ("sB", "sA", "sC")]
+    rings = [turn(Number(), 4, 0, allocation) for allocation in ("sB", "sA", "sC")]
     assert next(iter(carried(*rings[:2]).values())).stage == "sA_sB_stage"
     assert next(iter(carried(*rings).values())).phase == "ring_of_4_phase"
 

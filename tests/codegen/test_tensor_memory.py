@@ -23,11 +23,11 @@ ATTENTION = plan_of("attention_fwd", "b200", head_dim="64")
 
 
 def resized(columns: int) -> Program:
-    stores = tuple(
+    allocations = tuple(
         replace(s, size=columns, address=0) if s.space is Space.TMEM else s
-        for s in PLAN.program.stores
+        for s in PLAN.program.allocations
     )
-    return replace(PLAN.program, stores=stores)
+    return replace(PLAN.program, allocations=allocations)
 
 
 @pytest.mark.parametrize(("needed", "wanted"), [(8, 32), (32, 32), (33, 64), (320, 512)])
@@ -55,12 +55,12 @@ def address(memory: TensorMemory, operation: str, operand: str, first: int) -> i
 def test_slots_of_an_accumulator() -> None:
     """Each slot has its own columns, and slices are parts of them."""
     memory = TensorMemory(PLAN)
-    store = next(s for s in PLAN.program.stores if s.space is Space.TMEM)
-    width = store.size // store.slots
-    assert store.slots > 1
-    for tile in range(2 * store.slots):
+    allocation = next(s for s in PLAN.program.allocations if s.space is Space.TMEM)
+    width = allocation.size // allocation.slots
+    assert allocation.slots > 1
+    for tile in range(2 * allocation.slots):
         first = address(memory, "EPI[0,0]", "acc", tile)
-        assert first == store.address + width * (tile % store.slots)
+        assert first == allocation.address + width * (tile % allocation.slots)
         assert address(memory, "EPI[1,0]", "acc", tile) == first + 16
         assert address(memory, "MMA[0]", "d", tile) == first
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from schedgen.kernel import Space
 from schedgen.program.model import Program
-from schedgen.program.operations import Access, Engine, Store
+from schedgen.program.operations import Access, Allocation, Engine
 from schedgen.schedule import Schedule
 from schedgen.visualize.occupancy import Occupancy
 from schedgen.visualize.unrolled import OUTSIDE, Slice, Unrolled
@@ -51,8 +51,10 @@ def memory(program: Program | None, view: Unrolled, schedule: Schedule) -> list[
         (Space.SMEM, ("shared memory", "bytes", room.smem_bytes)),
         (Space.TMEM, ("tensor memory", "columns", room.tmem_columns)),
     ):
-        stores = [store for store in program.stores if store.space is space]
-        places = {s.name: _Place(s.address, s.size // s.slots, s.slots) for s in stores}
+        allocations = [
+            allocation for allocation in program.allocations if allocation.space is space
+        ]
+        places = {s.name: _Place(s.address, s.size // s.slots, s.slots) for s in allocations}
         if places:
             panels.append(_panel(program, view, owners, places, space, what))
     panels.extend(_registers(program, view, owners, schedule))
@@ -61,8 +63,8 @@ def memory(program: Program | None, view: Unrolled, schedule: Schedule) -> list[
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a store begins, from one slot to the next, and slots. ``skipped``: what comes before
-    the part of a slot that is drawn.
+    """Where an allocation begins, from one slot to the next, and slots. ``skipped``: what comes
+    before the part of a slot that is drawn.
     """
 
     begin: int
@@ -76,7 +78,7 @@ class _Place:
 
 
 def _owners(program: Program, view: Unrolled) -> dict[tuple[str, str, int], _Owner]:
-    """All versions that the slices of ``view`` touch, by store, piece and version."""
+    """All versions that the slices of ``view`` touch, by allocation, piece and version."""
     found: dict[tuple[str, str, int], _Owner] = {}
     for one, shown in _in_order(view):
         operation = program.operation.get(one.operation)
@@ -86,7 +88,7 @@ def _owners(program: Program, view: Unrolled) -> dict[tuple[str, str, int], _Own
             number = access.version.at(0, shown)
             label = number if access.version.per_tile else (number - access.version.offset)
             owner = found.setdefault(
-                (access.store, access.buffer, number),
+                (access.allocation, access.buffer, number),
                 _Owner(access, number, one.iteration if not access.version.per_tile else label),
             )
             _touch(owner, access, one, operation is not None and operation.engine)
@@ -122,9 +124,14 @@ def _panel(
 ) -> dict[str, Any]:
     title, unit, room = what
     rows = [
-        _row(owner, program.store[owner.access.store], places[owner.access.store], view)
+        _row(
+            owner,
+            program.allocation[owner.access.allocation],
+            places[owner.access.allocation],
+            view,
+        )
         for owner in owners
-        if owner.access.store in places
+        if owner.access.allocation in places
     ]
     return {
         "title": title,
@@ -132,7 +139,7 @@ def _panel(
         "unit": unit,
         "room": room,
         "used": _peak(rows) if space is Space.REGISTERS else max(p.end for p in places.values()),
-        "stores": [
+        "allocations": [
             {"name": name, "from": place.begin, "to": place.end, "slots": place.slots}
             for name, place in places.items()
         ],
@@ -153,15 +160,15 @@ def _peak(rows: list[dict[str, Any]]) -> int:
     return most
 
 
-def _row(owner: _Owner, store: Store, place: _Place, view: Unrolled) -> dict[str, Any]:
+def _row(owner: _Owner, allocation: Allocation, place: _Place, view: Unrolled) -> dict[str, Any]:
     access = owner.access
-    slot = owner.version % store.slots
+    slot = owner.version % allocation.slots
     base = place.begin + slot * place.stride - place.skipped
-    low, high = _extent(access, store)
+    low, high = _extent(access, allocation)
     begin = view.cut.at if owner.begin is None and view.cut else owner.begin
     return {
         "buffer": access.buffer,
-        "store": store.name,
+        "allocation": allocation.name,
         "tenant": bool(access.turn[0]),
         "slot": slot,
         "iteration": -1 if access.version.per_tile else owner.iteration,
@@ -174,17 +181,17 @@ def _row(owner: _Owner, store: Store, place: _Place, view: Unrolled) -> dict[str
     }
 
 
-def _extent(access: Access, store: Store) -> tuple[int, int]:
+def _extent(access: Access, allocation: Allocation) -> tuple[int, int]:
     """Where a piece begins and ends within its slot, in bytes, columns or registers.
 
     Columns of rows that lie one after the other in shared memory are no range of bytes; they get
     their share of the rows, in order.
     """
-    if store.space is Space.TMEM:
+    if allocation.space is Space.TMEM:
         return access.bytes[0] // _COLUMN_BYTES, -(-access.bytes[1] // _COLUMN_BYTES)
     rows = access.rows[1] - access.rows[0]
-    low, high = (access.rows[0] * store.row_bytes + rows * byte for byte in access.bytes)
-    if store.space is Space.REGISTERS:
+    low, high = (access.rows[0] * allocation.row_bytes + rows * byte for byte in access.bytes)
+    if allocation.space is Space.REGISTERS:
         return low // _REGISTER_BYTES, -(-high // _REGISTER_BYTES)
     return low, high
 
@@ -197,18 +204,18 @@ def _registers(
     held: dict[str, list[_Owner]] = {role.name: [] for role in schedule.roles}
     for owner in owners:
         user = next(iter((*owner.writers, *owner.readers)), "")
-        if program.store[owner.access.store].space is Space.REGISTERS and user in role_of:
+        if program.allocation[owner.access.allocation].space is Space.REGISTERS and user in role_of:
             held[role_of[user]].append(owner)
     for role in schedule.roles:
         places: dict[str, _Place] = {}
         top = 0
-        for store in (s for s in program.stores if s.space is Space.REGISTERS):
-            mine = [o.access for o in held[role.name] if o.access.store == store.name]
+        for allocation in (s for s in program.allocations if s.space is Space.REGISTERS):
+            mine = [o.access for o in held[role.name] if o.access.allocation == allocation.name]
             if mine:
-                ends = [_extent(access, store) for access in mine]
+                ends = [_extent(access, allocation) for access in mine]
                 low, high = min(end[0] for end in ends), max(max(end[1], 1) for end in ends)
-                places[store.name] = _Place(top, high - low, store.slots, low)
-                top = places[store.name].end
+                places[allocation.name] = _Place(top, high - low, allocation.slots, low)
+                top = places[allocation.name].end
         if places:
             what = f"registers of {role.name}", "registers per thread", role.registers
             yield _panel(program, view, held[role.name], places, Space.REGISTERS, what)
@@ -228,7 +235,7 @@ def _without_program(view: Unrolled, schedule: Schedule) -> Iterator[dict[str, A
                 "unit": unit,
                 "room": top,
                 "used": top,
-                "stores": [],
+                "allocations": [],
                 "owners": [_occupied(o, schedule) for o in mine],
             }
 
@@ -251,7 +258,7 @@ def _occupied(one: Occupancy, schedule: Schedule) -> dict[str, Any]:
     flows = [e for e in edges if e.kind in ("flow", "carried")]
     return {
         "buffer": one.buffer,
-        "store": one.host or one.buffer,
+        "allocation": one.host or one.buffer,
         "tenant": bool(one.host),
         "slot": one.slot,
         "iteration": one.iteration,

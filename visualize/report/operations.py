@@ -69,7 +69,7 @@ def _storage(accesses: tuple[Any, ...]) -> list[dict[str, Any]]:
             key,
             {
                 "buffer": access.buffer,
-                "store": access.store,
+                "allocation": access.allocation,
                 "version": access.version.text,
                 "bytes": (access.rows[1] - access.rows[0]) * (access.bytes[1] - access.bytes[0]),
                 "reads": False,

@@ -24,7 +24,7 @@ def barriers(program: Program) -> list[dict[str, Any]]:
             "producers": list(row.producer),
             "consumers": list(row.consumer),
             "protects": list(row.protects),
-            "stores": list(program.barrier[row.name].stores),
+            "allocations": list(program.barrier[row.name].allocations),
             "skipped": list(program.barrier[row.name].skipped),
         }
         for row in barrier_rows(program)
@@ -106,7 +106,7 @@ def steps(orders: Orders, way: Way) -> list[tuple[str, Reason]]:
 
 def _key(conflict: Conflict) -> tuple[str, str, str, bool, bool]:
     first, second = conflict.first, conflict.second
-    return conflict.before, conflict.after, first.store, first.write, second.write
+    return conflict.before, conflict.after, first.allocation, first.write, second.write
 
 
 def _row(conflict: Conflict) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _row(conflict: Conflict) -> dict[str, Any]:
     return {
         "before": conflict.before,
         "after": conflict.after,
-        "store": first.store,
+        "allocation": first.allocation,
         "from": first.buffer,
         "to": second.buffer,
         "hazard": hazards[first.write, second.write],

@@ -23,7 +23,7 @@ from schedgen.codegen.report import Report
 from schedgen.driver import emitting, selecting
 from schedgen.driver.found import Infeasible
 from schedgen.kernel import Space
-from schedgen.program.operations import Store
+from schedgen.program.operations import Allocation
 from tests.schedgen.program.examples import gemm
 
 KERNEL = "gemm_chain_sm_90a_fp16.py"
@@ -185,14 +185,17 @@ class Compiler:
         self.serialized = serialized
         program = gemm()
         vector = program.role["epilogue"]
-        sums = Store("acc", Space.REGISTERS, 1, 128, 128, -1, 32)
+        sums = Allocation("acc", Space.REGISTERS, 1, 128, 128, -1, 32)
         stored = program.operation["EPI"]
-        held = replace(stored.accesses[0], store="acc")
+        held = replace(stored.accesses[0], allocation="acc")
         stored = replace(stored, accesses=(*stored.accesses, held))
         others = [o for o in program.operations if o.name != "EPI"]
         roles = (replace(vector, registers=200), *(r for r in program.roles if r != vector))
         self.program = replace(
-            program, stores=(*program.stores, sums), operations=(stored, *others), roles=roles
+            program,
+            allocations=(*program.allocations, sums),
+            operations=(stored, *others),
+            roles=roles,
         )
         self.given: list[int] = []
 

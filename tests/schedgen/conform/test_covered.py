@@ -37,12 +37,12 @@ def test_reach(text: str, found: tuple[int, int] | None) -> None:
 
 def test_missing() -> None:
     """64 rows of 32 bytes, which matrices of 8 rows and 16 bytes make up."""
-    store = instruction("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2}")
+    allocation = instruction("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2}")
     first = np.full((1, 1, 1, 1), 1024)
     place = Place("s", Space.SMEM, True, first, 2048, ((0, 2048),), True, 2048, 2048)
     lanes = np.arange(128).reshape(1, 1, 1, -1)
     rows = 1024 + 32 * (lanes // 32 * 16 + lanes % 16)
-    both = [(store, rows), (store, rows + 16)]
+    both = [(allocation, rows), (allocation, rows + 16)]
     assert missing(place, both) == 0
     assert missing(place, both[:1]) == 1024
     unknown = instruction("tcgen05.ld.sync.aligned.16x64b.x1.b32 {%r1}, [%r0]")

@@ -9,7 +9,7 @@ import torch
 
 from schedgen.kernel import Kernel, Space
 from schedgen.program.model import Arrive, Program, RoleProgram, Run, Step
-from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
+from schedgen.program.operations import Access, Allocation, Engine, Number, TileOperation
 from tests.schedgen.interpret.problems import kernel_of, random
 from tests.schedgen.program.examples import gemm
 
@@ -66,7 +66,10 @@ def product_program() -> Program:
     role = replace(role, loop=(role.loop[0], arrive, role.loop[2], more))
     return replace(
         program,
-        stores=(*program.stores, Store("sB", Space.SMEM, DEPTH, 128, 128, 100000, DEPTH * 16384)),
+        allocations=(
+            *program.allocations,
+            Allocation("sB", Space.SMEM, DEPTH, 128, 128, 100000, DEPTH * 16384),
+        ),
         operations=(*(mma if o.name == "MMA" else o for o in program.operations), load),
         barriers=tuple(
             replace(b, bytes=32768) if b.name == "sA full" else b for b in program.barriers

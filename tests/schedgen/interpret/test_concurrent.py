@@ -185,12 +185,12 @@ def test_other_kernel() -> None:
 
 
 def test_registers_of_two_roles() -> None:
-    stores = tuple(
-        replace(s, space=Space.REGISTERS) if s.name == "acc" else s for s in PROGRAM.stores
+    allocations = tuple(
+        replace(s, space=Space.REGISTERS) if s.name == "acc" else s for s in PROGRAM.allocations
     )
     message = "roles tensor and epilogue share registers of 'acc'"
     with pytest.raises(InterpretationError, match=message):
-        run_program(replace(PROGRAM, stores=stores), KERNEL, product_inputs(1))
+        run_program(replace(PROGRAM, allocations=allocations), KERNEL, product_inputs(1))
 
 
 # -- products of a warpgroup -----------------------------------------------------------------------

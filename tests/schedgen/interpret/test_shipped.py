@@ -53,5 +53,5 @@ def test_some_interleavings(target: str) -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_many_interleavings(name: str, target: str) -> None:
     kernel, program = synthesized(name, target)
-    depth = max(store.slots for store in program.stores)
+    depth = max(allocation.slots for allocation in program.allocations)
     check(name, kernel, program, sorted({0, 1, 2, depth - 1, depth, depth + 1}), 150)

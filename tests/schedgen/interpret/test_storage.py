@@ -9,7 +9,7 @@ from schedgen.interpret.problem import InterpretationError
 from schedgen.interpret.storage import Cells
 from schedgen.kernel import Space
 from schedgen.program.model import Capacities, Program
-from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
+from schedgen.program.operations import Access, Allocation, Engine, Number, TileOperation
 from tests.schedgen.interpret.problems import kernel_of
 
 KERNEL = kernel_of("""
@@ -39,9 +39,9 @@ def access(buffer: str, columns: tuple[int, int], rows: tuple[int, int] = (0, 4)
 
 def cells(*accesses: Access, rows: int = 4, row_bytes: int = 32) -> Cells:
     operation = TileOperation("L", Engine.THREADS, accesses, (0, 0), (0, 0))
-    stores = (Store("S", Space.SMEM, 2, rows, row_bytes, 0, 256),)
+    allocations = (Allocation("S", Space.SMEM, 2, rows, row_bytes, 0, 256),)
     head = ("two", "b200", "sm_100a", "", 1, 1, Capacities(0, 0, 0, 0, 0))
-    return Cells(Program(*head, stores, (operation,), (), ()), KERNEL)
+    return Cells(Program(*head, allocations, (operation,), (), ()), KERNEL)
 
 
 HOST = access("S", (0, 32))
@@ -92,5 +92,5 @@ def test_tiles_of_other_shapes_lie_in_a_slot_row_by_row() -> None:
 
 def test_access_of_another_size() -> None:
     storage = cells(access("S", (0, 16)))
-    with pytest.raises(InterpretationError, match="is not as large as the piece"):
+    with pytest.raises(InterpretationError, match="has another size than it"):
         storage.tile(access("S", (0, 16)), [0])

@@ -19,7 +19,7 @@ from schedgen.program.model import (
     Wait,
     WaitGroup,
 )
-from schedgen.program.operations import Access, Engine, Number, Spread, Store, TileOperation
+from schedgen.program.operations import Access, Allocation, Engine, Number, Spread, TileOperation
 from schedgen.synchronize.frame import framed
 
 MACHINE = Capacities(232448, 512, 512, 248, 16)
@@ -28,19 +28,21 @@ TILE = Number(per_tile=True)
 
 def gemm(depth: int = 3) -> Program:
     """D = A B on Blackwell: a ring of operands, an accumulator for a tile, an epilogue, a store."""
-    stores = (
-        Store("sA", Space.SMEM, depth, 128, 128, 1024, depth * 16384),
-        Store("acc", Space.TMEM, 1, 128, 512, 0, 128),
-        Store("sD", Space.SMEM, 1, 128, 256, 1024 + depth * 16384, 32768),
+    allocations = (
+        Allocation("sA", Space.SMEM, depth, 128, 128, 1024, depth * 16384),
+        Allocation("acc", Space.TMEM, 1, 128, 512, 0, 128),
+        Allocation("sD", Space.SMEM, 1, 128, 256, 1024 + depth * 16384, 32768),
     )
 
     def whole(
-        store: str, number: Number, *, write: bool, place: int, initial: int = 0, lag: int = 0
+        allocation: str, number: Number, *, write: bool, place: int, initial: int = 0, lag: int = 0
     ) -> Access:
-        width = {"sA": 128, "acc": 512, "sD": 256}[store]
+        width = {"sA": 128, "acc": 512, "sD": 256}[allocation]
         turn = (0, lag, place)
         spread = Spread("rows", 32, "row") if place == 2 else None
-        return Access(store, number, (0, 128), (0, width), write, turn, store, initial, spread)
+        return Access(
+            allocation, number, (0, 128), (0, width), write, turn, allocation, initial, spread
+        )
 
     each = Number()
     operations = (
@@ -117,7 +119,7 @@ def gemm(depth: int = 3) -> Program:
             Step(Arrive("sD full", TILE, 128)),
         ),
     )
-    store = RoleProgram(
+    allocation = RoleProgram(
         "store",
         1,
         24,
@@ -128,11 +130,11 @@ def gemm(depth: int = 3) -> Program:
             Step(Arrive("sD empty", TILE, 1)),
         ),
     )
-    roles = (load, tensor, epilogue, store)
+    roles = (load, tensor, epilogue, allocation)
     return framed(
         Program(
             *("gemm", "b200", "sm_100a", "", 128, 32, MACHINE),
-            stores=stores,
+            allocations=allocations,
             operations=operations,
             barriers=barriers,
             roles=roles,

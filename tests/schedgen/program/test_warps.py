@@ -21,7 +21,7 @@ from schedgen.program.model import (
     Wait,
     WaitGroup,
 )
-from schedgen.program.operations import Access, Engine, Number, Spread, Store, TileOperation
+from schedgen.program.operations import Access, Allocation, Engine, Number, Spread, TileOperation
 from schedgen.program.warps import by_warps, crossings, part_of, within_warps
 from schedgen.proof.explore import explore
 from schedgen.proof.graph import prove
@@ -35,8 +35,8 @@ ROWS, COLUMNS = Spread("rows", 16, "fragment"), Spread("bytes", 32, "transposed"
 MEETING = Barrier("math meets", "role", 1, 128, 0)
 
 
-def access(place: int, *, write: bool, spread: Spread | None, store: str = "s") -> Access:
-    return Access(store, EACH, (0, 64), (0, 128), write, (0, 0, place), store, 0, spread)
+def access(place: int, *, write: bool, spread: Spread | None, allocation: str = "s") -> Access:
+    return Access(allocation, EACH, (0, 64), (0, 128), write, (0, 0, place), allocation, 0, spread)
 
 
 def role_of(
@@ -46,9 +46,9 @@ def role_of(
     steps = (Step(Run(first.name)), *between, Step(Run(second.name)), *behind)
     return Program(
         *("two", "none", "none", "", 1, 1, MACHINE),
-        stores=(
-            Store("s", Space.SMEM, 1, 64, 128, 1024, 8192),
-            Store("r", Space.REGISTERS, 1, 64, 128, -1, 16),
+        allocations=(
+            Allocation("s", Space.SMEM, 1, 64, 128, 1024, 8192),
+            Allocation("r", Space.REGISTERS, 1, 64, 128, -1, 16),
         ),
         operations=(first, second),
         barriers=(MEETING,) if any(isinstance(s.action, Wait) for s in steps) else (),
@@ -146,11 +146,11 @@ def test_threads_of_a_warp_and_others_arrive_for_themselves() -> None:
 
 def test_a_product_that_is_stored_asks_all_threads() -> None:
     """A store to global memory is issued by one thread, and reads what each of them wrote."""
-    store = operation("ST", Engine.COPY_OUT, access(1, write=False, spread=None))
+    allocation = operation("ST", Engine.COPY_OUT, access(1, write=False, spread=None))
     fence = Step(Fence(FenceKind.ASYNC_PROXY))
     (barrier, meets), wait_group = in_warps("once"), Step(WaitGroup("ST"))
     program = replace(
-        role_of(WRITE, store, fence, *meets, behind=(wait_group,)), barriers=(barrier,)
+        role_of(WRITE, allocation, fence, *meets, behind=(wait_group,)), barriers=(barrier,)
     )
     assert races(program) == [{"RACE"}] * 3
 
@@ -209,10 +209,10 @@ def test_registers_are_those_of_each_part() -> None:
         "PUT",
         Engine.THREADS,
         access(0, write=True, spread=ROWS),
-        access(0, write=True, spread=None, store="r"),
+        access(0, write=True, spread=None, allocation="r"),
     )
     program = by_warps(role_of(keep, ACROSS))
-    touched = {a.store for o in program.operations for a in o.accesses}
+    touched = {a.allocation for o in program.operations for a in o.accesses}
     assert touched == {"s", f"r{ONE}", f"r{OTHERS}"}
 
 

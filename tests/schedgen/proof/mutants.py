@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from schedgen.benchmarks.mutants.sites import Site, sites, with_barrier, with_store
+from schedgen.benchmarks.mutants.sites import Site, sites, with_allocation, with_barrier
 from schedgen.program.model import (
     Action,
     Arrive,
@@ -80,11 +80,11 @@ def variations(program: Program) -> Iterator[tuple[str, Program]]:
                 if value >= (0 if field == "bytes" else 1):
                     other = replace(barrier, **{field: value})
                     yield f"{barrier.name}: {field} {by:+}", with_barrier(program, other)
-    for store in program.stores:
+    for allocation in program.allocations:
         for by in (-1, 1):
-            if store.slots + by > 0:
-                other = replace(store, slots=store.slots + by)
-                yield f"{store.name}: slots {by:+}", with_store(program, other)
+            if allocation.slots + by > 0:
+                other = replace(allocation, slots=allocation.slots + by)
+                yield f"{allocation.name}: slots {by:+}", with_allocation(program, other)
 
 
 def mutants(program: Program) -> Iterator[tuple[str, Program]]:

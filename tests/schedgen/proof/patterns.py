@@ -20,7 +20,7 @@ from schedgen.program.model import (
     Wait,
     WaitGroup,
 )
-from schedgen.program.operations import Engine, Store, TileOperation
+from schedgen.program.operations import Allocation, Engine, TileOperation
 from tests.schedgen.program.examples import MACHINE
 from tests.schedgen.proof import small
 from tests.schedgen.proof.small import EACH, TILE, access, loop, operation
@@ -32,18 +32,18 @@ def program(
     roles: dict[str, tuple[Step, ...]],
     barriers: tuple[Barrier, ...],
     operations: tuple[TileOperation, ...],
-    stores: tuple[tuple[str, Space, int], ...],
+    allocations: tuple[tuple[str, Space, int], ...],
 ) -> Program:
     """A small program whose stores lie one behind the other."""
     found = small.program(roles, barriers, operations)
     address = {Space.SMEM: 1024, Space.TMEM: 0, Space.REGISTERS: -1}
-    listed: list[Store] = []
-    for name, space, slots in stores:
+    listed: list[Allocation] = []
+    for name, space, slots in allocations:
         size = slots * (4 if space is Space.TMEM else 16)
-        listed.append(Store(name, space, slots, 1, 16, address[space], size))
+        listed.append(Allocation(name, space, slots, 1, 16, address[space], size))
         if space is not Space.REGISTERS:
             address[space] += size
-    return replace(found, stores=tuple(listed), capacities=MACHINE)
+    return replace(found, allocations=tuple(listed), capacities=MACHINE)
 
 
 def barrier(name: str, slots: int = 1, arrivals: int = 1, size: int = 0) -> Barrier:

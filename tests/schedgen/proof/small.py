@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedgen.kernel import Space
 from schedgen.program.model import Action, Barrier, Capacities, Program, RoleProgram, Step
-from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
+from schedgen.program.operations import Access, Allocation, Engine, Number, TileOperation
 
 EACH = Number()
 TILE = Number(per_tile=True)
@@ -15,10 +15,10 @@ def operation(name: str, engine: Engine, *accesses: Access) -> TileOperation:
 
 
 def access(
-    store: str, place: int, *, write: bool = False, number: Number = EACH, initial: int = 0
+    allocation: str, place: int, *, write: bool = False, number: Number = EACH, initial: int = 0
 ) -> Access:
     """An access to all of a slot, in the order of ``place``."""
-    return Access(store, number, (0, 1), (0, 16), write, (0, 0, place), store, initial)
+    return Access(allocation, number, (0, 1), (0, 16), write, (0, 0, place), allocation, initial)
 
 
 def loop(*actions: Action | Step) -> tuple[Step, ...]:
@@ -29,12 +29,14 @@ def program(
     roles: dict[str, tuple[Step, ...]],
     barriers: tuple[Barrier, ...] = (),
     operations: tuple[TileOperation, ...] = (),
-    stores: tuple[tuple[str, Space, int], ...] = (),
+    allocations: tuple[tuple[str, Space, int], ...] = (),
 ) -> Program:
     """Each role with its loop; stores are given by name, space and slots."""
     return Program(
         *("small", "none", "none", "", 1, 1, Capacities(1, 1, 1, 1, 1)),
-        stores=tuple(Store(name, space, slots, 1, 16, 0, 16) for name, space, slots in stores),
+        allocations=tuple(
+            Allocation(name, space, slots, 1, 16, 0, 16) for name, space, slots in allocations
+        ),
         operations=operations,
         barriers=barriers,
         roles=tuple(RoleProgram(name, 1, 24, loop=steps) for name, steps in roles.items()),

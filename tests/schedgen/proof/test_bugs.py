@@ -198,10 +198,12 @@ def test_p12_more_registers_than_the_pool_has() -> None:
 
 def test_p9_as_addresses() -> None:
     found = gemm(2)
-    stores = tuple(
-        replace(store, address=store.address - 16384) if store.name == "sD" else store
-        for store in found.stores
+    allocations = tuple(
+        replace(allocation, address=allocation.address - 16384)
+        if allocation.name == "sD"
+        else allocation
+        for allocation in found.allocations
     )
-    changed = replace(found, stores=stores)
+    changed = replace(found, allocations=allocations)
     assert {finding.claim for finding in prove(changed).findings} == {Claim.CAPACITY}
     assert list(capacities(changed))

@@ -273,8 +273,10 @@ def anything(seed: int) -> Program:
     operations: list[TileOperation] = []
     for place in range(rng.randint(2, 3)):
         touched = [
-            access(store, place, write=rng.random() < 0.6, number=Number(per_tile=seed % 3 == 0))
-            for store in rng.sample("str", rng.choice([1, 2]))
+            access(
+                allocation, place, write=rng.random() < 0.6, number=Number(per_tile=seed % 3 == 0)
+            )
+            for allocation in rng.sample("str", rng.choice([1, 2]))
         ]
         operations.append(operation(f"O{place}", rng.choice(engines), *touched))
     roles: list[list[Action]] = [[] for _ in range(rng.choice([2, 2, 3]))]
@@ -296,9 +298,9 @@ def anything(seed: int) -> Program:
             insert(Wait(name, EACH.moved(offset)))
     for kind in rng.sample(list(FenceKind), 3):
         insert(Fence(kind))
-    stores = (("s", Space.SMEM, 2), ("t", Space.TMEM, 1), ("r", Space.REGISTERS, 1))
+    allocations = (("s", Space.SMEM, 2), ("t", Space.TMEM, 1), ("r", Space.REGISTERS, 1))
     named = {f"r{place}": tuple(map(Step, steps)) for place, steps in enumerate(roles)}
-    return program(named, tuple(barriers), tuple(operations), stores)
+    return program(named, tuple(barriers), tuple(operations), allocations)
 
 
 def test_the_two_searches_agree_on_random_programs() -> None:

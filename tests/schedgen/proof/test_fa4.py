@@ -148,9 +148,9 @@ def test_no_order_no_reason(fa4: Program) -> None:
 
 
 def test_the_ring_is_that_of_fa4(ours: Program) -> None:
-    stores = tuple(replace(s, slots=2) if s.name == "kv" else s for s in ours.stores)
+    allocations = tuple(replace(s, slots=2) if s.name == "kv" else s for s in ours.allocations)
     with pytest.raises(ValueError, match="ring of 3"):
-        fa4_program(replace(ours, stores=stores))
+        fa4_program(replace(ours, allocations=allocations))
 
 
 def test_families() -> None:

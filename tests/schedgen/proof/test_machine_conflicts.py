@@ -95,10 +95,10 @@ def test_registers_of_one_role() -> None:
         operation("B", Engine.WGMMA, access("s", 1)),
     )
     with_fence = {"a": loop(Run("A"), Fence(FenceKind.REGISTERS), Run("B"))}
-    stores = (("s", Space.REGISTERS, 1),)
+    allocations = (("s", Space.REGISTERS, 1),)
     where = "a, tile 0, iteration 0:"
-    found = orders(program(with_fence, (), operations, stores), [1])
+    found = orders(program(with_fence, (), operations, allocations), [1])
     assert found == {(f"{where} fence wgmma.fence", f"{where} issues B")}
     without = {"a": loop(Run("A"), Run("B"))}
-    found = orders(program(without, (), operations, stores), [1])
+    found = orders(program(without, (), operations, allocations), [1])
     assert found == {("never", f"{where} issues B")}

@@ -25,7 +25,7 @@ from schedgen.program.model import (
     Wait,
     WaitGroup,
 )
-from schedgen.program.operations import Access, Engine, Number, Store, TileOperation
+from schedgen.program.operations import Access, Allocation, Engine, Number, TileOperation
 from schedgen.proof.smt import refute
 from schedgen.proof.smt_deadlock import blocked, steady
 from schedgen.proof.smt_order import add_order
@@ -75,9 +75,11 @@ def with_barrier(program: Program, barrier: Barrier) -> Program:
     return replace(program, barriers=barriers)
 
 
-def with_slots(program: Program, store: str, slots: int) -> Program:
-    stores = tuple(replace(s, slots=slots) if s.name == store else s for s in program.stores)
-    return replace(program, stores=stores)
+def with_slots(program: Program, allocation: str, slots: int) -> Program:
+    allocations = tuple(
+        replace(s, slots=slots) if s.name == allocation else s for s in program.allocations
+    )
+    return replace(program, allocations=allocations)
 
 
 # -- a correct program ---------------------------------------------------------------------------
@@ -147,8 +149,8 @@ def test_every_step_is_needed(
 def test_a_wait_group_before_its_operation_is_none() -> None:
     program = gemm(2)
     wait, run, wait_group, arrive = program.role["store"].after
-    store = replace(program.role["store"], after=(wait, wait_group, run, arrive))
-    verdict = refute(replace(program, roles=(*program.roles[:-1], store)))
+    allocation = replace(program.role["store"], after=(wait, wait_group, run, arrive))
+    verdict = refute(replace(program, roles=(*program.roles[:-1], allocation)))
     assert races(verdict) == {("ST", "EPI")}
 
 
@@ -156,7 +158,7 @@ def test_a_witness_tells_what_happens_in_order() -> None:
     verdict = refute(without(gemm(2), "store", WaitGroup("ST")))
     (finding,) = verdict.findings
     lines = "\n".join(finding.witness)
-    assert finding.text == "EPI writes 'sD' in store 'sD' although ST still reads it"
+    assert finding.text == "EPI writes 'sD' in 'sD' although ST still reads it"
     assert lines.index("store, tile t+0: ST") < lines.index("epilogue, tile t+1: EPI")
     assert lines.index("epilogue, tile t+1: EPI") < lines.index("ST is complete")
 
@@ -243,7 +245,7 @@ def test_two_accumulators_without_a_wait() -> None:
 def pipeline(count: int, roles: int, depth: int) -> Program:
     """Operations in a row, each in an iteration of its own, on roles in turn."""
     size, links = 16 * depth, range(count - 1)
-    stores = [Store(f"r{i}", Space.SMEM, depth, 1, 16, i * 64, size) for i in links]
+    allocations = [Allocation(f"r{i}", Space.SMEM, depth, 1, 16, i * 64, size) for i in links]
     operations: list[TileOperation] = []
     parts: list[list[Step]] = [[] for _ in range(roles)]
     for i in range(count):
@@ -268,7 +270,7 @@ def pipeline(count: int, roles: int, depth: int) -> Program:
     ]
     return Program(
         *("pipeline", "b200", "sm_100a", "", 1, 1, MACHINE),
-        stores=tuple(stores),
+        allocations=tuple(allocations),
         operations=tuple(operations),
         barriers=tuple(barriers),
         roles=tuple(RoleProgram(f"R{n}", 1, 24, loop=tuple(p)) for n, p in enumerate(parts)),
@@ -313,7 +315,7 @@ def talk(*roles: tuple[Step, ...], slots: int = 1) -> Program:
     )
     return Program(
         *("talk", "b200", "sm_100a", "", 1, 1, MACHINE),
-        stores=(),
+        allocations=(),
         operations=(),
         barriers=tuple(Barrier(name, "mbarrier", slots, 1, 0) for name in names),
         roles=tuple(RoleProgram(f"R{n}", 1, 24, loop=steps) for n, steps in enumerate(roles)),
@@ -374,8 +376,8 @@ def test_capacities() -> None:
         replace(MACHINE, warps=6),
     ):
         assert claims(refute(replace(program, capacities=machine))) == {Claim.CAPACITY}
-    moved = tuple(replace(s, address=1024) if s.name == "sD" else s for s in program.stores)
-    assert claims(refute(replace(program, stores=moved))) == {Claim.CAPACITY}
+    moved = tuple(replace(s, address=1024) if s.name == "sD" else s for s in program.allocations)
+    assert claims(refute(replace(program, allocations=moved))) == {Claim.CAPACITY}
 
 
 def test_a_limit_of_time_is_no_proof() -> None:

@@ -25,8 +25,10 @@ def program(spec: str, target: str, *settings: tuple[str, str]) -> Program:
     return synthesize(solution.problem.kernel, solution.schedule, solution.problem.machine)
 
 
-def rings(found: Program, store: str) -> dict[str, Barrier]:
-    return {barrier.name: barrier for barrier in found.barriers if barrier.name.startswith(store)}
+def rings(found: Program, allocation: str) -> dict[str, Barrier]:
+    return {
+        barrier.name: barrier for barrier in found.barriers if barrier.name.startswith(allocation)
+    }
 
 
 def fillers(barrier: Barrier) -> set[str]:
@@ -34,8 +36,8 @@ def fillers(barrier: Barrier) -> set[str]:
     return {line.rpartition(" after ")[2].partition("[")[0] for line in barrier.protects}
 
 
-def depth(found: Program, store: str) -> int:
-    return next(s.slots for s in found.stores if s.name == store)
+def depth(found: Program, allocation: str) -> int:
+    return next(s.slots for s in found.allocations if s.name == allocation)
 
 
 @pytest.mark.parametrize("target", ["h200", "b200"])

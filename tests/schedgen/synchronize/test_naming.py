@@ -26,9 +26,9 @@ LAYOUT = cast(
 )
 
 
-def guard(source: str, target: str, store: str = "S", *, fills: bool = True) -> Guard:
+def guard(source: str, target: str, allocation: str = "S", *, fills: bool = True) -> Guard:
     signal = Signal(source, Number(), 1)
-    return Guard((signal,), (Handoff(signal, target, Number(), store, fills),))
+    return Guard((signal,), (Handoff(signal, target, Number(), allocation, fills),))
 
 
 def joined(*guards: Guard) -> Guard:

@@ -19,7 +19,9 @@ def side_by_side(schedule: Schedule, program: Program, copies: int) -> Source:
     """
     names = {op.id for op in schedule.ops} | {operation.name for operation in program.operations}
     names |= {role.name for role in schedule.roles} | {unit.name for unit in schedule.units}
-    names |= {store.name for store in program.stores} | {b.name for b in program.barriers}
+    names |= {allocation.name for allocation in program.allocations} | {
+        b.name for b in program.barriers
+    }
     names |= {buffer.name for buffer in schedule.buffers}
     schedules, programs = [schedule], [program]
     for number in range(1, copies):
@@ -29,7 +31,7 @@ def side_by_side(schedule: Schedule, program: Program, copies: int) -> Source:
         programs.append(_elsewhere(read_program(text), number))
     lists = ("ops", "units", "edges", "roles", "buffers")
     whole = {name: tuple(x for s in schedules for x in getattr(s, name)) for name in lists}
-    parts = ("stores", "operations", "barriers", "roles")
+    parts = ("allocations", "operations", "barriers", "roles")
     joined: dict[str, Any] = {
         name: tuple(x for p in programs for x in getattr(p, name)) for name in parts
     }
@@ -43,13 +45,13 @@ def side_by_side(schedule: Schedule, program: Program, copies: int) -> Source:
 def _elsewhere(program: Program, number: int) -> Program:
     """``program`` with its storage behind that of the copies before it."""
     room = {Space.SMEM: program.capacities.smem_bytes, Space.TMEM: program.capacities.tmem_columns}
-    stores = (
-        replace(store, address=store.address + number * room[store.space])
-        if store.space in room
-        else store
-        for store in program.stores
+    allocations = (
+        replace(allocation, address=allocation.address + number * room[allocation.space])
+        if allocation.space in room
+        else allocation
+        for allocation in program.allocations
     )
-    return replace(program, stores=tuple(stores))
+    return replace(program, allocations=tuple(allocations))
 
 
 def _renamed_schedule(schedule: Schedule, renaming: dict[str, str]) -> Schedule:

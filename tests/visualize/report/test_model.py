@@ -82,7 +82,7 @@ def test_owners_fit_their_memory_and_never_overlap(spec: str, target: str) -> No
 def test_aliases_are_tenants_in_the_storage_of_another_buffer() -> None:
     panels = data_of("attention_fwd", "b200")["memory"]
     tensor = next(panel for panel in panels if panel["title"] == "tensor memory")
-    tenants = {(o["buffer"][:4], o["store"]) for o in tensor["owners"] if o["tenant"]}
+    tenants = {(o["buffer"][:4], o["allocation"]) for o in tensor["owners"] if o["tenant"]}
     assert tenants == {("P[0,", "S[1]"), ("P[1,", "S[0]")}
 
 

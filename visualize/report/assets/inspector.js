@@ -63,19 +63,19 @@ function storageList(op, slice) {
   const place = (use) => {
     if (!slice) return "";
     for (const panel of D.memory) {
-      const mine = panel.owners.find((owner) => owner.buffer === use.buffer && owner.store === use.store && uses(owner, op.id) && slice.start >= owner.start && slice.start <= owner.end);
+      const mine = panel.owners.find((owner) => owner.buffer === use.buffer && owner.allocation === use.allocation && uses(owner, op.id) && slice.start >= owner.start && slice.start <= owner.end);
       if (mine) return `${panel.space === "registers" ? "" : `${panel.title.replace(" memory", "")} at ${number(mine.from)}, `}slot ${mine.slot}`;
     }
     return "";
   };
-  return [h("h3", {}, "Storage"), h("ul", {}, op.storage.map((use) => h("li", {}, h("div", { class: "row" }, h("span", { class: "mono" }, use.buffer, use.store !== use.buffer ? h("span", { class: "muted" }, ` in ${use.store}`) : ""),
+  return [h("h3", {}, "Storage"), h("ul", {}, op.storage.map((use) => h("li", {}, h("div", { class: "row" }, h("span", { class: "mono" }, use.buffer, use.allocation !== use.buffer ? h("span", { class: "muted" }, ` in ${use.allocation}`) : ""),
     h("span", { class: "muted" }, use.reads && use.writes ? "reads, writes" : use.reads ? "reads" : "writes")),
   h("div", { class: "row muted" }, h("span", {}, `version ${use.version}, ${number(use.bytes)} bytes`), h("span", {}, place(use))))))];
 }
 
 function aboutOwner(focus) {
   const owner = focus.buffer;
-  return [closeButton(), h("h2", {}, owner.buffer), h("p", { class: "muted" }, owner.tenant ? `lives in the storage of ${owner.store}` : `in ${owner.store}`),
+  return [closeButton(), h("h2", {}, owner.buffer), h("p", { class: "muted" }, owner.tenant ? `lives in the storage of ${owner.allocation}` : `in ${owner.allocation}`),
     h("h3", {}, "Place"), facts([[focus.panel.space === "registers" ? "registers" : focus.panel.unit, `${number(owner.from)} to ${number(owner.to)}`], ["slot", String(owner.slot)],
       ["version", owner.iteration < 0 ? "of the tile" : `of iteration ${owner.iteration}`], ["owned", `from ${number(realTime(owner.start))} for ${number(owner.end - owner.start)} cycles`]]),
     h("h3", {}, "Written by"), h("div", { class: "chain" }, owner.writers.map((id) => [opButton(id), " "])),
@@ -83,7 +83,7 @@ function aboutOwner(focus) {
     barriersOf(owner)];
 }
 function barriersOf(owner) {
-  const guards = D.barriers.filter((barrier) => barrier.stores.includes(owner.store));
+  const guards = D.barriers.filter((barrier) => barrier.allocations.includes(owner.allocation));
   return guards.length ? [h("h3", {}, "Guarded by"), h("ul", {}, guards.map((barrier) => h("li", {}, barrierButton(barrier.name))))] : null;
 }
 

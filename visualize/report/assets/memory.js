@@ -1,16 +1,16 @@
 // Memory maps: who owns which bytes, columns or registers, on the time axis of the timeline.
 const PANEL_TOP = 34;
 
-// Storage is drawn to scale as long as every store stays readable: small ones get a least height.
+// Storage is drawn to scale as long as every allocation stays readable: small ones get a least height.
 function memoryScale(panel, height) {
-  const stores = panel.stores.length ? panel.stores : panel.owners;
+  const allocations = panel.allocations.length ? panel.allocations : panel.owners;
   const edges = new Set([0]);
-  for (const store of stores) {
-    const slots = store.slots || 1;
-    for (let slot = 0; slot <= slots; slot++) edges.add(store.from + ((store.to - store.from) * slot) / slots);
+  for (const allocation of allocations) {
+    const slots = allocation.slots || 1;
+    for (let slot = 0; slot <= slots; slot++) edges.add(allocation.from + ((allocation.to - allocation.from) * slot) / slots);
   }
   const cuts = [...edges].sort((a, b) => a - b);
-  const taken = (from, to) => stores.some((store) => store.from <= from && store.to >= to);
+  const taken = (from, to) => allocations.some((allocation) => allocation.from <= from && allocation.to >= to);
   const total = cuts[cuts.length - 1];
   const pieces = cuts.slice(1).map((to, index) => {
     const from = cuts[index];
@@ -125,12 +125,12 @@ function drawStores(context, chart, panel, scale) {
   context.fillStyle = palette.surface;
   context.fillRect(0, 0, GUTTER, chart.height);
   context.textBaseline = "middle";
-  for (const store of panel.stores) {
-    const y0 = PANEL_TOP + scale.at(store.from), y1 = PANEL_TOP + scale.at(store.to - 1e-6);
+  for (const allocation of panel.allocations) {
+    const y0 = PANEL_TOP + scale.at(allocation.from), y1 = PANEL_TOP + scale.at(allocation.to - 1e-6);
     context.strokeStyle = palette.line;
     context.lineWidth = 1;
-    for (let slot = 0; slot < store.slots; slot++) {
-      const y = Math.round(PANEL_TOP + scale.at(store.from + ((store.to - store.from) * slot) / store.slots)) - 0.5;
+    for (let slot = 0; slot < allocation.slots; slot++) {
+      const y = Math.round(PANEL_TOP + scale.at(allocation.from + ((allocation.to - allocation.from) * slot) / allocation.slots)) - 0.5;
       context.beginPath();
       context.moveTo(slot ? GUTTER - 6 : 8, y);
       context.lineTo(slot ? GUTTER : chart.width - 10, y);
@@ -138,12 +138,12 @@ function drawStores(context, chart, panel, scale) {
     }
     context.font = `11px ${palette.mono}`;
     context.fillStyle = palette.ink;
-    const label = store.name.length > 12 ? `${store.name.slice(0, 11)}…` : store.name;
+    const label = allocation.name.length > 12 ? `${allocation.name.slice(0, 11)}…` : allocation.name;
     if (y1 - y0 > 26) {
       context.fillText(label, 12, y0 + 9);
       context.fillStyle = palette.muted;
-      const where = panel.space === "registers" ? `${number(store.to - store.from)} regs` : `at ${number(store.from)}`;
-      context.fillText(store.slots > 1 ? `${where} ×${store.slots}` : where, 12, y0 + 22);
+      const where = panel.space === "registers" ? `${number(allocation.to - allocation.from)} regs` : `at ${number(allocation.from)}`;
+      context.fillText(allocation.slots > 1 ? `${where} ×${allocation.slots}` : where, 12, y0 + 22);
     } else if (y1 - y0 > 9) context.fillText(label, 12, (y0 + y1) / 2);
   }
 }

@@ -102,7 +102,7 @@ function orderKind(order) {
 }
 function fillOrders(holder, more, update) {
   const found = D.proofs.orders.filter((order) => (filter.kind === "all" || orderKind(order) === filter.kind) && (!filter.barrier || order.barriers.includes(filter.barrier)) &&
-    (!filter.text || `${order.before} ${order.after} ${order.from} ${order.to} ${order.store}`.toLowerCase().includes(filter.text)));
+    (!filter.text || `${order.before} ${order.after} ${order.from} ${order.to} ${order.allocation}`.toLowerCase().includes(filter.text)));
   const rows = found.slice(0, filter.limit).map((order) => ({ cells: [
     h("span", {}, opButton(order.before), order.hazard === "WAR" ? " reads " : " writes ", h("span", { class: "mono" }, order.from)),
     h("span", {}, opButton(order.after), order.hazard === "RAW" ? " reads " : " writes ", h("span", { class: "mono" }, order.to)),
