@@ -99,7 +99,9 @@ def our_program() -> Program:
 def fa4_program(ours: Program, *, empty_tiles: bool = True) -> Program:
     """The operations and the storage of ``ours`` with FA4's roles and barriers."""
     if ours.allocation["kv"].slots != RING:
-        raise ValueError(f"FA4 has a ring of {RING}, the program one of {ours.store['kv'].slots}")
+        raise ValueError(
+            f"FA4 has a ring of {RING}, the program one of {ours.allocation['kv'].slots}"
+        )
     roles = (_load(), _tensor(empty_tiles), _softmax(0), _softmax(1), _correction(), _epilogue())
     return replace(ours, barriers=tuple(_barriers()), roles=roles, removals=())
 

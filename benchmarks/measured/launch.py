@@ -164,8 +164,8 @@ def _product(multiply: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor)
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    turned = (x.transpose(1, 2) for x in (q, k, v))
-    return functional.scaled_dot_product_attention(*turned, is_causal=causal)
+    left, right, values = (x.transpose(1, 2) for x in (q, k, v))
+    return functional.scaled_dot_product_attention(left, right, values, is_causal=causal)
 
 
 def _eager(problem: Row, runs: dict[str, Run], flops: float) -> Iterator[Row]:

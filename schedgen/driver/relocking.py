@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schedgen.driver.lock_file import Lock, Locked, LockedKernel, LockError
+from schedgen.driver.lock_file import Lock, Locked, LockedKernel, LockedSchedule, LockError
 from schedgen.driver.locked import digest, program_of
 
 
@@ -24,23 +24,26 @@ def relocked(lock: Lock) -> tuple[Lock, dict[str, str]]:
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
+    before = lock.spec_sha256
     shas = (read_spec(lock.spec).source.sha256, read_machine(lock.target).sha256)
     same = lock.is_of(*shas)
     lock = replace(lock, spec_sha256=shas[0], machine_sha256=shas[1])
     texts: dict[str, str] = {}
-    schedules = []
+    schedules: list[LockedSchedule] = []
     for schedule in lock.schedules:
-        kernels = []
+        kernels: list[LockedKernel] = []
         for kernel in schedule.kernels:
             one = Locked(lock, schedule, kernel)
-            found, texts[one.name] = _again(one, same)
+            found, texts[one.name] = _again(one, before, same)
             kernels.append(found)
         schedules.append(replace(schedule, kernels=tuple(kernels)))
     return replace(lock, schedules=tuple(schedules)), texts
 
 
-def _again(one: Locked, same: bool) -> tuple[LockedKernel, str]:
-    """The kernel with its digests of today, and its text before it is formatted."""
+def _again(one: Locked, before: str, same: bool) -> tuple[LockedKernel, str]:
+    """The kernel with its digests of today, and its text before it is formatted; ``before`` is the
+    SHA-256 of the spec that its lock was made with, which a program says, too.
+    """
     from schedgen.codegen.emit import emit
     from schedgen.driver.emitting import LINTERS
     from schedgen.program.digest import program_digest
@@ -48,7 +51,7 @@ def _again(one: Locked, same: bool) -> tuple[LockedKernel, str]:
 
     program, kernel = program_of(one, checked=False)
     found = program_digest(program)
-    if found == one.kernel.program:
+    if program_digest(replace(program, spec_sha256=before)) == one.kernel.program:
         proven = proven_before(program, found)
     elif same:
         proven = prove(program)

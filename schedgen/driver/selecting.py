@@ -240,9 +240,9 @@ def _held(program: Program) -> str:
     """Which role has most registers, and what it holds there: other tiles take compiling to try."""
     role = max(program.roles, key=lambda role: role.registers)
     runs = (step.action.operation for step in role.steps if isinstance(step.action, Run))
-    touched = dict.fromkeys(a.store for name in runs for a in program.operation[name].accesses)
-    sizes = {name: program.store[name].size for name in touched}
-    held = {n: s for n, s in sizes.items() if program.store[n].space is Space.REGISTERS}
+    touched = dict.fromkeys(a.allocation for name in runs for a in program.operation[name].accesses)
+    sizes = {name: program.allocation[name].size for name in touched}
+    held = {n: s for n, s in sizes.items() if program.allocation[n].space is Space.REGISTERS}
     largest = sorted(held.items(), key=lambda one: -one[1])[:_SHOWN]
     listed = ", ".join(f"{name} {size}" for name, size in largest)
     return f"give role {role.name} less to hold in the registers of a thread ({listed})"

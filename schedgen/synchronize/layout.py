@@ -4,14 +4,15 @@ Every step has a time, that of the schedule: waits and their fences come right b
 arrivals right after it, a wait_group when what it waits for is ready. Sorting by time keeps all
 roles in an order in which the schedule itself is an execution.
 
-A wait_group may also come later, behind the next product of its warpgroup (`late`), so that the
-tensor cores have the next product when they are done with one. Then the schedule need not be an
-execution, and who asks for such a program has to check that it cannot deadlock.
+A wait_group may also come later (`late`): behind the next product of its warpgroup, so that the
+tensor cores have the next product when they are done with one, or right before the first operation
+that touches what the product touches, so that those which do not go on meanwhile. Then the schedule
+need not be an execution, and who asks for such a program has to check that it cannot deadlock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schedgen.kernel import Kernel, Operation, Phase
@@ -92,14 +93,14 @@ class Layout:
             role.name: min((self.start[n] for n in role.operations if self.in_loop(n)), default=0)
             for role in schedule.roles
         }
-        self.late = dict(self._next_products()) if late else {}
-        """Product -> the one behind whose start its wait_group comes, and how much later that
-        starts; not those whose wait_group comes behind the next product anyway, because they take
-        longer.
+        self.late = dict(self._later()) if late else {}
+        """Product -> the operation that its wait_group comes behind the start of, if that is a
+        product, or right before, and how much later that starts; not those whose wait_group comes
+        behind the next product anyway, because they take longer.
         """
 
-    def _next_products(self) -> Iterator[tuple[str, tuple[str, int]]]:
-        """Products of the loop whose results only products of their role touch there."""
+    def _later(self) -> Iterator[tuple[str, tuple[str, int]]]:
+        """Products of the loop, with what their wait_group can wait for."""
         ii = self.schedule.ii_cycles
         for role in self.schedule.roles:
             names = [name for name in role.operations if self.in_loop(name)]
@@ -108,11 +109,26 @@ class Layout:
             for name in products:
                 made = set(self.kernel.operation[name].writes)
                 if any(made & _pieces(self.kernel.operation[other]) for other in others):
+                    yield name, self._first_touch(name, others)
                     continue
                 gaps = {n: (self.start[n] - self.start[name]) % ii or ii for n in products}
                 following = min(gaps, key=lambda n, gaps=gaps: gaps[n])
                 if self.done(name) - self.start[name] <= gaps[following]:
                     yield name, (following, gaps[following])
+
+    def _first_touch(self, product: str, others: Sequence[str]) -> tuple[str, int]:
+        """The first of ``others`` that touches what ``product`` does when that is complete, and how
+        much later it starts.
+        """
+        touched = _pieces(self.kernel.operation[product])
+        ii, took = self.schedule.ii_cycles, self.done(product) - self.start[product]
+        gaps: dict[str, int] = {}
+        for name in others:
+            if touched & _pieces(self.kernel.operation[name]):
+                gap = self.start[name] - self.start[product]
+                gaps[name] = gap + max(0, -((gap - took) // ii)) * ii
+        first = min(gaps, key=lambda name: gaps[name])
+        return first, gaps[first]
 
     def _boundary(self) -> Iterator[tuple[str, str]]:
         """Operations of peeled iterations only, with the one that they come right before."""
@@ -147,6 +163,8 @@ class Layout:
         if operation in self.late:
             following, gap = self.late[operation]
             shift, time = self._turn(operation, self.start[operation] + gap)
+            if self.skeleton.operation[following].engine is not Engine.WGMMA:
+                return shift, time, -1, self._place[operation], count
             return shift, time, self._place[following], _READY, count
         shift, time = self._turn(operation, self.done(operation))
         return shift, time, -1, self._place[operation], count

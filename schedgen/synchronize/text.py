@@ -124,7 +124,7 @@ def _removals(program: Program) -> Iterator[str]:
     yield ""
     yield "needs no barrier of its own"
     for removal in program.removals:
-        yield f"  {removal.before} before {removal.after} ({removal.store})"
+        yield f"  {removal.before} before {removal.after} ({removal.allocation})"
         yield f"      {' > '.join(removal.reason)}"
 
 

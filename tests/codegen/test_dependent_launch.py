@@ -58,6 +58,7 @@ def test_shipped(kernel: Shipped) -> None:
     check(named(kernel.name).read_text("utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["h200", "b200"])
 def test_products_know_their_first_tile(target: str) -> None:
     """Before the wait the kernel finds it, for roles of one warp; warpgroups do not take it."""

@@ -69,6 +69,7 @@ def _clocks(words: list[int], role: RoleWords, events: list[Event], trips: int) 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "target", "settings"), CASES)
 @pytest.mark.parametrize("block", [0, 1])
 def test_same_results_and_a_clock_for_each_step(

@@ -68,6 +68,7 @@ OTHERS = {"biased_softmax": {"columns": "96"}, "product_norm": {}, "clashing_nam
 """With all of the 128 columns that it may have, the first one takes 8 bytes more than registers."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ARCHITECTURES)
 @pytest.mark.parametrize("spec", ["biased_softmax", "product_norm"])
 def test_other_mechanisms(spec: str, target: str) -> None:

@@ -261,11 +261,13 @@ def test_coordinates_are_those_of_what_is_computed() -> None:
     assert kernel.operation["MASK"].places[1].extent == "seq_k"
 
 
+@pytest.mark.slow
 @BOTH
 def test_coordinates_of_the_result_in_the_main_loop(target: str) -> None:
     assert is_right(executed(with_columns_of_the_result(), target, seq_k=200))
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_row_of_a_matrix(target: str) -> None:
     assert is_right(executed(with_slopes(), target, heads=2, seq_k=200))

@@ -31,6 +31,7 @@ def test_shipped_specs(name: str, target: str) -> None:
     assert all(op.id in by_name[op.role].operations for op in schedule.ops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "low", "high"),
     [

@@ -35,6 +35,7 @@ def row(comparison: Comparison, role: str, kind: str, name: str) -> Row:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [GEMM, ATTENTION, ("gemm", "b200"), ("attention_fwd", "b200")])
 def test_each_operation_is_as_late_as_it_was(spec: tuple[str, str]) -> None:
     comparison = compared(spec)

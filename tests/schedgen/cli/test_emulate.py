@@ -84,6 +84,7 @@ def test_refuses_other_schedules() -> None:
     assert run("--schedule=fast").exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "says"),
     [
@@ -105,6 +106,7 @@ def test_a_kernel_that_loops_forever_ends(
     assert perf_counter() - begin < 60
 
 
+@pytest.mark.slow
 def test_a_kernel_that_spins_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """One role does nothing, for ever."""
     instead(monkeypatch, LOOP, f"{LOOP}        cute.arch.sync_warp()\n{LOOP}", 1)
@@ -116,6 +118,7 @@ def test_a_kernel_that_spins_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.5 < found["runs"][0]["seconds"] < 60
 
 
+@pytest.mark.slow
 def test_limits_hold_for_each_execution() -> None:
     """What one takes is not counted for the next."""
     count = json.loads(run("--json").stdout)["runs"][0]["warp_instructions"]

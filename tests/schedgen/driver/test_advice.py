@@ -23,6 +23,7 @@ def refusal(name: str, target: str, **settings: str) -> str:
     return str(caught.value).split("\n  fix: ", 1)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "target", "settings", "advice"),
     [
@@ -59,6 +60,7 @@ def test_no_tile_is_advised_that_no_product_has() -> None:
     assert fix == "free 292 registers of a thread; no change of a single buffer is enough"
 
 
+@pytest.mark.slow
 def test_nothing_is_advised_that_computes_something_else() -> None:
     asked: list[dict[str, str]] = []
     spec, machine = read_spec("attention_fwd"), read_machine("b200")

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from schedgen.driver import lock_file
-from schedgen.driver.lock_file import Lock, LockedKernel, LockError
+from schedgen.driver.lock_file import Lock, Locked, LockedKernel, LockedSchedule, LockError
+from schedgen.driver.locked import program_of
 from schedgen.driver.relocking import relocked
+from schedgen.program.digest import program_digest
 from schedgen.proof.prove import Refuted
+from schedgen.spec.reader import read_spec
 
 
 @pytest.fixture
@@ -39,7 +42,21 @@ def test_programs_and_texts_that_change(lock: Lock) -> None:
 
 
 def test_a_spec_that_changes_nothing(lock: Lock) -> None:
-    assert relocked(replace(lock, spec_sha256="0" * 64))[0] == lock
+    """But its SHA-256, which its programs say."""
+    other = read_spec("gemm_sum").source.sha256.replace("0", "1")
+    old = replace(lock, spec_sha256=other)
+    kernels = [
+        replace(s, kernels=tuple(replace(k, program=_said_by(old, s, k)) for k in s.kernels))
+        for s in lock.schedules
+    ]
+    assert relocked(replace(old, schedules=tuple(kernels)))[0] == lock
+
+
+def _said_by(old: Lock, schedule: LockedSchedule, kernel: LockedKernel) -> str:
+    """The digest of a program that names the spec of ``old``."""
+    today = replace(old, spec_sha256=read_spec("gemm_sum").source.sha256)
+    program, _ = program_of(Locked(today, schedule, kernel))
+    return program_digest(replace(program, spec_sha256=old.spec_sha256))
 
 
 def test_a_spec_that_changes_the_program(lock: Lock) -> None:

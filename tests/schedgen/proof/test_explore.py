@@ -84,6 +84,7 @@ HARMLESS = {
 }
 
 
+@pytest.mark.slow
 def test_every_number_and_size_off_by_one_is_found() -> None:
     proven = {name for name, mutant in variations(gemm(2)) if explore(mutant).proven}
     assert proven == HARMLESS
@@ -303,6 +304,7 @@ def anything(seed: int) -> Program:
     return program(named, tuple(barriers), tuple(operations), allocations)
 
 
+@pytest.mark.slow
 def test_the_two_searches_agree_on_random_programs() -> None:
     seen: Counter[Claim | str] = Counter()
     for seed in range(120):

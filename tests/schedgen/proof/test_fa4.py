@@ -85,6 +85,7 @@ def without(program: Program, name: str, step: Step) -> Program:
     return replace(program, roles=roles)
 
 
+@pytest.mark.slow
 def test_every_wait_of_an_iteration_is_needed(as_written: Program) -> None:
     """So little is left to remove in FA4; and filled tiles hide no mistake from the graph."""
     waits = loop_waits(as_written)

@@ -173,6 +173,7 @@ def test_agrees_with_cp_sat_on_many_kernels(
     check_random(data.draw(toy_problems), data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["low", "high"])
 @pytest.mark.parametrize("maps", FIXED_MAPS)
 def test_confirms_attention(end: str, maps: str) -> None:

@@ -109,6 +109,7 @@ def test_a_core_is_enough_and_minimal() -> None:
         assert not refuted_by(problem, 10, fewer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["low", "high"])
 def test_waiting_for_the_rescale(end: str) -> None:
     """With P in its own S the product cycle is longer by what the role does in between."""
@@ -122,6 +123,7 @@ def test_waiting_for_the_rescale(end: str) -> None:
     assert len(facts) <= 5
 
 
+@pytest.mark.slow
 def test_too_little_shared_memory() -> None:
     """At the low latencies three slots for K and V are too few, and there is no fourth."""
     problem = shipped("attention_fwd", "b200", "low", **OTHER)

@@ -246,6 +246,7 @@ def test_implied_constraints_of_shipped_specs(name: str, target: str) -> None:
 SOFT_CAP = Path(__file__).parents[2] / "data" / "specs" / "soft_cap.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "ii"), [("b200", 3656), ("h200", 2710)])
 def test_a_unit_that_is_nearly_full(target: str, ii: int) -> None:
     """Attention with a soft cap. It took 90 s and 9 s, when each II that was looked at had to be

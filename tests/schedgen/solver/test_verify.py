@@ -161,6 +161,7 @@ def test_mutants_of_shipped_schedules(name: str, target: str, data: st.DataObjec
     event("accepted" if agree(problem, made) else "rejected")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_mutants_of_random_schedules(

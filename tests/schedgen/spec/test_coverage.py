@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_kernels_that_compute_all_tiles() -> None:
 @pytest.mark.parametrize("target", ["b200", "h200"])
 def test_nothing_is_stored_where_no_tile_is_known(target: str) -> None:
     """Without the store that lies as the tiles do, nobody knows how large these are."""
-    data = deepcopy(read_spec("gemm_symmetric").source.data)
+    data: Any = deepcopy(read_spec("gemm_symmetric").source.data)
     data["operations"]["after"] = [o for o in data["operations"]["after"] if o["id"] != "STD"]
     spec = spec_from_data(data)
     with pytest.raises(SchedgenError) as caught:

@@ -135,6 +135,7 @@ def test_roles_that_the_spec_names() -> None:
     assert {o.role for o in found.operations if o.role} == {"softmax0", "softmax1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["h200", "b200"])
 @pytest.mark.parametrize("name", ["gemm3", "running_sums", "product_norm"])
 def test_it_runs(name: str, target: str) -> None:

@@ -67,6 +67,7 @@ def test_meetings_stand_where_warps_touch_bytes_of_each_other(
     assert sorted(meetings(program_of(spec, target))) == sorted(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "target"), CASES, ids=lambda value: getattr(value, "stem", value))
 def test_none_can_be_left_out(spec: Path, target: str) -> None:
     changes = list(without_meeting(program_of(spec, target)))

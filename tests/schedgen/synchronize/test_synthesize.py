@@ -132,6 +132,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 ANY = settings(deadline=None, suppress_health_check=SLOW)
 
 
+@pytest.mark.slow
 @settings(ANY, max_examples=200)
 @given(st.data())
 def test_random_pipelines_are_proven(

@@ -8,6 +8,7 @@ from tests.visualize.report.conftest import Opener
 from tests.visualize.report.pages import attention, picture
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read(opened: Opener, scheme: str) -> None:
     """Contrast of at least 4.5 to 1 (WCAG 2.2, 1.4.3) for labels and for text of the page."""
@@ -44,6 +45,7 @@ def test_the_theme_can_be_chosen(opened: Opener) -> None:
     assert picture(page) == light
 
 
+@pytest.mark.slow
 def test_it_prints_in_light_colours_with_all_sections(opened: Opener) -> None:
     page = opened(attention(), "dark")
     page.locator('#period .cell[data-op="LV"]').first.click()

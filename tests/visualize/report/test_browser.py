@@ -188,6 +188,7 @@ def test_everything_to_operate_has_a_name(opened: Opener) -> None:
 # -- barriers and proofs --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_barrier_shows_who_signals_who_waits_and_what_it_proves(opened: Opener) -> None:
     page = opened(attention())
     program = load_program(solved("attention_fwd", "b200").to_json(), "attention")
@@ -220,6 +221,7 @@ def test_orders_can_be_filtered_and_shown_whole(opened: Opener) -> None:
 # -- the picture follows the file -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_start_time_changes_the_picture(opened: Opener) -> None:
     schedule = solved("attention_fwd", "b200")
     data: dict[str, Any] = json.loads(schedule.to_json())

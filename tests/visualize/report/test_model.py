@@ -37,6 +37,7 @@ def with_start(schedule: Schedule, name: str, by: int) -> str:
     return json.dumps(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "target"), SHIPPED)
 def test_everything_of_the_file_is_there(spec: str, target: str) -> None:
     schedule, data = solved(spec, target), data_of(spec, target)
@@ -48,6 +49,7 @@ def test_everything_of_the_file_is_there(spec: str, target: str) -> None:
     assert drawn == {op.id for op in schedule.ops}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "target"), SHIPPED)
 def test_every_barrier_and_every_order_has_its_proof(spec: str, target: str) -> None:
     program = load_program(solved(spec, target).to_json(), spec)
@@ -79,6 +81,7 @@ def test_owners_fit_their_memory_and_never_overlap(spec: str, target: str) -> No
                 assert not (at_once and shared) or in_place, (one, other)
 
 
+@pytest.mark.slow
 def test_aliases_are_tenants_in_the_storage_of_another_buffer() -> None:
     panels = data_of("attention_fwd", "b200")["memory"]
     tensor = next(panel for panel in panels if panel["title"] == "tensor memory")
@@ -86,6 +89,7 @@ def test_aliases_are_tenants_in_the_storage_of_another_buffer() -> None:
     assert tenants == {("P[0,", "S[1]"), ("P[1,", "S[0]")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "target"), SHIPPED)
 def test_loads_are_those_of_the_schedule(spec: str, target: str) -> None:
     schedule, loads = solved(spec, target), data_of(spec, target)["loads"]
@@ -97,6 +101,7 @@ def test_loads_are_those_of_the_schedule(spec: str, target: str) -> None:
     assert all(load["cycles"] <= schedule.ii_cycles for load in loads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "target"), SHIPPED)
 def test_decisions_are_read_back_from_the_file(spec: str, target: str) -> None:
     """With them the solver's own constraints give the cycle ratio that the file has."""
@@ -117,6 +122,7 @@ def test_what_would_help_does_help() -> None:
     assert data_of("attention_fwd", "b200")["helps_tried"]
 
 
+@pytest.mark.slow
 def test_one_start_time_changes_everything_that_follows_from_it() -> None:
     schedule = solved("attention_fwd", "b200")
     moved = model(read_source(with_start(schedule, "LV", 8), "moved"))
@@ -160,6 +166,7 @@ def test_dependences_within_an_iteration_lead_to_the_right(spec: str, target: st
     assert len(set(places)) == len(places)
 
 
+@pytest.mark.slow
 def test_the_explanation_is_that_of_the_file_or_of_the_solver() -> None:
     schedule = solved("gemm", "b200")
     told = schedule.to_json(explanation=["because", "of this"])
@@ -170,6 +177,7 @@ def test_the_explanation_is_that_of_the_file_or_of_the_solver() -> None:
     assert asked[0].startswith(f"II cannot go below {schedule.ii_cycles}")
 
 
+@pytest.mark.slow
 def test_the_same_file_gives_the_same_bytes() -> None:
     text = solved("gemm", "b200").to_json()
     assert html_report(text, "a") == html_report(text, "a")
