@@ -108,22 +108,13 @@ def columns_of(vector, thread):
     return registers
 
 
-def in_thread(registers, row, function):
-    """What a thread has of one of its rows, combined."""
+def across_row(registers, row, function):
+    """One of a thread's rows combined over the four threads that have it."""
     mine = [Float32(registers[v]) for v in range(cute.size(registers)) if v // 2 % 2 == row]
-    return pairwise(mine, function)
-
-
-def over_threads(value, function):
-    """The values of the four threads that have a row, combined."""
+    value = pairwise(mine, function)
     for distance in (1, 2):
         value = function(value, cute.arch.shuffle_sync_bfly(value, distance))
     return value
-
-
-def across_row(registers, row, function):
-    """One of a thread's rows combined over the four threads that have it."""
-    return over_threads(in_thread(registers, row, function), function)
 
 
 def row_max(registers, row):
@@ -132,14 +123,6 @@ def row_max(registers, row):
 
 def row_sum(registers, row):
     return across_row(registers, row, lambda x, y: x + y)
-
-
-def part_sum(registers, row):
-    return in_thread(registers, row, lambda x, y: x + y)
-
-
-def whole_sum(part):
-    return over_threads(part, lambda x, y: x + y)
 
 
 def row_sums(registers):

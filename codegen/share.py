@@ -42,11 +42,6 @@ class Share:
         return f"{self.row_first} + {self.row_step} * {value}" if self.row_step else self.row_first
 
     @property
-    def threads_of_row(self) -> int:
-        """How many threads have elements of a row."""
-        return THREADS * self.values // self.rows
-
-    @property
     def element_row(self) -> str:
         """Where the row of element ``v`` lies in the tile."""
         return self.row_at(f"({self.row})")

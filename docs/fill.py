@@ -104,8 +104,8 @@ def short(*arguments: str) -> str:
 
 def headline() -> str:
     """Speed over the best peer's: geometric mean, least and most, of each family of kernels."""
-    lines = ["| | shapes | GPU time of single runs | in CUDA graphs | best peer of |"]
-    lines.append("| --- | --- | --- | --- | --- |")
+    lines = ["| | shapes | called eagerly | time on the GPU | in CUDA graphs | best peer of |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
     families: dict[str, list[Mapping[str, Any]]] = {}
     peers: dict[str, dict[str, None]] = {}
     for name in ("attention", "gemm"):
@@ -116,13 +116,15 @@ def headline() -> str:
             else:
                 peers.setdefault(family, {})[row["provider"]] = None
     for family, rows in families.items():
-        shares = ("of best peer", "of best peer in a graph")
+        shares = ("of best peer eagerly", "of best peer", "of best peer in a graph")
         cells = [_spread([row[share] for row in rows if row.get(share)]) for share in shares]
         lines.append(
             f"| {family} | {len(rows)} | {' | '.join(cells)} | {', '.join(peers[family])} |"
         )
     polar = [row["of gram-quack"] for row in _results("polar")["rows"]]
-    lines.append(f"| `polar` | {len(polar)} | | {_spread(polar)} | gram-newton-schulz with quack |")
+    lines.append(
+        f"| `polar` | {len(polar)} | | | {_spread(polar)} | gram-newton-schulz with quack |"
+    )
     sources = [(name, _results(name)["environment"]) for name in ("attention", "gemm", "polar")]
     source = ", ".join(f"`{name}.json` ({where['date']})" for name, where in sources)
     return "\n".join(lines) + f"\n\n*{sources[0][1]['gpu']}; in `benchmarks/results`: {source}*"
@@ -238,7 +240,8 @@ def on_gpu(name: str, problem: Sequence[str]) -> str:
     found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
     rows = [row for row in found["rows"] if all(key in row for key in problem)]
     providers = list(dict.fromkeys(row["provider"] for row in rows))
-    shares = ["of best peer"] + ["of best peer in a graph"] * any("graph ms" in r for r in rows)
+    shares = ["of best peer", "of best peer eagerly", "of best peer in a graph"]
+    shares = [share for share in shares if any(share in row for row in rows)]
     lines = [[*problem, *(f"{p} TFLOP/s" for p in providers), *shares, "error", "torch's"]]
     lines.append(["---"] * len(lines[0]))
     groups: dict[tuple[object, ...], dict[str, Mapping[str, object]]] = {}

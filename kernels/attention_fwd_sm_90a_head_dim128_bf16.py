@@ -170,34 +170,21 @@ def store_rows(registers: cute.Tensor, vector: cute.Tensor, thread: Int32):
             vector[thread // 32 * 16 + thread % 32 // 4 + 8 * v] = registers[v]
 
 
-def in_thread(registers, row, function):
-    """What a thread has of one of its rows, combined."""
+def across_row(registers, row, function):
+    """One of a thread's rows combined over the four threads that have it."""
     mine = [Float32(registers[v]) for v in range(cute.size(registers)) if v // 2 % 2 == row]
-    return pairwise(mine, function)
-
-
-def over_threads(value, function):
-    """The values of the four threads that have a row, combined."""
+    value = pairwise(mine, function)
     for distance in (1, 2):
         value = function(value, cute.arch.shuffle_sync_bfly(value, distance))
     return value
-
-
-def across_row(registers, row, function):
-    """One of a thread's rows combined over the four threads that have it."""
-    return over_threads(in_thread(registers, row, function), function)
 
 
 def row_max(registers, row):
     return across_row(registers, row, lambda x, y: cute.arch.fmax(x, y, nan=True))
 
 
-def part_sum(registers, row):
-    return in_thread(registers, row, lambda x, y: x + y)
-
-
-def whole_sum(part):
-    return over_threads(part, lambda x, y: x + y)
+def row_sum(registers, row):
+    return across_row(registers, row, lambda x, y: x + y)
 
 
 @cute.jit
@@ -251,7 +238,7 @@ def SUM(S: cute.Tensor, l: cute.Tensor, alpha: cute.Tensor):
     """l = sum(S, l@1 * alpha)."""
     for v in cutlass.range_constexpr(2):
         old_l = l[v]
-        l[v] = (old_l * alpha[v]) + part_sum(S, v)
+        l[v] = (old_l * alpha[v]) + row_sum(S, v)
 
 
 @cute.jit
@@ -281,8 +268,6 @@ def INV(
     thread: Int32,
 ):
     """sAlpha = rcp(l); sLse = m * (scale * 0.6931471805599453) + log(l)."""
-    for v in cutlass.range_constexpr(2):
-        l[v] = whole_sum(l[v])
     out_sLse = cute.make_rmem_tensor(2, Float32)
     for v in cutlass.range_constexpr(2):
         alpha[v] = cute.arch.rcp_approx(l[v])

@@ -25,11 +25,13 @@ from schedgen.benchmarks.timing import (
     Row,
     Run,
     best_peer,
+    eagerly,
     error,
     imported,
     in_graph,
     in_graphs,
     in_turns,
+    warm,
 )
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.kernels import launcher, library, split, tiling
@@ -72,7 +74,9 @@ def _rows(
                 raise
             yield {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
             del candidates[name]
+    warm(candidates[OURS])
     timed = in_turns(candidates)
+    called = {name: time.milliseconds for name, time in eagerly(candidates).items()}
     graphs = in_graphs(candidates, timed) if graphed else {}
     best = best_peer({name: time.milliseconds for name, time in timed.items()})
     sms = launcher.multiprocessors(_gpu())
@@ -83,10 +87,15 @@ def _rows(
             "ms": round(time.milliseconds, 4),
             "TFLOP/s": round(flops / time.milliseconds / 1e9, 1),
             "of best peer": "",
+            "eager ms": round(called[name], 4),
+            "of best peer eagerly": "",
             "error": f"{errors[name]:.2e}",
         }
         if name == OURS:
             row["of best peer"] = "" if math.isnan(best) else round(best / time.milliseconds, 3)
+            others = best_peer(called)
+            eager = "" if math.isnan(others) else round(others / called[name], 3)
+            row["of best peer eagerly"] = eager
             cycles = time.milliseconds * 1e3 * time.clock * sms / iterations
             row |= {
                 "cycles/iteration": round(cycles) if cycles else "",
@@ -122,13 +131,16 @@ def attention_rows() -> Iterator[Row]:
             {"causal": "true"} if causal else {}
         )
         share = 0.5 if causal else 1.0
-        iterations = share * batch * heads * math.ceil(seq / 128) ** 2
+        made = dict(read_facts(_file("attention_fwd", settings)).settings)
+        rows = int(made["tiles"]) * int(made["rows"])  # of queries, of a CTA
+        iterations = share * batch * heads * math.ceil(seq / rows) * math.ceil(seq / 128)
         yield from _rows(
             problem,
             _attention_candidates(q, k, v, causal),
             share * 4 * batch * heads * seq**2 * head_dim,
             partial(_attention_error, q, k, v, causal),
             (_file("attention_fwd", settings), iterations),
+            graphed=True,
         )
 
 

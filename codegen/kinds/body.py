@@ -5,7 +5,6 @@ from __future__ import annotations
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.operands import Operand, Shape, columns_of, operands_of
-from schedgen.codegen.partial_sums import completed
 from schedgen.codegen.pieces import Pieces
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.share import Share
@@ -36,7 +35,6 @@ class Body:
         """Outputs in the order of the formulas; a later one sees what earlier ones made."""
         rows = {name for name in self.operands if self.operands[name].shape is Shape.ROWS}
         self.load_rows(formulas)
-        self._add_up()
         groups: list[list[tuple[str, Expression]]] = []
         for output, formula in formulas:
             if not groups or (groups[-1][0][0] in rows) != (output in rows):
@@ -49,15 +47,6 @@ class Body:
                 self.pieces.write(group)
 
     # -- values per row ------------------------------------------------------------------------
-
-    def _add_up(self) -> None:
-        """Sums of rows of which each thread has a part, see `partial_sums`."""
-        parts = completed(self.plan.kernel, self.operation)
-        for name in parts if self.share.threads_of_row > 1 else ():
-            self.source.uses("whole_sum")
-            sums = self.operands[name].parameter
-            with self.source.block(f"for v in cutlass.range_constexpr({self.share.values}):"):
-                self.source.add(f"{sums}[v] = whole_sum({sums}[v])")
 
     def load_rows(self, formulas: Formulas) -> None:
         """Values per row that lie in shared memory."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.kinds.body import Body
-from schedgen.codegen.partial_sums import in_parts
 from schedgen.expressions import Name, render
 from schedgen.kernel import Operation
 
@@ -31,8 +30,7 @@ def write(body: Body, operation: Operation) -> None:
     with body.source.block(f"for v in cutlass.range_constexpr({body.share.values}):"):
         body.elements.coordinates(operation.formulas, rows=True)
         body.elements.remember(operation.formulas, rows=True)
-        parts = body.share.threads_of_row > 1 and in_parts(body.plan.kernel, operation)
-        combined = "row_max" if largest else "part_sum" if parts else "row_sum"
+        combined = "row_max" if largest else "row_sum"
         value = f"{combined}({registers}, v)"
         body.source.uses(combined)
         if "carry" in formulas:
