@@ -165,7 +165,7 @@ def _plain(arguments: Sequence[Any]) -> bool:
     """Whether these are tensors, if any, of which nobody but the kernel has to know."""
     gradients = _gradients()
     for argument in arguments:
-        kind: type = type(argument)
+        kind: type[Any] = type(argument)
         if kind is Tensor or kind is Parameter:
             if gradients and argument.requires_grad:
                 return False

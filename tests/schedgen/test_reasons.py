@@ -108,11 +108,14 @@ def objections(findings: tuple[Finding, ...]) -> list[tuple[str, tuple[str, ...]
     return [(finding.claim.value, finding.subject) for finding in findings]
 
 
+_TOLD = ("barriers", "trivial", "hazard")
+
+
 def told(solution: Solution, program: Program) -> list[Any]:
     """What is said and drawn about a program, apart from sentences."""
     pages = proofs(program)
     rows = [
-        {key: row[key] for key in ("before", "after", "store", "barriers", "trivial", "hazard")}
+        {key: row[key] for key in (*("before", "after", "allocation"), *_TOLD)}
         for row in pages["orders"]
     ]
     cases = [len(row["cases"]) for row in pages["orders"]]

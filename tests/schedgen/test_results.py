@@ -23,7 +23,7 @@ from schedgen.extents import covered
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
 from schedgen.kernels.errors import ArgumentValueError
-from schedgen.kernels.launcher import _covered
+from schedgen.kernels.of_file import _covered
 from schedgen.machine_file import read_machine
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import Spec, parse_spec, read_spec

@@ -95,10 +95,12 @@ def test_names_are_escaped() -> None:
 
 def test_an_operation_has_one_colour_on_all_machines() -> None:
     maps = [
-        colours((s.name, s.kind) for s in unroll(solved("attention_fwd", target)).slices)
+        colours((s.name, s.kind) for s in unroll(solved("gemm_chain", target)).slices)
         for target in ("b200", "h200")
     ]
-    assert {maps[0][name] == maps[1][name] for name in maps[1]} == {True}
+    both = maps[0].keys() & maps[1].keys()
+    assert len(both) > 4
+    assert {maps[0][name] == maps[1][name] for name in both} == {True}
 
 
 def test_labels_are_legible_on_all_colours() -> None:

@@ -60,7 +60,7 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(shipped, "_random", random)
     monkeypatch.setattr(shipped, "in_turns", in_turns)
     monkeypatch.setattr(shipped, "eagerly", in_turns)
-    monkeypatch.setattr(shipped, "warm", lambda run: run())  # pyright: ignore
+    monkeypatch.setattr(shipped, "warm", lambda run: None)  # pyright: ignore
     monkeypatch.setattr(shipped, "in_graphs", in_graphs)
     monkeypatch.setattr(shipped, "ATTENTION", [(1, 64, 2, 64, False), (1, 64, 2, 128, True)])
     monkeypatch.setattr(shipped, "SQUARES", [(64, 64)])
