@@ -261,9 +261,9 @@ def on_gpu(name: str, problem: Sequence[str]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
 
 
-def gpu_table(name: str, columns: Sequence[str]) -> str:
+def gpu_table(name: str, columns: Sequence[str], only: str = "") -> str:
     """Columns of a result that was measured on a GPU, with where that was."""
-    text = results_table(name, columns)
+    text = results_table(name, columns, only)
     where = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text("utf-8"))["environment"]
     source = f"*{where['date']}, {where['gpu']}; `benchmarks/results/{name}.json`*"
     return text[: text.rindex("\n\n*")] + f"\n\n{source}"
@@ -321,6 +321,15 @@ PARTS: dict[str, Callable[[], str]] = {
         ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
     ),
     "attention-h200": lambda: on_gpu("attention", ("batch", "seq", "heads", "head_dim", "causal")),
+    "launch-host": lambda: gpu_table("launch", ("call", "us on the host"), only="host"),
+    "launch-eager": lambda: gpu_table(
+        "launch",
+        (
+            *("function", "shape", "provider", "eager us", "eager, of best peer"),
+            *("on the GPU us", "on the GPU, of best peer", "graph us", "graph, of best peer"),
+        ),
+        only="eager",
+    ),
     "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n", "k", "tile")),
     **emulator_tables.parts(),
     **trace_tables.parts(),
