@@ -150,6 +150,41 @@ def test_iterations_of_causal_tiles(seq_q: int, seq_k: int) -> None:
     assert lengths == sorted(lengths, reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("heads", "heads_k", "seq_k", "group"),
+    [
+        (16, 16, 4096, 16),  # 2 MiB of keys and values for a head: all fit
+        (16, 16, 16384, 4),
+        (12, 12, 16384, 4),
+        (7, 7, 16384, 1),  # no divisor but 1
+        (16, 4, 16384, 16),  # four heads read the same
+        (4, 4, 1 << 20, 1),
+        (4, 4, 1, 4),
+    ],
+)
+def test_heads_that_share_l2(heads: int, heads_k: int, seq_k: int, group: int) -> None:
+    """Tiles of a group of heads follow each other, row by row; each tile is there once."""
+    made = replace(program({}), arch="sm_90a")
+    tiles = Tiles(Plan(made, kernel("attention_fwd")))
+    extents = {"batch": 2, "heads": heads, "heads_k": heads_k, "head_dim": 128}
+    found = visited(
+        tiles, extents | {"seq_q": 300, "seq_k": seq_k}, "at_batch", "at_heads", "at_seq_q"
+    )
+    assert sorted(found) == list(product(range(2), range(heads), range(3)))
+    size = 3 * group
+    for first in range(0, len(found), size):
+        part = found[first : first + size]
+        assert len({batch for batch, _, _ in part}) == 1
+        assert len({head for _, head, _ in part}) == group
+        assert [row for _, _, row in part] == sorted(row for _, _, row in part)
+
+
+def test_heads_are_not_grouped_where_rows_differ() -> None:
+    """The longest tiles of all heads come first."""
+    assert not tiles_of("attention_fwd", causal="true").grouped
+    assert not tiles_of("gemm").grouped
+
+
 def test_extents_within_a_tile() -> None:
     """The width of a head and the inner extent of the first product have one tile."""
     assert "head_dim" in single_extents(kernel("attention_fwd"))

@@ -86,6 +86,22 @@ def test_what_nothing_needs_is_known_later(
     assert turns(role, product) == wanted
 
 
+def test_right_before_what_needs_it() -> None:
+    """A product is waited for when its results are scaled and its operand is written over, not
+    when it should be complete: exponentials and sums go on meanwhile.
+    """
+    program = made(solved("attention_fwd"))
+    role = next(role for role in program.roles if role.name == "softmax0")
+    names = [
+        f"{type(step.action).__name__} {step.action.operation}"
+        for step in role.loop
+        if isinstance(step.action, Run | WaitGroup)
+    ]
+    at = names.index("WaitGroup PV[0,0]")
+    assert names[at - 2 : at] == ["Run EXP[0,0]", "Run SUM[0]"]
+    assert names[at + 1 : at + 3] == ["Run CR[0]", "Run CVT[0,0]"]
+
+
 @pytest.mark.parametrize("depth", ["1", "2", "3"])
 def test_not_where_it_is_slower(depth: str, tmp_path: Path) -> None:
     """With one slot there is no next product to wait for, with two the loads wait too long."""
