@@ -149,6 +149,7 @@ class Operator:
                 results = self._compute(*recorder.arguments)
             found = results if self._results > 1 else [results] * self._results
             compiled.keep(signature, plans.encoded(recorder.plan(found)))
+            del self._seen[signature]  # plans may be dropped, and are made again then
         except plans.Unplannable as error:
             log.debug("calls of %s with these arguments go through Python: %s", self._name, error)
 
@@ -165,7 +166,7 @@ def _plain(arguments: Sequence[Any]) -> bool:
     """Whether these are tensors, if any, of which nobody but the kernel has to know."""
     gradients = _gradients()
     for argument in arguments:
-        kind: type[Any] = type(argument)
+        kind = type(argument)  # pyright: ignore[reportUnknownVariableType]
         if kind is Tensor or kind is Parameter:
             if gradients and argument.requires_grad:
                 return False

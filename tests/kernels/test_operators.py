@@ -333,6 +333,22 @@ def test_plans_are_of_signatures(planned: list[str]) -> None:
     assert len(planned) == 1
 
 
+def test_plans_that_were_dropped(planned: list[str]) -> None:
+    """They are made again; what has none is not tried again."""
+    a, odd = random(64, 64), torch.randn(64, 65).bfloat16()[:, :64]
+    for _ in range(3):
+        gemm(a, a)
+        gemm(odd, odd)
+    assert len(planned) == 1
+    for compiled in _compiled.values():
+        compiled.forget()
+    for _ in range(3):
+        gemm(a, a)
+    assert len(planned) == 2
+    operator = gemm_op._gemm  # pyright: ignore[reportPrivateUsage]
+    assert list(operator._seen.values()) == [False]  # pyright: ignore[reportPrivateUsage]
+
+
 def test_kernels_of_files(planned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are arguments; what they are made from may be at the same place."""
     kernel = load("gemm_sm_90a_bf16_tile_n128.py")
