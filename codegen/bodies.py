@@ -7,13 +7,13 @@ columns of tensor memory. Instances that differ only in what they are called wit
 from __future__ import annotations
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Node
 from schedgen.codegen.kinds import WRITERS
 from schedgen.codegen.kinds.body import Body
 from schedgen.codegen.operands import Operand
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.printing import lines_of
-from schedgen.codegen.share import Share
 from schedgen.expressions import render
 from schedgen.kernel import Operation
 
@@ -22,10 +22,10 @@ class OperationFunction:
     """The function of one operation; arguments as of `schedgen.codegen.kinds.body.Body`."""
 
     def __init__(
-        self, plan: Plan, share: Share, operation: Operation, span: int, initial: set[str]
+        self, plan: Plan, fragment: Fragment, operation: Operation, span: int, initial: set[str]
     ) -> None:
         self.operation = operation
-        self._body = body = Body(plan, share, operation, span, initial)
+        self._body = body = Body(plan, fragment, operation, span, initial)
         self.operands, self.columns = body.operands, body.columns
         writer = WRITERS.get(operation.kind)
         if writer is None:

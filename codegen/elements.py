@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from schedgen.codegen.formulas import LOG2_E, code, library_functions
+from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.plan import DTYPES
 from schedgen.codegen.registers import initial_value
-from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
 from schedgen.expressions import Call, Expression, Name, references
 from schedgen.expressions.nodes import walk
@@ -33,13 +33,13 @@ class Elements:
 
     def __init__(
         self,
-        share: Share,
+        fragment: Fragment,
         operation: Operation,
         operands: dict[str, Operand],
         initial: set[str],
         source: Source,
     ) -> None:
-        self.share, self.operation, self.operands = share, operation, operands
+        self.fragment, self.operation, self.operands = fragment, operation, operands
         self.initial, self.source = initial, source
         self.uses: set[str] = set()
         self.fresh = False
@@ -174,7 +174,7 @@ class Elements:
         if parameter in self.absent:
             return "Float32(0.0)"
         if operand.shape is Shape.ROWS:
-            index = v if rows else self.share.row
+            index = v if rows else self.fragment.row
         else:
             index = at if operand.in_registers else v
         text = f"{parameter}[{index}]" if operand.in_registers else f"in_{parameter}[{index}]"
@@ -195,8 +195,8 @@ class Elements:
     def coordinates(self, formulas: Formulas, first: str = "", *, rows: bool = False) -> None:
         """``row`` and ``column`` in the tensor of element v, or of row v, where formulas ask."""
         names = {name.name for _, formula in formulas for name in references(formula)}
-        row = self.share.row_at("v") if rows else self.share.element_row
-        for name, at in (("row", row), ("column", self.share.element_column)):
+        row = self.fragment.row_at("v") if rows else self.fragment.element_row
+        for name, at in (("row", row), ("column", self.fragment.element_column)):
             if name in names and name not in self.operands:
                 self.uses |= {f"{name}_0", self.thread()}
                 more = f"{first} + " if first and name == "column" else ""

@@ -34,7 +34,7 @@ class Pairs:
     def fit(self, formulas: Formulas, count: int) -> bool:
         """Whether ``count`` elements can be computed like that, and it saves instructions."""
         elements = self.elements
-        if not elements.share.packed or count % 2 or elements.fresh:
+        if not elements.fragment.packed or count % 2 or elements.fresh:
             return False
         if elements.operation.when is not None and len(formulas) > 1:
             return False

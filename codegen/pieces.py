@@ -45,7 +45,7 @@ class Pieces:
         rows_only = when is not None and self._rows_only(when)
         if rows_only and self._outside(formulas, Space.TMEM):
             assert when is not None
-            if self.elements.share.values != 1:
+            if self.elements.fragment.values != 1:
                 raise EmitError(f"{self.operation.name}: threads with several rows cannot vote")
             condition = code(when, partial(self.elements.value_of, rows=True, v="0"))
             self.source.uses(*library_functions(when))
@@ -103,7 +103,7 @@ class Pieces:
         """Computes a piece; returns outputs that are in ``out_X``."""
         brought = self._brought(formulas)
         self._bring([operand for operand in brought if operand.given is None], span, piece)
-        outside = self.elements.outputs_outside(formulas, self.elements.share.elements(span))
+        outside = self.elements.outputs_outside(formulas, self.elements.fragment.elements(span))
         self._where_given([o for o in brought if o.given is not None], formulas, span, piece)
         return outside
 
@@ -133,7 +133,7 @@ class Pieces:
 
     def _compute(self, formulas: Formulas, span: int, piece: str) -> None:
         """Formulas over one piece, whose operands are in registers."""
-        count = self.elements.share.elements(span)
+        count = self.elements.fragment.elements(span)
         at = f"{count} * piece + v" if piece else "v"
         if self.pairs.fit(formulas, count):
             with self.source.block(f"for v in cutlass.range_constexpr(0, {count}, 2):"):
@@ -145,7 +145,7 @@ class Pieces:
 
     def _put(self, made: list[Operand], span: int, piece: str) -> None:
         """Copies outputs of one piece to where they belong."""
-        count = self.elements.share.elements(span)
+        count = self.elements.fragment.elements(span)
         for operand in made:
             name = f"out_{operand.parameter}"
             if operand.in_registers:
@@ -177,7 +177,7 @@ class Pieces:
                 self.source.uses(*(["part_of"] if piece else []), "columns_of")
                 self.source.add(f"{to} = columns_of({part}, {self.elements.thread()})")
                 continue
-            count = self.elements.share.elements(span)
+            count = self.elements.fragment.elements(span)
             self.source.add(f"{to} = cute.make_rmem_tensor({count}, {DTYPES[operand.dtype]})")
             self.load(operand, to, span, piece)
             again = operand.space is Space.TMEM and operand.name in written(self.operation)
@@ -227,5 +227,5 @@ class Pieces:
         """Columns of tensor memory."""
         if not piece:
             return operand.parameter
-        rows = self.elements.share.rows
+        rows = self.elements.fragment.rows
         return f"cute.local_tile({operand.parameter}, ({rows}, {span}), (0, {piece}))"

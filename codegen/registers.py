@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cached_property
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Code, called, code
 from schedgen.codegen.plan import DTYPES, Part, Plan
-from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
 from schedgen.kernel import Space
 
@@ -19,14 +19,14 @@ from schedgen.kernel import Space
 class Registers:
     """The arrays ``r_X``."""
 
-    def __init__(self, plan: Plan, share: Share) -> None:
-        self.plan, self.share = plan, share
+    def __init__(self, plan: Plan, fragment: Fragment) -> None:
+        self.plan, self.fragment = plan, fragment
 
     def name(self, part: Part) -> str:
         """The array of a part's region and rows."""
         region = part.region.name
         if self._blocks(region) > 1:
-            region = f"{region}_{part.row0 // self.share.rows}"
+            region = f"{region}_{part.row0 // self.fragment.rows}"
         return self.plan.names.of("registers", region, "r_")
 
     def _blocks(self, region: str) -> int:
@@ -55,12 +55,12 @@ class Registers:
 
     def offset(self, part: Part) -> int:
         """The first element of a part in its array."""
-        return self.share.elements(part.column0)
+        return self.fragment.elements(part.column0)
 
     def count(self, part: Part) -> int:
         """Elements of a part in each thread."""
         vector = len(part.region.shape) == 1
-        return self.share.values if vector else self.share.elements(part.columns)
+        return self.fragment.values if vector else self.fragment.elements(part.columns)
 
     def declare(self, source: Source, role: str) -> None:
         """The arrays of all regions that a role works on."""
@@ -92,7 +92,7 @@ class Registers:
         ]
 
     def _check(self, part: Part) -> None:
-        name, rows = part.region.name, self.share.rows
+        name, rows = part.region.name, self.fragment.rows
         if part.rows != rows:
             raise EmitError(
                 f"'{name}': four warps work on {rows} rows, not {part.rows}",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragment import ROW
 from schedgen.codegen.ir import Code, Name, Wait, called, code
 from schedgen.codegen.ir import Commit as CommitNode
 from schedgen.codegen.library_sm100 import LIBRARY
 from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import Iteration
-from schedgen.codegen.share import ROW
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.tensor_memory import TensorMemory

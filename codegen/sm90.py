@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from schedgen.codegen import ir
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragment import WGMMA
 from schedgen.codegen.ir import Code, CommitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import DTYPES, Part, Plan
 from schedgen.codegen.running import Iteration
-from schedgen.codegen.share import FRAGMENT
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
@@ -47,7 +47,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.threads = Threads(plan, FRAGMENT)
+        self.threads = Threads(plan, WGMMA)
 
     def _name(self, operation: Operation) -> str:
         return self.plan.names.of("operation", operation.name)
@@ -68,7 +68,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
             f"mma_{name} = sm90_utils.make_trivial_tiled_mma(",
             f"    {DTYPES[a.region.dtype]}, {DTYPES[b.region.dtype]}, "
             f"OperandMajorMode.K, OperandMajorMode.{major},",
-            f"    Float32, (1, 1, 1), ({FRAGMENT.rows}, {columns}), "
+            f"    Float32, (1, 1, 1), ({WGMMA.rows}, {columns}), "
             f"warpgroup.OperandSource.{'RMEM' if in_registers else 'SMEM'},",
             ")",
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from schedgen.codegen.bodies import OperationFunction
 from schedgen.codegen.errors import EmitError, about
+from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Code, Function, Name, Node, called, code, joined, plus
 from schedgen.codegen.operands import Operand, Shape, band_of, rows_of
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
 from schedgen.codegen.running import Iteration
-from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.transfers import atom, shared
@@ -29,9 +29,9 @@ _TILE = ("tile_row", "tile_column")
 class Threads:
     """What roles of four warps compute."""
 
-    def __init__(self, plan: Plan, share: Share) -> None:
-        self.plan, self.share = plan, share
-        self.registers = Registers(plan, share)
+    def __init__(self, plan: Plan, fragment: Fragment) -> None:
+        self.plan, self.fragment = plan, fragment
+        self.registers = Registers(plan, fragment)
         self.memory = TensorMemory(plan)
         self._functions: dict[tuple[tuple[tuple[str, str], ...], tuple[Node, ...]], str] = {}
         """(parameters, body) -> name."""
@@ -50,12 +50,12 @@ class Threads:
     ) -> None:
         initial = {name for name, _ in operation.operands if self._initial(operation, name)}
         body = OperationFunction(
-            self.plan, self.share, operation, self._span(role, operation), initial
+            self.plan, self.fragment, operation, self._span(role, operation), initial
         )
         name = self._function(operation, body)
-        for first in range(0, self._rows(operation, body), self.share.rows):
+        for first in range(0, self._rows(operation, body), self.fragment.rows):
             operands = [
-                band_of(operation, operand, self.share.rows, first // self.share.rows)
+                band_of(operation, operand, self.fragment.rows, first // self.fragment.rows)
                 for operand in body.parameters
             ]
             arguments = [self._argument(operation, operand, at) for operand in operands]
@@ -65,22 +65,22 @@ class Threads:
     def _rows(self, operation: Operation, body: OperationFunction) -> int:
         """Rows of an operation's tiles: a multiple of what four warps work on at a time."""
         rows = rows_of(operation, body.operands)
-        if not rows or rows % self.share.rows:
+        if not rows or rows % self.fragment.rows:
             raise EmitError(
-                f"{operation.name}: four warps work on {self.share.rows} rows at a time, "
+                f"{operation.name}: four warps work on {self.fragment.rows} rows at a time, "
                 f"not {rows}",
                 operation,
                 rule="rows-of-threads",
-                fix=f"make the number of rows a multiple of {self.share.rows}",
+                fix=f"make the number of rows a multiple of {self.fragment.rows}",
             )
-        if body.columns % self.share.repeat:
+        if body.columns % self.fragment.repeat:
             raise EmitError(
-                f"{operation.name}: threads have {self.share.repeat} columns at a time between "
+                f"{operation.name}: threads have {self.fragment.repeat} columns at a time between "
                 f"them, and {body.columns} are no multiple",
                 operation,
                 rule="columns-of-threads",
                 fix=f"make the number of columns, or of those of a slice, a multiple of "
-                f"{self.share.repeat}",
+                f"{self.fragment.repeat}",
             )
         return rows
 
@@ -116,7 +116,7 @@ class Threads:
 
     def _span(self, role: RoleProgram, operation: Operation) -> int:
         """Columns of tiles in other memories that fit into registers at a time."""
-        if self.share.values > 1:
+        if self.fragment.values > 1:
             return 1 << 30  # fragments: whole tiles, in the way of a single instruction
         regions = {self.plan.kernel.region_of(pieces[0]) for _, pieces in operation.operands}
         shared = any(region.space is Space.SMEM and region.row_bytes > 4 for region in regions)

@@ -216,9 +216,9 @@ def shared(place: Place, at: Iteration | None) -> Code:
             fix="load it in the body",
         )
     found = Code(()) if at is None else code("{}", at)
-    if not place.share:
+    if not place.split_k:
         return found
-    return code("{} + {} * {}", found, Name("trips"), Name(f"at_{place.share}"))
+    return code("{} + {} * {}", found, Name("trips"), Name(f"at_{place.split_k}"))
 
 
 def atom(value: Code) -> Code:

@@ -23,7 +23,7 @@ from schedgen.edges import (
     Edge,
     EdgeClass,
     RingOption,
-    place_choice,
+    home_choice,
     ring_choice,
     ring_options,
 )
@@ -37,7 +37,7 @@ __all__ = [
     "EdgeClass",
     "RingOption",
     "derive",
-    "place_choice",
+    "home_choice",
     "ring_choice",
     "ring_options",
 ]
@@ -104,7 +104,7 @@ def derive(kernel: Kernel) -> DependenceGraph:
         if region.ring is None and _rotates(kernel, region, accesses):
             edges.extend(_storage(kernel, region, accesses))
             if any(option.host is not None for option in region.options):
-                choices.append(_place_choice(kernel, region))
+                choices.append(_home_choice(kernel, region))
     for ring in kernel.rings:
         if not all(_rotates(kernel, kernel.region[name], accesses) for name in ring.regions):
             continue
@@ -157,7 +157,7 @@ def _storage(kernel: Kernel, region: Region, accesses: Accesses) -> Iterator[Edg
     """Reuse of the region's own slots or of its host's bytes, for each way to store it."""
     pieces = [p for p in kernel.pieces if p.region == region.name and p.name in accesses.writers]
     for number, option in enumerate(region.options):
-        condition = None if len(region.options) == 1 else Condition(place_choice(region), number)
+        condition = None if len(region.options) == 1 else Condition(home_choice(region), number)
         if option.host is None:
             for piece in pieces:
                 yield from _reuse(region, piece, accesses, condition)
@@ -218,7 +218,7 @@ def _tenancy(
             yield Edge(use.name, returning.name, distance, kind, about, size, depth_of, condition)
 
 
-def _place_choice(kernel: Kernel, region: Region) -> Choice:
+def _home_choice(kernel: Kernel, region: Region) -> Choice:
     """Two tenants may not overlap in one host: nothing would say which of them comes first."""
     excludes: list[tuple[int, Condition]] = []
     for other in kernel.regions:
@@ -230,8 +230,8 @@ def _place_choice(kernel: Kernel, region: Region) -> Choice:
                     continue
                 ends = (option.column + region.row_bytes, rival.column + other.row_bytes)
                 if min(ends) > max(option.column, rival.column):
-                    excludes.append((mine, Condition(place_choice(other), theirs)))
-    return Choice(place_choice(region), region.name, region.options, tuple(excludes))
+                    excludes.append((mine, Condition(home_choice(other), theirs)))
+    return Choice(home_choice(region), region.name, region.options, tuple(excludes))
 
 
 def _shared_ring(

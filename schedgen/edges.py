@@ -118,7 +118,7 @@ class DependenceGraph:
         )
 
 
-def place_choice(region: Region) -> str:
+def home_choice(region: Region) -> str:
     """Name of the decision where ``region`` is stored."""
     return f"place of {region.name}"
 

@@ -60,7 +60,7 @@ def covered(kernel: Kernel) -> dict[str, int]:
     count = kernel.trip_count
     if count is not None and not references(count):
         for place in (place for o in _transfers(kernel) for place in o.places if place.step):
-            if not place.share:
+            if not place.split_k:
                 at_most(place.extent, int(evaluate(count, {})) * place.step)
     return dict(sorted(found.items()))
 

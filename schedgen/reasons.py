@@ -20,8 +20,8 @@ class ReasonKind(StrEnum):
     OUTPUT = "output"
     ORDER = "order"
     # What else fixes the pace of a schedule.
-    TURNS = "turns"
-    ROLE_TURNS = "role_turns"
+    PERIODS = "periods"
+    ROLE_PERIODS = "role_periods"
     ITERATIONS = "iterations"
     PROGRAM_ORDER = "program_order"
     # What is busy.
@@ -79,8 +79,8 @@ SENTENCES = {
     ReasonKind.OUTPUT: "output {storage}",
     ReasonKind.ORDER: "order {storage}",
     # Of a unit, nothing, nothing, a role.
-    ReasonKind.TURNS: "unit {0}",
-    ReasonKind.ROLE_TURNS: "role order",
+    ReasonKind.PERIODS: "unit {0}",
+    ReasonKind.ROLE_PERIODS: "role order",
     ReasonKind.ITERATIONS: "iterations of the main loop",
     ReasonKind.PROGRAM_ORDER: "program order of {0}",
     # Of a unit, a group of operations.

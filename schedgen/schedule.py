@@ -20,7 +20,7 @@ from schedgen.roles import RoleKind
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-FORMAT = 2
+FORMAT = 3
 
 
 class ScheduleError(SchedgenError, ValueError):

@@ -31,10 +31,10 @@ class Place:
     """Which elements along ``extent`` a tile covers: ``size`` of them from a start on.
 
     The start is ``block * c + step * i + offset``, where c is the output tile's coordinate along
-    the extent ``along`` and i the iteration of the main loop. If tiles ``share`` the iterations, i
-    begins at the iterations of a tile times the coordinate along that extent. If ``grouped``,
-    neighbouring coordinates share an element: the start is ``c * extent // along``, of the extents'
-    values.
+    the extent ``along`` and i the iteration of the main loop. If the tiles along ``split_k`` share
+    the iterations, i begins at the iterations of a tile times the coordinate along that extent. If
+    ``grouped``, neighbouring coordinates share an element: the start is ``c * extent // along``, of
+    the extents' values.
     ``side`` says which way the tile lies there: its "rows", its "columns", or "" for one element.
     """
 
@@ -46,4 +46,4 @@ class Place:
     step: int = 0
     offset: int = 0
     grouped: bool = False
-    share: str = ""
+    split_k: str = ""

@@ -51,7 +51,7 @@ class Storage:
             yield Occupancy(
                 access.buffer,
                 allocation.space.value,
-                access.allocation if access.turn[0] else "",
+                access.allocation if access.order[0] else "",
                 slot,
                 iteration,
                 start,

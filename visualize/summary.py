@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from schedgen.schedule import Schedule, ScheduledBuffer
 
+_NAMES = 12
+"""Characters for names of roles and buffers; the column of roles grows with the longest one."""
+
 
 def summary(
     schedule: Schedule,
@@ -54,10 +57,11 @@ def _resources(schedule: Schedule) -> Iterator[str]:
         yield f"  choices      {picked}"
     yield "  units        " + ", ".join(f"{u.name} {u.utilization:.0%}" for u in schedule.units)
     yield "  roles"
+    width = max([_NAMES, *(len(role.name) for role in schedule.roles)])
     for role in schedule.roles:
         warps = "1 warp " if role.warps == 1 else f"{role.warps} warps"
         operations = _short(" ".join(role.operations))
-        yield f"    {role.name:12} {warps}  {role.registers:3} registers  {operations}"
+        yield f"    {role.name:{width}} {warps}  {role.registers:3} registers  {operations}"
     yield "  buffers"
     for buffer in schedule.buffers:
         if buffer.space != "registers":
@@ -69,7 +73,7 @@ def _buffer(buffer: ScheduledBuffer) -> str:
     if buffer.alias:
         where = f"in {buffer.alias}" + (f", version j + {buffer.skew}" if buffer.skew else "")
     size = f"{buffer.bytes:7} bytes x {buffer.depth}"
-    return f"    {buffer.name:12} {buffer.space:5}{size}  at {buffer.address:6}  {where}".rstrip()
+    return f"    {buffer.name:{_NAMES}} {buffer.space:5}{size}  at {buffer.address:6}  {where}".rstrip()
 
 
 def _short(text: str) -> str:

@@ -114,7 +114,7 @@ def _products(sketch: Sketch) -> None:
         results.append(Tile(acc, "tile", sketch.accumulator, rows, columns))
     if sketch.chance(0.08):  # output tiles that share the main loop
         sketch.extents["part"] = sketch.pick(1, 2, 3)
-        sketch.data["loops"].update(trips=f"ceil(k / ({step} * part))", share="part")
+        sketch.data["loops"].update(trips=f"ceil(k / ({step} * part))", split_k="part")
         sketch.data["parameters"]["part"] = {"default": 2}
         batch = [*batch, "part"]
     epilogue(sketch, results, dtype, [*batch, "m", "n"], band=band)

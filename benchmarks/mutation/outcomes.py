@@ -120,7 +120,7 @@ def _resting(orders: Orders, site: Site) -> Iterator[tuple[tuple[bool, int], Con
     for conflict in conflicts(orders.program):
         for way in orders.ordered(conflict) or ():
             if here & {*way.events(), way.reach.source}:
-                length = len(way.reach.way(way.place))
+                length = len(way.reach.way(way.point))
                 yield (way.reach.source not in here, length), conflict
                 break
 

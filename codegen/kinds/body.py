@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.operands import Operand, Shape, columns_of, operands_of
 from schedgen.codegen.pieces import Pieces
 from schedgen.codegen.plan import Plan
-from schedgen.codegen.share import Share
 from schedgen.codegen.source import Source
 from schedgen.expressions import Expression
 from schedgen.kernel import Operation, Space
@@ -21,14 +21,14 @@ class Body:
     """
 
     def __init__(
-        self, plan: Plan, share: Share, operation: Operation, span: int, initial: set[str]
+        self, plan: Plan, fragment: Fragment, operation: Operation, span: int, initial: set[str]
     ) -> None:
-        self.plan, self.share, self.operation = plan, share, operation
+        self.plan, self.fragment, self.operation = plan, fragment, operation
         self.operands = operands_of(plan, operation)
         self.columns = columns_of(operation, self.operands)
         self.source = Source()
         fresh = {self.operands[name].parameter for name in initial}
-        self.elements = Elements(share, operation, self.operands, fresh, self.source)
+        self.elements = Elements(fragment, operation, self.operands, fresh, self.source)
         self.pieces = Pieces(self.elements, self.columns, span)
 
     def write_formulas(self, formulas: list[tuple[str, Expression]]) -> None:
@@ -58,7 +58,7 @@ class Body:
                 self.source.add(f"in_{name} = rows_of({name}, {self.elements.thread()})")
 
     def _rows(self, formulas: Formulas) -> None:
-        values = self.share.values
+        values = self.fragment.values
         outside = self.elements.outputs_outside(formulas, values)
         with self.source.block(f"for v in cutlass.range_constexpr({values}):"):
             self.elements.coordinates(formulas, rows=True)

@@ -35,7 +35,7 @@ def write(body: Body, operation: Operation) -> None:
     kept = limits(keep, body.plan.extents)
     with body.source.block(f"if not {everywhere}:"):
         condition = _limits(body, kept) if kept else code(keep, lambda name: name.name)
-        count = body.share.elements(operand.part.columns)
+        count = body.fragment.elements(operand.part.columns)
         with body.source.block(f"for v in cutlass.range_constexpr({count}):"):
             if kept is None:
                 body.elements.coordinates([("keep", keep)])
@@ -46,7 +46,7 @@ def write(body: Body, operation: Operation) -> None:
 
 def _limits(body: Body, kept: Limits) -> str:
     """Writes which columns each row of a thread keeps; returns whether element v is one."""
-    values, column = body.share.values, body.share.column_first
+    values, column = body.fragment.values, body.fragment.column_first
     zero = f"(column_0 + {column})" if column else "column_0"
     sides = (("first", kept.first, ">=", "max"), ("end", kept.end, "<", "min"))
     used = [side for side in sides if side[1]]
@@ -54,12 +54,12 @@ def _limits(body: Body, kept: Limits) -> str:
         body.source.add(f"{name} = cute.make_rmem_tensor({values}, Int32)")
     with body.source.block(f"for v in cutlass.range_constexpr({values}):"):
         if any(Name("row") in references(bound) for side in used for bound in side[1]):
-            body.source.add(f"row = row_0 + {body.share.row_at('v')}")
+            body.source.add(f"row = row_0 + {body.fragment.row_at('v')}")
         for name, bounds, _, choose in used:
             text = integer(bounds[0])
             for bound in bounds[1:]:
                 text = f"cutlass.{choose}({text}, {integer(bound)})"
             body.source.add(f"{name}[v] = {text} - {zero}")
-    at, row = body.share.column_step, body.share.row
+    at, row = body.fragment.column_step, body.fragment.row
     terms = [f"{at} {compare} {name}[{row}]" for name, _, compare, _ in used]
     return f"({' and '.join(terms)})"

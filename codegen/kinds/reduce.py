@@ -24,10 +24,10 @@ def write(body: Body, operation: Operation) -> None:
     source, to = body.operands["from"], body.operands["to"]
     rest = [(name, formula) for name, formula in operation.formulas if name != "carry"]
     body.load_rows(operation.formulas)
-    outside = body.elements.outputs_outside([("to", Name("from")), *rest], body.share.values)
+    outside = body.elements.outputs_outside([("to", Name("from")), *rest], body.fragment.values)
     registers = body.in_registers(source)
     largest = operation.reduction == "max"
-    with body.source.block(f"for v in cutlass.range_constexpr({body.share.values}):"):
+    with body.source.block(f"for v in cutlass.range_constexpr({body.fragment.values}):"):
         body.elements.coordinates(operation.formulas, rows=True)
         body.elements.remember(operation.formulas, rows=True)
         combined = "row_max" if largest else "row_sum"

@@ -232,10 +232,11 @@ def _report_text(report: Report, *, files: bool = True) -> list[str]:
     from schedgen.codegen.report import MOST_SHARED_BYTES, MOST_TENSOR_COLUMNS
 
     facts = report.facts
+    width = max([12, *(len(role.name) for role in facts.roles)])
     budgets = ", then " + " or ".join(map(str, report.budgets)) if report.budgets else ""
     lines = [
         f"  registers    {report.registers} per thread{budgets}",
-        *(f"    {r.name:<12} {r.warps} warps {r.registers:>4} registers" for r in facts.roles),
+        *(f"    {r.name:<{width}} {r.warps} warps {r.registers:>4} registers" for r in facts.roles),
         f"  spills       {report.local_bytes} bytes of local memory",
         f"  shared       {facts.shared_bytes} of {MOST_SHARED_BYTES} bytes",
         f"  tensor       {facts.tensor_columns} of {MOST_TENSOR_COLUMNS} columns",

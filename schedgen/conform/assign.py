@@ -72,9 +72,9 @@ def _layers(
     for choice in choices:
         layers.append({one for state in layers[-1] for one in _onward(state, choice, needs)})
     layers[-1] = {state for state in layers[-1] if _passes(state, len(needs), needs)}
-    for place, (before, behind) in reversed(list(enumerate(pairwise(layers)))):
-        choice = choices[place]
-        layers[place] = {s for s in before if any(o in behind for o in _onward(s, choice, needs))}
+    for layer, (before, behind) in reversed(list(enumerate(pairwise(layers)))):
+        choice = choices[layer]
+        layers[layer] = {s for s in before if any(o in behind for o in _onward(s, choice, needs))}
     return layers if layers[0] else None
 
 

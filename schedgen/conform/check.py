@@ -15,10 +15,10 @@ from schedgen.conform.closed import Closed
 from schedgen.conform.compare import Comparison
 from schedgen.conform.expected import Expected, Frame, tile
 from schedgen.conform.flow import Flow
+from schedgen.conform.footprints import WORD, Footprints
 from schedgen.conform.frame import Surroundings
 from schedgen.conform.induction import Written, reduced
 from schedgen.conform.numbers import numbers_of, output_tile, trip_count, without_least
-from schedgen.conform.places import WORD, Places
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import SHARED
 from schedgen.conform.skeleton import Branch, Exit, Items, Loop, outer_loops
@@ -110,7 +110,7 @@ class Check:
     def __init__(self, module: Module, program: Program, kernel: Kernel) -> None:
         self.module, self.program = module, program
         self.plan = Plan(program, bound(kernel))
-        self.places, self.surroundings = Places(self.plan), Surroundings(self.plan)
+        self.footprints, self.surroundings = Footprints(self.plan), Surroundings(self.plan)
         self.terms = Terms()
         self.count: tuple[str, Term] | None = None
         self.tiles: Term | None = None
@@ -195,7 +195,7 @@ class Check:
         wanted: Sequence[Expected | Frame],
         mapped: dict[str, set[int]],
     ) -> None:
-        one = Comparison(self.places, role.program, case, events, (role.first, role.warps))
+        one = Comparison(self.footprints, role.program, case, events, (role.first, role.warps))
         one.compare(wanted)
         for step, instruction in one.mapped:
             mapped.setdefault(step, set()).add(instruction.line)
@@ -220,7 +220,7 @@ class Check:
         """What comes before the loop over tiles, it, what comes after it, and what comes if there
         are no tiles.
         """
-        for place, item in enumerate(items):
+        for number, item in enumerate(items):
             if not outer_loops((item,)):
                 continue
             if not isinstance(item, Branch):
@@ -232,7 +232,7 @@ class Check:
             loop = arm[at]
             assert isinstance(loop, Loop)
             self._guarded(item, loop, enters=arm is item.yes)
-            before, rest = items[:place], items[place + 1 :]
+            before, rest = items[:number], items[number + 1 :]
             return _Parts(
                 (*before, *arm[:at]), loop, (*arm[at + 1 :], *rest), before + other + rest
             )

@@ -8,8 +8,8 @@ import numpy as np
 
 from schedgen.conform.cases import Case
 from schedgen.conform.expected import Expected, Frame
+from schedgen.conform.footprints import Footprints
 from schedgen.conform.gaps import Gaps
-from schedgen.conform.places import Places
 from schedgen.conform.runs import Runs
 from schedgen.conform.taking import CLOSE, FENCES, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
@@ -31,13 +31,13 @@ class Comparison(Runs, Gaps):
 
     def __init__(
         self,
-        places: Places,
+        footprints: Footprints,
         role: RoleProgram | None,
         case: Case | None,
         events: Sequence[Event],
         warps: tuple[int, int],
     ) -> None:
-        super().__init__(places, role, case, events, warps)
+        super().__init__(footprints, role, case, events, warps)
         self.announced = []
         self.last = {}
 
@@ -123,17 +123,17 @@ class Comparison(Runs, Gaps):
 
     def _meets(self, barrier: str) -> bool:
         """Whether threads of the role meet there: one instruction arrives and waits."""
-        return self.places.program.barrier[barrier].kind in MEETINGS
+        return self.footprints.program.barrier[barrier].kind in MEETINGS
 
     def _meet(self, one: Expected, action: Wait) -> None:
         assert self.role is not None
-        if self.places.program.barrier[action.barrier].kind == "warp":
+        if self.footprints.program.barrier[action.barrier].kind == "warp":
             self.who(self.take("bar.warp.sync", one.text), "all", one.text)
             return
         event = self.take("bar.sync", one.text)
         self.who(event, "all", one.text)
-        number = self.places.plan.meeting_ids[self.role.name]
-        wanted = (number, self.places.program.barrier[action.barrier].arrivals)
+        number = self.footprints.plan.meeting_ids[self.role.name]
+        wanted = (number, self.footprints.program.barrier[action.barrier].arrivals)
         if len(event.action.values) != len(wanted):
             self.differ("it does not say how many threads meet", one.text, event)
         for term, value in zip(event.action.values, wanted, strict=True):

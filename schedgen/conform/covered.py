@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from schedgen.conform.places import Place
+from schedgen.conform.footprints import Footprint
 from schedgen.conform.values import Array
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -30,18 +30,18 @@ def reach(one: Instruction) -> tuple[int, int] | None:
     return (int(bits[1]) // 8 * count, _WARP) if bits else None
 
 
-def missing(place: Place, accesses: list[tuple[Instruction, Array]]) -> int:
-    """How many bytes or columns of ``place`` no access touches; 0 if that is not known.
+def missing(footprint: Footprint, accesses: list[tuple[Instruction, Array]]) -> int:
+    """How many bytes or columns of ``footprint`` no access touches; 0 if that is not known.
 
     Each access has the addresses of all threads, in its last axis.
     """
     reaches = [(found, addresses) for one, addresses in accesses if (found := reach(one))]
     if len(reaches) < len(accesses):
         return 0
-    touched = np.zeros(place.size + max(size for (size, _), _ in reaches), bool)
+    touched = np.zeros(footprint.size + max(size for (size, _), _ in reaches), bool)
     for (size, lanes), addresses in reaches:
-        at = (addresses - place.first)[0, 0, 0]
+        at = (addresses - footprint.first)[0, 0, 0]
         if at.size > 1:
             at = at[np.arange(at.size) % _WARP < lanes]
         touched[(at[:, None] + np.arange(size)).reshape(-1)] = True
-    return max(place.touched - int(np.count_nonzero(touched[: place.size])), 0)
+    return max(footprint.touched - int(np.count_nonzero(touched[: footprint.size])), 0)

@@ -16,10 +16,10 @@ Who = Literal["all", "one", "any"]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A step in one iteration; ``place`` is where it stands in its section."""
+    """A step in one iteration; ``position`` is where it stands in its section."""
 
     section: str
-    place: int
+    position: int
     step: Step
     iteration: Turn | None
     index: int = 0
@@ -28,7 +28,7 @@ class Expected:
     @property
     def text(self) -> str:
         """The step as a person finds it in the program."""
-        return f"{self.section}[{self.place}] '{show_step(self.step)}'"
+        return f"{self.section}[{self.position}] '{show_step(self.step)}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Frame:
 
 def tile(role: RoleProgram, case: Case) -> Iterator[Expected]:
     """The steps of one tile."""
-    for place, step in enumerate(role.before):
-        yield Expected("before", place, step, None)
+    for position, step in enumerate(role.before):
+        yield Expected("before", position, step, None)
     if role.loop:
         for number, turn in enumerate(case.turns()):
-            for place, step in enumerate(role.loop):
+            for position, step in enumerate(role.loop):
                 iteration = turn.earlier(step.shift)
                 if case.runs(step.guard, iteration):
-                    yield Expected("loop", place, step, iteration, number - step.shift)
-    for place, step in enumerate(role.after):
-        yield Expected("after", place, step, None)
+                    yield Expected("loop", position, step, iteration, number - step.shift)
+    for position, step in enumerate(role.after):
+        yield Expected("after", position, step, None)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from schedgen.codegen.plan import Plan
 from schedgen.conform.expected import Frame
-from schedgen.conform.places import WORD
+from schedgen.conform.footprints import WORD
 from schedgen.conform.taking import FENCES
 from schedgen.program.model import (
     PRODUCTS,

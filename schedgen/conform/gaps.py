@@ -10,8 +10,8 @@ from schedgen.conform.actions import ACCESSES
 from schedgen.conform.assign import Choice, Need, ways
 from schedgen.conform.covered import missing
 from schedgen.conform.expected import Expected
+from schedgen.conform.footprints import WORD, Footprint, inside, within
 from schedgen.conform.pieces import Found, own_waits
-from schedgen.conform.places import WORD, Place, inside, within
 from schedgen.conform.runs import COLUMN_BITS
 from schedgen.conform.taking import CLOSE, SOFT, TRACKED, WAITS, Mismatch, Taker
 from schedgen.conform.trace import Event
@@ -29,8 +29,8 @@ class Gaps(Taker):
 
     def gap(self, wanted: list[Expected], behind: str, *, frame: bool = False) -> None:
         """Accesses up to the next other event belong to operations of threads, in their order."""
-        places = [
-            self.places_of(one, one.step.action) if isinstance(one.step.action, Run) else []
+        footprints = [
+            self.footprints_of(one, one.step.action) if isinstance(one.step.action, Run) else []
             for one in wanted
         ]
         found: list[Found] = []
@@ -44,14 +44,14 @@ class Gaps(Taker):
                 continue
             choice: Choice | None = {}
             if kind in ACCESSES:
-                choice = self._choice(event, wanted, places, behind)
+                choice = self._choice(event, wanted, footprints, behind)
             if choice is not None:
                 found.append(Found(event, choice))
             self.at += 1
-        self._belong(wanted, places, found, behind)
+        self._belong(wanted, footprints, found, behind)
 
     def _choice(
-        self, event: Event, wanted: list[Expected], places: list[list[Place]], behind: str
+        self, event: Event, wanted: list[Expected], footprints: list[list[Footprint]], behind: str
     ) -> Choice | None:
         """The operations that an access may belong to, by where it is: in the part of a slot that
         they access, else somewhere in the slot. None: it is the kernel's own.
@@ -64,13 +64,13 @@ class Gaps(Taker):
         at = value.array & COLUMN_BITS if tensor else value.array
         for lies in (within, inside):
             choice: dict[int, frozenset[Need]] = {}
-            for number, group in enumerate(places):
+            for number, group in enumerate(footprints):
                 hit = frozenset(
-                    (place.allocation, write)
-                    for place in group
-                    if place.write == write
-                    and (place.space is Space.TMEM) == tensor
-                    and lies(place, at)
+                    (footprint.allocation, write)
+                    for footprint in group
+                    if footprint.write == write
+                    and (footprint.space is Space.TMEM) == tensor
+                    and lies(footprint, at)
                 )
                 if hit:
                     choice[number] = hit
@@ -84,18 +84,24 @@ class Gaps(Taker):
 
     def _system(self, value: Value) -> bool:
         """The word with the address of tensor memory."""
-        word = WORD * (self.places.plan.words + 1)
+        word = WORD * (self.footprints.plan.words + 1)
         return value.shared == SHARED_ALIGNMENT and bool((value.array == word).all())
 
     # -- operations ----------------------------------------------------------------------------
 
     def _belong(
-        self, wanted: list[Expected], places: list[list[Place]], found: list[Found], behind: str
+        self,
+        wanted: list[Expected],
+        footprints: list[list[Footprint]],
+        found: list[Found],
+        behind: str,
     ) -> None:
         """Accesses belong to operations, each of which has what it needs, and all waits are there:
         in one way to tell operations apart, where there are several.
         """
-        needs = [frozenset((p.allocation, p.write) for p in group if p.needed) for group in places]
+        needs = [
+            frozenset((p.allocation, p.write) for p in group if p.needed) for group in footprints
+        ]
         failed: Mismatch | None = None
         for way in islice(ways([one.choice for one in found if one.choice], needs), _WAYS):
             runs = iter(way)
@@ -103,7 +109,7 @@ class Gaps(Taker):
             try:
                 for kind in WAITS.values():
                     self._waited(kind, wanted, told)
-                self._covered(wanted, places, [one for one in told if one.choice], behind)
+                self._covered(wanted, footprints, [one for one in told if one.choice], behind)
             except Mismatch as error:
                 failed = failed or error
                 continue
@@ -115,18 +121,22 @@ class Gaps(Taker):
         self._lacks(wanted, needs, found)
 
     def _covered(
-        self, wanted: list[Expected], places: list[list[Place]], found: list[Found], behind: str
+        self,
+        wanted: list[Expected],
+        footprints: list[list[Footprint]],
+        found: list[Found],
+        behind: str,
     ) -> None:
         """All of what operations touch is touched: no access of several is lost."""
-        for number, group in enumerate(places):
+        for number, group in enumerate(footprints):
             mine = [one for one in found if one.run == number]
-            for place in (place for place in group if place.needed):
-                need = place.allocation, place.write
+            for footprint in (footprint for footprint in group if footprint.needed):
+                need = footprint.allocation, footprint.write
                 there = [one for one in mine if need in one.choice[number]]
-                what = "written" if place.write else "read"
-                if lost := missing(place, [self._at(one.event, behind) for one in there]):
-                    unit = "columns" if place.space is Space.TMEM else "bytes"
-                    text = f"{lost} {unit} of '{place.allocation}' are not {what}"
+                what = "written" if footprint.write else "read"
+                if lost := missing(footprint, [self._at(one.event, behind) for one in there]):
+                    unit = "columns" if footprint.space is Space.TMEM else "bytes"
+                    text = f"{lost} {unit} of '{footprint.allocation}' are not {what}"
                     self.differ(text, wanted[number].text, there[-1].event)
 
     def _at(self, event: Event, behind: str) -> tuple[Instruction, Array]:
@@ -158,20 +168,20 @@ class Gaps(Taker):
         """Waits for loads from, or stores to, tensor memory: where the program has them, behind
         all that operations before them do, and within operations behind each piece or behind none.
         """
-        places = [
+        waits = [
             number
             for number, one in enumerate(wanted)
             if isinstance(one.step.action, Fence) and WAITS[one.step.action.kind] == kind
         ]
         own = own_waits(kind, found, self.differ)
-        for number in places:
+        for number in waits:
             before = [at for at, one in enumerate(found) if 0 <= one.run < number]
             behind = [at for at, one in enumerate(found) if one.run > number]
             begin, end = max(before, default=-1), min(behind, default=len(found))
             here = [one.event for one in found[begin + 1 : end] if one.kind == kind]
             same = sum(
                 not any(min(p, number) < found[at].run < max(p, number) for at in before + behind)
-                for p in places
+                for p in waits
             )
             inner = bool(before) and own.get(found[begin].run, False)
             inner = inner and found[begin].kind in TRACKED[kind]

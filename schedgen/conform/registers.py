@@ -95,13 +95,13 @@ class Registers:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def execute(self, state: State, one: Instruction, place: int) -> None:
+    def execute(self, state: State, one: Instruction, number: int) -> None:
         """An instruction that touches nothing but registers, or loads a parameter."""
         if not one.operands:
             return
         destination, *sources = one.operands
         written = list(registers_of(destination))
-        values = self._results(state, one, place, written, sources)
+        values = self._results(state, one, number, written, sources)
         if one.guard is not None:
             condition = self.condition(state, one)
             values = [
@@ -111,10 +111,15 @@ class Registers:
         state.written.update(zip(written, values, strict=True))
 
     def _results(
-        self, state: State, one: Instruction, place: int, written: list[str], sources: list[Operand]
+        self,
+        state: State,
+        one: Instruction,
+        number: int,
+        written: list[str],
+        sources: list[Operand],
     ) -> list[Term]:
         if one.opcode == "elect":
-            return [self.terms.unknown(), self.terms.make("elect", place)][-len(written) :]
+            return [self.terms.unknown(), self.terms.make("elect", number)][-len(written) :]
         given = [self.read(state, source) for source in sources]
         if one.opcode == "ld":
             return [self.terms.make("loaded?", *given, number) for number in range(len(written))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedgen.conform.expected import Expected
-from schedgen.conform.places import Place, inside, offset_in, partition
+from schedgen.conform.footprints import Footprint, inside, offset_in, partition
 from schedgen.conform.taking import Taker
 from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
@@ -47,20 +47,20 @@ class Runs(Taker):
         """Bulk copies of one tile: together they make it up, each in the slot of its number."""
         assert self.case is not None
         kind = "load" if loads else "store"
-        places = [p for p in self.places_of(one, action) if p.write == loads]
-        parts = [part for place in places for part in place.parts]
+        footprints = [p for p in self.footprints_of(one, action) if p.write == loads]
+        parts = [part for footprint in footprints for part in footprint.parts]
         found: list[int] = []
         while True:
             event = self.take(kind, one.text)
-            found.append(self._copied(one, action, event, places))
-            if len(set(found)) < len(found) or not self._another(kind, places):
+            found.append(self._copied(one, action, event, footprints))
+            if len(set(found)) < len(found) or not self._another(kind, footprints):
                 break
         for entry in self._asked(action)[:1]:
             self.announced.remove(entry)
-        if not partition(parts, found, min(place.panel for place in places)):
+        if not partition(parts, found, min(footprint.panel for footprint in footprints)):
             self.differ("copies are missing, or there are too many", one.text, event)
 
-    def _another(self, kind: str, places: list[Place]) -> bool:
+    def _another(self, kind: str, footprints: list[Footprint]) -> bool:
         """Whether the next event copies another part of the same tile."""
         if self.at == len(self.events) or self.events[self.at].action.kind != kind:
             return False
@@ -69,17 +69,17 @@ class Runs(Taker):
         value = None if address is None else event.env.value(address)
         if value is None or value.modulus:
             return False
-        return any(self._part(place, value.array) is not None for place in places)
+        return any(self._part(footprint, value.array) is not None for footprint in footprints)
 
-    def _part(self, place: Place, at: Array) -> int | None:
-        """Where in a slot a copy begins, if it does so within the parts of a place."""
-        offset = offset_in(place, at)
-        if offset is None or not any(a <= offset < b for a, b in place.parts):
+    def _part(self, footprint: Footprint, at: Array) -> int | None:
+        """Where in a slot a copy begins, if it does so within the parts of a footprint."""
+        offset = offset_in(footprint, at)
+        if offset is None or not any(a <= offset < b for a, b in footprint.parts):
             return None
         return offset
 
-    def _copied(self, one: Expected, action: Run, event: Event, places: list[Place]) -> int:
-        when = self.places.plan.operation(action.operation).when is not None
+    def _copied(self, one: Expected, action: Run, event: Event, footprints: list[Footprint]) -> int:
+        when = self.footprints.plan.operation(action.operation).when is not None
         loads = action.barrier is not None
         self.who(event, "one" if loads else "any", one.text, when=when)
         if when and not event.conditions:
@@ -87,13 +87,13 @@ class Runs(Taker):
         if loads:
             self._announced(one, action, event)
         value = self.known(event, event.action.address, one.text)
-        offsets = [self._part(place, value.array) for place in places]
+        offsets = [self._part(footprint, value.array) for footprint in footprints]
         offset = next((found for found in offsets if found is not None), None)
         if value.shared != SHARED_ALIGNMENT or offset is None:
             self.differ("it is not in the slot of its number", one.text, event)
         if action.barrier is not None and action.number is not None:
             assert self.case is not None
-            at, _ = self.places.barrier(action.barrier, action.number, self.case, one.iteration)
+            at, _ = self.footprints.barrier(action.barrier, action.number, self.case, one.iteration)
             self.address(event, event.action.values[0], at, one.text)
         return offset
 
@@ -108,8 +108,8 @@ class Runs(Taker):
 
     def _products(self, one: Expected, action: Run, engine: Engine) -> None:
         """All steps of a product along k."""
-        operation = self.places.plan.operation(action.operation)
-        for number in range(self.places.steps(operation)):
+        operation = self.footprints.plan.operation(action.operation)
+        for number in range(self.footprints.steps(operation)):
             kind = "wgmma" if engine is Engine.WGMMA else "mma"
             event = self.take(kind, one.text)
             self.who(event, "all" if kind == "wgmma" else "one", one.text)
@@ -123,26 +123,26 @@ class Runs(Taker):
     def _operand(self, one: Expected, event: Event, term: Term, operand: str) -> None:
         assert self.case is not None
         assert isinstance(one.step.action, Run)
-        operation = self.places.plan.operation(one.step.action.operation)
-        places = self.places.operand(operation, operand, self.case, one.iteration)
-        if not places:
+        operation = self.footprints.plan.operation(one.step.action.operation)
+        footprints = self.footprints.operand(operation, operand, self.case, one.iteration)
+        if not footprints:
             return
         value = self.known(event, term, one.text)
         at = value.array & COLUMN_BITS
-        if places[0].space is Space.SMEM:
+        if footprints[0].space is Space.SMEM:
             if value.shared != SHARED_ALIGNMENT // _DESCRIPTOR_UNIT:
                 self.differ(f"'{operand}' is not in shared memory", one.text, event)
             at = (value.array & _DESCRIPTOR_BITS) * _DESCRIPTOR_UNIT
-        if not any(inside(place, at) for place in places):
+        if not any(inside(footprint, at) for footprint in footprints):
             self.differ(f"'{operand}' is not in the slot of its number", one.text, event)
 
     def _result(self, one: Expected, event: Event) -> None:
         assert self.case is not None
         assert isinstance(one.step.action, Run)
-        operation = self.places.plan.operation(one.step.action.operation)
+        operation = self.footprints.plan.operation(one.step.action.operation)
         value = self.known(event, event.action.address, one.text)
-        places = self.places.operand(operation, "d", self.case, one.iteration)
-        if not any(inside(place, value.array & COLUMN_BITS) for place in places):
+        footprints = self.footprints.operand(operation, "d", self.case, one.iteration)
+        if not any(inside(footprint, value.array & COLUMN_BITS) for footprint in footprints):
             self.differ("its result is not in the slot of its number", one.text, event)
 
     def _adds(self, one: Expected, event: Event, term: Term, number: int) -> None:
@@ -150,11 +150,15 @@ class Runs(Taker):
         assert self.case is not None
         assert isinstance(one.step.action, Run)
         name = one.step.action.operation
-        operation = self.places.plan.operation(name)
+        operation = self.footprints.plan.operation(name)
         wanted = bool(number) or operation.accumulate
         if not number and operation.accumulate and event.action.kind == "mma":
             first = max(
-                (a.initial for a in self.places.program.operation[name].accesses if not a.write),
+                (
+                    a.initial
+                    for a in self.footprints.program.operation[name].accesses
+                    if not a.write
+                ),
                 default=0,
             )
             wanted = one.iteration is None or not (

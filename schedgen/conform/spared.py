@@ -38,9 +38,9 @@ def _private(program: Program, role: RoleProgram) -> set[Named]:
         if access.write and operation.name not in own
     }
     return {
-        (name, place)
+        (name, number)
         for name in own
-        for place, read in _of_threads(program, name)
+        for number, read in _of_threads(program, name)
         if not (read.write or read.spread is None or read.allocation in others)
         and {write.spread for _, write in _writes(program, read)} == {read.spread}
     }
@@ -51,10 +51,10 @@ def _repeated(program: Program, steps: Sequence[Step]) -> set[Named]:
     the same threads write over before they tell anybody.
     """
     runs = [
-        (at, (step.shift, step.guard), (step.action.operation, place), access)
+        (at, (step.shift, step.guard), (step.action.operation, number), access)
         for at, step in enumerate(steps)
         if isinstance(step.action, Run)
-        for place, access in _of_threads(program, step.action.operation)
+        for number, access in _of_threads(program, step.action.operation)
     ]
     found = set[Named]()
     for (at, when, name, before), (then, later, again, behind) in combinations(runs, 2):
@@ -86,6 +86,6 @@ def _of_threads(program: Program, name: str) -> Iterator[tuple[int, Access]]:
     """What threads access in shared memory in an operation."""
     operation = program.operation[name]
     if operation.engine is Engine.THREADS:
-        for place, access in enumerate(operation.accesses):
+        for number, access in enumerate(operation.accesses):
             if program.allocation[access.allocation].space is Space.SMEM:
-                yield place, access
+                yield number, access

@@ -11,7 +11,7 @@ import numpy as np
 from schedgen.conform.actions import ACCESSES
 from schedgen.conform.cases import Case
 from schedgen.conform.expected import Expected, Who
-from schedgen.conform.places import Place, Places
+from schedgen.conform.footprints import Footprint, Footprints
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
@@ -71,13 +71,13 @@ class Taker:
 
     def __init__(
         self,
-        places: Places,
+        footprints: Footprints,
         role: RoleProgram | None,
         case: Case | None,
         events: Sequence[Event],
         warps: tuple[int, int],
     ) -> None:
-        self.places, self.role, self.case = places, role, case
+        self.footprints, self.role, self.case = footprints, role, case
         self.events, self.at, self.warps = events, 0, warps
         self.groups = {kind: Groups() for kind in CLOSE}
         self.mapped: list[tuple[str, Instruction]] = []
@@ -149,17 +149,17 @@ class Taker:
 
     def engine(self, operation: str) -> Engine:
         """Who executes an operation."""
-        return self.places.program.operation[operation].engine
+        return self.footprints.program.operation[operation].engine
 
     def barrier(self, action: Wait | Arrive | Commit, one: Expected) -> tuple[Array, Array]:
         """Where the mbarrier of a step lies, and the parity of its phase."""
         assert self.case is not None
-        return self.places.barrier(action.barrier, action.number, self.case, one.iteration)
+        return self.footprints.barrier(action.barrier, action.number, self.case, one.iteration)
 
-    def places_of(self, one: Expected, action: Run) -> list[Place]:
+    def footprints_of(self, one: Expected, action: Run) -> list[Footprint]:
         """What an operation accesses in shared and tensor memory."""
         assert self.case is not None
-        return self.places.of(action.operation, self.case, one.iteration)
+        return self.footprints.of(action.operation, self.case, one.iteration)
 
 
 def plain(condition: Term) -> tuple[Term, bool]:

@@ -19,10 +19,10 @@ class Term:
     const N · sym NAME · sum CONSTANT TERM FACTOR TERM FACTOR ... · anything else: an operator.
     """
 
-    __slots__ = ("args", "op", "place")
+    __slots__ = ("args", "op", "serial")
 
-    def __init__(self, op: str, args: tuple[Term | int | str, ...], place: int) -> None:
-        self.op, self.args, self.place = op, args, place
+    def __init__(self, op: str, args: tuple[Term | int | str, ...], serial: int) -> None:
+        self.op, self.args, self.serial = op, args, serial
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(map(str, self.args))})"
@@ -66,7 +66,7 @@ class Terms:
 
     def commuted(self, op: str, a: Term, b: Term) -> Term:
         """An operator whose arguments may be exchanged: in one of both orders, constants last."""
-        return self.make(op, *sorted((a, b), key=lambda term: (term.op == "const", term.place)))
+        return self.make(op, *sorted((a, b), key=lambda term: (term.op == "const", term.serial)))
 
     def again(self, term: Term, parts: Iterable[Term]) -> Term:
         """The operator of ``term`` with other ``parts``, in the form that it would have been made
@@ -106,7 +106,7 @@ class Terms:
             if factor == 1:
                 return term
         flat: list[Term | int | str] = [constant]
-        for term in sorted(factors, key=lambda term: term.place):
+        for term in sorted(factors, key=lambda term: term.serial):
             flat += (term, factors[term])
         return self.make("sum", *flat)
 

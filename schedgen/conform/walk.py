@@ -181,18 +181,18 @@ class Walk:
         """A loop that does nothing but test a phase until it is complete."""
         block, scratch = self.flow.blocks[header], State(state)
         inside = [
-            (place, self.kernel.body[place])
+            (number, self.kernel.body[number])
             for start in sorted(blocks)
-            for place in range(self.flow.blocks[start].begin, self.flow.blocks[start].end)
+            for number in range(self.flow.blocks[start].begin, self.flow.blocks[start].end)
         ]
         if not inside or kind(inside[-1][1]) != "wait" or block.guard is None:
             return None
         later = set(self._written(blocks))
-        for place, one in inside[:-1]:
+        for number, one in inside[:-1]:
             sources = {name for operand in one.operands[1:] for name in registers_of(operand)}
             if one.opcode not in PURE or one.opcode == "elect" or one.guard or sources & later:
                 return None
-            self.registers.execute(scratch, one, place)
+            self.registers.execute(scratch, one, number)
             later -= set(_destinations(one))
         test, done = inside[-1][1], block.guard
         if test.guard is not None or test.operands[0] != Register(done.register):
@@ -205,12 +205,12 @@ class Walk:
     # -- instructions --------------------------------------------------------------------------
 
     def _straight(self, block: Block, state: State, found: list[Item]) -> None:
-        for place in range(block.begin, block.end):
-            one = self.kernel.body[place]
+        for number in range(block.begin, block.end):
+            one = self.kernel.body[number]
             if one.opcode in PURE or (
                 one.opcode == "ld" and one.modifiers[0] in ("param", "const")
             ):
-                self.registers.execute(state, one, place)
+                self.registers.execute(state, one, number)
             elif one.opcode not in IGNORED:
                 action = self._action(one, state, bulk_kind(one) or kind(one))
                 if one.guard is None:

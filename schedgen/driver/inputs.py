@@ -41,8 +41,8 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
             steps[place.extent] = max(steps.get(place.extent, 0), place.step)
         if place.grouped:
             twice.add(place.along)
-        if place.share:
-            twice.add(place.share)
+        if place.split_k:
+            twice.add(place.split_k)
     most = covered(kernel)
     found: dict[str, int] = {}
     for extent in dict.fromkeys(e for a in kernel.arguments for e in a.shape):
@@ -100,7 +100,7 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
     tiles = [extent for extent in axes if extent not in fixed]
     free = [*tiles, *steps]
     loops = {extent: 7 * step + 8 for extent, step in steps.items()}
-    loops |= {place.share: 1 for o in kernel.operations for place in o.places if place.share}
+    loops |= {place.split_k: 1 for o in kernel.operations for place in o.places if place.split_k}
     most = covered(kernel)
     loops = {extent: min(size, most.get(extent, size)) for extent, size in loops.items()}
     found = {

@@ -23,13 +23,13 @@ Result: TypeAlias = tuple[tuple[int, ...], torch.Tensor | None]
 
 
 class _Touch(NamedTuple):
-    """A cell that an instance reads, or writes as its ``place``-th one; sorted as is meant."""
+    """A cell that an instance reads, or writes as its ``number``-th one; sorted as is meant."""
 
     order: tuple[int, ...]
     cell: int
     write: bool
     instance: Instance
-    place: int
+    number: int
 
 
 @dataclass(eq=False, slots=True)
@@ -145,17 +145,17 @@ class Instances:
             partial(self._compute, plan, stored, new, moment),
         )
         section = (Phase.BEFORE, Phase.BODY, Phase.AFTER).index(plan.what.phase)
-        place = 0
+        number = 0
         for access, write in (
             *((each.access, False) for each in stored),
             *((access, True) for access in plan.writes),
         ):
             version = access.version.at(tile, start + iteration)
             slot = (section, iteration) if access.version.per_tile else (0, version)
-            order = (tile, *slot, *access.turn, int(write))
+            order = (tile, *slot, *access.order, int(write))
             for cell in cells(access):
-                touched.append(_Touch(order, cell, write, instance, place))
-                place += write
+                touched.append(_Touch(order, cell, write, instance, number))
+                number += write
         return instance
 
     def _compute(
@@ -209,4 +209,4 @@ def _count_uses(
         events.sort(key=lambda touch: touch.order)
         writes = [number for number, touch in enumerate(events) if touch.write]
         for begin, end in pairwise([*writes, len(events)]):
-            events[begin].instance.uses[events[begin].place] = end - begin - 1
+            events[begin].instance.uses[events[begin].number] = end - begin - 1

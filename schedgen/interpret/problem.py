@@ -108,8 +108,8 @@ class Problem:
         coordinate = coordinates[place.along] if place.along else 0
         if place.grouped:
             return coordinate * self.extents[place.extent] // self.extents[place.along]
-        if place.share:
-            iteration += coordinates[place.share] * self.trips
+        if place.split_k:
+            iteration += coordinates[place.split_k] * self.trips
         return place.block * coordinate + place.step * iteration + place.offset
 
     def load(self, operation: Operation, coordinates: Coordinates, iteration: int) -> torch.Tensor:

@@ -49,12 +49,12 @@ class Arc:
 class Event:
     """``part``: the step itself, or ``begin``, ``end`` or ``arrival`` of what it started.
 
-    ``section``: before, loop, first, last or after; ``place`` orders the steps of a section.
+    ``section``: before, loop, first, last or after; ``position`` orders the steps of a section.
     """
 
     role: str
     section: str
-    place: int
+    position: int
     part: str
     step: Step | None
 

@@ -106,11 +106,12 @@ def _pair(
         return
     scale = first.version.scale
     # a uses version scale * c + x, b the version scale * (c + d) + y.
-    behind, rest = divmod(first.version.offset - second.version.offset, scale)
-    if not rest and first.turn < second.turn:
+    lead = first.version.offset - second.version.offset
+    behind, rest = divmod(lead, scale)
+    if not rest and first.order < second.order:
         yield Conflict(a, b, first, second, Kind.SAME, behind)
-    for turn in range(1, scale + 1):
-        distance, rest = divmod(first.version.offset - second.version.offset + turn * slots, scale)
+    for refill in range(1, scale + 1):
+        distance, rest = divmod(lead + refill * slots, scale)
         if not rest:
             yield Conflict(a, b, first, second, Kind.SAME, distance)
             break
@@ -128,10 +129,10 @@ def _pair_of_tiles(
     scale, gap = first.version.scale, second.version.offset - first.version.offset
     if gap % slots == 0:
         if where_a == where_b == 1:
-            if first.turn < second.turn:
+            if first.order < second.order:
                 yield Conflict(a, b, first, second, Kind.SAME, 0)
             yield Conflict(a, b, first, second, Kind.SAME, 1)
-        elif (-gap, where_a, first.turn) < (0, where_b, second.turn):
+        elif (-gap, where_a, first.order) < (0, where_b, second.order):
             yield Conflict(a, b, first, second, Kind.OUTER, 0)
     tiles = next((k for k in range(1, slots + 1) if (scale * k + gap) % slots == 0), None)
     if tiles is not None:

@@ -37,8 +37,8 @@ class EventGraph:
         """Iterations at the start and the end of a tile in which an event may not happen."""
         self.conditional: list[bool] = []
         """Whether there are any."""
-        self.place: list[tuple[str, str, tuple[int, int]]] = []
-        """Role, section, and where in a turn of the loop: shift and place."""
+        self.where: list[tuple[str, str, tuple[int, int]]] = []
+        """Role, section, and where in a turn of the loop: shift and position."""
         self.arcs: list[list[Arc]] = []
         """What leads on to other events: work that is handed over, waits for it, signals."""
         self.in_role: list[list[Arc]] = []
@@ -70,12 +70,12 @@ class EventGraph:
     # -- events --------------------------------------------------------------------------------
 
     def add_event(
-        self, role: str, section: str, place: int, part: str, step: Step | None = None
+        self, role: str, section: str, position: int, part: str, step: Step | None = None
     ) -> int:
-        self.events.append(Event(role, section, place, part, step))
+        self.events.append(Event(role, section, position, part, step))
         self.margins.append(margins(section, step))
         self.conditional.append(self.margins[-1] != (0, 0))
-        self.place.append((role, section, (step.shift if step else 0, place)))
+        self.where.append((role, section, (step.shift if step else 0, position)))
         self.arcs.append([])
         self.in_role.append([])
         self.in_role_at_times.append([])
@@ -117,8 +117,10 @@ class EventGraph:
             ("loop", role.loop),
             ("after", role.after),
         ):
-            for place, step in enumerate(listed):
-                number = self.add_event(role.name, section_of(section, step), place, "step", step)
+            for position, step in enumerate(listed):
+                number = self.add_event(
+                    role.name, section_of(section, step), position, "step", step
+                )
                 steps.append(number)
                 self._attach(number, step)
             if section == "loop":
@@ -130,12 +132,12 @@ class EventGraph:
 
         It has seen it n iterations before, or in the waits for the first n iterations of the tile.
         """
-        for place, step in enumerate(role.loop):
+        for position, step in enumerate(role.loop):
             ahead, action = step.guard.high, step.action
             if step.guard.kind is not When.EVERY or not isinstance(action, Wait) or not ahead:
                 continue
             number, seen = action.number, set[tuple[Number, int]]()
-            for other in role.loop[:place]:
+            for other in role.loop[:position]:
                 early = other.action if other.guard.kind is When.FIRST else None
                 alike = isinstance(early, Wait) and early.barrier == action.barrier
                 if isinstance(early, Wait) and alike and other.shift == step.shift:
@@ -144,7 +146,7 @@ class EventGraph:
             wanted = {(first.moved(k * number.scale), k + 1) for k in range(ahead)}
             if step.guard.low == 0 and wanted <= seen:
                 known = Step(Wait(action.barrier, first), step.shift)
-                event = self.add_event(role.name, "loop", place, "step", known)
+                event = self.add_event(role.name, "loop", position, "step", known)
                 self.ahead.append(event)
                 yield event
 
@@ -157,14 +159,14 @@ class EventGraph:
             case Arrive():
                 self._provides(action.barrier, number, number, action.number)
             case Commit():
-                arrival = self.add_event(event.role, event.section, event.place, "arrival", step)
+                arrival = self.add_event(event.role, event.section, event.position, "arrival", step)
                 self._follow(number, arrival, ReasonKind.COMMIT_DONE)
                 self._provides(action.barrier, number, arrival, action.number)
             case Run():
                 begin = end = number
                 if self.program.operation[action.operation].engine.asynchronous:
-                    begin = self.add_event(event.role, event.section, event.place, "begin", step)
-                    end = self.add_event(event.role, event.section, event.place, "end", step)
+                    begin = self.add_event(event.role, event.section, event.position, "begin", step)
+                    end = self.add_event(event.role, event.section, event.position, "end", step)
                     self._follow(number, begin, ReasonKind.BEGINS)
                     self._follow(begin, end, ReasonKind.ENDS)
                 self.begin_of.setdefault(action.operation, []).append(begin)
@@ -183,7 +185,7 @@ class EventGraph:
         if wait in self._starts:
             return self._starts[wait]
         event = self.events[wait]
-        start = self.add_event(event.role, event.section, event.place, "start", event.step)
+        start = self.add_event(event.role, event.section, event.position, "start", event.step)
         self._starts[wait] = start
         for a, arc in [*self._before.get(wait, []), *self.last[wait]]:
             self.last[start].append((a, replace(arc, dst=start)))
@@ -233,12 +235,12 @@ class EventGraph:
         for role, numbers in self.of_role.items():
             loop = [n for n in numbers if self.events[n].section == "loop"]
             why = Reason(ReasonKind.STEPS, (role,))
-            loop.sort(key=lambda n: self.events[n].place)
+            loop.sort(key=lambda n: self.events[n].position)
             for a, b in zip(loop, [*loop[1:], *loop[:1]], strict=True):
                 one, other = self.events[a], self.events[b]
                 assert one.step is not None
                 assert other.step is not None
-                turn = 0 if one.place <= other.place and a != b and b != loop[0] else 1
+                turn = 0 if one.position <= other.position and a != b and b != loop[0] else 1
                 shift = one.step.shift - other.step.shift + turn
                 yield a, Arc(b, Form.SAME, shift, why)
 

@@ -83,7 +83,7 @@ class _Ordering:
             if other.section == "after" or (other.section == "last" and _earlier(one, other)):
                 self.graph.add_arc(src, dst, Form.OUT, 0, why)
         else:
-            least = loop_distance(one.step, one.place, other.step, other.place)
+            least = loop_distance(one.step, one.position, other.step, other.position)
             if a != b or src != dst or least > 0:
                 self.graph.add_arc(src, dst, Form.ANY, max(least, 0), why)
             if least < 0:
@@ -96,7 +96,7 @@ class _Ordering:
         if {one.section, other.section} <= {"first", "last"}:
             return sections[0] <= sections[1] and _earlier(one, other)
         if sections[0] == sections[1]:
-            return one.place < other.place
+            return one.position < other.position
         return sections[0] < sections[1]
 
     def order_engines(self, role: RoleProgram) -> None:
@@ -139,14 +139,14 @@ class _Ordering:
         """
         groups: dict[tuple[str, int], list[int]] = {}
         for number in queue:
-            _, section, (shift, _) = self.graph.place[number]
+            _, section, (shift, _) = self.graph.where[number]
             groups.setdefault((section, shift), []).append(number)
         for group in groups.values():
-            group.sort(key=lambda n: self.graph.events[n].place, reverse=before)
-            places = [self.graph.events[n].place for n in group]
+            group.sort(key=lambda n: self.graph.events[n].position, reverse=before)
+            positions = [self.graph.events[n].position for n in group]
             for step in steps:
-                mine = self.graph.events[step].place
-                beyond = (p < mine if before else p > mine for p in places)
+                mine = self.graph.events[step].position
+                beyond = (p < mine if before else p > mine for p in positions)
                 first = next((n for n, further in enumerate(beyond) if further), 0)
                 found = {*self._up_to_certain(group[first:]), *self._up_to_certain(group)}
                 yield from ((step, number) for number in sorted(found))
@@ -189,7 +189,7 @@ class _Ordering:
                 self.graph.add_arc(src, number, Form.OUT, 0, why)
             elif not event.per_tile:
                 assert mine.step is not None
-                least = loop_distance(event.step, event.place, mine.step, mine.place)
+                least = loop_distance(event.step, event.position, mine.step, mine.position)
                 if wait_group.lag >= least:
                     form = Form.SAME if wait_group.lag else Form.ANY
                     self.graph.add_arc(src, number, form, wait_group.lag, why)
@@ -234,4 +234,4 @@ def _earlier(one: Event, other: Event) -> bool:
     """Whether one comes before the other in the turns of the loop, at the same iteration."""
     assert one.step is not None
     assert other.step is not None
-    return (one.step.shift, one.place) < (other.step.shift, other.place)
+    return (one.step.shift, one.position) < (other.step.shift, other.position)

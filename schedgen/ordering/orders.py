@@ -15,7 +15,7 @@ from schedgen.kernel import Space
 from schedgen.ordering.arcs import Event
 from schedgen.ordering.conflicts import Conflict, Kind
 from schedgen.ordering.graph import event_graph
-from schedgen.ordering.reach import Place, Reach, Span
+from schedgen.ordering.reach import Point, Reach, Span
 from schedgen.program.model import Fence, FenceKind, Program, Step
 from schedgen.program.operations import Engine
 
@@ -25,14 +25,14 @@ class Way:
     """A proof of an order: the search and where it arrived."""
 
     reach: Reach
-    place: Place
+    point: Point
 
     def explain(self) -> tuple[str, ...]:
-        return self.reach.explain(self.place)
+        return self.reach.explain(self.point)
 
     def events(self) -> set[int]:
         """Everything that this way goes through."""
-        return {arc.dst for _, arc in self.reach.way(self.place)}
+        return {arc.dst for _, arc in self.reach.way(self.point)}
 
 
 class Orders:
@@ -81,17 +81,17 @@ class Orders:
         ends = [(second, 0)] if kind is None else list(self._fences_before(second, kind))
         for reach in self._searches(conflict, source):
             for end, before in ends:
-                place = self.find(reach, conflict.kind, distance - before, end)
-                if place is not None and (kind is None or self._executed(reach, place, second)):
-                    return Way(reach, place)
+                point = self.find(reach, conflict.kind, distance - before, end)
+                if point is not None and (kind is None or self._executed(reach, point, second)):
+                    return Way(reach, point)
         return None
 
-    def _executed(self, reach: Reach, place: Place, second: int) -> bool:
+    def _executed(self, reach: Reach, point: Point, second: int) -> bool:
         """Whether a fence certainly is executed where it is needed, if the second access is."""
-        fence = self.graph.events[place[0]]
+        fence = self.graph.events[point[0]]
         if fence.per_tile and not self.graph.events[second].per_tile:
-            return _guard(fence)[1] <= 1 or reach.certain(place)  # the tile has an iteration
-        return reach.certain(place)
+            return _guard(fence)[1] <= 1 or reach.certain(point)  # the tile has an iteration
+        return reach.certain(point)
 
     def _searches(self, conflict: Conflict, source: int) -> Iterator[Reach]:
         """What holds in whatever tiles comes first: most questions end there."""
@@ -100,7 +100,7 @@ class Orders:
             distance = conflict.distance
             yield self.reach(source, Span(min(0, distance), max(0, distance)))
 
-    def find(self, reach: Reach, kind: Kind, distance: int, event: int) -> Place | None:
+    def find(self, reach: Reach, kind: Kind, distance: int, event: int) -> Point | None:
         """Where the search shows ``event`` to come later, as far away as the claim says."""
         per_tile = self.graph.events[event].per_tile
         if kind is Kind.SAME:
@@ -179,7 +179,7 @@ class Orders:
             if (
                 candidate not in self.graph.without
                 and other.section == event.section
-                and other.place > event.place
+                and other.position > event.position
                 and _is_fence(other.step, kinds)
                 and _shift(other) == _shift(event)
                 and _guard(other) == _guard(event)

@@ -36,9 +36,9 @@ def describe(step: Step) -> str:
             return str(kind)
 
 
-def loop_distance(a: Step, a_place: int, b: Step, b_place: int) -> int:
+def loop_distance(a: Step, a_position: int, b: Step, b_position: int) -> int:
     """Smallest d with a(c) before b(c + d) in the turns of one role's loop."""
-    return a.shift - b.shift + (0 if a_place < b_place else 1)
+    return a.shift - b.shift + (0 if a_position < b_position else 1)
 
 
 def section_of(section: str, step: Step) -> str:

@@ -132,7 +132,7 @@ def _plain(orders: Orders, conflict: Conflict) -> Reason | None:
 
 def _relied(program: Program, way: Way) -> Iterator[Reason]:
     """What a way needs beside the order of steps."""
-    for _, arc in way.reach.way(way.place):
+    for _, arc in way.reach.way(way.point):
         step = way.reach.graph.events[arc.dst].step
         match arc.why.kind:
             case ReasonKind.WAIT_GROUP if step is not None and isinstance(step.action, WaitGroup):

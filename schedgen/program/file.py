@@ -12,7 +12,7 @@ from schedgen.program.model import Program
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-PROGRAM_FORMAT = 4
+PROGRAM_FORMAT = 5
 
 
 class ProgramFileError(SchedgenError, ValueError):

@@ -90,10 +90,10 @@ class Access:
     """Rows [row0, row1), bytes [byte0, byte1) of each row, in slot ``version mod slots``.
 
     Within one tile, accesses to the same bytes are meant to happen in the order of ``(version,
-    *turn)``, for storage that keeps its slot for a tile in the order of ``(section, iteration,
-    *turn)``; those of an earlier tile come before those of a later one. ``turn`` is (tenant or not,
-    iterations after the version was written, place in the spec). An access with ``initial`` n does
-    not happen in the first n iterations of a tile, where the operation uses the initial value.
+    *order)``, for storage that keeps its slot for a tile in the order of ``(section, iteration,
+    *order)``; those of an earlier tile come before those of a later one. ``order`` is (tenant or
+    not, iterations after the version was written, number in the spec). An access with ``initial`` n
+    does not happen in the first n iterations of a tile, where the operation uses the initial value.
 
     ``spread`` says which threads of a role touch what; without one, any of them may touch any byte.
     Engines that are no threads have none.
@@ -104,7 +104,7 @@ class Access:
     rows: tuple[int, int]
     bytes: tuple[int, int]
     write: bool
-    turn: tuple[int, int, int]
+    order: tuple[int, int, int]
     buffer: str
     initial: int = 0
     spread: Spread | None = None

@@ -37,8 +37,8 @@ class Touch:
     def key(self, by_tile: bool) -> tuple[int, ...]:
         """Sorts the accesses to the same bytes in the order that is meant."""
         if by_tile:
-            return (self.tile, *self.time, *self.access.turn)
-        return (self.tile, self.number, *self.access.turn, *self.time)
+            return (self.tile, *self.time, *self.access.order)
+        return (self.tile, self.number, *self.access.order, *self.time)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,14 +206,16 @@ def _witness(window: Window, model: Any, events: Iterable[Event]) -> tuple[str, 
     wanted |= {d for e in wanted if (d := e._replace(kind="done")) in window.times}
     low, high = min(map(value, wanted)), max(map(value, wanted))
     roles = {event.role for event in wanted}
-    near = {(place.kind, place.number + step) for _, _, _, place in wanted for step in (-1, 0, 1)}
+    near = {
+        (instant.kind, instant.number + step) for _, _, _, instant in wanted for step in (-1, 0, 1)
+    }
     between = [
         event
         for event in window.times
         if event.role in roles
         and event.kind in ("at", "done")
         and low < value(event) < high
-        and event.place in near
+        and event.instant in near
     ]
     chosen = sorted(
         wanted | set(sorted(between, key=value)[:LINES]), key=lambda event: (value(event), event)
@@ -222,7 +224,7 @@ def _witness(window: Window, model: Any, events: Iterable[Event]) -> tuple[str, 
 
 
 def _words(window: Window, event: Event) -> str:
-    kind, number = event.place
+    kind, number = event.instant
     where = {
         "cell": f"iteration c{number - window.anchor:+d}",
         "first": f"tile t+{number}, first iteration",

@@ -16,7 +16,7 @@ from schedgen.program.model import (
     When,
 )
 from schedgen.program.operations import Number
-from schedgen.proof.smt_window import Condition, Event, Place, Term, Window, both, condition
+from schedgen.proof.smt_window import Condition, Event, Instant, Term, Window, both, condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ def order_barrier(window: Window, maker: Use, wait: Use) -> None:
         # The numbers of an iteration outside of the window are equal where its offsets are.
         for tile in range(window.tiles):
             for end in ("first", "last"):
-                late = Event("at", wait.role.name, wait.step, Place(end, tile))
-                early = Event(maker.kind, maker.role.name, maker.step, Place(end, tile))
+                late = Event("at", wait.role.name, wait.step, Instant(end, tile))
+                early = Event(maker.kind, maker.role.name, maker.step, Instant(end, tile))
                 window.edge(early, late, 1, condition(window.no(window.empty[tile])))
 
 
@@ -116,33 +116,33 @@ def instances(window: Window, use: Use, *, surely: bool = False) -> list[Occurre
     """The events of ``use`` in this window whose number is known."""
     found: list[Occurrence] = []
 
-    def add(turn: int, place: Place, when: Condition) -> None:
+    def add(turn: int, instant: Instant, when: Condition) -> None:
         if when is not None:
-            event = Event(use.kind, use.role.name, use.step, place)
+            event = Event(use.kind, use.role.name, use.step, instant)
             found.append(Occurrence(turn, event, when, use.number.per_tile))
 
     step, tiles, cells = use.step_of, range(window.tiles), range(window.cells)
     if use.section != 1:
         for tile in tiles:
-            place = Place("tile", tile)
+            instant = Instant("tile", tile)
             if use.number.per_tile:
-                add(tile, place, ())
+                add(tile, instant, ())
             else:
                 for cell in cells:
-                    add(cell, place, window.starts(tile, cell))
+                    add(cell, instant, window.starts(tile, cell))
     elif not use.number.per_tile:
         for cell in cells:
-            add(cell, Place("cell", cell), window.runs(step, cell, surely=surely))
+            add(cell, Instant("cell", cell), window.runs(step, cell, surely=surely))
     elif step.guard.kind is not When.EVERY:
         for tile in tiles:
-            place = Place(step.guard.kind, tile)
-            add(tile, place, window.runs_in_tile(step, place, surely=surely))
+            instant = Instant(step.guard.kind, tile)
+            add(tile, instant, window.runs_in_tile(step, instant, surely=surely))
     else:
         for tile in tiles:
             for cell in cells:
                 runs = window.runs(step, cell, surely=surely)
-                add(tile, Place("cell", cell), both(runs, window.inside(tile, cell)))
+                add(tile, Instant("cell", cell), both(runs, window.inside(tile, cell)))
             for end in ("first", "last") if window.jump else ():
-                place = Place(end, tile)
-                add(tile, place, window.runs_in_tile(step, place, surely=surely))
+                instant = Instant(end, tile)
+                add(tile, instant, window.runs_in_tile(step, instant, surely=surely))
     return found

@@ -113,12 +113,12 @@ def steady(window: Window, limit: int) -> bool | None:
 
     cuts = {str(cut) for cut in window.cut if cut is not True}
     for edge in window.edges:
-        if edge.earlier.place.kind != "cell" or edge.later.place.kind != "cell":
+        if edge.earlier.instant.kind != "cell" or edge.later.instant.kind != "cell":
             continue
         # In the middle of a long tile there are no cuts.
         if any(str(term) in cuts or not _uncut(window, term) for term in edge.when):
             continue
-        distance = edge.later.place.number - edge.earlier.place.number
+        distance = edge.later.instant.number - edge.earlier.instant.number
         kinds.add((edge.earlier[:3], edge.later[:3], distance))
     for earlier, later, distance in sorted(kinds):
         solver.add(time(later) + period * distance >= time(earlier) + 1)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from schedgen.program.model import Commit, Program, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
 from schedgen.proof.smt_barriers import order_barrier, producers, waits
-from schedgen.proof.smt_window import Event, Place, Window, both, condition
+from schedgen.proof.smt_window import Event, Instant, Window, both, condition
 
 IN_ORDER = (Engine.TENSOR, Engine.WGMMA, Engine.COPY_OUT)
 
@@ -78,10 +78,10 @@ class _Chain:
         self.after = [item for item in items if item.step >= last]
 
     def _event(self, item: Item, kind: str, number: int) -> Event:
-        return Event(item.kind, self.role.name, item.step, Place(kind, number))
+        return Event(item.kind, self.role.name, item.step, Instant(kind, number))
 
     def _gate(self, kind: str, tile: int) -> Event:
-        return Event(kind, f"{self.role.name} {self.name}", -1, Place("tile", tile))
+        return Event(kind, f"{self.role.name} {self.name}", -1, Instant("tile", tile))
 
     def add(self) -> None:
         line: list[Event] = []
@@ -162,20 +162,20 @@ class _Chain:
 
 
 def _steps(window: Window, role: RoleProgram) -> None:
-    """What a step has to do with its own completion, with other places, and with wait_groups."""
+    """What a step has to do with its own completion, with other instants, and with wait_groups."""
     for number, step in enumerate(role.steps):
         kinds = _kinds(window.program, step)
-        for place in window.places(role, number):
-            mine = {kind: Event(kind, role.name, number, place) for kind in kinds}
+        for instant in window.instants(role, number):
+            mine = {kind: Event(kind, role.name, number, instant) for kind in kinds}
             if "done" in kinds:
                 window.edge(mine["at"], mine["done"], 1)
             if "mark" in kinds:
                 window.edge(mine["mark"], mine["done"], 0)
-            if place.kind in ("first", "last"):
+            if instant.kind in ("first", "last"):
                 for kind in kinds:
                     _same(window, mine[kind])
             if isinstance(step.action, WaitGroup):
-                _wait_group(window, role, number, place)
+                _wait_group(window, role, number, instant)
 
 
 def _kinds(program: Program, step: Step) -> tuple[str, ...]:
@@ -192,46 +192,50 @@ def _kinds(program: Program, step: Step) -> tuple[str, ...]:
 
 def _same(window: Window, event: Event) -> None:
     """An event of the first or last iteration of a tile is also one of a cell."""
-    kind, tile = event.place
+    kind, tile = event.instant
     for cell in range(window.cells):
         when = window.starts(tile, cell) if kind == "first" else window.ends(tile, cell)
         if when is not None:
-            window.same.append((event, event._replace(place=Place("cell", cell)), when))
+            window.same.append((event, event._replace(instant=Instant("cell", cell)), when))
 
 
-def _wait_group(window: Window, role: RoleProgram, number: int, place: Place) -> None:
+def _wait_group(window: Window, role: RoleProgram, number: int, instant: Instant) -> None:
     """A wait_group knows nothing about iterations of an earlier tile."""
     wait_group = role.steps[number].action
     assert isinstance(wait_group, WaitGroup)
-    mine, loop = Event("at", role.name, number, place), len(role.before) + len(role.loop)
+    mine, loop = Event("at", role.name, number, instant), len(role.before) + len(role.loop)
     for target, step in enumerate(role.steps):
         if not isinstance(step.action, Run) or step.action.operation != wait_group.operation:
             continue
-        done = Event("done", role.name, target, place)
+        done = Event("done", role.name, target, instant)
         looped = len(role.before) <= target < loop
-        inside = looped and place.kind != "tile"
+        inside = looped and instant.kind != "tile"
         if inside and (step.shift - wait_group.lag, target) > (role.steps[number].shift, number):
             continue  # not issued yet, and so nothing to wait for
-        if place.kind == "cell" and looped:
-            cell = place.number - wait_group.lag
-            if cell >= 0 and window.counted(cell, place.number):
-                there = done._replace(place=Place("cell", cell))
-                runs = window.runs(role.steps[number], place.number, surely=True)
-                window.edge(there, mine, 1, window.uncut(cell, place.number), runs)
-        elif place.kind == "tile" and number >= loop and looped:
+        if instant.kind == "cell" and looped:
+            cell = instant.number - wait_group.lag
+            if cell >= 0 and window.counted(cell, instant.number):
+                there = done._replace(instant=Instant("cell", cell))
+                runs = window.runs(role.steps[number], instant.number, surely=True)
+                window.edge(there, mine, 1, window.uncut(cell, instant.number), runs)
+        elif instant.kind == "tile" and number >= loop and looped:
             _wait_group_loop(window, done, mine, wait_group.lag)
         elif (
-            not wait_group.lag and looped == (place.kind != "tile") and (looped or target < number)
+            not wait_group.lag
+            and looped == (instant.kind != "tile")
+            and (looped or target < number)
         ):
-            window.edge(done, mine, 1, window.runs_in_tile(role.steps[number], place, surely=True))
+            window.edge(
+                done, mine, 1, window.runs_in_tile(role.steps[number], instant, surely=True)
+            )
 
 
 def _wait_group_loop(window: Window, done: Event, mine: Event, lag: int) -> None:
     """A wait_group after the loop counts back from the last iteration."""
-    tile = mine.place.number
+    tile = mine.instant.number
     for cell in range(lag, window.cells):
         when = both(window.ends(tile, cell), window.inside(tile, cell - lag))
-        window.edge(done._replace(place=Place("cell", cell - lag)), mine, 1, when)
+        window.edge(done._replace(instant=Instant("cell", cell - lag)), mine, 1, when)
     if window.jump and not lag:
         full = condition(window.no(window.empty[tile]))
-        window.edge(done._replace(place=Place("last", tile)), mine, 1, full)
+        window.edge(done._replace(instant=Instant("last", tile)), mine, 1, full)

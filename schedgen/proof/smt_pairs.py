@@ -63,7 +63,7 @@ def _in_order(one: Touch, other: Touch) -> bool:
         return one.section < other.section
     guards = one.step.guard.kind, other.step.guard.kind
     once = one.section != 1 or guards == ("first", "last")
-    return once and one.access.turn < other.access.turn
+    return once and one.access.order < other.access.order
 
 
 def _between(program: Program, after: dict[int, dict[int, Pair]], pair: Pair, apart: int) -> bool:

@@ -19,7 +19,7 @@ from schedgen.program.operations import Engine
 from schedgen.proof.smt_accesses import Touch, conflicts, same_slot, slots_of
 from schedgen.proof.smt_pairs import Pair, fences_after
 from schedgen.proof.smt_question import Question
-from schedgen.proof.smt_window import Condition, Event, Place, Term, Window, both, condition
+from schedgen.proof.smt_window import Condition, Event, Instant, Term, Window, both, condition
 
 Instance = tuple[Touch, Touch, Event, Event, Condition]
 """Two accesses, an event of each, and when both happen."""
@@ -40,8 +40,8 @@ class Races:
 
     # -- which instances -----------------------------------------------------------------------
 
-    def _event(self, touch: Touch, place: Place) -> Event:
-        return Event("at", touch.role.name, touch.number, place)
+    def _event(self, touch: Touch, instant: Instant) -> Event:
+        return Event("at", touch.role.name, touch.number, instant)
 
     def _in_cell(self, touch: Touch, cell: int) -> Condition:
         runs = self.window.runs(touch.step, cell)
@@ -68,12 +68,12 @@ class Races:
                 order = self._ring_order(one, other, here, distance)
             if order is not None:
                 when = both(order, self._in_cell(one, here), self._in_cell(other, there))
-                first = self._event(one, Place("cell", here))
-                yield first, self._event(other, Place("cell", there)), when
+                first = self._event(one, Instant("cell", here))
+                yield first, self._event(other, Instant("cell", there)), when
 
     def _tile_order(self, one: Touch, other: Touch, distance: int) -> bool:
         same = same_slot(one, other, 0, slots_of(self.program, one))
-        return same and (distance, *other.access.turn) > (0, *one.access.turn)
+        return same and (distance, *other.access.order) > (0, *one.access.order)
 
     def _ring_order(self, one: Touch, other: Touch, here: int, distance: int) -> Condition:
         """When ``one`` comes first by intention, with ``other`` so many iterations later."""
@@ -84,7 +84,7 @@ class Races:
         if apart % slots or abs(apart) > furthest:
             return None
         clear = self.window.uncut(here, here + distance)
-        if (apart, *other.access.turn) > (0, *one.access.turn):
+        if (apart, *other.access.order) > (0, *one.access.order):
             return () if distance >= 0 else clear
         if distance <= 0 or clear is None:
             return None
@@ -125,7 +125,7 @@ class Races:
             inside = self.window.inside(tile, cell)
             if inside is not None:
                 yield (
-                    self._event(touch, Place("cell", cell)),
+                    self._event(touch, Instant("cell", cell)),
                     both(inside, self._in_cell(touch, cell)),
                 )
 
@@ -135,10 +135,10 @@ class Races:
             yield from self._in_cells(touch, tile, range(window.cells))
         else:
             kind = touch.step.guard.kind if touch.section == 1 else "tile"
-            place = Place(kind, tile)
-            runs = window.runs_in_tile(touch.step, place)
+            instant = Instant(kind, tile)
+            runs = window.runs_in_tile(touch.step, instant)
             full = condition(window.no(window.empty[tile])) if touch.access.initial else ()
-            yield self._event(touch, place), both(runs, full)
+            yield self._event(touch, instant), both(runs, full)
 
     # -- begin and end of an access ------------------------------------------------------------
 
@@ -213,18 +213,18 @@ class Races:
     ) -> Iterator[tuple[Event, tuple[Term, ...]]]:
         window = self.window
         near = range(window.cells)
-        if event.place.kind == "cell":
-            cell, reach = event.place.number, role.shifts + 1
+        if event.instant.kind == "cell":
+            cell, reach = event.instant.number, role.shifts + 1
             near = range(cell - reach, cell + reach + 1)
         for number, step in enumerate(role.steps):
             if step.action != Fence(kind):
                 continue
-            for place in window.places(role, number):
-                if place.kind != "cell":
-                    runs = window.runs_in_tile(step, place, surely=True)
-                elif place.number in near and step.guard.kind == EVERY.kind:
-                    runs = window.runs(step, place.number, surely=True)
+            for instant in window.instants(role, number):
+                if instant.kind != "cell":
+                    runs = window.runs_in_tile(step, instant, surely=True)
+                elif instant.number in near and step.guard.kind == EVERY.kind:
+                    runs = window.runs(step, instant.number, surely=True)
                 else:
                     runs = None
                 if runs is not None:
-                    yield Event("at", role.name, number, place), runs
+                    yield Event("at", role.name, number, instant), runs

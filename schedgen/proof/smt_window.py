@@ -29,7 +29,7 @@ Term = Any
 Condition = tuple[Term, ...] | None
 
 
-class Place(NamedTuple):
+class Instant(NamedTuple):
     """Where a step is executed: in a ``cell`` of the window, in the ``first`` or the ``last``
     iteration of a tile, or outside of its loop, in the ``tile``.
     """
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     kind: str
     role: str
     step: int
-    place: Place
+    instant: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +200,14 @@ class Window:
             return both(condition(self.cut[cell]), rest)
         return both(condition(self.cut[cell + 1]), self._at_least([cell - n for n in more], surely))
 
-    def runs_in_tile(self, step: Step, place: Place, *, surely: bool = False) -> Condition:
+    def runs_in_tile(self, step: Step, instant: Instant, *, surely: bool = False) -> Condition:
         """That a step runs outside of the loop, or in the first or last iteration of a tile."""
-        if place.kind == "tile":
+        if instant.kind == "tile":
             return ()
-        guard, full = step.guard, condition(self.no(self.empty[place.number]))
+        guard, full = step.guard, condition(self.no(self.empty[instant.number]))
         if guard.kind is When.EVERY:
             return full if not guard.low and not guard.high else None
-        if guard.kind != place.kind:
+        if guard.kind != instant.kind:
             return None
         if guard.low == 0:
             return ()
@@ -241,16 +241,16 @@ class Window:
     def implied(self, when: tuple[Term, ...], holds: Term) -> Term:
         return self.any([*(self.no(term) for term in when), holds])
 
-    def places(self, role: RoleProgram, number: int) -> Iterator[Place]:
-        """All places of a step in this window."""
+    def instants(self, role: RoleProgram, number: int) -> Iterator[Instant]:
+        """All instants of a step in this window."""
         if number < len(role.before) or number >= len(role.before) + len(role.loop):
-            yield from (Place("tile", tile) for tile in range(self.tiles))
+            yield from (Instant("tile", tile) for tile in range(self.tiles))
             return
-        yield from (Place("cell", cell) for cell in range(self.cells))
+        yield from (Instant("cell", cell) for cell in range(self.cells))
         kind = role.steps[number].guard.kind
         for end in ("first", "last"):
             if self.jump or kind == end:
-                yield from (Place(end, tile) for tile in range(self.tiles))
+                yield from (Instant(end, tile) for tile in range(self.tiles))
 
 
 def condition(*terms: Term) -> Condition:

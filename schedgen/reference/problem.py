@@ -68,7 +68,7 @@ class Sizes:
         """The first element along an axis."""
         if place.grouped:
             return tile[place.along] * self.extents[place.extent] // self.extents[place.along]
-        first = tile[place.share] * self.all_trips if place.share else 0
+        first = tile[place.split_k] * self.all_trips if place.split_k else 0
         coordinate = tile[place.along] if place.along else 0
         return place.offset + place.block * coordinate + place.step * (first + iteration)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from schedgen.dependence import RingOption, place_choice, ring_choice
+from schedgen.dependence import RingOption, home_choice, ring_choice
 from schedgen.kernel import Region, Ring, Space
 from schedgen.solver.model import ModuloModel
 from schedgen.solver.problem import Group
@@ -65,7 +65,7 @@ def _own_slots(model: ModuloModel, region: Region, size: int) -> Linear:
     if len(region.options) == 1:
         return size * model.depth[region.name]
     slots = model.cp.new_int_var(0, region.depth.high, f"own slots of {region.name}")
-    literal = model.option[place_choice(region), own[0]]
+    literal = model.option[home_choice(region), own[0]]
     model.cp.add(slots == model.depth[region.name]).only_enforce_if(literal)
     return size * slots
 

@@ -2,7 +2,7 @@
 
 The encoding shares no code with the CP-SAT model and none of its pruning. Each operation has an
 integer start time without bounds, so a schedule may have any number of stages. Two operations that
-exclude each other on the circle of II cycles have an unbounded integer: the whole turns between
+exclude each other on the circle of II cycles have an unbounded integer: the whole periods between
 them. All else is linear arithmetic under a few literals (which groups share a role, where tiles are
 stored). Every assertion carries a `Premise`, so that a person can read an unsatisfiable core.
 """
@@ -15,7 +15,7 @@ from itertools import combinations, combinations_with_replacement, permutations,
 from time import perf_counter
 from typing import Any
 
-from schedgen.dependence import RingOption, place_choice, ring_choice
+from schedgen.dependence import RingOption, home_choice, ring_choice
 from schedgen.kernel import Region, Ring, Space
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.problem import Dependence, Problem
@@ -164,7 +164,7 @@ class Encoding:
 
     def _choices(self) -> None:
         """Each region has one place and each ring one shape; sharing a role is transitive."""
-        counts = {place_choice(r): len(r.options) for r in self.problem.kernel.regions}
+        counts = {home_choice(r): len(r.options) for r in self.problem.kernel.regions}
         counts |= {choice.name: len(choice.options) for choice in self.problem.graph.choices}
         for name, count in counts.items():
             literals = [self.z3.Bool(f"{name}: {n}", self.context) for n in range(count)]
@@ -209,8 +209,8 @@ class Encoding:
 
     def _apart(self, a: str, b: str, after: Term, before: Term) -> Term:
         """On the circle b starts ``after`` or more cycles behind a, and a ``before`` behind b."""
-        turns = self._int(f"turns {len(self.assertions)} from {a} to {b}")
-        gap = self.start[b] - self.start[a] - self.ii * turns
+        periods = self._int(f"periods {len(self.assertions)} from {a} to {b}")
+        gap = self.start[b] - self.start[a] - self.ii * periods
         return self.z3.And(gap >= after, gap <= self.ii - before)
 
     def _span(self, name: str) -> tuple[Term, Term]:
@@ -251,7 +251,7 @@ class Encoding:
             used = sum(self._ring(ring, space) for ring in kernel.rings)
             for region in (r for r in kernel.regions if r.space is space and r.ring is None):
                 size = slot_size(region) * self.depth[region.name]
-                places = zip(region.options, self.option[place_choice(region)], strict=True)
+                places = zip(region.options, self.option[home_choice(region)], strict=True)
                 used += sum(self._if(b, size, 0) for option, b in places if option.host is None)
             self.demand[space] = used
             self._add(space, "", used <= room)

@@ -59,10 +59,10 @@ def order_constraints(problem: Problem, decisions: Decisions) -> list[Constraint
         distance = edge.resolved(decisions.depth).distance
         constraints.append(Constraint(edge.src, edge.dst, delay, distance, edge.reason))
     for unit, names in problem.exclusive_units.items():
-        turns = Reason(ReasonKind.TURNS, (unit,))
+        periods = Reason(ReasonKind.PERIODS, (unit,))
         for a, b in combinations(names, 2):
             cycles = problem.costs[a].cycles(unit), problem.costs[b].cycles(unit)
-            constraints.extend(_both_ways(decisions, a, b, cycles, (0, 0), turns))
+            constraints.extend(_both_ways(decisions, a, b, cycles, (0, 0), periods))
     for a, b in combinations(problem.body, 2):
         groups = problem.group_of[a].name, problem.group_of[b].name
         if decisions.crosses(problem, *groups) or problem.group_of[a].role_class.issues_ahead:
@@ -72,7 +72,7 @@ def order_constraints(problem: Problem, decisions: Decisions) -> list[Constraint
             tails = spans[0][1] + spans[1][0], spans[1][1] + spans[0][0]
             leads = spans[0][0], spans[1][0]
             constraints.extend(
-                _both_ways(decisions, a, b, tails, leads, Reason(ReasonKind.ROLE_TURNS))
+                _both_ways(decisions, a, b, tails, leads, Reason(ReasonKind.ROLE_PERIODS))
             )
     return constraints
 
@@ -91,13 +91,13 @@ def _both_ways(
     leads: tuple[int, int],
     reason: Reason,
 ) -> list[Constraint]:
-    """a before b by the turns between them, and b before the next a."""
+    """a before b by the periods between them, and b before the next a."""
     ii = decisions.ii
     gap = (decisions.start[b] - leads[1]) - (decisions.start[a] - leads[0])
-    turns = gap // ii
+    periods = gap // ii
     return [
-        Constraint(a, b, cycles[0], -turns, reason),
-        Constraint(b, a, cycles[1], turns + 1, reason),
+        Constraint(a, b, cycles[0], -periods, reason),
+        Constraint(b, a, cycles[1], periods + 1, reason),
     ]
 
 

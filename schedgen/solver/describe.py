@@ -18,7 +18,7 @@ from schedgen.schedule import (
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.problem import Problem
 from schedgen.solver.registers import role_registers
-from schedgen.solver.storage import place
+from schedgen.solver.storage import placements_of
 from schedgen.solver.tiles import TileSchedule
 
 
@@ -151,7 +151,7 @@ def _issue_place(kernel: Kernel, decisions: Decisions, name: str) -> tuple[int, 
 def _buffers(
     problem: Problem, decisions: Decisions, tiles: TileSchedule
 ) -> tuple[ScheduledBuffer, ...]:
-    placements, _ = place(
+    placements, _ = placements_of(
         problem.kernel,
         problem.graph,
         Decisions(decisions.ii, decisions.start, decisions.role, tiles.depth, decisions.option),

@@ -11,37 +11,37 @@ from itertools import combinations, permutations
 
 from ortools.sat.python import cp_model
 
-from schedgen.solver.model import ModuloModel, Turns, unit_circle
+from schedgen.solver.model import ModuloModel, Periods, unit_circle
 
 
 def add_implied(model: ModuloModel) -> None:
     """Adds all of them to a model that is complete."""
-    for turns in model.turns.values():
-        _one_each(model, turns)
-        _add_up(model, turns)
+    for periods in model.periods.values():
+        _one_each(model, periods)
+        _add_up(model, periods)
     for unit, names in model.problem.exclusive_units.items():
         _fill(model, unit, names)
 
 
-def _one_each(model: ModuloModel, turns: Mapping[tuple[str, str], Turns]) -> None:
-    """Two operations are one number of turns apart. More than one fits only what takes no time, and
-    then any of them will do.
+def _one_each(model: ModuloModel, periods: Mapping[tuple[str, str], Periods]) -> None:
+    """Two operations are one number of periods apart. More than one fits only what takes no time,
+    and then any of them will do.
     """
-    for between in turns.values():
+    for between in periods.values():
         if between.literals:
             model.cp.add_exactly_one(between.literals)
 
 
-def _add_up(model: ModuloModel, turns: Mapping[tuple[str, str], Turns]) -> None:
-    """Turns from a to c are those from a to b and from b to c, or one more.
+def _add_up(model: ModuloModel, periods: Mapping[tuple[str, str], Periods]) -> None:
+    """Periods from a to c are those from a to b and from b to c, or one more.
 
     They are the whole parts of distances over II, distances add up, and whole parts of two numbers
     add up to that of their sum or to one less.
     """
-    names = dict.fromkeys(name for pair in turns for name in pair)
+    names = dict.fromkeys(name for pair in periods for name in pair)
     for a, b, c in combinations(names, 3):
-        if (a, b) in turns and (b, c) in turns and (a, c) in turns:
-            more = turns[a, c].number - turns[a, b].number - turns[b, c].number
+        if (a, b) in periods and (b, c) in periods and (a, c) in periods:
+            more = periods[a, c].number - periods[a, b].number - periods[b, c].number
             if not isinstance(more, int):
                 model.cp.add_linear_constraint(more, 0, 1)
 
@@ -54,14 +54,14 @@ def _fill(model: ModuloModel, unit: str, names: tuple[str, ...]) -> None:
     idle = model.ii - sum(cycles)
     if len(names) < 3:  # one order only, which says nothing
         return
-    turns = model.turns[unit_circle(unit)]
+    periods = model.periods[unit_circle(unit)]
     arcs: list[tuple[int, int, cp_model.IntVar]] = []
     for one, other in permutations(range(len(names)), 2):
         follows = model.cp.new_bool_var(f"{names[other]} follows {names[one]} on {unit}")
         arcs.append((one, other, follows))
         a, b = sorted((one, other))
         gap = model.start[names[b]] - model.start[names[a]]
-        gap = gap - model.ii * turns[names[a], names[b]].number  # from a to the next b
+        gap = gap - model.ii * periods[names[a], names[b]].number  # from a to the next b
         distance = gap if one < other else model.ii - gap
         model.cp.add(distance <= cycles[one] + idle).only_enforce_if(follows)
     model.cp.add_circuit(arcs)

@@ -2,7 +2,7 @@
 registers together.
 
 Exclusive units and roles are circles of II cycles. Two operations that must not meet on one are
-some whole number of turns apart; given that number, the constraint is a difference of two start
+some whole number of periods apart; given that number, the constraint is a difference of two start
 times, like every dependence. So the whole model is difference constraints under literals, in real
 cycles, and start times need no split into slot and stage. One method adds one family of
 constraints; ``build`` lists them in order.
@@ -22,13 +22,13 @@ from schedgen.solver.windows import Windows
 Linear = cp_model.LinearExpr | int
 
 
-# More possible turns than this are an integer variable instead of a literal each.
+# More possible periods than this are an integer variable instead of a literal each.
 MOST_LITERALS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """Whole turns of a circle by which one operation follows another: ``number``, a sum over
+class Periods:
+    """Whole periods of a circle by which one operation follows another: ``number``, a sum over
     ``literals`` if there are any, of which one holds.
     """
 
@@ -59,8 +59,8 @@ class ModuloModel:
         self.registers: dict[str, Linear] = {}
         self.smem: Linear = 0
         self.tmem: Linear = 0
-        self.turns: dict[str, dict[tuple[str, str], Turns]] = {}
-        """Circle (unit, or group of a role) -> turns between each two that never meet on it."""
+        self.periods: dict[str, dict[tuple[str, str], Periods]] = {}
+        """Circle (unit, or group of a role) -> periods between each two that never meet on it."""
         self._active: dict[str, cp_model.IntVar] = {}
         self._spans: dict[str, tuple[Linear, Linear]] = {}
         self.windows = Windows(problem.body, problem.unconditional(), ii)
@@ -183,8 +183,8 @@ class ModuloModel:
         for unit, names in self.problem.exclusive_units.items():
             for a, b in combinations(names, 2):
                 cycles = [self.problem.costs[name].cycles(unit) for name in (a, b)]
-                turns = self.keep_apart(a, b, (0, 0), (cycles[0], cycles[1]))
-                self.turns.setdefault(unit_circle(unit), {})[a, b] = turns
+                periods = self.keep_apart(a, b, (0, 0), (cycles[0], cycles[1]))
+                self.periods.setdefault(unit_circle(unit), {})[a, b] = periods
 
     def add_role_order(self) -> None:
         """A warpgroup issues its operations one after another; waits come before, the arrive after.
@@ -229,10 +229,10 @@ class ModuloModel:
                 return
             if busy is not True:
                 conditions.append(busy)
-        turns = self.keep_apart(a, b, (lead_a, lead_b), (tail_a, tail_b), conditions)
+        periods = self.keep_apart(a, b, (lead_a, lead_b), (tail_a, tail_b), conditions)
         if not conditions:
             circle = f"role of {self.problem.group_of[a].name}"
-            self.turns.setdefault(circle, {})[a, b] = turns
+            self.periods.setdefault(circle, {})[a, b] = periods
 
     def _busy(self, name: str) -> cp_model.IntVar | bool:
         """Whether the role spends any cycles on ``name``; what takes none meets nothing."""
@@ -251,45 +251,48 @@ class ModuloModel:
         leads: tuple[Linear, Linear],
         tails: tuple[Linear, Linear],
         when: Sequence[cp_model.IntVar] = (),
-    ) -> Turns:
+    ) -> Periods:
         """On the circle of II cycles, [start - lead, start + tail) of ``a`` and ``b`` do not meet,
         where all literals of ``when`` hold.
 
-        Some whole number of turns lies between them. Where dependences leave one number only, no
+        Some whole number of periods lies between them. Where dependences leave one number only, no
         decision is needed.
         """
         gap = self.start[b] - self.start[a]
         after, before = tails[0] + leads[1], tails[1] + leads[0]
-        turns = self._turns(a, b, _at_least(after), _at_least(before))
+        periods = self._periods(a, b, _at_least(after), _at_least(before))
         given = [literal.negated() for literal in when]
-        if len(turns) > MOST_LITERALS:
-            return self._turn_variable(gap, turns, after, before, when)
-        literals = [self.cp.new_bool_var(f"{b} {turn} turns after {a}") for turn in turns]
+        if len(periods) > MOST_LITERALS:
+            return self._period_variable(gap, periods, after, before, when)
+        literals = [self.cp.new_bool_var(f"{b} {period} periods after {a}") for period in periods]
         self.cp.add_bool_or([*given, *literals])
-        for turn, literal in zip(turns, literals, strict=True):
-            self.cp.add(gap - turn * self.ii >= after).only_enforce_if(literal)
-            self.cp.add(gap - turn * self.ii <= self.ii - before).only_enforce_if(literal)
-        number = sum(turn * literal for turn, literal in zip(turns, literals, strict=True))
-        return Turns(number, tuple(literals))
+        for period, literal in zip(periods, literals, strict=True):
+            self.cp.add(gap - period * self.ii >= after).only_enforce_if(literal)
+            self.cp.add(gap - period * self.ii <= self.ii - before).only_enforce_if(literal)
+        number = sum(period * literal for period, literal in zip(periods, literals, strict=True))
+        return Periods(number, tuple(literals))
 
-    def _turn_variable(
+    def _period_variable(
         self,
         gap: Linear,
-        turns: range,
+        periods: range,
         after: Linear,
         before: Linear,
         when: Sequence[cp_model.IntVar],
-    ) -> Turns:
-        """The number of turns as an integer, where so many are possible that literals would drown
+    ) -> Periods:
+        """The number of periods as an integer, where so many are possible that literals would drown
         the model.
         """
-        turn = self.cp.new_int_var(turns.start, turns.stop - 1, "turns")
-        for constraint in (gap - self.ii * turn >= after, gap - self.ii * turn <= self.ii - before):
+        period = self.cp.new_int_var(periods.start, periods.stop - 1, "periods")
+        for constraint in (
+            gap - self.ii * period >= after,
+            gap - self.ii * period <= self.ii - before,
+        ):
             self.cp.add(constraint).only_enforce_if(*when)
-        return Turns(turn)
+        return Periods(period)
 
-    def _turns(self, a: str, b: str, after: int, before: int) -> range:
-        """Numbers of turns by which ``b`` can follow ``a``, given how far apart dependences let
+    def _periods(self, a: str, b: str, after: int, before: int) -> range:
+        """Numbers of periods by which ``b`` can follow ``a``, given how far apart dependences let
         them be.
         """
         least, most = self.windows.least(a, b), self.windows.most(a, b)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from schedgen.dependence import RingOption, place_choice, ring_choice
+from schedgen.dependence import RingOption, home_choice, ring_choice
 from schedgen.kernel import Operation, Phase, Space
 from schedgen.roles import RoleKind
 from schedgen.schedule import Schedule, ScheduledBuffer
@@ -109,14 +109,14 @@ def _places(problem: Problem, buffer: Mapping[str, ScheduledBuffer]) -> dict[str
     """The alternatives of storage that regions have."""
     found: dict[str, int] = {}
     for region in problem.kernel.regions:
-        if place_choice(region) not in problem.graph.choice:
+        if home_choice(region) not in problem.graph.choice:
             continue
         mine = buffer[region.name]
         for number, one in enumerate(region.options):
             unit = 4 if region.space is Space.TMEM else 1
             shift = 0 if one.host is None else mine.address - buffer[one.host].address
             if (one.host, one.skew) == (mine.alias, mine.skew) and one.column == shift * unit:
-                found[place_choice(region)] = number
+                found[home_choice(region)] = number
                 break
         else:
             raise NotDecided(f"{region.name} cannot be where the schedule has it")

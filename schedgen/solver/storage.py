@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from schedgen.dependence import DependenceGraph, RingOption, place_choice, ring_choice
+from schedgen.dependence import DependenceGraph, RingOption, home_choice, ring_choice
 from schedgen.kernel import AliasOption, Kernel, Region, Ring, Space
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def ring_columns(kernel: Kernel, ring: Ring) -> int:
 
 def chosen_place(graph: DependenceGraph, region: Region, option: Mapping[str, int]) -> AliasOption:
     """The storage decided for ``region``."""
-    number = option.get(place_choice(region), 0) if len(region.options) > 1 else 0
+    number = option.get(home_choice(region), 0) if len(region.options) > 1 else 0
     return region.options[number]
 
 
@@ -83,7 +83,7 @@ def ring_depth(
     return picked.depth
 
 
-def place(
+def placements_of(
     kernel: Kernel, graph: DependenceGraph, decisions: Decisions, tile_rings: Mapping[str, int]
 ) -> tuple[list[Placement], Memory]:
     """Addresses of all regions, large ones first, and what they take together.
@@ -132,4 +132,4 @@ def memory_use(
     kernel: Kernel, graph: DependenceGraph, decisions: Decisions, tile_rings: Mapping[str, int]
 ) -> Memory:
     """What all storage takes together."""
-    return place(kernel, graph, decisions, tile_rings)[1]
+    return placements_of(kernel, graph, decisions, tile_rings)[1]

@@ -213,15 +213,15 @@ def _check_orders(line: Timeline) -> None:
     """Fixed issue orders repeat every period."""
     for order in line.facts.kernel.orders:
         for iteration in range(line.iterations):
-            turns = [(name, iteration + shift) for name, shift in order.sequence]
-            name, when = turns[0]
-            for one, other in pairwise([*turns, (name, when + 1)]):
+            passes = [(name, iteration + shift) for name, shift in order.sequence]
+            name, when = passes[0]
+            for one, other in pairwise([*passes, (name, when + 1)]):
                 check_sequence(line, f"order {order.name}", one, other)
 
 
 def _slots(line: Timeline, region: Region) -> int:
     """Slots of its own that ``region`` has."""
-    return line.decisions.depth[region.name] if line.place(region).host is None else 0
+    return line.decisions.depth[region.name] if line.home(region).host is None else 0
 
 
 def _check_memory(line: Timeline) -> None:
@@ -289,8 +289,8 @@ def _tile_registers(line: Timeline, names: list[str]) -> int:
         if region.space is Space.REGISTERS:
             size = max(1, -(-kernel.piece[name].bytes // _BYTES_PER_REGISTER))
             kept[region.name] += size * line.decisions.depth[region.name]
-    turns: dict[str, int] = defaultdict(int)
-    for name, size in kept.items():  # those of a ring take turns in its only slot
+    largest: dict[str, int] = defaultdict(int)
+    for name, size in kept.items():  # those of a ring take largest in its only slot
         held = kernel.region[name].ring or name
-        turns[held] = max(turns[held], size)
-    return sum(turns.values())
+        largest[held] = max(largest[held], size)
+    return sum(largest.values())

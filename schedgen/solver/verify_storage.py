@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 
-from schedgen.edges import RingOption, place_choice, ring_choice, ring_options
+from schedgen.edges import RingOption, home_choice, ring_choice, ring_options
 from schedgen.kernel import AliasOption, Piece, Region, Ring
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.verify_facts import Facts, Value
@@ -69,14 +69,14 @@ class Timeline:
                 return busy
         return cycles + (costs[one].handoff if self.role(one) != self.role(other) else 0)
 
-    def place_number(self, region: Region) -> int:
+    def home_number(self, region: Region) -> int:
         """Which of its options ``region`` takes, -1 if that was not decided."""
         default = 0 if len(region.options) == 1 else -1
-        return self.decisions.option.get(place_choice(region), default)
+        return self.decisions.option.get(home_choice(region), default)
 
-    def place(self, region: Region) -> AliasOption:
+    def home(self, region: Region) -> AliasOption:
         """Where ``region`` is stored."""
-        return region.options[self.place_number(region)]
+        return region.options[self.home_number(region)]
 
     def ring_shape(self, ring: Ring) -> RingOption | None:
         """The decided depth and lags of ``ring``."""
@@ -91,7 +91,7 @@ def check_storage(line: Timeline) -> None:
     for value in (value for taken in values.values() for value in taken):
         _check_reads(line, value)
     for region in kernel.regions:
-        host = line.place(region).host
+        host = line.home(region).host
         if host is not None and (region.ring or kernel.region[host].ring):
             line.report(("ring host", region.name), f"{region.name} and {host} in a shared ring")
         if region.ring is None and host is None:
@@ -118,11 +118,11 @@ def _check_reads(line: Timeline, value: Value) -> None:
 def _check_region(line: Timeline, values: dict[str, tuple[Value, ...]], owner: Region) -> None:
     """Histories of the bytes of ``owner``, in which other regions may be tenants."""
     kernel = line.facts.kernel
-    inside = [r for r in kernel.regions if r is owner or line.place(r).host == owner.name]
+    inside = [r for r in kernel.regions if r is owner or line.home(r).host == owner.name]
     kept = {read.piece for operation in kernel.body for read in operation.reads} - set(values)
     used = {p.name: p for p in kernel.pieces if p.name in kept or p.name in values}
     stored = {name: p for name, p in used.items() if kernel.region[p.region] in inside}
-    shift = {name: line.place(kernel.region[p.region]).column for name, p in stored.items()}
+    shift = {name: line.home(kernel.region[p.region]).column for name, p in stored.items()}
     for cell in _cells((piece, shift[name]) for name, piece in stored.items()):
         guests = sorted(name for name in cell if kernel.region[stored[name].region] is not owner)
         if len(guests) > 1 or (cell & kept and len(cell) > 1):
@@ -158,7 +158,7 @@ def _neighbours(
     depth = 1 if owner.per_tile else line.decisions.depth[owner.name]
     slots: dict[int, list[tuple[tuple[int, int, int, str], Instance]]] = defaultdict(list)
     for name in cell:
-        skew = line.place(kernel.region_of(name)).skew if name in guests else 0
+        skew = line.home(kernel.region_of(name)).skew if name in guests else 0
         for iteration in range(-line.margin, line.iterations + line.margin):
             version = iteration + skew
             for number, value in enumerate(values[name]):

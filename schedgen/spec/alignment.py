@@ -18,7 +18,7 @@ from schedgen.kernel import Operation, Read
 from schedgen.operations import KINDS
 from schedgen.operations.contexts import Axes
 from schedgen.spec.layout import Layout
-from schedgen.spec.values import Place, Scope
+from schedgen.spec.values import Location, Scope
 
 _PASSES = 2
 """The second one knows what the first iteration has left in buffers."""
@@ -51,15 +51,15 @@ def check_alignment(
     scope: Scope,
     layout: Layout,
     operations: Sequence[Operation],
-    places: Mapping[tuple[str, Read], Place],
+    locations: Mapping[tuple[str, Read], Location],
 ) -> dict[str, tuple[str, str]]:
-    """Report operations whose operands lie along different extents; ``places`` says where in the
+    """Report operations whose operands lie along different extents; ``locations`` says where in the
     file each of their reads stands.
 
     Returns for each operation of threads along which extents the rows and columns of what it
     computes lie, '' for those that nobody knows.
     """
-    checker = _Checker(scope, layout, places)
+    checker = _Checker(scope, layout, locations)
     for _ in range(_PASSES):
         for operation in operations:
             checker.visit(operation)
@@ -68,9 +68,9 @@ def check_alignment(
 
 class _Checker:
     def __init__(
-        self, scope: Scope, layout: Layout, places: Mapping[tuple[str, Read], Place]
+        self, scope: Scope, layout: Layout, locations: Mapping[tuple[str, Read], Location]
     ) -> None:
-        self.scope, self.layout, self.at = scope, layout, places
+        self.scope, self.layout, self.at = scope, layout, locations
         self.region = {
             piece: region for region, pieces in layout.pieces.items() for piece in pieces
         }
@@ -183,8 +183,8 @@ class _Checker:
         self._reported.add((operation.base, operand))
         pieces = dict(operation.operands)[operand]
         at = next(
-            place
-            for (name, read), place in self.at.items()
+            location
+            for (name, read), location in self.at.items()
             if name == operation.name and read.piece in pieces
         )
         self.scope.error("extent-mismatch", message, at, fix=fix)

@@ -74,7 +74,7 @@ def _kernel(
     dimensions = bind_dimensions(spec, scope)
     trips = scope.integer(spec.loops.trips, ("loops", "trips"))
     _check_tile_trips(source, spec, values, sink)
-    _check_share(spec, scope)
+    _check_split(spec, scope)
     persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
     arguments = _arguments(spec, scope)
     sink.raise_if_any()
@@ -83,11 +83,11 @@ def _kernel(
     rings = bind_rings(layout)
     binder = OperationBinder(spec, scope, layout)
     operations = binder.bind()
-    _check_shared(spec, scope, operations)
+    _check_walked(spec, scope, operations)
     check_trips(spec, scope, binder.placing, operations)
     sink.raise_if_any()
-    check_dataflow(scope, Dataflow(layout, operations), rings, binder.places)
-    lie = check_alignment(scope, layout, operations, binder.places)
+    check_dataflow(scope, Dataflow(layout, operations), rings, binder.locations)
+    lie = check_alignment(scope, layout, operations, binder.locations)
     operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
     sink.raise_if_any()
@@ -143,36 +143,36 @@ def _check_tile_trips(
         scope.value(spec.loops.tile_trips, ("loops", "tile_trips"))
 
 
-def _check_share(spec: SpecFile, scope: Scope) -> None:
+def _check_split(spec: SpecFile, scope: Scope) -> None:
     """The tiles that share the main loop are those along an extent of all results, in which each of
     them is one element, and the trip count says how many iterations are left for each.
     """
-    share, path = spec.loops.share, ("loops", "share")
-    if share is None:
+    extent, path = spec.loops.split_k, ("loops", "split_k")
+    if extent is None:
         return
     results = [spec.arguments[store.to] for store in spec.stores]
     beside = [set(a.shape) - set(a.tiled or a.shape[-2:]) for a in results]
     common = [x for x in (results[0].shape if results else ()) if all(x in b for b in beside)]
     trips = scope.expression(spec.loops.trips, ("loops", "trips"))
-    if share not in common:
-        _unknown_extent(scope, share, common, path)
+    if extent not in common:
+        _unknown_extent(scope, extent, common, path)
     elif spec.loops.tile_trips is not None:
         message = "tiles share the main loop, and each of them may have another number of trips"
-        scope.error("bad-share", message, path, key=True, fix="remove 'share' or 'tile_trips'")
-    elif trips is not None and share not in {name.name for name in references(trips)}:
+        scope.error("bad-split", message, path, key=True, fix="remove 'split_k' or 'tile_trips'")
+    elif trips is not None and extent not in {name.name for name in references(trips)}:
         message = (
-            f"the tiles along '{share}' share the iterations, but 'trips' does not depend on it"
+            f"the tiles along '{extent}' share the iterations, but 'trips' does not depend on it"
         )
-        fix = f"divide by it: ceil(k / (tile_k * {share}))"
-        scope.error("bad-share", message, ("loops", "trips"), fix=fix)
+        fix = f"divide by it: ceil(k / (tile_k * {extent}))"
+        scope.error("bad-split", message, ("loops", "trips"), fix=fix)
 
 
-def _check_shared(spec: SpecFile, scope: Scope, operations: Sequence[Operation]) -> None:
+def _check_walked(spec: SpecFile, scope: Scope, operations: Sequence[Operation]) -> None:
     """Something differs between the tiles that share the main loop."""
-    if spec.loops.share and not any(place.share for o in operations for place in o.places):
+    if spec.loops.split_k and not any(place.split_k for o in operations for place in o.places):
         message = "no load lies along an extent that the main loop walks, so all tiles are the same"
-        fix = "name that extent in 'trips', or remove 'share'"
-        scope.error("bad-share", message, ("loops", "share"), fix=fix)
+        fix = "name that extent in 'trips', or remove 'split_k'"
+        scope.error("bad-split", message, ("loops", "split_k"), fix=fix)
 
 
 def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:

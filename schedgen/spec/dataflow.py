@@ -7,7 +7,7 @@ from functools import cached_property
 
 from schedgen.kernel import Operation, Phase, Read, Region, Ring
 from schedgen.spec.layout import Layout
-from schedgen.spec.values import Place, Scope
+from schedgen.spec.values import Location, Scope
 
 _Mistake = tuple[str, str, str]  # rule, message, fix
 
@@ -48,13 +48,16 @@ class Dataflow:
 
 
 def check_dataflow(
-    scope: Scope, flow: Dataflow, rings: tuple[Ring, ...], places: Mapping[tuple[str, Read], Place]
+    scope: Scope,
+    flow: Dataflow,
+    rings: tuple[Ring, ...],
+    locations: Mapping[tuple[str, Read], Location],
 ) -> None:
     """Report reads without a write, buffers without a use, and sharing that cannot be ordered.
 
-    ``places`` says where in the file each read of each operation stands.
+    ``locations`` says where in the file each read of each operation stands.
     """
-    _check_reads(scope, flow, places)
+    _check_reads(scope, flow, locations)
     _check_unused(scope, flow)
     if scope.sink:
         return
@@ -69,7 +72,9 @@ def check_dataflow(
     _check_aliases(scope, flow)
 
 
-def _check_reads(scope: Scope, flow: Dataflow, places: Mapping[tuple[str, Read], Place]) -> None:
+def _check_reads(
+    scope: Scope, flow: Dataflow, locations: Mapping[tuple[str, Read], Location]
+) -> None:
     """Everything read was written before, or is carried over from an earlier iteration."""
     written: dict[Phase, set[str]] = {phase: set() for phase in Phase}
     masked: set[str] = set()  # written by boundary operations, for boundary operations only
@@ -86,7 +91,7 @@ def _check_reads(scope: Scope, flow: Dataflow, places: Mapping[tuple[str, Read],
             if mistake is not None and (operation.base, region.base, mistake) not in reported:
                 reported.add((operation.base, region.base, mistake))
                 rule, message, fix = mistake
-                scope.error(rule, message, places[operation.name, read], fix=fix)
+                scope.error(rule, message, locations[operation.name, read], fix=fix)
         (masked if operation.boundary else here).update(operation.writes)
 
 

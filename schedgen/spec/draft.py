@@ -19,7 +19,7 @@ from schedgen.kernel import DTYPE_BITS, Piece, Read
 from schedgen.spec.dimensions import Index
 from schedgen.spec.layout import Layout
 from schedgen.spec.schema import SpecFile
-from schedgen.spec.values import Path, Place, Scope
+from schedgen.spec.values import Location, Path, Scope
 
 # Coordinates that the formulas of masks and tile conditions may use besides buffers and parameters.
 COORDINATES = ("row", "column", "tile_row", "tile_column")
@@ -43,7 +43,7 @@ class Names:
         """Report whatever keeps ``expression`` from being a formula; return whether it is one."""
         before = self.scope.errors
         for name in references(expression):
-            self._check_name(name, Place(path).of(name))
+            self._check_name(name, Location(path).of(name))
         if self.scope.errors > before:
             return False
         try:
@@ -60,27 +60,27 @@ class Names:
             if name.name in self.layout.present:
                 message = f"'{name.name}' has no influence here: the value is the same without it"
                 fix = f"leave '{name.name}' out, or mend the formula"
-                self.scope.error("no-influence", message, Place(path).of(name), fix=fix)
+                self.scope.error("no-influence", message, Location(path).of(name), fix=fix)
                 return
 
-    def _check_name(self, name: Name, place: Place) -> None:
+    def _check_name(self, name: Name, location: Location) -> None:
         text, report = name.name, self.scope.error
         if text in self.spec.buffers and text not in self.known:
             fix = "leave this operation out with 'only' as well, or keep the buffer"
             message = f"buffer '{text}' does not exist for these parameters"
-            report("unknown-buffer", message, place, fix=fix)
+            report("unknown-buffer", message, location, fix=fix)
         elif text in self.known and name.distance and text not in self.spec.buffers:
             message = f"'{text}' is no buffer and has no value of an earlier iteration"
-            report("bad-formula", message, place, fix=f"write '{text}'")
+            report("bad-formula", message, location, fix=f"write '{text}'")
         elif name.distance > MAX_DISTANCE:
             message = f"'{text}@{name.distance}' is more than {MAX_DISTANCE} iterations old"
-            report("out-of-range", message, place, fix=f"use {MAX_DISTANCE} or less")
+            report("out-of-range", message, location, fix=f"use {MAX_DISTANCE} or less")
         elif text in self.spec.arguments and text not in self.known:
             message = f"'{text}' is a tensor in global memory"
-            report("bad-formula", message, place, fix="load it into a buffer and use that")
+            report("bad-formula", message, location, fix="load it into a buffer and use that")
         elif text in self.spec.parameters and text not in self.known:
             message = f"parameter '{text}' is the word '{self.scope.values[text]}', not a number"
-            report("bad-formula", message, place, fix="use a parameter with a number")
+            report("bad-formula", message, location, fix="use a parameter with a number")
 
 
 class Draft:
@@ -89,7 +89,7 @@ class Draft:
     def __init__(self, names: Names, index: Index, written: Collection[str] | None = None) -> None:
         """``written``: pieces that the main loop has written before, None outside of it."""
         self.operands: dict[str, tuple[Piece, ...]] = {}
-        self.reads: dict[Read, Place] = {}
+        self.reads: dict[Read, Location] = {}
         self.writes: dict[str, None] = {}
         self.formulas: dict[str, Expression] = {}
         self.complete = True
@@ -99,7 +99,7 @@ class Draft:
         self._index = index
         self._written = written
 
-    def error(self, rule: str, message: str, at: Path | Place, *, fix: str) -> None:
+    def error(self, rule: str, message: str, at: Path | Location, *, fix: str) -> None:
         """Report a mistake; the operation cannot be completed."""
         self._scope.error(rule, message, at, fix=fix)
         self.complete = False
@@ -116,11 +116,11 @@ class Draft:
             message = f"'{text}' is more than {MAX_DISTANCE} iterations old"
             self.error("out-of-range", message, path, fix=f"use {MAX_DISTANCE} or less")
             return
-        self._read(match[1], distance, operand, Place(path))
+        self._read(match[1], distance, operand, Location(path))
 
     def write(self, name: str, operand: str, path: Path, *, key: bool = False) -> None:
         """Note that ``operand`` writes buffer ``name``."""
-        for piece in self._pieces(name, operand, Place(path, key=key)):
+        for piece in self._pieces(name, operand, Location(path, key=key)):
             self.writes[piece.name] = None
 
     def formula(
@@ -143,7 +143,7 @@ class Draft:
             return None
         for name in references(expression):
             if name.name in self._names.spec.buffers and (before or not self._made_here(name)):
-                self._read(name.name, name.distance, name.name, Place(path).of(name))
+                self._read(name.name, name.distance, name.name, Location(path).of(name))
         if output is not None:
             self.formulas[output] = expression
         return expression
@@ -159,7 +159,7 @@ class Draft:
         """
         for piece in self.operands.get(operand, ()):
             carried = self._written is not None and piece.name not in self._written
-            self.reads.setdefault(Read(piece.name, int(carried)), Place(path))
+            self.reads.setdefault(Read(piece.name, int(carried)), Location(path))
 
     def tensor(self, name: str, operand: str, path: Path) -> str:
         """Return the tensor ``name`` after checking that ``operand`` can be copied with it."""
@@ -194,11 +194,11 @@ class Draft:
             self.operands.setdefault(name.name, tuple(pieces))
         return made
 
-    def _read(self, name: str, distance: int, operand: str, place: Place) -> None:
-        for piece in self._pieces(name, operand, place):
-            self.reads.setdefault(Read(piece.name, distance), place)
+    def _read(self, name: str, distance: int, operand: str, location: Location) -> None:
+        for piece in self._pieces(name, operand, location):
+            self.reads.setdefault(Read(piece.name, distance), location)
 
-    def _pieces(self, name: str, operand: str, place: Place) -> Sequence[Piece]:
+    def _pieces(self, name: str, operand: str, location: Location) -> Sequence[Piece]:
         """Return the pieces of a buffer that an operand stands for."""
         if name in self._layout.broken:
             self.complete = False
@@ -210,7 +210,7 @@ class Draft:
             if name in buffers:
                 message = f"buffer '{name}' does not exist for these parameters"
                 fix = "leave this operation out with 'only' as well, or keep the buffer"
-            self.error("unknown-buffer", message, place, fix=fix)
+            self.error("unknown-buffer", message, location, fix=fix)
             return ()
         missing = [dim for dim in self._layout.present[name].per if dim not in self._index]
         if missing:
@@ -218,10 +218,10 @@ class Draft:
             message = (
                 f"there is one '{name}' per {missing[0]}, but this operation has no {missing[0]}"
             )
-            self.error("missing-dimension", message, place, fix=fix)
+            self.error("missing-dimension", message, location, fix=fix)
             return ()
         pieces = tuple(self._layout.selected(name, self._index))
         if self.operands.setdefault(operand, pieces) != pieces:
             message = f"'{name}' is also what this operation calls another operand"
-            self.error("name-clash", message, place, fix=f"rename buffer '{name}'")
+            self.error("name-clash", message, location, fix=f"rename buffer '{name}'")
         return pieces

@@ -19,7 +19,7 @@ from schedgen.spec.draft import COORDINATES, Draft, Names
 from schedgen.spec.layout import Layout
 from schedgen.spec.placing import Placing
 from schedgen.spec.shapes import Shapes
-from schedgen.spec.values import Path, Place, Scope, Value
+from schedgen.spec.values import Location, Path, Scope, Value
 
 _MAX_CYCLES = 10**6
 _Entry: TypeAlias = tuple[Path, Operation]
@@ -30,7 +30,7 @@ class OperationBinder:
 
     Attributes:
         operations: all instances so far.
-        places: where in the file each of their reads stands.
+        locations: where in the file each of their reads stands.
     """
 
     def __init__(self, spec: schema.SpecFile, scope: Scope, layout: Layout) -> None:
@@ -40,7 +40,7 @@ class OperationBinder:
         self.names = Names(spec, scope, layout)
         self.placing = Placing(spec, scope, layout)
         self.operations: list[kernel.Operation] = []
-        self.places: dict[tuple[str, Read], Place] = {}
+        self.locations: dict[tuple[str, Read], Location] = {}
         self._seen: set[str] = set()
         self._written: set[str] = set()  # pieces, by the main loop
         self._count = 0
@@ -152,7 +152,7 @@ class OperationBinder:
             case Condition.NONE:
                 message = f"'{entry.id}' has a 'when', but a '{entry.kind}' happens always"
                 fix = "use a map: where(condition, new, old) for each of its outputs"
-                draft.error("bad-condition", message, Place(path, key=True), fix=fix)
+                draft.error("bad-condition", message, Location(path, key=True), fix=fix)
                 return None
 
     def _element_condition(
@@ -169,7 +169,7 @@ class OperationBinder:
                     f"'{entry.id}' has several outputs, and writes '{name.name}' of its 'when'"
                 )
                 fix = f"make each output a map of its own, '{name.name}' the last one"
-                draft.error("bad-condition", message, Place(path).of(name), fix=fix)
+                draft.error("bad-condition", message, Location(path).of(name), fix=fix)
                 return None
         return expression
 
@@ -196,7 +196,7 @@ class OperationBinder:
             if name.name not in {*scalars, *self.spec.parameters}:
                 message = f"'{name.name}' is neither a scalar argument nor a parameter"
                 fix = "whether a load happens can depend on those only"
-                draft.error("bad-condition", message, Place(path).of(name), fix=fix)
+                draft.error("bad-condition", message, Location(path).of(name), fix=fix)
                 return None
         return draft.formula(text, path, output=None, condition=True)
 
@@ -210,7 +210,7 @@ class OperationBinder:
         work = entry.work(shapes)
         if work is None:
             return None
-        self.places.update({(operation.name, read): at for read, at in draft.reads.items()})
+        self.locations.update({(operation.name, read): at for read, at in draft.reads.items()})
         return replace(
             operation,
             reads=tuple(draft.reads),
@@ -246,14 +246,14 @@ class OperationBinder:
         if text is None:
             return None
         for match in re.finditer(r"\{(\w+)\}|[{}]", text):
-            place = Place(path, match.start(), len(match[0]))
+            location = Location(path, match.start(), len(match[0]))
             dim = match[1]
             if dim is None:
                 message = f"'{match[0]}' stands alone"
                 fix = "write {tile}, tile being a dimension of 'over'"
-                self.scope.error("bad-placeholder", message, place, fix=fix)
+                self.scope.error("bad-placeholder", message, location, fix=fix)
             elif dim not in index:
                 fix = suggest(dim, index) or f"name a dimension of 'over', not '{dim}'"
                 message = f"'{match[0]}' is not an index of this operation"
-                self.scope.error("unknown-dimension", message, place, fix=fix)
+                self.scope.error("unknown-dimension", message, location, fix=fix)
         return re.sub(r"\{(\w+)\}", lambda match: str(index.get(match[1], "")), text)

@@ -69,7 +69,7 @@ class Placing:
             return operation
         places: list[Place] = []
         for at, extent in zip(operation.places, extents, strict=True):
-            side = replace(at, along="", block=at.block or at.step, step=0, share="")
+            side = replace(at, along="", block=at.block or at.step, step=0, split_k="")
             known = extent and extent != at.extent
             places.append(self._along(extent, side, operation) if known else at)
         return replace(operation, places=tuple(places))
@@ -130,7 +130,7 @@ class Placing:
         trips = self.scope.expression(self.spec.loops.trips, ("loops", "trips"))
         named = {name.name for name in references(trips)} if trips is not None else set[str]()
         extents = {size for argument in self.spec.arguments.values() for size in argument.shape}
-        extents -= {self.spec.loops.share}
+        extents -= {self.spec.loops.split_k}
         grown = {x for x in sorted(named & extents) if trips is not None and self._grows(trips, x)}
         if grown:
             return grown
@@ -151,8 +151,8 @@ class Placing:
         return isinstance(now, Fraction) and isinstance(then, Fraction) and then > now
 
     @property
-    def _share(self) -> str:
-        return self.spec.loops.share or ""
+    def _split_k(self) -> str:
+        return self.spec.loops.split_k or ""
 
     def _tiled(self, tensor: str) -> list[str]:
         argument = self.spec.arguments[tensor]
@@ -228,7 +228,7 @@ class Placing:
                 along = self.spec.loops.groups[extent]
                 places.append(Place(extent, along=along, grouped=True))
             elif operation.phase is Phase.BODY and extent in self.walked:
-                places.append(Place(extent, step=1, share=self._share))
+                places.append(Place(extent, step=1, split_k=self._split_k))
             elif extent in self._stored:
                 places.append(Place(extent, along=extent, block=1))
             else:
@@ -238,7 +238,7 @@ class Placing:
     def _along(self, extent: str, side: Place, operation: Operation) -> Place:
         """Return the place of one side of a tile that lies along ``extent``."""
         if operation.phase is Phase.BODY and extent in self.walked:
-            return replace(side, extent=extent, block=0, step=side.block, share=self._share)
+            return replace(side, extent=extent, block=0, step=side.block, split_k=self._split_k)
         if extent in self._stored:
             return replace(side, extent=extent, along=extent)
         return replace(side, extent=extent, block=0)

@@ -140,7 +140,7 @@ class Loops(Model):
         "tile_row and tile_column; more than there are means all",
         examples=["ceil((tile_row + 1) * tile_m / tile_k)"],
     )
-    share: Identifier | None = Field(
+    split_k: Identifier | None = Field(
         None,
         description="an extent of the results whose tiles share the main loop: the one at c takes "
         "the iterations from c * trips on",

@@ -11,7 +11,7 @@ from schedgen.kernel import DTYPE_BITS, Piece, Space, Work
 from schedgen.operations.base import size
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
-from schedgen.spec.values import Path, Place
+from schedgen.spec.values import Location, Path
 
 
 class Shapes:
@@ -57,14 +57,14 @@ class Shapes:
     def fail(self, rule: str, message: str, key: str, fix: str, *, at_key: str = "") -> bool:
         """Report that the value of ``key`` does not fit, or its key ``at_key``; return False."""
         path = (*self.path, key, at_key) if at_key else (*self.path, key)
-        self.draft.error(rule, message, Place(path, key=bool(at_key)), fix=fix)
+        self.draft.error(rule, message, Location(path, key=bool(at_key)), fix=fix)
         return False
 
     def formula_fits(self, formula: str, output: str, path: Path) -> bool:
         """Whether what a formula reads has the shape of its output, or a row or column of it."""
         shape = self.shape(output)
         for name in references(self.draft.formulas[formula]):
-            at = Place(path).of(name)
+            at = Location(path).of(name)
             if name.name == "column" and self.is_vector(output):
                 message = "'column' has no meaning where a value per row is computed"
                 self.draft.error("shape-mismatch", message, at, fix="compute a tile instead")

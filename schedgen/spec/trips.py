@@ -32,7 +32,7 @@ def trip_count(spec: SpecFile, scope: Scope, placing: Placing) -> Expression | N
     expression = scope.expression(spec.loops.trips, _PATH)
     if expression is None:
         return None
-    running = {*placing.walked, spec.loops.share}
+    running = {*placing.walked, spec.loops.split_k}
     values: dict[str, Expression] = {}
     for name in sorted(spec.parameters.keys() - running):
         value = scope.values[name]
@@ -62,19 +62,19 @@ def check_trips(
         loads = [operation for operation in operations if operation.kind is Kind.LOAD]
         places = [p for o in loads for p in o.places if p.step and p.extent == extent]
         for step in sorted({place.step for place in places}):
-            wrong = _short(count, extent, step, spec.loops.share)
+            wrong = _short(count, extent, step, spec.loops.split_k)
             if wrong:
                 fix = f"count the last, shorter one as well: ceil({extent} / {step})"
                 scope.error("bad-trips", wrong, _PATH, fix=fix)
                 return
 
 
-def _short(count: Expression, extent: str, step: int, share: str | None) -> str:
+def _short(count: Expression, extent: str, step: int, split_k: str | None) -> str:
     """An extent whose end the main loop does not reach, '' if none of those that are tried."""
     sizes = sorted({1, step, step + 1, 2 * step + 1, 7 * step + 5, 1000 * step + 1})
     for size in sizes:
-        for tiles in _SHARED if share else (1,):
-            values = {extent: Fraction(size), share or "": Fraction(tiles)}
+        for tiles in _SHARED if split_k else (1,):
+            values = {extent: Fraction(size), split_k or "": Fraction(tiles)}
             try:
                 trips = evaluate(count, values)
             except ExpressionError:

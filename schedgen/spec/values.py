@@ -32,7 +32,7 @@ _FIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where something is written: a value of the file, and the part of its text that is meant."""
 
     path: Path
@@ -40,9 +40,9 @@ class Place:
     length: int = 1
     key: bool = False
 
-    def of(self, name: Name) -> Place:
-        """Return the place of a name in the expression that stands here."""
-        return Place(self.path, name.offset, max(1, name.length), self.key)
+    def of(self, name: Name) -> Location:
+        """Return the location of a name in the expression that stands here."""
+        return Location(self.path, name.offset, max(1, name.length), self.key)
 
 
 class Scope:
@@ -59,29 +59,29 @@ class Scope:
         return len(self.sink.diagnostics)
 
     def error(
-        self, rule: str, message: str, at: Path | Place, *, key: bool = False, fix: str
+        self, rule: str, message: str, at: Path | Location, *, key: bool = False, fix: str
     ) -> None:
-        """Report a mistake at a place, or at the value (or the key) of a path."""
-        place = at if isinstance(at, Place) else Place(at, key=key)
+        """Report a mistake at a location, or at the value (or the key) of a path."""
+        location = at if isinstance(at, Location) else Location(at, key=key)
         self.sink.error(
             self.source.diagnostic(
                 rule,
                 message,
-                place.path,
-                key=place.key,
-                offset=place.offset,
-                length=place.length,
+                location.path,
+                key=location.key,
+                offset=location.offset,
+                length=location.length,
                 fix=fix,
             )
         )
 
     def expression_error(self, rule: str, error: ExpressionError, path: Path) -> None:
         """Report a mistake in the expression at ``path``."""
-        place = Place(path, error.offset, max(1, error.length))
+        location = Location(path, error.offset, max(1, error.length))
         fix = error.fix or _FIXES[rule]
         if error.fix is None and isinstance(error, UnknownName):
             fix = "declare it under 'parameters'"
-        self.error(rule, error.message, place, fix=fix)
+        self.error(rule, error.message, location, fix=fix)
 
     def expression(self, text: bool | int | str, path: Path) -> Expression | None:
         """Return ``text`` parsed, or None after reporting why not."""

@@ -160,14 +160,14 @@ class Storage:
             columns = (piece.row0 * region.row_bytes, piece.row1 * region.row_bytes)
         initial = distance > 0 and not write and region.initial is not None
         lag = 0 if version.per_tile else distance
-        turn = (int(home.tenant), lag, place)
+        order = (int(home.tenant), lag, place)
         return Access(
             home.allocation,
             version,
             rows,
             columns,
             write,
-            turn,
+            order,
             piece.name,
             distance if initial else 0,
             spread,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from schedgen.codegen.bodies import OperationFunction
+from schedgen.codegen.fragment import ROW, WGMMA, Fragment
 from schedgen.codegen.library import COMMON
 from schedgen.codegen.library_sm100 import LIBRARY
-from schedgen.codegen.share import FRAGMENT, ROW, Share
 from schedgen.expressions import parse
 from tests.codegen.dsl import Single, library, run
 from tests.codegen.examples import SPECS, plan_of
@@ -33,18 +33,18 @@ FORMULAS = [
 ]
 
 
-def made(formula: str, share: Share) -> OperationFunction:
+def made(formula: str, fragment: Fragment) -> OperationFunction:
     """An operation that computes the tile rS by that formula."""
     operation = PLAN.operation("EXP")
     operands = dict(operation.operands) | {"m": dict(PLAN.operation("MAX").operands)["to"]}
     formulas = (("rS", parse(formula)),)
     changed = replace(operation, formulas=formulas, operands=tuple(operands.items()))
-    return OperationFunction(PLAN, share, changed, 128, set())
+    return OperationFunction(PLAN, fragment, changed, 128, set())
 
 
-def computed(formula: str, share: Share) -> tuple[list[float], str]:
+def computed(formula: str, fragment: Fragment) -> tuple[list[float], str]:
     """The tile that it makes of a row, and its lines."""
-    body = made(formula, share)
+    body = made(formula, fragment)
     tile = [Single((v - 60) / 40) for v in range(128)]
     names = {"rS": tile, "m": [Single(0.375)], "scale": Single(1.25)}
     lines = "\n".join(body.lines)
@@ -76,7 +76,7 @@ def test_what_has_no_instruction(formula: str) -> None:
 
 
 def test_fragments_are_single() -> None:
-    assert not FRAGMENT.packed
+    assert not WGMMA.packed
 
 
 def test_sum_and_maximum_of_a_row() -> None:

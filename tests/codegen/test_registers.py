@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragment import ROW, WGMMA
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.printing import expression
 from schedgen.codegen.registers import Registers, initial_value
-from schedgen.codegen.share import FRAGMENT, ROW
 from schedgen.codegen.source import Source
 from schedgen.kernel import Space
 from tests.codegen.examples import SPECS, plan_of
@@ -26,7 +26,7 @@ def declared(registers: Registers, role: str) -> dict[str, str]:
 
 def test_fragments() -> None:
     """64 rows over 128 threads: half of a row's elements, both values of rows."""
-    found = declared(Registers(plan_of(ATTENTION, "h200"), FRAGMENT), "softmax")
+    found = declared(Registers(plan_of(ATTENTION, "h200"), WGMMA), "softmax")
     assert found["r_S"] == "(64, Float32)"
     assert found["r_rP"] == "(64, BFloat16)"
     assert found["r_O"] == "(32, Float32)"
@@ -46,7 +46,7 @@ def test_roles_have_their_own() -> None:
 
 def test_initial_values() -> None:
     source = Source()
-    Registers(plan_of(ATTENTION, "h200"), FRAGMENT).initialize(source, "softmax")
+    Registers(plan_of(ATTENTION, "h200"), WGMMA).initialize(source, "softmax")
     assert sorted(source.lines) == ["r_O.fill(0.0)", "r_l.fill(0.0)", "r_m.fill(-Float32.inf)"]
     assert [initial_value(v) for v in ("inf", "3", "0.5")] == ["Float32.inf", "3.0", "0.5"]
 
@@ -75,7 +75,7 @@ def test_rings_of_registers() -> None:
     assert any(s.slots == 2 and s.space is Space.REGISTERS for s in allocations)
     changed = Plan(replace(plan.program, allocations=allocations), plan.kernel)
     with pytest.raises(EmitError, match="a ring of 2 slots in registers"):
-        Registers(changed, FRAGMENT).declare(Source(), "softmax")
+        Registers(changed, WGMMA).declare(Source(), "softmax")
 
 
 def test_blocks_of_rows() -> None:
@@ -83,7 +83,7 @@ def test_blocks_of_rows() -> None:
     plan = plan_of("gemm_epilogue", "h200", tile_n="128")
     roles = [name for name, runs in plan.runs.items() if any(o.base == "MMA" for o in runs)]
     assert len(roles) == 1
-    registers = Registers(plan, FRAGMENT)
+    registers = Registers(plan, WGMMA)
     assert declared(registers, roles[0]) == {"r_acc_0": "(64, Float32)", "r_acc_1": "(64, Float32)"}
     parts = [plan.part(plan.operation(f"EPI[1,{band}]"), "acc") for band in range(2)]
     assert [expression(registers.tensor(part)) for part in parts] == [

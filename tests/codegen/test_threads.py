@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragment import ROW, WGMMA
 from schedgen.codegen.printing import expression
 from schedgen.codegen.running import Iteration
-from schedgen.codegen.share import FRAGMENT, ROW
 from schedgen.codegen.source import Source
 from schedgen.codegen.threads import Threads, start
 from schedgen.expressions import parse
@@ -58,7 +58,7 @@ def test_pairs_where_there_are_instructions_for_them() -> None:
     _, text = written(Threads(PLAN, ROW), PLAN.operation("EPI[0,0]"))
     assert "fma_packed_f32x2(" in text
     plan = plan_of("gemm", "h200", tile_m="64", consumers="1")
-    _, text = written(Threads(plan, FRAGMENT), plan.operation("EPI[0,0]"))
+    _, text = written(Threads(plan, WGMMA), plan.operation("EPI[0,0]"))
     assert "f32x2" not in text
 
 
@@ -84,7 +84,7 @@ def test_masks_compare_once_for_each_element() -> None:
 
 def test_masks_of_fragments() -> None:
     plan = plan_of(GATED, "h200")
-    _, text = written(Threads(plan, FRAGMENT), plan.operation("MASK"))
+    _, text = written(Threads(plan, WGMMA), plan.operation("MASK"))
     assert "if not (8 * (v // 4) + v % 2 < end[v // 2 % 2]):" in text
 
 

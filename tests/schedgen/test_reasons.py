@@ -252,7 +252,7 @@ def test_links_of_files() -> None:
     data = json.loads(schedule.to_json())
     assert read_schedule(json.dumps(data)).critical_cycle == schedule.critical_cycle
     wrong: tuple[tuple[object, str], ...] = (
-        ({"kind": "turns", "subjects": []}, "'turns' cannot be of 0 subjects"),
+        ({"kind": "periods", "subjects": []}, "'periods' cannot be of 0 subjects"),
         ({"kind": "flow", "subjects": ["a", "b", "c"]}, "'flow' cannot be of 3 subjects"),
         ({"kind": "whim", "subjects": []}, "critical_cycle.0.reason.kind"),
         ("unit TENSOR", "critical_cycle.0.reason"),

@@ -257,7 +257,7 @@ def test_coordinates_are_those_of_what_is_computed() -> None:
     rows, columns = kernel.operation["FIX"].places
     assert (rows.extent, rows.along, rows.block) == ("seq_q", "seq_q", 64)
     assert (columns.extent, columns.along, columns.block) == ("head_dim", "head_dim", 64)
-    assert (columns.step, columns.share) == (0, "")
+    assert (columns.step, columns.split_k) == (0, "")
     assert kernel.operation["MASK"].places[1].extent == "seq_k"
 
 

@@ -169,7 +169,7 @@ def _row(owner: _Owner, allocation: Allocation, place: _Place, view: Unrolled) -
     return {
         "buffer": access.buffer,
         "allocation": allocation.name,
-        "tenant": bool(access.turn[0]),
+        "tenant": bool(access.order[0]),
         "slot": slot,
         "iteration": -1 if access.version.per_tile else owner.iteration,
         "start": view.begin if begin is None else begin,

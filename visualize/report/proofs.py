@@ -95,7 +95,7 @@ def steps(orders: Orders, way: Way) -> list[tuple[str, Reason]]:
     """The events of a way, each with what orders it after the one before; several steps of one role
     in a row are one, as in `Way.explain`.
     """
-    arcs = [arc for _, arc in way.reach.way(way.place)]
+    arcs = [arc for _, arc in way.reach.way(way.point)]
     found: list[tuple[str, Reason]] = []
     for number, arc in enumerate(arcs):
         following = arcs[number + 1].why if number + 1 < len(arcs) else None

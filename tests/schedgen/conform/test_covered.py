@@ -1,4 +1,4 @@
-"""How far accesses reach, and what of a place none of them touches."""
+"""How far accesses reach, and what of a footprint none of them touches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedgen.conform.covered import missing, reach
-from schedgen.conform.places import Place
+from schedgen.conform.footprints import Footprint
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Instruction
 from schedgen.kernel import Space
@@ -39,11 +39,11 @@ def test_missing() -> None:
     """64 rows of 32 bytes, which matrices of 8 rows and 16 bytes make up."""
     allocation = instruction("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2}")
     first = np.full((1, 1, 1, 1), 1024)
-    place = Place("s", Space.SMEM, True, first, 2048, ((0, 2048),), True, 2048, 2048)
+    footprint = Footprint("s", Space.SMEM, True, first, 2048, ((0, 2048),), True, 2048, 2048)
     lanes = np.arange(128).reshape(1, 1, 1, -1)
     rows = 1024 + 32 * (lanes // 32 * 16 + lanes % 16)
     both = [(allocation, rows), (allocation, rows + 16)]
-    assert missing(place, both) == 0
-    assert missing(place, both[:1]) == 1024
+    assert missing(footprint, both) == 0
+    assert missing(footprint, both[:1]) == 1024
     unknown = instruction("tcgen05.ld.sync.aligned.16x64b.x1.b32 {%r1}, [%r0]")
-    assert missing(place, [(unknown, rows)]) == 0
+    assert missing(footprint, [(unknown, rows)]) == 0

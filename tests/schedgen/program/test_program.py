@@ -68,7 +68,7 @@ def test_a_program_survives_its_file() -> None:
         ("{", "not JSON"),
         ("[]", "not a program"),
         ('{"program_format": 99}', "program format 99"),
-        ('{"program_format": 4}', "kernel"),
+        ('{"program_format": 5}', "kernel"),
     ],
 )
 def test_damaged_files_are_named(text: str, words: str) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from schedgen.codegen.share import FRAGMENT, ROW, Share
+from schedgen.codegen.fragment import ROW, WGMMA, Fragment
 from schedgen.kernel import Depth, Piece, Region, Space
 from schedgen.machine_file import read_machine
 from schedgen.program.threads import rows_of_role
 
 
-@pytest.mark.parametrize(("target", "share"), [("h200", FRAGMENT), ("b200", ROW)])
-def test_roles_have_the_rows_that_their_code_works_on(target: str, share: Share) -> None:
-    assert rows_of_role(read_machine(target)) == share.rows
+@pytest.mark.parametrize(("target", "fragment"), [("h200", WGMMA), ("b200", ROW)])
+def test_roles_have_the_rows_that_their_code_works_on(target: str, fragment: Fragment) -> None:
+    assert rows_of_role(read_machine(target)) == fragment.rows
 
 
 def region(rows: int, columns: int, dtype: str = "bf16") -> Region:

@@ -40,7 +40,7 @@ def test_places() -> None:
     """A tile of part c begins c times the iterations of a tile later."""
     made = kernel("gemm_parts")
     places = {place.extent: place for place in made.operation["LA"].places}
-    assert places["k"] == Place("k", "columns", 64, step=64, share="part")
+    assert places["k"] == Place("k", "columns", 64, step=64, split_k="part")
     assert places["m"] == Place("m", "rows", 128, "m", 128)
     assert made.grid[:2] == (GridAxis("batch", 1), GridAxis("part", 1))
 
@@ -105,10 +105,14 @@ def test_an_extent_of_results_only() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("share: part", "share: parts", "'parts' is not an extent that can stand here"),
-        ("share: part", "share: k", "'k' is not an extent that can stand here"),
-        ("share: part", "share: n", "'n' is not an extent that can stand here"),
-        ("share: part\n", "share: part\n  tile_trips: tile_row + 1\n", "another number of trips"),
+        ("split_k: part", "split_k: parts", "'parts' is not an extent that can stand here"),
+        ("split_k: part", "split_k: k", "'k' is not an extent that can stand here"),
+        ("split_k: part", "split_k: n", "'n' is not an extent that can stand here"),
+        (
+            "split_k: part\n",
+            "split_k: part\n  tile_trips: tile_row + 1\n",
+            "another number of trips",
+        ),
         ("ceil(k / (tile_k * part))", "ceil(k / tile_k)", "'trips' does not depend on it"),
         ("ceil(k / (tile_k * part))", "ceil(64 / part)", "so all tiles are the same"),
         ("k], dtype: dtype}\n  b", "k], dtype: dtype, whole: false}\n  b", "'a' is not stored"),
@@ -127,7 +131,7 @@ def test_extents_that_a_tile_lies_along() -> None:
     )
     spec = parse_spec(text)
     assert {a.extent for a in bind(spec.source, spec.file, "h200", {})[0].grid} >= {"part", "m"}
-    spec = parse_spec(text.replace("share: part", "share: m"))
+    spec = parse_spec(text.replace("split_k: part", "split_k: m"))
     with pytest.raises(SpecError, match="the extents are batch, part"):
         bind(spec.source, spec.file, "h200", {})
 

@@ -13,7 +13,7 @@ THREADS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Fragment:
     """``rows`` of a tile, ``values`` of them with elements in each thread.
 
     A thread's rows begin at ``row_first``, an expression over ``thread``, and are ``row_step``
@@ -52,7 +52,7 @@ class Share:
         return " + ".join(filter(None, (self.column_first, self.column_step)))
 
 
-FRAGMENT = Share(
+WGMMA = Fragment(
     rows=64,
     values=2,
     row="v // 2 % 2",
@@ -70,7 +70,7 @@ Thread t of a warpgroup has of 64 rows and N columns the elements v = v0 + 2 v1 
 wgmma.mma_async). Four neighbouring threads share two rows; all four hold the values of both.
 """
 
-ROW = Share(
+ROW = Fragment(
     rows=128,
     values=1,
     row="0",

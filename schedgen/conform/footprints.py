@@ -19,7 +19,7 @@ COLUMN_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Footprint:
     """The slot that an operation accesses: from ``first`` on, ``size`` bytes or columns.
 
     ``parts`` are the ranges in it, ascending; ``needed``: whether some instruction has to be there.
@@ -38,7 +38,7 @@ class Place:
     touched: int
 
 
-class Places:
+class Footprints:
     """Of one program."""
 
     def __init__(self, plan: Plan) -> None:
@@ -67,19 +67,20 @@ class Places:
         first = self.plan.mbarriers[name]
         return WORD * (first + value % slots), value // slots % 2
 
-    def of(self, operation: str, case: Case, iteration: Turn | None) -> list[Place]:
+    def of(self, operation: str, case: Case, iteration: Turn | None) -> list[Footprint]:
         """All that an operation accesses in shared and tensor memory."""
         tile = self.program.operation[operation]
         return [
             replace(
-                self.place(access, case, iteration),
-                needed=(operation, place) not in self._spared and _happens(access, case, iteration),
+                self.footprint(access, case, iteration),
+                needed=(operation, number) not in self._spared
+                and _happens(access, case, iteration),
             )
-            for place, access in enumerate(tile.accesses)
+            for number, access in enumerate(tile.accesses)
             if self.program.allocation[access.allocation].space in (Space.SMEM, Space.TMEM)
         ]
 
-    def place(self, access: Access, case: Case, iteration: Turn | None) -> Place:
+    def footprint(self, access: Access, case: Case, iteration: Turn | None) -> Footprint:
         allocation = self.program.allocation[access.allocation]
         slot = self.slot(access.version, allocation.slots, case, iteration)
         size = allocation.size // allocation.slots
@@ -91,7 +92,7 @@ class Places:
         panel = self._panel(access) if smem else size
         rows = access.rows[1] - access.rows[0]
         touched = rows * (end - begin) if smem else columns[1] - columns[0]
-        return Place(
+        return Footprint(
             allocation.name,
             allocation.space,
             access.write,
@@ -126,14 +127,14 @@ class Places:
 
     def operand(
         self, operation: Operation, operand: str, case: Case, iteration: Turn | None
-    ) -> list[Place]:
+    ) -> list[Footprint]:
         """Where an operand of a product lies; none if that is in registers."""
         found = [
             access
             for access in self.plan.accesses(operation, operand)
             if self.program.allocation[access.allocation].space in (Space.SMEM, Space.TMEM)
         ]
-        return [self.place(access, case, iteration) for access in found]
+        return [self.footprint(access, case, iteration) for access in found]
 
     def tile_operation(self, name: str) -> TileOperation:
         return self.program.operation[name]
@@ -147,23 +148,23 @@ def _happens(access: Access, case: Case, iteration: Turn | None) -> bool:
     return first >= access.initial
 
 
-def offset_in(place: Place, at: Array) -> int | None:
+def offset_in(footprint: Footprint, at: Array) -> int | None:
     """How far behind the beginning of a slot an address lies, if that is always the same."""
-    offset = at - place.first
+    offset = at - footprint.first
     first = int(offset.flat[0])
     return first if bool((offset == first).all()) else None
 
 
-def inside(place: Place, at: Array) -> bool:
+def inside(footprint: Footprint, at: Array) -> bool:
     """Whether all addresses lie in a slot."""
-    return bool(((at >= place.first) & (at < place.first + place.size)).all())
+    return bool(((at >= footprint.first) & (at < footprint.first + footprint.size)).all())
 
 
-def within(place: Place, at: Array) -> bool:
+def within(footprint: Footprint, at: Array) -> bool:
     """Whether all addresses lie in the parts of a slot."""
-    offset = at - place.first
+    offset = at - footprint.first
     hit = np.zeros(offset.shape, bool)
-    for begin, end in place.parts:
+    for begin, end in footprint.parts:
         hit |= (offset >= begin) & (offset < end)
     return bool(hit.all())
 
