@@ -1836,5 +1836,5 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "auto"),
 )
-PROGRAM_SHA256 = "877d404d13dd93346b779252243908fd717709a2d8a7578f07a02b5af9d41eb5"
+PROGRAM_SHA256 = "b729b5725a9ece34bf103baf0af5162006400b877da5010ad691a5fc45a5a4a2"
 COVERED = (("head_dim", 128),)

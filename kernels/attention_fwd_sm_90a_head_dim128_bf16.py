@@ -1109,5 +1109,5 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "qk_first"),
 )
-PROGRAM_SHA256 = "0416f6d4304f2f5e452a3f9fd5b888c55c94d112915cdcf0a54cfc55b96d86d1"
+PROGRAM_SHA256 = "b2f779f16a34a21aaf804321077d7b4d788cf93688f0ca85ab9a5178c45b3364"
 COVERED = (("head_dim", 128),)

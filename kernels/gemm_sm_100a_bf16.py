@@ -848,4 +848,4 @@ SETTINGS = (
     ("accumulator", "tmem"),
     ("accumulators", "auto"),
 )
-PROGRAM_SHA256 = "0d6649d86025b2d600a73a8e1a5f603939fda0bc327b754a1c5800b18e98c0cb"
+PROGRAM_SHA256 = "696b86e0a6b155679e94cb8dba78d6bc48e199d2412186bcad09bb19703cf595"

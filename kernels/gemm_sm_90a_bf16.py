@@ -734,4 +734,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "06bb8746bf6ae4fdeda444a6d282794121a9ca6620d9ccc7df1bccb34b242516"
+PROGRAM_SHA256 = "fccffc6619fb3983f55e553c1e13f790f1475b9d1e1311f42bb5e4abdcc9755a"

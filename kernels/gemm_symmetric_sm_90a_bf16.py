@@ -1191,4 +1191,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "21a3fb423e01431ebcdbc0896297181d0b99f41523ab7b629e4595dd069fd601"
+PROGRAM_SHA256 = "d92edf29130d1040f17ab81a195141f743891992ff38efdfff3cf445fbc2b77c"

@@ -73,7 +73,8 @@ def _buffer(buffer: ScheduledBuffer) -> str:
     if buffer.alias:
         where = f"in {buffer.alias}" + (f", version j + {buffer.skew}" if buffer.skew else "")
     size = f"{buffer.bytes:7} bytes x {buffer.depth}"
-    return f"    {buffer.name:{_NAMES}} {buffer.space:5}{size}  at {buffer.address:6}  {where}".rstrip()
+    name = f"{buffer.name:{_NAMES}}"
+    return f"    {name} {buffer.space:5}{size}  at {buffer.address:6}  {where}".rstrip()
 
 
 def _short(text: str) -> str:

@@ -76,7 +76,7 @@ def _check_decisions(line: Timeline) -> None:
         if not region.depth.low <= depth <= region.depth.high:
             limits = f"{region.depth.low} to {region.depth.high}"
             line.report(("depth", region.name), f"{region.name} has {depth} slots, not {limits}")
-        if not 0 <= line.place_number(region) < len(region.options):
+        if not 0 <= line.home_number(region) < len(region.options):
             line.report(("place", region.name), f"nothing says where {region.name} is stored")
     written = {kernel.region_of(piece).ring for o in kernel.body for piece in o.writes}
     for ring in kernel.rings:
