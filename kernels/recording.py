@@ -64,7 +64,7 @@ def record(
     facts, table = read_facts(path), read_events(path)
     device = device or check_device()
     launcher = Launcher(path, device)
-    tensors = _tensors(facts, extents, device)
+    tensors = inputs(facts, extents, device)
     numbers = [(scalars or {}).get(parameter.name, 1.0) for parameter in facts.scalars]
     words = torch.zeros(HEADER + len(table.roles) * ROOM, dtype=torch.int32, device=device)
     words[:HEADER] = torch.tensor([block, ROOM], dtype=torch.int32)
@@ -129,8 +129,10 @@ def check_device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def _tensors(facts: Facts, extents: Mapping[str, int], device: torch.device) -> dict[str, Tensor]:
-    """Tensors of the spec by name, in the order of the arguments."""
+def inputs(facts: Facts, extents: Mapping[str, int], device: torch.device) -> dict[str, Tensor]:
+    """Tensors of the spec by name, in the order of the arguments: normal numbers, zeros where the
+    kernel writes. Raises SchedgenError: an extent is missing or unknown.
+    """
     parameters = [parameter for parameter in facts.tensors if parameter.name != ARGUMENT]
     names = {extent for parameter in parameters for extent in parameter.extents}
     if wrong := sorted(names ^ set(extents)):

@@ -90,12 +90,12 @@ def test_kernels_without_events(kernel: Path, capsys: pytest.CaptureFixture[str]
 )
 def test_extents(kernel: Path, extents: dict[str, int], message: str) -> None:
     with pytest.raises(SchedgenError, match=message):
-        recording._tensors(read_facts(kernel), extents, torch.device("cpu"))
+        recording.inputs(read_facts(kernel), extents, torch.device("cpu"))
 
 
 def test_tensors(kernel: Path) -> None:
     sizes = {"batch": 1, "m": 64, "n": 60, "depth": 64, "width": 64}
-    found = recording._tensors(read_facts(kernel), sizes, torch.device("cpu"))
+    found = recording.inputs(read_facts(kernel), sizes, torch.device("cpu"))
     assert list(found) == ["a", "b", "c", "d"]  # and not the one for events
     assert found["b"].shape == (1, 60, 64)
     assert found["a"].any()

@@ -1,0 +1,202 @@
+"""Constants of a machine model from measured cycles.
+
+An experiment fits one constant: it is changed until the model says of the experiment's program what
+was measured. The others are what they are then, so experiments are gone through several times. If
+several fit the same constant and disagree, it becomes an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from schedgen.calibration.experiments import Experiment
+from schedgen.calibration.predicting import cycles, predicted, solution_of, with_constants
+from schedgen.errors import SchedgenError
+from schedgen.machine import Constant, Machine
+
+_SWEEPS = 3
+_WIDEST = 64
+"""How many times larger or smaller than in the model a constant may be."""
+_STEPS = 24
+_DIGITS = 3
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A constant before and after; ``reason`` says why it stays what it was, empty if it changes.
+
+    ``low`` and ``high`` are what the experiments say that fit it, in the unit of the constant.
+    """
+
+    constant: str
+    unit: str
+    before: tuple[Fraction, Fraction]
+    low: Fraction
+    high: Fraction
+    experiments: tuple[str, ...]
+    reason: str = ""
+
+    @property
+    def outside(self) -> bool:
+        """Whether the model's interval does not contain what was measured, by more than 5 %."""
+        return self.high * 21 < self.before[0] * 20 or self.low * 20 > self.before[1] * 21
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Measured cycles per iteration of an experiment beside those of a model before and after."""
+
+    name: str
+    measured: float
+    before: tuple[float, float]
+    after: tuple[float, float]
+
+    @property
+    def error(self) -> float:
+        """How far what the fitted model says at its nearer end is off, as a share of what was
+        measured; 0 within the interval.
+        """
+        low, high = self.after
+        nearest = min(max(self.measured, low), high)
+        return nearest / self.measured - 1
+
+
+def fitted(
+    experiments: Sequence[Experiment],
+    measured: Mapping[str, float],
+    machine: Machine,
+    progress: Progress | None = None,
+) -> tuple[Fit, ...]:
+    """The constants that ``experiments`` fit, from ``measured`` cycles per iteration by name.
+
+    Raises:
+        SchedgenError: an experiment fits what is no constant of ``machine``.
+        SpecError, Infeasible: an experiment has no schedule on it.
+    """
+    fitting = [one for one in experiments if one.fits is not None and one.name in measured]
+    for one in fitting:
+        if one.fits not in machine.constant:
+            raise SchedgenError(
+                f"experiment '{one.name}' fits '{one.fits}', which {machine.name} does not have; "
+                f"fix: one of {', '.join(machine.constant)}"
+            )
+    now = {c.name: (c.low + c.high) / 2 for c in machine.constants}
+    said: dict[str, dict[str, Fraction]] = {}
+    silent: dict[str, str] = {}
+    for sweep in range(_SWEEPS):
+        for one in fitting:
+            assert one.fits is not None
+            if progress is not None:
+                progress(f"fitting, round {sweep + 1} of {_SWEEPS}: {one.fits}")
+            found = _root(one, machine, now, measured[one.name])
+            if isinstance(found, str):
+                silent[one.fits] = found
+                continue
+            silent.pop(one.fits, None)
+            said.setdefault(one.fits, {})[one.name] = found
+            values = said[one.fits].values()
+            now[one.fits] = (min(values) + max(values)) / 2
+    names = dict.fromkeys(one.fits for one in fitting if one.fits is not None)
+    return tuple(_fit(machine, name, fitting, said.get(name, {}), silent) for name in names)
+
+
+def _fit(
+    machine: Machine,
+    name: str,
+    fitting: Sequence[Experiment],
+    said: Mapping[str, Fraction],
+    silent: Mapping[str, str],
+) -> Fit:
+    constant = machine.constant[name]
+    before = (constant.low, constant.high)
+    low, high = (min(said.values()), max(said.values())) if said else before
+    by = tuple(one.name for one in fitting if one.fits == name)
+    return Fit(name, constant.unit, before, low, high, by, "" if said else silent.get(name, ""))
+
+
+def _root(
+    one: Experiment, machine: Machine, now: Mapping[str, Fraction], wanted: float
+) -> Fraction | str:
+    """The value at which the model says ``wanted``, or why there is none.
+
+    What it says grows or falls with the constant, in one direction; the value is looked for by
+    halving the range between one that gives too few cycles and one that gives too many.
+    """
+    assert one.fits is not None
+    name, middle = one.fits, max(now[one.fits], Fraction(1, 64))
+
+    def excess(value: Fraction) -> float:
+        changed = with_constants(machine, {**now, name: value})
+        return cycles(solution_of(one, changed)) - wanted
+
+    least, most = machine.constant[name].low / _WIDEST, machine.constant[name].high * _WIDEST
+    least = least if excess(least) * excess(most) <= 0 else Fraction(0)
+    low, high = _near(excess, middle, least, most)
+    at_low, at_high = excess(low), excess(high)
+    if at_low == at_high:
+        return f"'{one.name}' does not depend on it"
+    if at_low * at_high > 0:
+        nearest, off = min((abs(at_low), at_low), (abs(at_high), at_high))[1], wanted
+        return f"'{one.name}' takes {off:.0f} cycles, {-nearest:+.0f} of what any value explains"
+    for _ in range(_STEPS):
+        between = (low + high) / 2
+        found = excess(between)
+        if abs(found) < 1 / 4 or rounded(low) == rounded(high):
+            return rounded(between)
+        if (found > 0) == (at_high > 0):
+            high = between
+        else:
+            low = between
+    return rounded((low + high) / 2)
+
+
+def _near(
+    excess: Callable[[Fraction], float], middle: Fraction, least: Fraction, most: Fraction
+) -> tuple[Fraction, Fraction]:
+    """A range around ``middle`` with a change of sign: half as much to twice as much, and so on."""
+    low = high = middle
+    while low > least or high < most:
+        low, high = max(low / 2 if low > Fraction(1, 100) else least, least), min(high * 2, most)
+        if excess(low) * excess(high) <= 0:
+            break
+    return low, high
+
+
+def rounded(number: Fraction) -> Fraction:
+    """To three digits: experiments say no more."""
+    return Fraction(f"{float(number):.{_DIGITS}g}")
+
+
+def compare(
+    experiments: Sequence[Experiment],
+    measured: Mapping[str, float],
+    before: Machine,
+    after: Machine,
+    progress: Progress | None = None,
+) -> tuple[Compared, ...]:
+    """What both models say of each experiment that was measured. Raises as `fitted`."""
+    found: list[Compared] = []
+    for one in experiments:
+        if one.name in measured:
+            if progress is not None:
+                progress(f"comparing {one.name}")
+            old, new = predicted(one, before), predicted(one, after)
+            found.append(
+                Compared(one.name, measured[one.name], (old.low, old.high), (new.low, new.high))
+            )
+    return tuple(found)
+
+
+def with_fits(machine: Machine, fits: Sequence[Fit]) -> Machine:
+    """The machine with what was fitted, as intervals."""
+    found = {fit.constant: fit for fit in fits}
+
+    def changed(constant: Constant) -> Constant:
+        fit = found.get(constant.name)
+        return constant if fit is None else replace(constant, low=fit.low, high=fit.high)
+
+    return replace(machine, constants=tuple(map(changed, machine.constants)))

@@ -1,0 +1,85 @@
+"""Kernels of experiments, ready to run where there is a GPU and perhaps no solver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from schedgen.calibration.experiments import Experiment
+from schedgen.calibration.predicting import extents
+from schedgen.errors import SchedgenError
+from schedgen.machine import Machine
+from schedgen.stored import Store
+
+MANIFEST = "experiments.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The file of an experiment's kernel, and sizes of tensors for both numbers of iterations."""
+
+    name: str
+    file: str
+    trips: tuple[int, int]
+    extents: tuple[dict[str, int], dict[str, int]]
+
+
+def prepare(
+    experiments: Sequence[Experiment],
+    machine: Machine,
+    folder: Path,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Prepared, ...]:
+    """Emits the kernels of ``experiments`` into ``folder``, with a list of them.
+
+    Raises:
+        SpecError, Infeasible, EmitError: an experiment cannot be emitted for ``machine``.
+        OSError: ``folder`` cannot be written.
+    """
+    from schedgen.driver.emitting import emission
+
+    store = Store()
+    folder.mkdir(parents=True, exist_ok=True)
+    found: list[Prepared] = []
+    for number, one in enumerate(experiments):
+        if progress is not None:
+            progress(f"emitting {number + 1} of {len(experiments)}: {one.name}")
+        made = emission(one.read(), machine, one.settings, store=store)
+        file = f"e{number:02}_{made.name}"
+        (folder / file).write_text(made.text, encoding="utf-8")
+        kernel = made.solution.problem.kernel
+        short, long = (extents(kernel, trips) for trips in one.trips)
+        found.append(Prepared(one.name, file, one.trips, (short, long)))
+    data = {"format": FORMAT, "experiments": [asdict(one) for one in found]}
+    (folder / MANIFEST).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return tuple(found)
+
+
+def prepared(folder: Path) -> tuple[Prepared, ...]:
+    """What `prepare` left in ``folder``. Raises SchedgenError."""
+    path = folder / MANIFEST
+    try:
+        data: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if data["format"] != FORMAT:
+            raise SchedgenError(
+                f"{path}: format {data['format']}, this schedgen reads {FORMAT}; fix: make it "
+                "again with --prepare"
+            )
+        return tuple(
+            Prepared(
+                one["name"],
+                one["file"],
+                (one["trips"][0], one["trips"][1]),
+                (one["extents"][0], one["extents"][1]),
+            )
+            for one in data["experiments"]
+        )
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        reason = getattr(error, "strerror", None) or "it does not list experiments"
+        raise SchedgenError(
+            f"{path}: {reason}; fix: make it with 'schedgen calibrate --prepare {folder}'"
+        ) from None
