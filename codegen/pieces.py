@@ -6,7 +6,6 @@ from functools import partial
 from math import gcd
 
 from schedgen.codegen.elements import Elements, Formulas
-from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.pairs import Pairs
@@ -32,7 +31,9 @@ class Pieces:
         self.source, self.pairs = elements.source, Pairs(elements)
 
     def write(self, formulas: Formulas) -> None:
-        """Elements of tiles; a condition of rows in tensor memory is asked for whole warps."""
+        """Elements of tiles. A condition of rows is asked for whole warps first, which mostly have
+        nothing to do then, where tiles are in registers or tensor memory.
+        """
         when = self.operation.when
         carried = [o for o in self.elements.read(formulas) if o.parameter in self.elements.initial]
         if carried:
@@ -43,11 +44,11 @@ class Pieces:
                 self._pieces(formulas)
                 self.elements.fresh = False
         rows_only = when is not None and self._rows_only(when)
-        if rows_only and self._outside(formulas, Space.TMEM):
+        if rows_only and self._votes(formulas):
             assert when is not None
-            if self.elements.fragment.values != 1:
-                raise EmitError(f"{self.operation.name}: threads with several rows cannot vote")
-            condition = code(when, partial(self.elements.value_of, rows=True, v="0"))
+            rows = range(self.elements.fragment.values)
+            asked = [code(when, partial(self.elements.value_of, rows=True, v=str(v))) for v in rows]
+            condition = asked[0] if len(asked) == 1 else " | ".join(f"({one})" for one in asked)
             self.source.uses(*library_functions(when))
             head = "elif" if carried else "if"
             with self.source.block(f"{head} cute.arch.vote_any_sync({condition}):"):
@@ -57,6 +58,12 @@ class Pieces:
                 self._pieces(formulas)
         else:
             self._pieces(formulas)
+
+    def _votes(self, formulas: Formulas) -> bool:
+        """Whether all that is written are tiles in registers, or some are in tensor memory."""
+        outputs = [self.operands[name] for name, _ in formulas]
+        tiles = all(one.in_registers and one.shape is Shape.TILE for one in outputs)
+        return tiles or bool(self._outside(formulas, Space.TMEM))
 
     def _rows_only(self, when: Expression) -> bool:
         return all(

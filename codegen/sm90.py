@@ -171,7 +171,29 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         return code(", {}", self.plan.stage(access, at))
 
     def wait_group(self, source: Source, role: RoleProgram, step: Step, action: WaitGroup) -> None:
+        """Behind what threads compute before it: the assembler would move it up to where all that
+        it needs has been issued, so that nothing overlaps with the product any more.
+        """
+        for part in self._computed_before(role, step)[:1]:
+            source.add(called("hold_back", self.threads.registers.tensor(part)))
         source.put(ir.WaitGroup("wgmma", pending(self.plan, role, step)))
+
+    def _computed_before(self, role: RoleProgram, step: Step) -> list[Part]:
+        """What threads have in registers of the operation before a step, if that is not a product;
+        that of one that does not run in all iterations says nothing.
+        """
+        section = next(s for s in (role.before, role.loop, role.after) if any(x is step for x in s))
+        at = next(n for n, other in enumerate(section) if other is step)
+        runs = [s for s in section[:at] if isinstance(s.action, Run)]
+        if not runs or runs[-1].guard != step.guard:
+            return []
+        assert isinstance(runs[-1].action, Run)
+        operation = self.plan.operation(runs[-1].action.operation)
+        if operation.kind is Kind.MMA or operation.when is not None:
+            return []
+        pieces = [self.plan.kernel.piece[name] for name in operation.writes]
+        parts = [self.plan.covered([piece]) for piece in pieces]
+        return [part for part in parts if part.region.space is Space.REGISTERS]
 
     def commit(self, source: Source, role: RoleProgram, action: Commit, at: Code) -> None:
         raise EmitError(f"{role.name}: wgmma does not arrive at barriers")

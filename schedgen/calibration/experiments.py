@@ -14,7 +14,7 @@ from schedgen.spec.source import parse_source
 from schedgen.spec.validate import validate
 
 FILE = "experiments.yaml"
-_TRIPS = [1024, 5120]
+_TRIPS = [8192, 16384]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Experiment:
     name: str
     spec: str
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    trips: tuple[int, int] = (1024, 5120)
+    trips: tuple[int, int] = (8192, 16384)
     fits: str | None = None
 
     def read(self) -> Spec:

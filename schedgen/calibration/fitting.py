@@ -21,6 +21,8 @@ _WIDEST = 64
 """How many times larger or smaller than in the model a constant may be."""
 _STEPS = 24
 _DIGITS = 3
+_NEAR = 0.05
+"""How far off a value may be, as a share of what was measured, if no value is exact."""
 
 Progress = Callable[[str], None]
 
@@ -140,8 +142,10 @@ def _root(
     if at_low == at_high:
         return f"'{one.name}' does not depend on it"
     if at_low * at_high > 0:
-        nearest, off = min((abs(at_low), at_low), (abs(at_high), at_high))[1], wanted
-        return f"'{one.name}' takes {off:.0f} cycles, {-nearest:+.0f} of what any value explains"
+        best, off = (low, at_low) if abs(at_low) < abs(at_high) else (high, at_high)
+        if abs(off) <= _NEAR * wanted:
+            return rounded(best)
+        return f"'{one.name}' takes {wanted:.0f} cycles, no value comes nearer than {off:+.0f}"
     for _ in range(_STEPS):
         between = (low + high) / 2
         found = excess(between)

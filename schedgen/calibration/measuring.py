@@ -1,10 +1,8 @@
 """Cycles per iteration of experiments on the GPU that is there.
 
 Each kernel computes one output tile, so that one SM works and no power limit slows it down. It runs
-with two numbers of iterations: the difference of the cycles of both is of iterations only. Cycles
-are those of the clock that the SMs have meanwhile: on another SM a kernel counts cycles while the
-kernel in question runs, again and again, because a clock that is asked for at another time is
-another clock. (On an H200, 1980 MHz drop to 1790 as soon as one SM multiplies matrices.)
+with two numbers of iterations: the difference of the cycles of both is of iterations only. What is
+timed becomes cycles by the clock of that SM while it works, see `schedgen.calibration.clocks`.
 """
 
 from __future__ import annotations
@@ -13,13 +11,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import torch
 
+from schedgen.calibration.clocks import Clocks
 from schedgen.calibration.preparing import Prepared
 from schedgen.codegen.facts import read_facts
 from schedgen.errors import SchedgenError
@@ -28,13 +26,10 @@ from schedgen.kernels.launcher import Launcher
 from schedgen.kernels.recording import check_device, inputs
 
 FORMAT = 1
-_ROUNDS = 15
+_ROUNDS = 25
 _WARM_UP = 2
-_COUNTED = (300_000, 2_300_000)
-"""Cycles that the other SM counts, in two kernels: the difference knows nothing of launches."""
-_BATCH = 4.0
-"""Milliseconds that a kernel is repeated for, longer than both countings take."""
-_MOST = 400
+_COUNTED = 0.8
+"""For which part of a launch the clock is counted."""
 
 Run = Callable[[], None]
 
@@ -72,34 +67,33 @@ def measure(
         CompileError, LaunchError: a kernel does not run.
     """
     device = check_device()
+    clocks = Clocks(device)
     found: dict[str, Measured] = {}
-    clocks: list[float] = []
+    lowest: list[float] = []
     for number, one in enumerate(experiments):
         if progress is not None:
             progress(f"measuring {number + 1} of {len(experiments)}: {one.name}")
-        found[one.name], mhz = _measure(one, folder, device, rounds)
-        clocks.append(mhz)
+        found[one.name], mhz = _measure(one, folder, clocks, rounds)
+        lowest.append(mhz)
     return Record(
         torch.cuda.get_device_name(device),
         f"torch {torch.__version__}, {toolchain()}",
         date.today().isoformat(),
-        round(min(clocks), 1) if clocks else 0.0,
+        round(min(lowest, default=0.0), 1),
         found,
     )
 
 
-def _measure(
-    one: Prepared, folder: Path, device: torch.device, rounds: int
-) -> tuple[Measured, float]:
+def _measure(one: Prepared, folder: Path, clocks: Clocks, rounds: int) -> tuple[Measured, float]:
     """Cycles per iteration, and the clock in MHz."""
     path = folder / one.file
-    facts, launcher = read_facts(path), Launcher(path, device)
+    facts, launcher = read_facts(path), Launcher(path, clocks.device)
     numbers = [1.0] * len(facts.scalars)
-    batches: list[_Batch] = []
+    timed: list[_Timed] = []
     for sizes in one.extents:
-        tensors = list(inputs(facts, sizes, device).values())
-        batches.append(_Batch(lambda tensors=tensors: launcher.launch(tensors, numbers)))
-    times = [[batch.run() for batch in batches] for _ in range(_WARM_UP + rounds)][_WARM_UP:]
+        tensors = list(inputs(facts, sizes, clocks.device).values())
+        timed.append(_Timed(lambda tensors=tensors: launcher.launch(tensors, numbers), clocks))
+    times = [[one.once() for one in timed] for _ in range(rounds)]
     more = one.trips[1] - one.trips[0]
     cycles = [(long[0] - short[0]) / more for short, long in times]
     low, _, high = quantiles(cycles, n=4)
@@ -107,43 +101,32 @@ def _measure(
     return found, median(long[1] for _, long in times)
 
 
-class _Batch:
-    """Launches of one kernel, beside which the clock is counted."""
+class _Timed:
+    """Launches of one kernel with sizes of tensors, beside which the clock is counted."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._beside = torch.cuda.Stream()
-        for _ in range(3):
+    def __init__(self, run: Run, clocks: Clocks) -> None:
+        self._run, self._clocks = run, clocks
+        for _ in range(_WARM_UP):
             run()
         torch.cuda.synchronize()
         before, after = _event(), _event()
-        run()
-        torch.cuda.synchronize()
         before.record()
         run()
         after.record()
         after.synchronize()
-        self._count = min(_MOST, 1 + int(_BATCH / before.elapsed_time(after)))
+        self._counted = _COUNTED * before.elapsed_time(after)
 
-    def run(self) -> tuple[float, float]:
+    def once(self) -> tuple[float, float]:
         """Cycles of a launch, and the clock in MHz."""
-        torch.cuda.synchronize()
         before, after = _event(), _event()
-        counted = [_event() for _ in range(len(_COUNTED) + 1)]
-        self._run()
-        before.record()
-        with torch.cuda.stream(self._beside):
-            counted[0].record()
-            for cycles, end in zip(_COUNTED, counted[1:], strict=True):
-                torch.cuda._sleep(cycles)  # pyright: ignore[reportPrivateUsage]
-                end.record()
-        for _ in range(self._count):
-            self._run()
-        after.record()
         torch.cuda.synchronize()
-        short, long = (a.elapsed_time(b) for a, b in pairwise(counted))
-        mhz = (_COUNTED[1] - _COUNTED[0]) / (long - short) / 1e3
-        return before.elapsed_time(after) / self._count * mhz * 1e3, mhz
+        before.record()
+        self._run()
+        after.record()
+        self._clocks.count(self._counted)
+        torch.cuda.synchronize()
+        mhz = self._clocks.lowest()
+        return before.elapsed_time(after) * mhz * 1e3, mhz
 
 
 def _event() -> torch.cuda.Event:

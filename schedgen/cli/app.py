@@ -10,7 +10,7 @@ import typer
 
 from schedgen import __version__
 from schedgen.cli.guard import guarded
-from schedgen.cli.kernels import bench, build, compile_file, emit, emulate, trace
+from schedgen.cli.kernels import bench, build, calibrate, compile_file, emit, emulate, trace
 from schedgen.cli.schedules import check, schema, show, solve, specs, targets
 
 app = typer.Typer(
@@ -46,6 +46,7 @@ for _name, _command in {
     "compile": compile_file,
     "build": build,
     "trace": trace,
+    "calibrate": calibrate,
     "bench": bench,
     "show": show,
     "specs": specs,

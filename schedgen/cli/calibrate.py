@@ -1,0 +1,211 @@
+"""`schedgen calibrate`: a machine model with numbers that were measured on the GPU at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from schedgen.errors import SchedgenError
+
+if TYPE_CHECKING:
+    from schedgen.calibration.fitting import Compared, Fit
+    from schedgen.calibration.measuring import Record
+    from schedgen.machine import Machine
+
+DONE, REFUSED, BAD_INPUT = 0, 1, 2
+_NAMES, _CONSTANTS = 46, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where things are: ``prepare`` is to get kernels, ``run`` has them; ``record`` was measured
+    before, ``keep`` is to get what is measured now, and ``output`` the model.
+    """
+
+    experiments: Path | None = None
+    prepare: Path | None = None
+    run: Path | None = None
+    record: Path | None = None
+    keep: Path | None = None
+    output: Path | None = None
+
+
+def run_calibrate(
+    target: str,
+    files: Files,
+    write: Callable[[Path, str], None],
+    progress: Callable[[str], None],
+    *,
+    as_json: bool,
+) -> int:
+    """Emits, measures, fits, and prints what came of it.
+
+    Returns the exit status: 0 done, 1 no GPU or a kernel that does not run, 2 bad input.
+    """
+    from schedgen.codegen.errors import EmitError
+    from schedgen.driver.found import Infeasible
+    from schedgen.kernels.errors import DeviceError, LaunchError
+
+    try:
+        lines = _calibrate(target, files, write, progress, as_json=as_json)
+    except (Infeasible, EmitError, DeviceError, LaunchError) as error:
+        typer.echo(str(error), err=True)
+        return REFUSED
+    except SchedgenError as error:
+        typer.echo(str(error), err=True)
+        return BAD_INPUT
+    except OSError as error:
+        typer.echo(f"{error.filename}: {error.strerror}", err=True)
+        return BAD_INPUT
+    typer.echo("\n".join(lines))
+    return DONE
+
+
+def _calibrate(
+    target: str,
+    files: Files,
+    write: Callable[[Path, str], None],
+    progress: Callable[[str], None],
+    *,
+    as_json: bool,
+) -> list[str]:
+    from schedgen.calibration.experiments import read_experiments
+    from schedgen.calibration.fitting import compare, fitted, with_fits
+    from schedgen.calibration.measuring import as_json as record_text
+    from schedgen.calibration.measuring import read_record
+    from schedgen.calibration.preparing import prepare
+    from schedgen.machine_file import read_machine
+
+    machine = read_machine(target)
+    if files.prepare is not None:
+        experiments = _for(machine, read_experiments(files.experiments))
+        made = prepare(experiments, machine, files.prepare, progress)
+        return [f"{len(made)} kernels in {files.prepare}; measure with --run {files.prepare}"]
+    if files.record is not None:
+        record = read_record(files.record.read_text("utf-8"), str(files.record))
+    else:
+        record = _measured(machine, files, progress)
+        if files.keep is not None:
+            write(files.keep, record_text(record))
+        if files.run is not None:
+            return [record_text(record).rstrip()] if as_json else _measured_text(record)
+    experiments = _for(machine, read_experiments(files.experiments))
+    measured = {name: one.cycles for name, one in record.measured.items()}
+    fits = fitted(experiments, measured, machine, progress)
+    compared = compare(experiments, measured, machine, with_fits(machine, fits), progress)
+    if files.output is not None:
+        write(files.output, _model(target, fits, record))
+    if as_json:
+        return [json.dumps(_data(record, fits, compared), indent=1)]
+    return _text(record, machine, fits, compared)
+
+
+def _for(machine: Machine, experiments: Sequence[Any]) -> list[Any]:
+    """The experiments whose specs are written for ``machine``."""
+    found = [one for one in experiments if machine.name in one.read().file.targets]
+    if not found:
+        raise SchedgenError(
+            f"no experiment is written for {machine.name}; fix: a model for h200, or --experiments "
+            "FILE with specs for it"
+        )
+    return found
+
+
+def _measured(machine: Machine, files: Files, progress: Callable[[str], None]) -> Record:
+    from schedgen.calibration.experiments import read_experiments
+    from schedgen.calibration.measuring import measure
+    from schedgen.calibration.preparing import prepare, prepared
+    from schedgen.kernels.recording import check_device
+
+    check_device()  # before the work of solving
+    if files.run is not None:
+        return measure(prepared(files.run), files.run, progress)
+    with TemporaryDirectory(prefix="schedgen-") as name:
+        folder = Path(name)
+        experiments = _for(machine, read_experiments(files.experiments))
+        return measure(prepare(experiments, machine, folder, progress), folder, progress)
+
+
+def _model(target: str, fits: Sequence[Fit], record: Record) -> str:
+    from importlib import resources
+
+    from schedgen.calibration.model_text import fitted_text
+    from schedgen.machine_file import shipped_machines
+
+    if target in shipped_machines():
+        text = (resources.files("schedgen.machines") / f"{target}.yaml").read_text("utf-8")
+    else:
+        text = Path(target).read_text("utf-8")
+    return fitted_text(text, target, fits, f"{record.device}, {record.date}")
+
+
+def _measured_text(record: Record) -> list[str]:
+    names = max(len(name) for name in record.measured)
+    return [
+        f"{record.device}, {record.mhz:.0f} MHz at the lowest",
+        *(f"  {n:{names}} {m.cycles:9.1f}" for n, m in record.measured.items()),
+    ]
+
+
+def _text(
+    record: Record, machine: Machine, fits: Sequence[Fit], compared: Sequence[Compared]
+) -> list[str]:
+    lines = [
+        f"{machine.name} as measured on {record.device}, {record.date}",
+        "",
+        f"{'constant':{_CONSTANTS}} {'model':>13} {'measured':>15}  unit",
+    ]
+    for fit in fits:
+        mark = "  off" if fit.outside else ""
+        found = fit.reason or f"{_range(fit.low, fit.high):>15}  {fit.unit}{mark}"
+        lines.append(f"{fit.constant:{_CONSTANTS}} {_range(*fit.before):>13} {found}")
+    head = f"{'cycles per iteration':{_NAMES}} {'measured':>9} {'model':>13} {'fitted':>13}  error"
+    lines += ["", head]
+    for one in compared:
+        lines.append(
+            f"{one.name:{_NAMES}} {one.measured:9.1f} {_range(*one.before):>13} "
+            f"{_range(*one.after):>13} {one.error:+6.1%}"
+        )
+    return lines
+
+
+def _range(low: Any, high: Any) -> str:
+    """An interval, or the number that it is."""
+    texts = dict.fromkeys(f"{float(number):.4g}" for number in (low, high))
+    return " to ".join(texts)
+
+
+def _data(record: Record, fits: Sequence[Fit], compared: Sequence[Compared]) -> dict[str, Any]:
+    return {
+        "device": record.device,
+        "software": record.software,
+        "date": record.date,
+        "constants": [
+            {
+                "name": fit.constant,
+                "unit": fit.unit,
+                "before": [float(number) for number in fit.before],
+                "measured": [float(fit.low), float(fit.high)],
+                "off": fit.outside,
+                "experiments": list(fit.experiments),
+                "reason": fit.reason,
+            }
+            for fit in fits
+        ],
+        "experiments": [
+            {
+                "name": one.name,
+                "measured": one.measured,
+                "before": list(one.before),
+                "after": list(one.after),
+                "error": one.error,
+            }
+            for one in compared
+        ],
+    }
