@@ -122,6 +122,17 @@ def pin(registers):
         words[v] = words.element_type(llvm.extractvalue(value.type, made, [v]))
 
 
+@cute.jit
+def hold_back(registers: cute.Tensor):
+    """What comes next is executed when these have their values: nothing moves above a branch that
+    depends on the last ones. It is hardly ever taken, and pauses for a nanosecond.
+    """
+    words = cute.recast_tensor(registers, Int32)
+    count = cutlass.const_expr(cute.size(words))
+    if words[count - 1] ^ words[count // 2 - 1] == 0x7FA5C3E1:
+        llvm.inline_asm(None, [], "nanosleep.u32 1;", "", has_side_effects=True)
+
+
 def product_of(tile):
     """A product of one warpgroup whose result has the size of a tile."""
     major = OperandMajorMode.K
@@ -244,9 +255,12 @@ def SUM(S: cute.Tensor, l: cute.Tensor, alpha: cute.Tensor):
 @cute.jit
 def CR(O: cute.Tensor, alpha: cute.Tensor):
     """O = O@1 * sAlpha where sAlpha < 1."""
-    for v in cutlass.range_constexpr(64):
-        old_O = O[v]
-        O[v] = Float32((old_O * alpha[v // 2 % 2])) if (alpha[v // 2 % 2] < 1.0) else Float32(O[v])
+    if cute.arch.vote_any_sync((alpha[0] < 1.0) | (alpha[1] < 1.0)):
+        for v in cutlass.range_constexpr(64):
+            old_O = O[v]
+            O[v] = (
+                Float32((old_O * alpha[v // 2 % 2])) if (alpha[v // 2 % 2] < 1.0) else Float32(O[v])
+            )
 
 
 @cute.jit
@@ -557,6 +571,7 @@ def softmax(
             # SUM: softmax
             SUM(r_S, r_l, r_alpha)
             # PV[0] is complete
+            hold_back(r_l)
             warpgroup.wait_group(0)
             cute.arch.mbarrier_arrive(bar_kv_empty + kv_stage_next)
             # CR: correction
@@ -587,6 +602,7 @@ def softmax(
             )
         warpgroup.commit_group()
         # PV[0] is complete
+        hold_back(r_l)
         warpgroup.wait_group(0)
         cute.arch.mbarrier_arrive(bar_kv_empty + slot(2 * (first + trips - 1) + 3, 5))
         # INV writes over sLse

@@ -77,7 +77,10 @@ class Operator:
         """The operator called with all its arguments, by position."""
         if is_compiling() or self.native is None or not _plain(arguments):
             return self.public(*arguments)
-        found = self._planned(*arguments)
+        try:
+            found = self._planned(*arguments)
+        except NotImplementedError:  # tensors of another kind of device
+            return self.public(*arguments)
         if (found if self._results < 2 else found[0]) is None or found is False:
             return self.public(*arguments)
         return found if self._results else self._overwritten(arguments)

@@ -249,6 +249,15 @@ def test_arguments_that_are_wrong(planned: list[str]) -> None:
     assert not planned
 
 
+def test_tensors_of_another_device(planned: list[str]) -> None:
+    """What is compiled is for one kind of device; others get the fake, or what it refuses."""
+    for _ in range(3):
+        a = random(64, 64)
+        assert gemm(a, a).device.type == "cpu"
+        assert gemm(a.to("meta"), a.to("meta")).device.type == "meta"
+    assert len(planned) == 1
+
+
 def test_layouts_that_are_copied(planned: list[str]) -> None:
     """What has no plan is computed as before, also where only the address is another one."""
     memory = torch.randn(8 * 64 * 3 + 1).bfloat16()
