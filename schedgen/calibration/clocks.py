@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from schedgen.kernels.launcher import multiprocessors
+
 _SOURCE = """
 extern "C" __global__ void count_clock(long long* counted, long long nanoseconds) {
     if (threadIdx.x) return;
@@ -42,7 +44,7 @@ class Clocks:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._blocks: int = torch.cuda.get_device_properties(device).multi_processor_count
+        self._blocks = multiprocessors(device)
         self._kernel: Any = torch.cuda._compile_kernel(_SOURCE, "count_clock")  # pyright: ignore
         self._stream = torch.cuda.Stream(device)
         self._counted = torch.zeros(2 * self._blocks, dtype=torch.int64, device=device)
