@@ -28,6 +28,7 @@ than when tiles of all 16 heads did, whose keys and values do not fit (files edi
 _FIRST = "tile = cute.arch.block_idx()[0]"
 _COORDINATES = ("tile_row", "tile_column")
 _TRIPS, _TILES, _TILE = Name("trips"), Name("tiles"), Name("tile")
+_ONE = code("Int32(1)")
 
 
 class Tiles:
@@ -54,6 +55,8 @@ class Tiles:
     def parameters(self) -> dict[str, str]:
         """What the host computes for the kernel: names and types."""
         found = {self._all_trips: "Int32", "tiles": "Int32"}
+        if self.sliced:
+            found["slices"] = "Int32"
         return found | {f"by_{name}": "cute.FastDivmodDivisorV2" for name in self._divisors()}
 
     @property
@@ -67,7 +70,7 @@ class Tiles:
             axes = self._outer()
             return {axis: self._count(axis) for axis in axes[1:]} | {"triangle": code("triangle")}
         if self.grouped:
-            found = {axis: self._count(axis) for axis in self.axes[1:-1]}
+            found = {axis: self._count(axis) for axis in (*self.axes[1:-2], self.axes[-2])}
             count, group = self._count(self.axes[-1]), Name(f"{self.axes[-1]}_in_group")
             return found | {"group": code("{}", group), "groups": code("{} // {}", count, group)}
         if self.banded:
@@ -91,8 +94,10 @@ class Tiles:
             counts = [*map(self._count, self._outer()), code("triangle")]
         if self.grouped:
             self._in_groups(source, host)
-        total = joined(" * ", counts) if counts else code("Int32(1)")
+        total = joined(" * ", counts) if counts else _ONE
         source.add(code("tiles = {}", total.renamed(host)))
+        if self.sliced:
+            source.add(code("slices = {}", self._slices.renamed(host)))
         for name, count in self._divisors().items():
             divisor = "cute.fast_divmod_create_divisor_v2"
             source.add(code(f"by_{name} = {divisor}({{}})", count.renamed(host)))
@@ -107,6 +112,11 @@ class Tiles:
         if sharing:
             most = code("{} * ({} // {})", most, Name(inner), Name(sharing[0].extent))
         source.comment(f"as many {inner} one after the other as what they read stays in L2")
+        if self.sliced:
+            source.comment("slices, of which an even number balances")
+            count, others = self._count(inner), self._product(self.axes[:-2])
+            half = code("{} // (1 + {} * ({} + 1) % 2)", count, others, count)
+            most = code("cutlass.min({}, {})", most, half)
         group = called("divisor_of", self._count(inner), most).renamed(host)
         source.add(code("{} = {}", Name(f"{inner}_in_group"), group))
 
@@ -121,12 +131,26 @@ class Tiles:
         return [o for o in operations if o.kind is Kind.LOAD and o.phase is Phase.BODY]
 
     @property
+    def _slices(self) -> Code:
+        """The number of slices: tiles of all rows that follow each other."""
+        rows = self.plan.kernel.tile_extents[0]
+        found = self._product(self.axes[: self.axes.index(rows)])
+        if not self.grouped:
+            return found
+        inner = self.axes[-1]
+        return code("{} * ({} // {})", found, self._count(inner), Name(f"{inner}_in_group"))
+
+    def _product(self, axes: Sequence[str]) -> Code:
+        """The number of tiles along ``axes``."""
+        return joined(" * ", map(self._count, axes)) if axes else _ONE
+
+    @property
     def grouped(self) -> bool:
         """Whether tiles of all rows read the same in the main loop, and those along the last axis
         something else: tiles of as many of the latter as fit in L2 follow each other.
         """
         rows = self.plan.kernel.tile_extents[0]
-        if self.triangle or self.banded or self.uneven or self.axes[-2:-1] != [rows]:
+        if self.triangle or self.banded or self.axes[-2:-1] != [rows]:
             return False
         along = {place.along for load in self._loads for place in load.places}
         return rows not in along and self.axes[-1] in along
@@ -162,9 +186,14 @@ class Tiles:
 
     @property
     def uneven(self) -> bool:
-        """Whether tiles differ in their iterations: the longest ones have to come first then."""
+        """Whether tiles differ in their iterations."""
         needed = self.plan.kernel.tile_trips
         return needed is not None and bool({n.name for n in references(needed)} & {*_COORDINATES})
+
+    @property
+    def sliced(self) -> bool:
+        """Whether tiles of all rows follow each other, and have different numbers of iterations."""
+        return self.uneven and (self.grouped or self.plan.kernel.tile_extents[0] in self.axes[1:])
 
     def first(self, source: Source) -> dict[str, str]:
         """Writes where a block's first tile lies; returns variables that roles may take over.
@@ -241,17 +270,32 @@ class Tiles:
         elif self.grouped:
             source.add(
                 code("rest, inside = divmod({}, {})", rest, Name("by_group")),
-                code("rest, {} = divmod(rest, {})", *self._at(rows), Name(f"by_{rows}")),
+            )
+            self._along(source, rows, Name("rest"))
+            source.add(
                 code("rest, group = divmod(rest, {})", Name("by_groups")),
                 code("{} = group * {}.divisor + inside", *self._at(axes[-1]), Name("by_group")),
             )
             rest, axes = Name("rest"), axes[:-2]
         for axis in reversed(axes[1:]):
-            found = code("divmod({}, {})", rest, Name(f"by_{axis}"))
-            source.add(code("rest, {} = {}", *self._at(axis), found))
+            self._along(source, axis, rest)
             rest = Name("rest")
         source.add(*(code("{} = {}", *self._at(axis), rest) for axis in axes[:1]))
         self._trips(source)
+
+    def _along(self, source: Source, axis: str, rest: Name) -> None:
+        """``at_X``, and in ``rest`` what is left of the number of the tile.
+
+        Blocks take every ``blocks``-th tile each. If rows with the most iterations came first in
+        all slices, the first blocks would have more work than the last ones, by a quarter where
+        slices are short; so every other slice is gone through backwards.
+        """
+        source.add(code("rest, {} = divmod({}, {})", *self._at(axis), rest, Name(f"by_{axis}")))
+        if self.sliced and axis == self.plan.kernel.tile_extents[0]:
+            source.comment(f"{axis} down and up in turn, down in the last slice: long tiles first")
+            with source.block(code("if ({} - rest) % 2 == 1:", Name("slices"))):
+                at, divisor = self._at(axis)[0], Name(f"by_{axis}")
+                source.add(code("{} = {}.divisor - 1 - {}", at, divisor, at))
 
     def _at(self, *axes: str) -> list[Name]:
         """Variables that are given values; those that a branch changes have to be there before."""
@@ -262,9 +306,6 @@ class Tiles:
         if needed is None:
             return
         rows, columns = self.plan.kernel.tile_extents
-        if rows in self.axes[1:] and self.uneven:
-            source.comment("the last rows of tiles have the most iterations, and come first")
-            source.add(code(f"at_{rows} = {{}}.divisor - 1 - at_{rows}", Name(f"by_{rows}")))
         count = whole(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})
         trips = "trips = cutlass.min({}, cutlass.max(Int32({}), Int32(1)))"
         source.add(code(trips, Name("all_trips"), count))

@@ -113,6 +113,16 @@ def pairwise(values, function):
     return values[0]
 
 
+@cute.jit
+def divisor_of(count: Int32, most: Int32):
+    """The largest divisor of ``count`` that is not above ``most``; 1 if all are."""
+    found = Int32(1)
+    for n in range(2, cutlass.min(count, most) + 1):
+        if count % n == 0:
+            found = n
+    return found
+
+
 def tile_layout(rows, columns, slots, dtype):
     """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
@@ -486,8 +496,10 @@ def load(
     heads_k: Int32,
     all_trips: Int32,
     tiles: Int32,
+    slices: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
     bar_sQ_0_full_sQ_0_empty: cute.Pointer,
@@ -532,11 +544,14 @@ def load(
     t = Int32(0)
     at_head_dim = 0
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        # seq_q down and up in turn, down in the last slice: long tiles first
+        if (slices - rest) % 2 == 1:
+            at_seq_q = by_seq_q.divisor - 1 - at_seq_q
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(
             all_trips,
             cutlass.max(
@@ -634,8 +649,10 @@ def mma(
     seq_k: Int32,
     all_trips: Int32,
     tiles: Int32,
+    slices: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_kv_full: cute.Pointer,
     bar_kv_empty: cute.Pointer,
     bar_S_0_full_by_QK_0: cute.Pointer,
@@ -682,11 +699,14 @@ def mma(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        # seq_q down and up in turn, down in the last slice: long tiles first
+        if (slices - rest) % 2 == 1:
+            at_seq_q = by_seq_q.divisor - 1 - at_seq_q
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(
             all_trips,
             cutlass.max(
@@ -915,8 +935,10 @@ def softmax0(
     seq_k: Int32,
     all_trips: Int32,
     tiles: Int32,
+    slices: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_S_0_full_by_QK_0: cute.Pointer,
     bar_sAlpha_0_full: cute.Pointer,
     bar_S_1_full_by_STP_0_0: cute.Pointer,
@@ -948,11 +970,14 @@ def softmax0(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        # seq_q down and up in turn, down in the last slice: long tiles first
+        if (slices - rest) % 2 == 1:
+            at_seq_q = by_seq_q.divisor - 1 - at_seq_q
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(
             all_trips,
             cutlass.max(
@@ -1041,8 +1066,10 @@ def correction(
     seq_k: Int32,
     all_trips: Int32,
     tiles: Int32,
+    slices: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_sAlpha_0_full: cute.Pointer,
     bar_O_0_full_sAlpha_0_empty: cute.Pointer,
     bar_sAlpha_1_full_by_PUB: cute.Pointer,
@@ -1068,11 +1095,14 @@ def correction(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        # seq_q down and up in turn, down in the last slice: long tiles first
+        if (slices - rest) % 2 == 1:
+            at_seq_q = by_seq_q.divisor - 1 - at_seq_q
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(
             all_trips,
             cutlass.max(
@@ -1141,8 +1171,10 @@ def softmax1(
     seq_k: Int32,
     all_trips: Int32,
     tiles: Int32,
+    slices: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_S_0_full_by_STP_1_0: cute.Pointer,
     bar_S_0_full_by_STP_1_1: cute.Pointer,
     bar_S_1_full_by_QK_1: cute.Pointer,
@@ -1172,11 +1204,14 @@ def softmax1(
     first = Int32(0)
     t = Int32(0)
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        # seq_q down and up in turn, down in the last slice: long tiles first
+        if (slices - rest) % 2 == 1:
+            at_seq_q = by_seq_q.divisor - 1 - at_seq_q
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(
             all_trips,
             cutlass.max(
@@ -1258,8 +1293,10 @@ def store(
     seq_k: Int32,
     all_trips: Int32,
     tiles: Int32,
+    slices: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
     bar_sO_0_full_sAlpha_0_empty_O_0_empty: cute.Pointer,
     bar_sO_1_full_sAlpha_1_empty: cute.Pointer,
     bar_sLse_1_empty_sLse_0_empty: cute.Pointer,
@@ -1302,11 +1339,14 @@ def store(
     t = Int32(0)
     at_head_dim = 0
     while tile < tiles:
-        rest, at_heads = divmod(tile, by_heads)
+        rest, inside = divmod(tile, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
+        # seq_q down and up in turn, down in the last slice: long tiles first
+        if (slices - rest) % 2 == 1:
+            at_seq_q = by_seq_q.divisor - 1 - at_seq_q
+        rest, group = divmod(rest, by_groups)
+        at_heads = group * by_group.divisor + inside
         at_batch = rest
-        # the last rows of tiles have the most iterations, and come first
-        at_seq_q = by_seq_q.divisor - 1 - at_seq_q
         trips = cutlass.min(
             all_trips,
             cutlass.max(
@@ -1372,8 +1412,10 @@ def kernel(
     heads_k: Int32,
     all_trips: Int32,
     tiles: Int32,
+    slices: Int32,
     by_seq_q: cute.FastDivmodDivisorV2,
-    by_heads: cute.FastDivmodDivisorV2,
+    by_group: cute.FastDivmodDivisorV2,
+    by_groups: cute.FastDivmodDivisorV2,
 ):
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = cute.arch.get_dyn_smem(cutlass.Uint8, alignment=1024)
@@ -1547,8 +1589,10 @@ def kernel(
             seq_k,
             all_trips,
             tiles,
+            slices,
             by_seq_q,
-            by_heads,
+            by_group,
+            by_groups,
             bar_S_0_full_by_QK_0,
             bar_sAlpha_0_full,
             bar_S_1_full_by_STP_0_0,
@@ -1573,8 +1617,10 @@ def kernel(
             seq_k,
             all_trips,
             tiles,
+            slices,
             by_seq_q,
-            by_heads,
+            by_group,
+            by_groups,
             bar_sAlpha_0_full,
             bar_O_0_full_sAlpha_0_empty,
             bar_sAlpha_1_full_by_PUB,
@@ -1601,8 +1647,10 @@ def kernel(
             seq_k,
             all_trips,
             tiles,
+            slices,
             by_seq_q,
-            by_heads,
+            by_group,
+            by_groups,
             bar_S_0_full_by_STP_1_0,
             bar_S_0_full_by_STP_1_1,
             bar_S_1_full_by_QK_1,
@@ -1634,8 +1682,10 @@ def kernel(
                 heads_k,
                 all_trips,
                 tiles,
+                slices,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_kv_full,
                 bar_kv_empty,
                 bar_sQ_0_full_sQ_0_empty,
@@ -1652,8 +1702,10 @@ def kernel(
                 seq_k,
                 all_trips,
                 tiles,
+                slices,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_kv_full,
                 bar_kv_empty,
                 bar_S_0_full_by_QK_0,
@@ -1690,8 +1742,10 @@ def kernel(
                 seq_k,
                 all_trips,
                 tiles,
+                slices,
                 by_seq_q,
-                by_heads,
+                by_group,
+                by_groups,
                 bar_sO_0_full_sAlpha_0_empty_O_0_empty,
                 bar_sO_1_full_sAlpha_1_empty,
                 bar_sLse_1_empty_sLse_0_empty,
@@ -1756,9 +1810,20 @@ def launch(
     n_seq_k = Int32(k.shape[1])
     n_heads_k = Int32(k.shape[2])
     all_trips = cute.ceil_div(n_seq_k, 128)
+    # as many heads one after the other as what they read stays in L2
+    # slices, of which an even number balances
+    heads_in_group = divisor_of(
+        n_heads,
+        cutlass.min(
+            1280 // cutlass.max(all_trips, 1) * (n_heads // n_heads_k),
+            n_heads // (1 + n_batch * (n_heads + 1) % 2),
+        ),
+    )
     tiles = n_batch * cute.ceil_div(n_seq_q, 256) * n_heads
+    slices = n_batch * (n_heads // heads_in_group)
     by_seq_q = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_seq_q, 256))
-    by_heads = cute.fast_divmod_create_divisor_v2(n_heads)
+    by_group = cute.fast_divmod_create_divisor_v2(heads_in_group)
+    by_groups = cute.fast_divmod_create_divisor_v2(n_heads // heads_in_group)
     if n_head_dim > 128:
         cute.printf(
             "attention_fwd: head_dim is {}, at most 128 is covered; not launched", n_head_dim
@@ -1784,8 +1849,10 @@ def launch(
         n_heads_k,
         all_trips,
         tiles,
+        slices,
         by_seq_q,
-        by_heads,
+        by_group,
+        by_groups,
     ).launch(
         grid=[cutlass.min(tiles, sms), 1, 1],
         block=[512, 1, 1],

@@ -8,7 +8,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, library
+from schedgen.kernels import checks, keys, library
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.operators import Operator
 
@@ -136,6 +136,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
         settings = {"head_dim": str(q.shape[3]), "dtype": checks.DTYPES[q.dtype]}
         if causal:
             settings["causal"] = "true"
+        settings |= keys.settings(device, q.shape[3], causal, seq_q, seq_k)
         run = library.launcher(device, "attention_fwd", **settings)
         skip = blind - blind % _ROUND  # whole groups of lse that need not be computed
         rows = (q[:, skip:], out[:, skip:], lse[..., skip:]) if skip else (q, out, lse)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
+from schedgen.kernels.keys import KEYS, OWN
 from schedgen.kernels.tiling import TILES, Product
 from schedgen.stored import Store
 
@@ -67,7 +68,10 @@ def shipped() -> Iterator[Shipped]:
     for target, dtype in product(TARGETS, ("bf16", "fp16")):
         for head_dim, causal in product(("64", "128"), ((), (("causal", "true"),))):
             settings = (("head_dim", head_dim), ("dtype", dtype), *causal)
-            yield Shipped("attention_fwd", target, settings)
+            of = (TARGETS[target], int(head_dim), bool(causal))
+            for each in KEYS.get(of, (OWN,)):
+                more = () if each == OWN else (("keys", str(each)),)
+                yield Shipped("attention_fwd", target, (*settings, *more))
         for spec in ("gemm_epilogue", "gemm_chain"):
             yield Shipped(spec, target, (("dtype", dtype),))
         arch = TARGETS[target]

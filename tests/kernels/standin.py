@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import checks, gemm_op, layouts, library, split
+from schedgen.kernels import checks, gemm_op, keys, layouts, library, split
 
 CPU = torch.device("cpu")
 
@@ -122,7 +122,8 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     patch.setattr(checks, "devices", _cpu)
     patch.setattr(library, "launcher", partial(launcher, calls))
-    patch.setattr(split, "architecture", lambda device: "sm_90a")  # pyright: ignore
+    for module in (keys, split):
+        patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
     patch.setattr(split, "multiprocessors", lambda device: 132)  # pyright: ignore
     gemm_op._kernel.cache_clear()
     return calls

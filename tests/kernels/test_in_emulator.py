@@ -16,7 +16,7 @@ from torch import Tensor
 from schedgen.codegen.compiling import _module as imported
 from schedgen.codegen.facts import file_name
 from schedgen.emulator.emulation import device
-from schedgen.kernels import attention, gemm, layouts, library, split, symmetric_gemm
+from schedgen.kernels import attention, gemm, keys, layouts, library, split, symmetric_gemm
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
 from tests.kernels.test_attention_op import operands, reference
@@ -61,7 +61,8 @@ def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gen
         return Emulated(file_name(spec, request.param, settings), request.param)
 
     monkeypatch.setattr(library, "launcher", launcher)
-    monkeypatch.setattr(split, "architecture", lambda device: request.param)  # pyright: ignore
+    for module in (keys, split):
+        monkeypatch.setattr(module, "architecture", lambda device: request.param)  # pyright: ignore
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield request.param
     torch.use_deterministic_algorithms(False)
@@ -73,6 +74,7 @@ def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gen
         ((1, 70, 150, 2, 1, 64), False),
         ((1, 150, 70, 1, 1, 64), True),
         ((1, 130, 131, 1, 1, 128), True),
+        ((1, 70, 300, 1, 1, 128), False),  # Hopper: two iterations of 176 keys
     ],
 )
 def test_attention(shape: tuple[int, int, int, int, int, int], causal: bool) -> None:

@@ -1,7 +1,5 @@
-"""Calls as they were planned: what is compiled of operators, on a GPU that is not there.
-
-Kernels are host functions that find their arguments in memory as those of CuTe DSL do, and compute
-with torch.
+"""Calls as they were planned: what is compiled of operators, on a GPU that is not there, where
+kernels are host functions that read arguments as those of CuTe DSL do, and compute with torch.
 """
 
 from __future__ import annotations
@@ -252,9 +250,8 @@ def test_arguments_that_are_wrong(planned: list[str]) -> None:
 def test_tensors_of_another_device(planned: list[str]) -> None:
     """What is compiled is for one kind of device; others get the fake, or what it refuses."""
     for _ in range(3):
-        a = random(64, 64)
-        assert gemm(a, a).device.type == "cpu"
-        assert gemm(a.to("meta"), a.to("meta")).device.type == "meta"
+        a, other = random(64, 64), random(64, 64).to("meta")
+        assert (gemm(a, a).device.type, gemm(other, other).device.type) == ("cpu", "meta")
     assert len(planned) == 1
 
 

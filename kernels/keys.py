@@ -1,0 +1,52 @@
+"""Which of the generated kernels of attention to take for a shape: keys of an iteration.
+
+With more keys an iteration has less beside its products: waits, hand-offs, statistics of rows. With
+fewer there is less beyond the last key and above the diagonal.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+
+from schedgen.kernels.launcher import architecture
+
+OWN = 128
+"""Keys of an iteration in the spec."""
+ROWS = 128
+"""Rows of q that a block computes at a time, with head_dim 128."""
+KEYS = {
+    ("sm_90a", 128, False): (OWN, 176),
+    ("sm_90a", 128, True): (OWN, 160),
+}
+"""Architecture, head_dim and causal -> what there are kernels for, where there are several."""
+BESIDE = 24
+"""What an iteration takes beside its products and exponentials, in keys: on an H200 iterations with
+160 keys take 1.21 times as long as with 128, those with 176 1.32 times (`benchmarks/keys.py`)."""
+
+
+@lru_cache(4096)
+def keys(arch: str, head_dim: int, causal: bool, seq_q: int, seq_k: int) -> int:
+    """Keys of an iteration of the kernel that should be the fastest for these lengths."""
+    there = KEYS.get((arch, head_dim, causal), (OWN,))
+    return min(there, key=lambda one: (BESIDE + one) * _iterations(causal, seq_q, seq_k, one))
+
+
+def _iterations(causal: bool, seq_q: int, seq_k: int, each: int) -> int:
+    """Of all rows of tiles."""
+    rows = range(ROWS, seq_q + ROWS, ROWS)
+    if not causal:
+        return len(rows) * -(-seq_k // each)
+    seen = (min(seq_k, last + seq_k - seq_q) for last in rows)
+    return sum(max(1, -(-some // each)) for some in seen)
+
+
+def settings(
+    device: torch.device, head_dim: int, causal: bool, seq_q: int, seq_k: int
+) -> dict[str, str]:
+    """The parameters of the spec that say so, none where it is the spec's own. Raises
+    DeviceError.
+    """
+    found = keys(architecture(device), head_dim, causal, seq_q, seq_k)
+    return {} if found == OWN else {"keys": str(found)}
