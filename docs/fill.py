@@ -248,8 +248,9 @@ def on_gpu(name: str, problem: Sequence[str]) -> str:
     for row in rows:
         groups.setdefault(tuple(row[key] for key in problem), {})[row["provider"]] = row
     for key, group in groups.items():
-        speeds = [group[p]["TFLOP/s"] if p in group else "" for p in providers]
-        mine, other = group["schedgen"], next(r for p, r in group.items() if p != "schedgen")
+        speeds = [group[p].get("TFLOP/s", "") if p in group else "" for p in providers]
+        mine = group["schedgen"]
+        other = next(r for r in group.values() if r is not mine and "error" in r)
         compared = [mine.get(share, "") for share in shares]
         cells = [*key, *speeds, *compared, mine["error"], other["error"]]
         lines.append([_cell(cell) for cell in cells])
@@ -320,7 +321,9 @@ PARTS: dict[str, Callable[[], str]] = {
         "proof_growth",
         ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
     ),
-    "attention-h200": lambda: on_gpu("attention", ("batch", "seq", "heads", "head_dim", "causal")),
+    "attention-h200": lambda: on_gpu(
+        "attention", ("batch", "seq", "heads", "heads_k", "head_dim", "causal")
+    ),
     "launch-host": lambda: gpu_table("launch", ("call", "us on the host"), only="host"),
     "launch-eager": lambda: gpu_table(
         "launch",

@@ -21,21 +21,28 @@ KEYS = {
     ("sm_90a", 128, True): (OWN, 160),
 }
 """Architecture, head_dim and causal -> what there are kernels for, where there are several."""
-BESIDE = 24
-"""What an iteration takes beside its products and exponentials, in keys: on an H200 iterations with
-160 keys take 1.21 times as long as with 128, those with 176 1.32 times (`benchmarks/keys.py`)."""
+BESIDE, FILL = 24, 1.1
+"""What an iteration takes beside its products and exponentials, in keys; and what the first and the
+last one of an output tile take longer than others, in iterations of keys alone. Both are fitted to
+`benchmarks/keys.py` on an H200, and are less than 3 % off where there are 1024 keys or more."""
 
 
 @lru_cache(4096)
 def keys(arch: str, head_dim: int, causal: bool, seq_q: int, seq_k: int) -> int:
     """Keys of an iteration of the kernel that should be the fastest for these lengths."""
     there = KEYS.get((arch, head_dim, causal), (OWN,))
-    return min(there, key=lambda one: (BESIDE + one) * _iterations(causal, seq_q, seq_k, one))
+
+    def cost(each: int) -> float:
+        """For a row of tiles, in keys."""
+        all_of_them = iterations(causal, seq_q, seq_k, each)
+        return (BESIDE + each) * all_of_them + FILL * each * -(-seq_q // ROWS)
+
+    return min(there, key=cost)
 
 
-def _iterations(causal: bool, seq_q: int, seq_k: int, each: int) -> int:
-    """Of all rows of tiles."""
-    rows = range(ROWS, seq_q + ROWS, ROWS)
+def iterations(causal: bool, seq_q: int, seq_k: int, each: int, tile: int = ROWS) -> int:
+    """Of all output tiles of a head, which have ``tile`` rows, with ``each`` keys at a time."""
+    rows = range(tile, seq_q + tile, tile)
     if not causal:
         return len(rows) * -(-seq_k // each)
     seen = (min(seq_k, last + seq_k - seq_q) for last in rows)

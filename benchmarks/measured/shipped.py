@@ -34,18 +34,22 @@ from schedgen.benchmarks.timing import (
     warm,
 )
 from schedgen.codegen.facts import file_name, read_facts
-from schedgen.kernels import launcher, library, split, tiling
+from schedgen.kernels import keys, launcher, library, split, tiling
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 
 _PEERS = ("flash-attn-4", "quack-kernels", "gram-newton-schulz")
 
 ATTENTION = [
-    *((8, 2048, 16, 128, False), (4, 4096, 16, 128, False), (2, 8192, 16, 128, False)),
-    *((1, 16384, 16, 128, False), (4, 4096, 16, 128, True), (1, 16384, 16, 128, True)),
-    *((4, 4096, 32, 64, False), (4, 4096, 32, 64, True)),
+    *((8, 2048, 16, 16, 128, False), (4, 4096, 16, 16, 128, False)),
+    *((2, 8192, 16, 16, 128, False), (1, 16384, 16, 16, 128, False)),
+    *((8, 2048, 16, 16, 128, True), (4, 4096, 16, 16, 128, True)),
+    *((2, 8192, 16, 16, 128, True), (1, 16384, 16, 16, 128, True)),
+    *((2, 8192, 64, 8, 128, False), (2, 8192, 64, 8, 128, True)),
+    *((16, 1024, 16, 16, 128, True), (4, 5000, 16, 16, 128, True)),
+    *((4, 4096, 32, 32, 64, False), (4, 4096, 32, 32, 64, True)),
 ]
-"""Batch, sequence, heads, head_dim, causal."""
+"""Batch, sequence, heads of queries, of keys, head_dim, causal."""
 SQUARES = [(n, n) for n in (1024, 2048, 4096, 8192)]
 """m = n, and k, of products."""
 SYMMETRIC = [(n, k) for n in (512, 1024, 2048, 4096, 8192) for k in (n, 4 * n)]
@@ -123,21 +127,21 @@ def _gpu() -> torch.device:
 
 def attention_rows() -> Iterator[Row]:
     """Attention forward beside SDPA's cuDNN and flash backends and flash-attn-4, in bf16."""
-    for batch, seq, heads, head_dim, causal in ATTENTION:
-        names = ("batch", "seq", "heads", "head_dim", "causal")
-        problem: Row = dict(zip(names, (batch, seq, heads, head_dim, causal), strict=True))
-        q, k, v = (_random(batch, seq, heads, head_dim) for _ in range(3))
-        settings = {"head_dim": str(head_dim), "dtype": "bf16"} | (
-            {"causal": "true"} if causal else {}
-        )
-        share = 0.5 if causal else 1.0
+    names = ("batch", "seq", "heads", "heads_k", "head_dim", "causal")
+    for shape in ATTENTION:
+        batch, seq, heads, heads_k, head_dim, causal = shape
+        problem: Row = dict(zip(names, shape, strict=True))
+        q, k, v = (_random(batch, seq, of, head_dim) for of in (heads, heads_k, heads_k))
+        settings = {"head_dim": str(head_dim), "dtype": "bf16"}
+        settings |= {"causal": "true"} if causal else {}
+        settings |= keys.settings(_gpu(), head_dim, causal, seq, seq)
         made = dict(read_facts(_file("attention_fwd", settings)).settings)
         rows = int(made["tiles"]) * int(made["rows"])  # of queries, of a CTA
-        iterations = share * batch * heads * math.ceil(seq / rows) * math.ceil(seq / 128)
+        iterations = batch * heads * keys.iterations(causal, seq, seq, int(made["keys"]), rows)
         yield from _rows(
             problem,
             _attention_candidates(q, k, v, causal),
-            share * 4 * batch * heads * seq**2 * head_dim,
+            (0.5 if causal else 1.0) * 4 * batch * heads * seq**2 * head_dim,
             partial(_attention_error, q, k, v, causal),
             (_file("attention_fwd", settings), iterations),
             graphed=True,
@@ -150,7 +154,7 @@ def _attention_candidates(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> dict
     def torchs(backend: SDPBackend) -> Tensor:
         with sdpa_kernel(backend):
             out = functional.scaled_dot_product_attention(
-                turned_q, turned_k, turned_v, is_causal=causal
+                *(turned_q, turned_k, turned_v), is_causal=causal, enable_gqa=q.shape != k.shape
             )
         return out.transpose(1, 2)
 

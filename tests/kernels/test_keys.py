@@ -18,7 +18,9 @@ from schedgen.kernels.keys import KEYS, OWN
         (False, 300, 128, 128),  # one iteration is enough
         (False, 4096, 384, 128),  # three of 128 are all needed, of three with 176 less
         (False, 4096, 300, 176),
+        (False, 2048, 2048, 128),  # pipelines fill and drain more slowly with more
         (True, 16384, 16384, 160),
+        (True, 4096, 4096, 128),
         (True, 1024, 1024, 128),  # more above the diagonal than is saved
         (True, 4096, 128, 128),  # most rows see nothing
     ],
