@@ -119,12 +119,14 @@ def _used(words: Sequence[int], role: RoleWords, tiles: int) -> int:
     return at
 
 
-def check_device() -> torch.device:
-    """The current GPU. Raises DeviceError if there is none."""
+def check_device(then: str = "trace SPEC --record FILE") -> torch.device:
+    """The current GPU; ``then`` is the command that reads a record. Raises DeviceError if there is
+    none.
+    """
     if not torch.cuda.is_available():
         raise DeviceError(
             "recording needs a GPU, and torch finds none; fix: run this on a machine with an "
-            "H200 or B200, then give its record to 'schedgen trace SPEC --record FILE'"
+            f"H200 or B200, then give its record to 'schedgen {then}'"
         )
     return torch.device("cuda", torch.cuda.current_device())
 

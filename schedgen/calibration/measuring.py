@@ -26,6 +26,8 @@ from schedgen.kernels.launcher import Launcher
 from schedgen.kernels.recording import check_device, inputs
 
 FORMAT = 1
+THEN = "calibrate --record FILE"
+"""What reads a record."""
 _ROUNDS = 25
 _WARM_UP = 2
 _COUNTED = 0.8
@@ -66,7 +68,7 @@ def measure(
         DeviceError: there is no GPU, or a kernel is for another one.
         CompileError, LaunchError: a kernel does not run.
     """
-    device = check_device()
+    device = check_device(THEN)
     clocks = Clocks(device)
     found: dict[str, Measured] = {}
     lowest: list[float] = []

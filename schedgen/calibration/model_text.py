@@ -47,8 +47,9 @@ def _line(fit: Fit, measured_on: str) -> str:
 
 
 def shown(number: Fraction) -> str:
-    """As a model writes it: a whole number, or an exact quotient."""
-    return str(number)
+    """As a model writes it: with decimals if they are exact, or else as a quotient."""
+    decimals = f"{float(number):.10g}"
+    return decimals if Fraction(decimals) == number else str(number)
 
 
 def _check(machine: Machine, fits: Mapping[str, Fit], file: str) -> None:

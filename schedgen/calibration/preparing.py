@@ -6,13 +6,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from schedgen.calibration.experiments import Experiment
 from schedgen.calibration.predicting import extents
 from schedgen.errors import SchedgenError
 from schedgen.machine import Machine
 from schedgen.stored import Store
+
+if TYPE_CHECKING:
+    from schedgen.driver.emitting import Emission
 
 MANIFEST = "experiments.json"
 FORMAT = 1
@@ -37,18 +40,17 @@ def prepare(
     """Emits the kernels of ``experiments`` into ``folder``, with a list of them.
 
     Raises:
-        SpecError, Infeasible, EmitError: an experiment cannot be emitted for ``machine``.
+        SpecError, Infeasible, EmitError, CompileError: an experiment cannot be emitted for
+            ``machine``, or the compiler serializes its products.
         OSError: ``folder`` cannot be written.
     """
-    from schedgen.driver.emitting import emission
-
     store = Store()
     folder.mkdir(parents=True, exist_ok=True)
     found: list[Prepared] = []
     for number, one in enumerate(experiments):
         if progress is not None:
             progress(f"emitting {number + 1} of {len(experiments)}: {one.name}")
-        made = emission(one.read(), machine, one.settings, store=store)
+        made = _emitted(one, machine, store)
         file = f"e{number:02}_{made.name}"
         (folder / file).write_text(made.text, encoding="utf-8")
         kernel = made.solution.problem.kernel
@@ -57,6 +59,19 @@ def prepare(
     data = {"format": FORMAT, "experiments": [asdict(one) for one in found]}
     (folder / MANIFEST).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     return tuple(found)
+
+
+def _emitted(one: Experiment, machine: Machine, store: Store) -> Emission:
+    """What the compiler accepts: products that it serializes would be measured as such."""
+    from schedgen.driver.emitting import emission
+    from schedgen.driver.selecting import compiled_emission
+    from schedgen.kernels.regenerate import needs_compiler
+
+    spec = one.read()
+    made = emission(spec, machine, one.settings, store=store)
+    if not needs_compiler(made.text):
+        return made
+    return compiled_emission(spec, machine, one.settings, first=made, store=store)[0]
 
 
 def prepared(folder: Path) -> tuple[Prepared, ...]:

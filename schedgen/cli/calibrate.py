@@ -48,13 +48,14 @@ def run_calibrate(
 
     Returns the exit status: 0 done, 1 no GPU or a kernel that does not run, 2 bad input.
     """
+    from schedgen.codegen.compiling import CompileError
     from schedgen.codegen.errors import EmitError
     from schedgen.driver.found import Infeasible
     from schedgen.kernels.errors import DeviceError, LaunchError
 
     try:
         lines = _calibrate(target, files, write, progress, as_json=as_json)
-    except (Infeasible, EmitError, DeviceError, LaunchError) as error:
+    except (Infeasible, EmitError, CompileError, DeviceError, LaunchError) as error:
         typer.echo(str(error), err=True)
         return REFUSED
     except SchedgenError as error:
@@ -119,11 +120,11 @@ def _for(machine: Machine, experiments: Sequence[Any]) -> list[Any]:
 
 def _measured(machine: Machine, files: Files, progress: Callable[[str], None]) -> Record:
     from schedgen.calibration.experiments import read_experiments
-    from schedgen.calibration.measuring import measure
+    from schedgen.calibration.measuring import THEN, measure
     from schedgen.calibration.preparing import prepare, prepared
     from schedgen.kernels.recording import check_device
 
-    check_device()  # before the work of solving
+    check_device(THEN)  # before the work of solving
     if files.run is not None:
         return measure(prepared(files.run), files.run, progress)
     with TemporaryDirectory(prefix="schedgen-") as name:

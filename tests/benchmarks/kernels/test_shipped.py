@@ -62,7 +62,7 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(shipped, "eagerly", in_turns)
     monkeypatch.setattr(shipped, "warm", lambda run: None)  # pyright: ignore
     monkeypatch.setattr(shipped, "in_graphs", in_graphs)
-    monkeypatch.setattr(shipped, "ATTENTION", [(1, 64, 2, 64, False), (1, 64, 2, 128, True)])
+    monkeypatch.setattr(shipped, "ATTENTION", [(1, 64, 2, 2, 64, False), (1, 64, 2, 2, 128, True)])
     monkeypatch.setattr(shipped, "SQUARES", [(64, 64)])
     monkeypatch.setattr(shipped, "SYMMETRIC", [(64, 128)])
     monkeypatch.setattr(shipped, "CHAINS", [(2, 64, 32, 128)])
