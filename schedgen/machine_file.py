@@ -108,16 +108,26 @@ def shipped_machines() -> tuple[str, ...]:
 
 def read_machine(name: str) -> Machine:
     """The shipped machine model ``name``, or the one in the file of that path. Raises SpecError."""
-    if name in shipped_machines():
-        text = (resources.files("schedgen.machines") / f"{name}.yaml").read_text(encoding="utf-8")
-        return machine_from(parse_source(text, f"machines/{name}.yaml"))
-    if "/" in name or name.endswith((".yaml", ".yml")):
+    if name not in shipped_machines() and _is_path(name):
         return machine_from(read_source(Path(name)))
+    return machine_from(parse_source(machine_text(name), f"machines/{name}.yaml"))
+
+
+def machine_text(name: str) -> str:
+    """The text of such a model. Raises SchedgenError, or OSError for a file."""
+    if name in shipped_machines():
+        return (resources.files("schedgen.machines") / f"{name}.yaml").read_text(encoding="utf-8")
+    if _is_path(name):
+        return Path(name).read_text(encoding="utf-8")
     fix = (
         suggest(name, shipped_machines())
         or f"one of {', '.join(shipped_machines())}, or the path of a model file"
     )
     raise SchedgenError(f"unknown target '{name}': {fix}")
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith((".yaml", ".yml"))
 
 
 def machine_from(source: Source) -> Machine:

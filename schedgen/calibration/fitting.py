@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from schedgen.calibration.experiments import Experiment
-from schedgen.calibration.predicting import cycles, predicted, solution_of, with_constants
+from schedgen.calibration.predicting import Predicted, predicted, with_constants
+from schedgen.driver.found import Solution
 from schedgen.errors import SchedgenError
 from schedgen.machine import Constant, Machine
 
@@ -21,7 +22,7 @@ _WIDEST = 64
 """How many times larger or smaller than in the model a constant may be."""
 _STEPS = 24
 _DIGITS = 3
-_SAME, _DOCUMENTED = Fraction(1, 100), Fraction(1, 10)
+_SAME, _DOCUMENTED = Fraction(1, 50), Fraction(1, 10)
 """Shares by which measured values may differ from a constant that is kept, and from one that a
 manual has: what is measured has overheads in it that are none of the unit's.
 """
@@ -58,30 +59,30 @@ class Compared:
 
     name: str
     measured: float
-    before: tuple[float, float]
-    after: tuple[float, float]
+    before: Predicted
+    after: Predicted
 
     @property
     def error(self) -> float:
-        """How far what the fitted model says at its nearer end is off, as a share of what was
-        measured; 0 within the interval.
+        """How far the middle of what the fitted model says is off, as a share of what was
+        measured.
         """
-        low, high = self.after
-        nearest = min(max(self.measured, low), high)
-        return nearest / self.measured - 1
+        return self.after.middle / self.measured - 1
 
 
 def fitted(
     experiments: Sequence[Experiment],
     measured: Mapping[str, float],
+    solutions: Mapping[str, Solution],
     machine: Machine,
     progress: Progress | None = None,
 ) -> tuple[Fit, ...]:
     """The constants that ``experiments`` fit, from ``measured`` cycles per iteration by name.
 
+    ``solutions`` are the schedules of the kernels that were measured; ``machine`` prices them.
+
     Raises:
         SchedgenError: an experiment fits what is no constant of ``machine``.
-        SpecError, Infeasible: an experiment has no schedule on it.
     """
     fitting = [one for one in experiments if one.fits is not None and one.name in measured]
     for one in fitting:
@@ -98,7 +99,7 @@ def fitted(
             assert one.fits is not None
             if progress is not None:
                 progress(f"fitting, round {sweep + 1} of {_SWEEPS}: {one.fits}")
-            found = _root(one, machine, now, measured[one.name])
+            found = _root(one, solutions[one.name], machine, now, measured[one.name])
             if isinstance(found, str):
                 silent[one.fits] = found
                 continue
@@ -136,7 +137,11 @@ def _text(low: Fraction, high: Fraction) -> str:
 
 
 def _root(
-    one: Experiment, machine: Machine, now: Mapping[str, Fraction], wanted: float
+    one: Experiment,
+    solution: Solution,
+    machine: Machine,
+    now: Mapping[str, Fraction],
+    wanted: float,
 ) -> Fraction | str:
     """The value at which the model says ``wanted``, or why there is none.
 
@@ -148,7 +153,7 @@ def _root(
 
     def excess(value: Fraction) -> float:
         changed = with_constants(machine, {**now, name: value})
-        return cycles(solution_of(one, changed)) - wanted
+        return predicted(solution, changed).middle - wanted
 
     least, most = machine.constant[name].low / _WIDEST, machine.constant[name].high * _WIDEST
     least = least if excess(least) * excess(most) <= 0 else Fraction(0)
@@ -193,21 +198,21 @@ def rounded(number: Fraction) -> Fraction:
 def compare(
     experiments: Sequence[Experiment],
     measured: Mapping[str, float],
+    solutions: Mapping[str, Solution],
     before: Machine,
     after: Machine,
-    progress: Progress | None = None,
 ) -> tuple[Compared, ...]:
-    """What both models say of each experiment that was measured. Raises as `fitted`."""
-    found: list[Compared] = []
-    for one in experiments:
-        if one.name in measured:
-            if progress is not None:
-                progress(f"comparing {one.name}")
-            old, new = predicted(one, before), predicted(one, after)
-            found.append(
-                Compared(one.name, measured[one.name], (old.low, old.high), (new.low, new.high))
-            )
-    return tuple(found)
+    """What both models say of each experiment that was measured."""
+    return tuple(
+        Compared(
+            one.name,
+            measured[one.name],
+            predicted(solutions[one.name], before),
+            predicted(solutions[one.name], after),
+        )
+        for one in experiments
+        if one.name in measured
+    )
 
 
 def with_fits(machine: Machine, fits: Sequence[Fit]) -> Machine:

@@ -8,7 +8,7 @@ timed becomes cycles by the clock of that SM while it works, see `schedgen.calib
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -18,14 +18,14 @@ from typing import Any
 import torch
 
 from schedgen.calibration.clocks import Clocks
-from schedgen.calibration.preparing import Prepared
+from schedgen.calibration.preparing import Preparation, Prepared
 from schedgen.codegen.facts import read_facts
 from schedgen.errors import SchedgenError
 from schedgen.kernels.cache import toolchain
 from schedgen.kernels.launcher import Launcher
 from schedgen.kernels.recording import check_device, inputs
 
-FORMAT = 1
+FORMAT = 2
 THEN = "calibrate --record FILE"
 """What reads a record."""
 _ROUNDS = 25
@@ -47,22 +47,25 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was measured where: experiment -> cycles per iteration; ``mhz`` is the lowest clock."""
+    """What was measured where: experiment -> cycles per iteration; ``mhz`` is the lowest clock,
+    ``model`` the text of the machine model by which the kernels were scheduled.
+    """
 
     device: str
     software: str
     date: str
     mhz: float
+    model: str
     measured: dict[str, Measured]
 
 
 def measure(
-    experiments: Sequence[Prepared],
+    preparation: Preparation,
     folder: Path,
     progress: Callable[[str], None] | None = None,
     rounds: int = _ROUNDS,
 ) -> Record:
-    """Runs ``experiments``, whose kernels are in ``folder``.
+    """Runs the kernels that were prepared in ``folder``.
 
     Raises:
         DeviceError: there is no GPU, or a kernel is for another one.
@@ -72,9 +75,10 @@ def measure(
     clocks = Clocks(device)
     found: dict[str, Measured] = {}
     lowest: list[float] = []
-    for number, one in enumerate(experiments):
+    kernels = preparation.kernels
+    for number, one in enumerate(kernels):
         if progress is not None:
-            progress(f"measuring {number + 1} of {len(experiments)}: {one.name}")
+            progress(f"measuring {number + 1} of {len(kernels)}: {one.name}")
         found[one.name], mhz = _measure(one, folder, clocks, rounds)
         lowest.append(mhz)
     return Record(
@@ -82,6 +86,7 @@ def measure(
         f"torch {torch.__version__}, {toolchain()}",
         date.today().isoformat(),
         round(min(lowest, default=0.0), 1),
+        preparation.model,
         found,
     )
 
@@ -138,7 +143,7 @@ def _event() -> torch.cuda.Event:
 def as_json(record: Record) -> str:
     """The text of a file that `read_record` reads."""
     data: dict[str, Any] = {"calibration_format": FORMAT}
-    data |= {name: getattr(record, name) for name in ("device", "software", "date", "mhz")}
+    data |= {name: getattr(record, name) for name in ("device", "software", "date", "mhz", "model")}
     data["measured"] = {
         name: [one.cycles, one.low, one.high] for name, one in record.measured.items()
     }
@@ -163,6 +168,7 @@ def read_record(text: str, file: str) -> Record:
             str(data["software"]),
             str(data["date"]),
             float(data["mhz"]),
+            str(data["model"]),
             measured,
         )
     except (ValueError, KeyError, TypeError, AttributeError):

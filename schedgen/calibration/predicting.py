@@ -9,52 +9,56 @@ from fractions import Fraction
 from schedgen.calibration.experiments import Experiment
 from schedgen.driver.inputs import default_extents
 from schedgen.driver.solution import Solution, solve
+from schedgen.execution.contended import cycles_per_iteration
 from schedgen.expressions import references
 from schedgen.kernel import Kernel
 from schedgen.machine import Constant, Machine
-from schedgen.synchronize.pace import pace
 from schedgen.synchronize.synthesize import synthesize
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Cycles per iteration with all latencies at their low, and at their high ends."""
+    """Cycles per iteration of a program whose roles share units in turn, and in step
+    (`schedgen.execution.contended`), all constants at the middle of their intervals.
+    """
 
-    low: float
-    high: float
+    in_turn: float
+    in_step: float
 
     @property
     def middle(self) -> float:
-        return (self.low + self.high) / 2
+        """Nothing keeps roles to either end: what is expected lies between them."""
+        return (self.in_turn + self.in_step) / 2
 
 
-def predicted(experiment: Experiment, machine: Machine) -> Predicted:
-    """What the synchronized program takes, or what its busiest unit does if that is more.
+def solved(experiment: Experiment, machine: Machine) -> Solution:
+    """The schedule whose kernel is measured: that of ``machine`` at the high end of its latencies.
 
     Raises:
-        SpecError, Infeasible: the experiment has no schedule on the machine.
+        SpecError, Infeasible: the experiment has no schedule on it.
     """
-    found: list[float] = []
-    for end in ("low", "high"):
-        solution = solution_of(experiment, at(machine, end))
-        found.append(cycles(solution))
-    return Predicted(found[0], found[1])
-
-
-def cycles(solution: Solution) -> float:
-    """Cycles per iteration of the program of a schedule, at the high end of its latencies."""
-    program = synthesize(solution.problem.kernel, solution.schedule, solution.problem.machine)
-    return max(pace(program).cycles, solution.schedule.lower_bound_cycles)
-
-
-def solution_of(experiment: Experiment, machine: Machine) -> Solution:
     return solve(experiment.read(), machine, settings=experiment.settings, advise=False)
 
 
-def at(machine: Machine, end: str) -> Machine:
-    """The machine with the ``low`` or the ``high`` end of each constant."""
-    numbers = {constant.name: getattr(constant, end) for constant in machine.constants}
-    return with_constants(machine, numbers)
+def predicted(solution: Solution, machine: Machine) -> Predicted:
+    """What the program of a schedule takes with the prices of ``machine``.
+
+    Operations with a condition count for nothing: they are there for what seldom happens. Raises
+    SchedgenError: ``machine`` does not price one of its operations.
+    """
+    kernel, exact = solution.problem.kernel, middles(machine)
+    program = synthesize(kernel, solution.schedule, exact)
+    seldom = {operation.name for operation in kernel.operations if operation.when is not None}
+    turn, step = (
+        cycles_per_iteration(program, exact, manner, without=seldom)
+        for manner in ("in turn", "in step")
+    )
+    return Predicted(turn, step)
+
+
+def middles(machine: Machine) -> Machine:
+    """The machine with each constant at the middle of its interval."""
+    return with_constants(machine, {c.name: (c.low + c.high) / 2 for c in machine.constants})
 
 
 def with_constants(machine: Machine, numbers: Mapping[str, Fraction]) -> Machine:

@@ -12,13 +12,14 @@ from schedgen.calibration.experiments import Experiment
 from schedgen.calibration.predicting import extents
 from schedgen.errors import SchedgenError
 from schedgen.machine import Machine
+from schedgen.machine_file import machine_text, read_machine
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
     from schedgen.driver.emitting import Emission
 
 MANIFEST = "experiments.json"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +32,31 @@ class Prepared:
     extents: tuple[dict[str, int], dict[str, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """Kernels that are ready to run, and the text of the machine model that they were scheduled
+    by.
+    """
+
+    model: str
+    kernels: tuple[Prepared, ...]
+
+
 def prepare(
     experiments: Sequence[Experiment],
-    machine: Machine,
+    target: str,
     folder: Path,
     progress: Callable[[str], None] | None = None,
-) -> tuple[Prepared, ...]:
-    """Emits the kernels of ``experiments`` into ``folder``, with a list of them.
+) -> Preparation:
+    """Emits the kernels of ``experiments`` for the machine model ``target``, or its file, into
+    ``folder``, with a list of them.
 
     Raises:
         SpecError, Infeasible, EmitError, CompileError: an experiment cannot be emitted for
-            ``machine``, or the compiler serializes its products.
+            the model, or the compiler serializes its products.
         OSError: ``folder`` cannot be written.
     """
-    store = Store()
+    store, machine, model = Store(), read_machine(target), machine_text(target)
     folder.mkdir(parents=True, exist_ok=True)
     found: list[Prepared] = []
     for number, one in enumerate(experiments):
@@ -56,9 +68,13 @@ def prepare(
         kernel = made.solution.problem.kernel
         short, long = (extents(kernel, trips) for trips in one.trips)
         found.append(Prepared(one.name, file, one.trips, (short, long)))
-    data = {"format": FORMAT, "experiments": [asdict(one) for one in found]}
+    data = {
+        "format": FORMAT,
+        "model": model,
+        "experiments": [asdict(one) for one in found],
+    }
     (folder / MANIFEST).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    return tuple(found)
+    return Preparation(model, tuple(found))
 
 
 def _emitted(one: Experiment, machine: Machine, store: Store) -> Emission:
@@ -74,7 +90,7 @@ def _emitted(one: Experiment, machine: Machine, store: Store) -> Emission:
     return compiled_emission(spec, machine, one.settings, first=made, store=store)[0]
 
 
-def prepared(folder: Path) -> tuple[Prepared, ...]:
+def prepared(folder: Path) -> Preparation:
     """What `prepare` left in ``folder``. Raises SchedgenError."""
     path = folder / MANIFEST
     try:
@@ -84,7 +100,7 @@ def prepared(folder: Path) -> tuple[Prepared, ...]:
                 f"{path}: format {data['format']}, this schedgen reads {FORMAT}; fix: make it "
                 "again with --prepare"
             )
-        return tuple(
+        kernels = tuple(
             Prepared(
                 one["name"],
                 one["file"],
@@ -93,6 +109,7 @@ def prepared(folder: Path) -> tuple[Prepared, ...]:
             )
             for one in data["experiments"]
         )
+        return Preparation(str(data["model"]), kernels)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         reason = getattr(error, "strerror", None) or "it does not list experiments"
         raise SchedgenError(

@@ -16,6 +16,8 @@ from schedgen.errors import SchedgenError
 if TYPE_CHECKING:
     from schedgen.calibration.fitting import Compared, Fit
     from schedgen.calibration.measuring import Record
+    from schedgen.calibration.predicting import Predicted
+    from schedgen.driver.found import Solution
     from schedgen.machine import Machine
 
 DONE, REFUSED, BAD_INPUT = 0, 1, 2
@@ -77,7 +79,6 @@ def _calibrate(
     as_json: bool,
 ) -> list[str]:
     from schedgen.calibration.experiments import read_experiments
-    from schedgen.calibration.fitting import compare, fitted, with_fits
     from schedgen.calibration.measuring import as_json as record_text
     from schedgen.calibration.measuring import read_record
     from schedgen.calibration.preparing import prepare
@@ -86,25 +87,45 @@ def _calibrate(
     machine = read_machine(target)
     if files.prepare is not None:
         experiments = _for(machine, read_experiments(files.experiments))
-        made = prepare(experiments, machine, files.prepare, progress)
-        return [f"{len(made)} kernels in {files.prepare}; measure with --run {files.prepare}"]
+        made = prepare(experiments, target, files.prepare, progress)
+        return [
+            f"{len(made.kernels)} kernels in {files.prepare}; measure with --run {files.prepare}"
+        ]
     if files.record is not None:
         record = read_record(files.record.read_text("utf-8"), str(files.record))
     else:
-        record = _measured(machine, files, progress)
+        record = _measured(target, machine, files, progress)
         if files.keep is not None:
             write(files.keep, record_text(record))
         if files.run is not None:
             return [record_text(record).rstrip()] if as_json else _measured_text(record)
-    experiments = _for(machine, read_experiments(files.experiments))
-    measured = {name: one.cycles for name, one in record.measured.items()}
-    fits = fitted(experiments, measured, machine, progress)
-    compared = compare(experiments, measured, machine, with_fits(machine, fits), progress)
+    fits, compared = _fitted(record, machine, files, progress)
     if files.output is not None:
         write(files.output, _model(target, fits, record))
     if as_json:
         return [json.dumps(_data(record, fits, compared), indent=1)]
     return _text(record, machine, fits, compared)
+
+
+def _fitted(
+    record: Record, machine: Machine, files: Files, progress: Callable[[str], None]
+) -> tuple[tuple[Fit, ...], tuple[Compared, ...]]:
+    from schedgen.calibration.experiments import read_experiments
+    from schedgen.calibration.fitting import compare, fitted, with_fits
+    from schedgen.calibration.predicting import solved
+    from schedgen.machine_file import machine_from
+    from schedgen.spec.source import parse_source
+
+    experiments = _for(machine, read_experiments(files.experiments))
+    ran_on = machine_from(parse_source(record.model, f"{files.record or 'measured'}: model"))
+    there = [one for one in experiments if one.name in record.measured]
+    solutions: dict[str, Solution] = {}
+    for number, one in enumerate(there):
+        progress(f"solving {number + 1} of {len(there)}: {one.name}")
+        solutions[one.name] = solved(one, ran_on)
+    measured = {name: one.cycles for name, one in record.measured.items()}
+    fits = fitted(there, measured, solutions, machine, progress)
+    return fits, compare(there, measured, solutions, machine, with_fits(machine, fits))
 
 
 def _for(machine: Machine, experiments: Sequence[Any]) -> list[Any]:
@@ -118,7 +139,9 @@ def _for(machine: Machine, experiments: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _measured(machine: Machine, files: Files, progress: Callable[[str], None]) -> Record:
+def _measured(
+    target: str, machine: Machine, files: Files, progress: Callable[[str], None]
+) -> Record:
     from schedgen.calibration.experiments import read_experiments
     from schedgen.calibration.measuring import THEN, measure
     from schedgen.calibration.preparing import prepare, prepared
@@ -130,20 +153,14 @@ def _measured(machine: Machine, files: Files, progress: Callable[[str], None]) -
     with TemporaryDirectory(prefix="schedgen-") as name:
         folder = Path(name)
         experiments = _for(machine, read_experiments(files.experiments))
-        return measure(prepare(experiments, machine, folder, progress), folder, progress)
+        return measure(prepare(experiments, target, folder, progress), folder, progress)
 
 
 def _model(target: str, fits: Sequence[Fit], record: Record) -> str:
-    from importlib import resources
-
     from schedgen.calibration.model_text import fitted_text
-    from schedgen.machine_file import shipped_machines
+    from schedgen.machine_file import machine_text
 
-    if target in shipped_machines():
-        text = (resources.files("schedgen.machines") / f"{target}.yaml").read_text("utf-8")
-    else:
-        text = Path(target).read_text("utf-8")
-    return fitted_text(text, target, fits, f"{record.device}, {record.date}")
+    return fitted_text(machine_text(target), target, fits, f"{record.device}, {record.date}")
 
 
 def _measured_text(record: Record) -> list[str]:
@@ -166,12 +183,12 @@ def _text(
         mark = "  off" if fit.outside else ""
         found = fit.reason or f"{_range(fit.low, fit.high):>15}  {fit.unit}{mark}"
         lines.append(f"{fit.constant:{_CONSTANTS}} {_range(*fit.before):>13} {found}")
-    head = f"{'cycles per iteration':{_NAMES}} {'measured':>9} {'model':>13} {'fitted':>13}  error"
+    head = f"{'cycles per iteration':{_NAMES}} {'measured':>9} {'model':>15} {'fitted':>15}  error"
     lines += ["", head]
     for one in compared:
         lines.append(
-            f"{one.name:{_NAMES}} {one.measured:9.1f} {_range(*one.before):>13} "
-            f"{_range(*one.after):>13} {one.error:+6.1%}"
+            f"{one.name:{_NAMES}} {one.measured:9.1f} {_ends(one.before):>15} "
+            f"{_ends(one.after):>15} {one.error:+6.1%}"
         )
     return lines
 
@@ -180,6 +197,10 @@ def _range(low: Any, high: Any) -> str:
     """An interval, or the number that it is."""
     texts = dict.fromkeys(f"{float(number):.4g}" for number in (low, high))
     return " to ".join(texts)
+
+
+def _ends(one: Predicted) -> str:
+    return _range(round(one.in_turn), round(one.in_step))
 
 
 def _data(record: Record, fits: Sequence[Fit], compared: Sequence[Compared]) -> dict[str, Any]:
@@ -203,8 +224,8 @@ def _data(record: Record, fits: Sequence[Fit], compared: Sequence[Compared]) -> 
             {
                 "name": one.name,
                 "measured": one.measured,
-                "before": list(one.before),
-                "after": list(one.after),
+                "before": [one.before.in_turn, one.before.in_step],
+                "after": [one.after.in_turn, one.after.in_step],
                 "error": one.error,
             }
             for one in compared

@@ -1,0 +1,251 @@
+"""What a program takes where its roles share the units of an SM.
+
+`schedgen.synchronize.pace` says what waits allow; here whoever wants a unit that is taken goes on
+more slowly. Nothing but its barriers keeps a program's roles to the order in which the schedule has
+them, so how they share depends on how they lie to each other. Two ends of that are executed:
+
+- *in turn*: exclusive units serve requests as they come, one after the other, so that roles that do
+  the same come to lie behind each other, as the schedule has them;
+- *in step*: roles with equal loops begin them together and share every unit, so that all want the
+  same one at the same time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from schedgen.errors import SchedgenError
+from schedgen.execution.events import LOOP, Event, unroll
+from schedgen.execution.fused import fused
+from schedgen.execution.machine import Machine as Barriers
+from schedgen.execution.machine import Setup
+from schedgen.execution.sharing import Sharing
+from schedgen.machine import Machine
+from schedgen.program.model import Program, RoleProgram, Run, WaitGroup
+from schedgen.program.operations import Engine, TileOperation
+
+Manner = Literal["in turn", "in step"]
+
+_FILLED, _COUNTED = 12, 24
+"""Iterations after which a program is in its steady state, and those that are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Cycles for which a thread is busy with a wait that finds its barrier complete, and with an
+    arrival; ``handoff``: from an arrival until a role that waits goes on.
+    """
+
+    wait: float
+    arrive: float
+    handoff: float
+
+
+def cycles_per_iteration(
+    program: Program,
+    machine: Machine,
+    manner: Manner,
+    end: str = "high",
+    without: Collection[str] = (),
+) -> float:
+    """Cycles of an iteration in the steady state, latencies at their ``low`` or ``high`` end.
+
+    Operations named in ``without`` take no time: those whose condition seldom holds.
+
+    Raises SchedgenError for a program that comes to a stop.
+    """
+    program = fused(program, without)
+    many, few = (
+        _Contended(program, machine, manner, end, trips).cycles()
+        for trips in (_FILLED + _COUNTED, _FILLED)
+    )
+    return (many - few) / _COUNTED
+
+
+class _Contended:
+    """One tile. Jobs are numbered by the events whose operation they are."""
+
+    def __init__(
+        self, program: Program, machine: Machine, manner: Manner, end: str, trips: int
+    ) -> None:
+        self.pick = 1 if end == "high" else 0
+        handoff = program.handoff[self.pick]
+        self.costs = Costs(machine.cycles("wait"), machine.cycles("arrive"), handoff)
+        self.case = unroll(program, (trips,))
+        in_step = manner == "in step"
+        self.units = Sharing(() if in_step else _exclusive(program, machine))
+        self.clock = {role.name: 0.0 for role in program.roles}
+        """When a role can take its next step; infinity while it executes an operation."""
+        self.needed = [0.0] * len(self.case.events)
+        """When all that an event needs had happened."""
+        self.came: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
+        """By number of a barrier: when arrivals came, and of which role; empty for bytes."""
+        self.queues: dict[tuple[str, Engine], list[int]] = defaultdict(list)
+        self.gates = _Gates(program.roles if in_step else (), self._first())
+
+    def _first(self) -> dict[str, int]:
+        """The first step in the loop of each role."""
+        events = self.case.events
+        found = {
+            role: next((step for step in steps if events[step].section == LOOP), -1)
+            for role, steps in self.case.roles.items()
+        }
+        return {role: step for role, step in found.items() if step >= 0}
+
+    def cycles(self) -> float:
+        """Runs all roles to their end."""
+        barriers = Barriers(Setup(self.case))
+        last = 0.0
+        while True:
+            time, event = min(((self._time(e), e) for e in barriers.ready), default=(inf, -1))
+            done, job = self.units.next()
+            if done == inf and time == inf:
+                break
+            if done <= time:
+                self.units.advance(done)
+                self.units.remove(job)
+                self._finished(job, done)
+                last = max(last, done)
+                continue
+            time = max(time, self.units.now)
+            self.units.advance(time)
+            barriers.ready.remove(event)
+            barriers.fire(event)
+            for later in self.case.then[event]:
+                self.needed[later] = max(self.needed[later], time)
+            self._happen(event, time)
+            last = max(last, time)
+        if not barriers.finished:
+            raise SchedgenError("the program comes to a stop; 'schedgen check' says why")
+        return last
+
+    def _time(self, index: int) -> float:
+        """When an event that is ready happens, as far as that is known."""
+        event = self.case.events[index]
+        if event.kind != "step":
+            return self.needed[index]
+        time = self.clock[event.role]
+        if event.waits:
+            time = max(time, self._complete(event))
+        if isinstance(event.action, WaitGroup):
+            time = max(time, self.needed[index])
+        return self.gates.opens(event.role, index, time)
+
+    def _complete(self, event: Event) -> float:
+        """When the phase that a wait is for was complete, as its role sees it."""
+        assert event.signal is not None
+        came = self.came[event.signal.barrier, event.signal.number]
+        handoff = self.costs.handoff
+        return max(
+            (t + (handoff if who not in ("", event.role) else 0) for t, who in came), default=0
+        )
+
+    def _happen(self, index: int, time: float) -> None:
+        event = self.case.events[index]
+        if event.signal is not None and not event.waits:
+            who = "" if event.kind == "completion" else event.role
+            self.came[event.signal.barrier, event.signal.number].append((time, who))
+        if event.kind != "step":
+            return
+        self.clock[event.role] = time + self._busy(event)
+        if isinstance(event.action, Run):
+            self._begin(index, event)
+
+    def _busy(self, event: Event) -> float:
+        """Cycles that a step on a barrier in memory takes its role."""
+        if (
+            event.signal is None
+            or self.case.program.barrier[event.signal.barrier].kind != "mbarrier"
+        ):
+            return 0.0
+        return self.costs.wait if event.waits else self.costs.arrive
+
+    def _begin(self, index: int, event: Event) -> None:
+        """The role of ``event`` comes to an operation."""
+        operation = self.case.operation(index)
+        if operation.engine.asynchronous:
+            self.clock[event.role] += operation.hold[self.pick]
+            self.needed[self.case.completion[index]] = inf
+            queue = self.queues[_server(operation, event.role), operation.engine]
+            queue.append(index)
+            if len(queue) == 1:
+                self._serve(index)
+        elif any(cycles for _, cycles in operation.units):
+            self.clock[event.role] = inf
+            self.units.add(index, dict(operation.units), ahead=False)
+        else:
+            self.clock[event.role] += operation.latency[self.pick]
+
+    def _serve(self, index: int) -> None:
+        """The first one in its queue goes to its engine."""
+        operation = self.case.operation(index)
+        need = dict(operation.units)
+        self.units.add(index, need if any(need.values()) else {"": 1.0}, ahead=True)
+
+    def _finished(self, index: int, time: float) -> None:
+        """An operation needs its units no longer; its result is there after the rest of its
+        latency.
+        """
+        event, operation = self.case.events[index], self.case.operation(index)
+        rest = max(operation.latency[self.pick] - _served(operation), 0)
+        if not operation.engine.asynchronous:
+            self.clock[event.role] = time + rest
+            return
+        self.needed[self.case.completion[index]] = time + rest
+        queue = self.queues[_server(operation, event.role), operation.engine]
+        queue.remove(index)
+        if queue:
+            self._serve(queue[0])
+
+
+class _Gates:
+    """Roles with equal loops, which begin them together."""
+
+    def __init__(self, roles: Iterable[RoleProgram], first: Mapping[str, int]) -> None:
+        equal: dict[object, list[str]] = defaultdict(list)
+        for role in roles:
+            if role.name in first:
+                equal[_shape(role)].append(role.name)
+        self._first = {first[name]: names for names in equal.values() for name in names}
+        """The first step in the loop of a role -> all roles that go with it."""
+        self._there: dict[str, float] = {}
+
+    def opens(self, role: str, step: int, time: float) -> float:
+        """When ``role``, which could take ``step`` at ``time``, does take it."""
+        together = self._first.get(step)
+        if together is None:
+            return time
+        self._there[role] = time
+        return max(self._there.get(name, inf) for name in together)
+
+
+def _shape(role: RoleProgram) -> object:
+    """What two roles have in common that do the same with other data."""
+    return role.warps, tuple((type(s.action), s.shift, s.guard) for s in role.loop)
+
+
+def _exclusive(program: Program, machine: Machine) -> set[str]:
+    """The units of engines that serve one request at a time."""
+    return {
+        unit
+        for operation in program.operations
+        if operation.engine.asynchronous
+        for unit, _ in operation.units[:1]
+        if machine.exclusive(unit)
+    }
+
+
+def _server(operation: TileOperation, role: str) -> str:
+    """Whose operations wait for each other in an engine: those of a CTA on Blackwell."""
+    return "" if operation.engine is Engine.TENSOR else role
+
+
+def _served(operation: TileOperation) -> int:
+    """Cycles of its latency for which an operation, alone, has its units."""
+    if operation.engine.asynchronous and operation.units:
+        return operation.units[0][1]
+    return max((cycles for _, cycles in operation.units), default=0)
