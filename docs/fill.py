@@ -28,6 +28,7 @@ FILES = (
         f"docs/{name}.md"
         for name in (
             "attention",
+            "calibration",
             "conform",
             "emulator",
             "fuzz",
@@ -55,6 +56,14 @@ def results_table(name: str, columns: Sequence[str], only: str = "") -> str:
     source = (
         f"*{where['date']}, {where['cores']} cores, {versions}; `benchmarks/results/{name}.json`*"
     )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
+def measured_table(name: str, columns: Sequence[str], only: str) -> str:
+    """The rows of `results_table` whose cycles were measured on a GPU earlier than the rest."""
+    rows = [row for row in _results(name)["rows"] if row["table"] == only]
+    lines = [columns, ["---"] * len(columns), *[[_cell(row[c]) for c in columns] for row in rows]]
+    source = f"*{rows[0]['device']}, {rows[0]['measured on']}; `benchmarks/results/{name}.json`*"
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
 
 
@@ -316,6 +325,17 @@ PARTS: dict[str, Callable[[], str]] = {
             *("spec", "target", "II", "high", "low"),
             *("no waits for own results", "waited for"),
         ),
+    ),
+    "predicted-constants": lambda: measured_table(
+        "predicted", ("constant", "before", "measured", "unit", "by"), "constants"
+    ),
+    "predicted-experiments": lambda: measured_table(
+        "predicted",
+        ("experiment", "measured", "predicted", "off", "in turn", "in step"),
+        "experiments",
+    ),
+    "predicted-kernels": lambda: measured_table(
+        "predicted", ("kernel", "II", "measured", "predicted", "off", "in turn", "in step"), "kernels"
     ),
     "proof-growth": lambda: results_table(
         "proof_growth",

@@ -22,10 +22,8 @@ _WIDEST = 64
 """How many times larger or smaller than in the model a constant may be."""
 _STEPS = 24
 _DIGITS = 3
-_SAME, _DOCUMENTED = Fraction(1, 50), Fraction(1, 10)
-"""Shares by which measured values may differ from a constant that is kept, and from one that a
-manual has: what is measured has overheads in it that are none of the unit's.
-"""
+_SAME = Fraction(1, 50)
+"""A share by which measured values may differ from a constant that is kept."""
 _NEAR = 0.05
 """How far off a value may be, as a share of what was measured, if no value is exact."""
 
@@ -123,9 +121,8 @@ def _fit(
     low, high = (min(said.values()), max(said.values())) if said else before
     by = tuple(one.name for one in fitting if one.fits == name)
     reason = "" if said else silent.get(name, "")
-    share = _DOCUMENTED if constant.certainty == "documented" else _SAME
     ends = zip(before, (low, high), strict=True)
-    if said and all(abs(now - was) <= share * was for was, now in ends):
+    if said and all(abs(now - was) <= _SAME * was for was, now in ends):
         reason = f"kept ({constant.certainty}); measured {_text(low, high)}"
         low, high = before
     return Fit(name, constant.unit, before, low, high, by, reason)

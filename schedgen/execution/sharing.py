@@ -1,9 +1,9 @@
 """Work that shares units: how fast each piece of it goes on at any time.
 
 A job needs cycles of several units and uses them evenly while it lasts; alone it takes the most of
-them. What runs at the same time shares each unit equally (max-min fairness of the share that a job
-has of the unit that it needs most), except that jobs of engines come before those of threads, and
-that a unit ``in_turn`` serves who came first.
+them. What runs at the same time shares each unit fairly: nobody has more of it than another one who
+wants more than he gets. But jobs of engines come before those of threads, and a unit ``in_turn``
+serves who came first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ class _Job:
     @property
     def most(self) -> float:
         return max(self.need.values())
+
+    def share(self, unit: str) -> float:
+        """The share of a unit that it uses when nothing slows it down."""
+        return self.need.get(unit, 0.0) / self.most
 
 
 class Sharing:
@@ -75,21 +79,30 @@ class Sharing:
 
 
 def _fill(jobs: list[_Job], free: dict[str, float]) -> None:
-    """Raises the rates of all ``jobs`` together until a unit is used up, then of those that do not
-    need it, and so on; what is left of units stays in ``free``.
+    """Gives each of ``jobs`` its rate, and takes what they use from what is ``free`` of units.
+
+    The unit that slows down somebody most is shared out first: all who want more than a level get
+    just that, so that nobody who wants less is slowed down by it. Then the next one.
     """
     while jobs:
-        wanted: dict[str, float] = {}
-        for job in jobs:
-            for unit, cycles in job.need.items():
-                wanted[unit] = wanted.get(unit, 0.0) + cycles / job.most
-        share, scarce = min((free[unit] / much, unit) for unit, much in wanted.items())
-        if share >= 1.0:
-            share, bound = 1.0, list(jobs)
-        else:
-            bound = [job for job in jobs if scarce in job.need]
+        levels = {unit: _level(unit, jobs, much) for unit, much in free.items()}
+        slowest = min((levels[u] / j.share(u), u) for j in jobs for u in j.need)
+        unit = slowest[1] if slowest[0] < 1 else None
+        bound = [j for j in jobs if unit is None or j.share(unit) > levels[unit]]
         for job in bound:
-            job.rate = max(share, _ALMOST) / job.most
-            for unit, cycles in job.need.items():
-                free[unit] = max(free[unit] - cycles * job.rate, 0.0)
-        jobs = [job for job in jobs if job not in bound]
+            speed = 1.0 if unit is None else max(levels[unit] / job.share(unit), _ALMOST)
+            job.rate = speed / job.most
+            for used in job.need:
+                free[used] = max(free[used] - job.share(used) * speed, 0.0)
+        jobs = [job for job in jobs if not any(job is one for one in bound)]
+
+
+def _level(unit: str, jobs: list[_Job], free: float) -> float:
+    """The share of ``unit`` up to which each of ``jobs`` can have what it wants; 1 if all can."""
+    wanted = sorted(job.share(unit) for job in jobs if unit in job.need)
+    for number, share in enumerate(wanted):
+        level = free / (len(wanted) - number)
+        if share > level:
+            return level
+        free -= share
+    return 1.0

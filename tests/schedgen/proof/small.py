@@ -41,3 +41,8 @@ def program(
         barriers=barriers,
         roles=tuple(RoleProgram(name, 1, 24, loop=steps) for name, steps in roles.items()),
     )
+
+
+def barrier_of(name: str, slots: int = 1, arrivals: int = 1) -> Barrier:
+    """An mbarrier."""
+    return Barrier(name, "mbarrier", slots, arrivals, 0)

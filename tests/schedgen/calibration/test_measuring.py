@@ -1,0 +1,40 @@
+"""Records of a calibration on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedgen.calibration.experiments import read_experiments
+from schedgen.calibration.measuring import Measured, Record, as_json, read_record
+from schedgen.errors import SchedgenError
+
+RECORD = Record("a GPU", "torch", "2026-11-24", 1788.1, "name: x", {"one": Measured(3.5, 3, 4)})
+KEPT = Path(__file__).parents[3] / "benchmarks/results/calibration.json"
+
+
+def test_what_is_written_is_read() -> None:
+    assert read_record(as_json(RECORD), "record.json") == RECORD
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"calibration_format": 2}', "null"])
+def test_no_record(text: str) -> None:
+    with pytest.raises(
+        SchedgenError, match=r"record.json: this is no record of a calibration; fix"
+    ):
+        read_record(text, "record.json")
+
+
+def test_another_format() -> None:
+    text = json.dumps(json.loads(as_json(RECORD)) | {"calibration_format": 1})
+    with pytest.raises(SchedgenError, match="calibration format 1, this schedgen reads 2; fix"):
+        read_record(text, "record.json")
+
+
+def test_the_record_of_an_h200_is_of_the_shipped_experiments() -> None:
+    record = read_record(KEPT.read_text("utf-8"), KEPT.name)
+    assert set(record.measured) == {one.name for one in read_experiments()}
+    assert all(m.low <= m.cycles <= m.high for m in record.measured.values())
+    assert record.device == "NVIDIA H200"
