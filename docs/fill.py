@@ -335,7 +335,9 @@ PARTS: dict[str, Callable[[], str]] = {
         "experiments",
     ),
     "predicted-kernels": lambda: measured_table(
-        "predicted", ("kernel", "II", "measured", "predicted", "off", "in turn", "in step"), "kernels"
+        "predicted",
+        ("kernel", "II", "measured", "predicted", "off", "in turn", "in step"),
+        "kernels",
     ),
     "proof-growth": lambda: results_table(
         "proof_growth",
