@@ -21,7 +21,7 @@ from torch import Tensor
 
 from schedgen.benchmarks.timing import Row, in_graphs, in_turns
 from schedgen.codegen.facts import Facts, read_facts
-from schedgen.kernels import ahead, launcher, library
+from schedgen.kernels import launcher, library
 
 BEFORE, AFTER = "before", "schedgen"
 SIZES = {
@@ -45,7 +45,7 @@ def main() -> None:
 def _files(older: Path, names: list[str]) -> Iterator[Path]:
     """Files for this GPU that both folders have, bf16 ones if no names are given."""
     here = launcher.architecture(torch.device("cuda", 0))
-    for one in ahead.shipped([here]):
+    for one in library.shipped([here]):
         wanted = any(name in one.name for name in names) if names else "_bf16" in one.name
         if wanted and (older / one.name).exists():
             yield library.file(one)
