@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,15 +40,21 @@ log = logging.getLogger("schedgen.kernels")
 def launcher(device: torch.device, spec: str, **settings: str) -> Launcher:
     """The shipped kernel of ``spec`` with these settings, loaded for ``device``.
 
-    Raises DeviceError if there is none for its architecture, and what `file` and
-    `launcher.launcher` raise.
+    Raises what `path_of` and `launcher.launcher` raise.
     """
-    arch = architecture(device)
+    return _launcher(path_of(spec, architecture(device), settings), device)
+
+
+def path_of(spec: str, arch: str, settings: Mapping[str, str]) -> Path:
+    """The file of the shipped kernel of ``spec`` with these settings, as of `file`.
+
+    Raises DeviceError: there is none.
+    """
     found = lock_file.locked(spec, arch, settings)
     if found is None:
         name = file_name(spec, arch, settings)
         raise DeviceError(f"there is no {name} among the shipped kernels")
-    return _launcher(file(found), device)
+    return file(found)
 
 
 def file(kernel: Locked) -> Path:

@@ -155,11 +155,9 @@ class Mbarrier(Resource):
         if self.pending:
             missing.append(f"{self.pending} of its arrivals")
         if self.transactions > 0:
-            missing.append(f"{self.transactions} bytes of announced copies")
+            missing.append(f"{self.transactions} bytes of expected copies")
         if self.transactions < 0:
-            missing.append(
-                f"the announcement of {-self.transactions} bytes that were copied already"
-            )
+            missing.append(f"an expect_tx of {-self.transactions} bytes that were copied already")
         return (
             f"phase {phase} (parity {phase & 1}) of the {self.title}; phase {self.phase} lacks "
             f"{' and '.join(missing)}; arrived: {self._arrived()}"
