@@ -39,6 +39,14 @@ def test_the_index_lists_every_page() -> None:
         assert page.name == "index.md" or f"]({page.name})" in index
 
 
+def test_the_index_lists_every_spec() -> None:
+    """What `schedgen specs` prints there is compared by the slow tests."""
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    specs = [path.stem for path in (ROOT / "specs").glob("*.yaml")]
+    assert [name for name in specs if f"\n{name} " not in index] == []
+    assert specs
+
+
 def test_contributing_names_what_is_there() -> None:
     """Names are relative to the repository, to `schedgen/`, or to a folder that the heading or the
     paragraph has named before."""
