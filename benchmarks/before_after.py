@@ -21,7 +21,7 @@ from torch import Tensor
 
 from schedgen.benchmarks.timing import Row, in_graphs, in_turns
 from schedgen.codegen.facts import Facts, read_facts
-from schedgen.kernels import ahead, launcher, library
+from schedgen.kernels import launcher, library
 
 BEFORE, AFTER = "before", "schedgen"
 SIZES = {
@@ -45,8 +45,12 @@ def main() -> None:
 def _files(older: Path, names: list[str]) -> Iterator[Path]:
     """Files for this GPU that both folders have, bf16 ones if no names are given."""
     here = launcher.architecture(torch.device("cuda", 0))
-    for one in ahead.shipped([here]):
-        wanted = any(name in one.name for name in names) if names else "_bf16" in one.name
+    for one in library.shipped([here]):
+        wanted = (
+            any(name in one.name for name in names)
+            if names
+            else one.kernel.settings.get("dtype") == "bf16"
+        )
         if wanted and (older / one.name).exists():
             yield library.file(one)
 
@@ -54,7 +58,7 @@ def _files(older: Path, names: list[str]) -> Iterator[Path]:
 def _rows(old: Path, new: Path) -> Iterator[Row]:
     facts, results = read_facts(new), dict[str, list[Tensor]]()
     candidates: dict[str, Callable[[], None]] = {}
-    values = _values(facts, 64 if "head_dim64" in new.stem else 128)
+    values = _values(facts, int(dict(facts.settings).get("head_dim", "128")))
     for name, path in ((BEFORE, old), (AFTER, new)):
         outputs = {n: torch.full_like(values[n], float("nan")) for n in facts.outputs}
         tensors = [(values | outputs)[parameter.name] for parameter in facts.tensors]

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from report import keep, table
 
-from schedgen.codegen.facts import file_name, read_facts
+from schedgen.codegen.facts import read_facts
 from schedgen.kernels import attention, gemm, symmetric_gemm
 from schedgen.kernels.launcher import architecture, multiprocessors
-from schedgen.kernels.library import named
+from schedgen.kernels.library import path_of
 
 METRICS = {
     "elapsed": "sm__cycles_elapsed.max",
@@ -144,7 +144,7 @@ def measured(case: Case, provider: str) -> dict[str, float]:
 def row(case: Case, provider: str, sms: int) -> dict[str, object]:
     """One line of the table."""
     found = measured(case, provider)
-    facts = read_facts(named(file_name(case.spec, architecture(_GPU), case.settings)))
+    facts = read_facts(path_of(case.spec, architecture(_GPU), case.settings))
     per_sm = case.iterations / sms
     return {
         "problem": case.name,

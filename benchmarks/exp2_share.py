@@ -9,7 +9,6 @@ ones; the second command needs a GPU. Its machine model prices a quarter as fast
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,22 +17,23 @@ import torch
 from report import keep, table
 
 from schedgen.benchmarks.timing import in_turns
+from schedgen.codegen.facts import read_facts
 from schedgen.kernels import load
-from schedgen.kernels.library import named
+from schedgen.kernels.library import path_of
 
-_OTHER = re.compile(r"(.*_head_dim(\d+)_.*?)_exp2_polynomial(\w+)$")
 BATCH, SEQ, HEADS = 4, 4096, 32
 
 
 def row(path: Path) -> dict[str, object]:
     """One file beside the shipped one with the same settings."""
-    match = _OTHER.match(path.stem)
-    if match is None:
-        raise SystemExit(f"{path}: its name should end with _exp2_polynomial...")
-    head_dim, causal = int(match[2]), "_causal" in path.stem
+    facts = read_facts(path)
+    settings = dict(facts.settings)
+    head_dim, causal = int(settings["head_dim"]), settings["causal"] == "true"
+    same = {"head_dim": settings["head_dim"], "dtype": settings["dtype"]}
+    shipped = path_of(facts.kernel, facts.target, same | ({"causal": "true"} if causal else {}))
     q, k, v = (torch.randn(BATCH, SEQ, HEADS, head_dim, device="cuda").bfloat16() for _ in range(3))
     out, lse = torch.empty_like(q), torch.empty(BATCH, HEADS, SEQ, device="cuda")
-    kernels = {"none": load(named(f"{match[1]}.py")), "share": load(path)}
+    kernels = {"none": load(shipped), "share": load(path)}
     runs = {
         name: partial(kernel, q, k, v, out, lse, head_dim**-0.5) for name, kernel in kernels.items()
     }
@@ -42,8 +42,8 @@ def row(path: Path) -> dict[str, object]:
     flops = 4 * BATCH * HEADS * SEQ**2 * head_dim * (0.5 if causal else 1)
     speeds = {name: flops / t.milliseconds / 1e9 for name, t in in_turns(runs).items()}
     return {
-        "kernel": match[1],
-        "share": match[3],
+        "kernel": shipped.stem,
+        "share": settings["exp2_polynomial"],
         "TFLOP/s without": round(speeds["none"], 1),
         "TFLOP/s with": round(speeds["share"], 1),
         "ratio": round(speeds["share"] / speeds["none"], 3),

@@ -19,9 +19,9 @@ from products import bound
 from report import keep, table
 
 from schedgen.benchmarks.timing import in_graphs, in_turns
-from schedgen.codegen.facts import file_name, read_facts
+from schedgen.codegen.facts import read_facts
 from schedgen.kernels import launcher, tiling
-from schedgen.kernels.library import named
+from schedgen.kernels.library import path_of
 
 SPECS = ("gemm", "gemm_symmetric")
 EXTENT = 256
@@ -53,7 +53,7 @@ def rows(spec: str) -> list[dict[str, object]]:
 
 def _path(spec: str, arch: str, tile: tiling.Tile) -> Path:
     product = tiling.Product(arch, "bf16", symmetric=spec == "gemm_symmetric")
-    return named(file_name(spec, arch, product.settings(tile)))
+    return path_of(spec, arch, product.settings(tile))
 
 
 def _times(spec: str, k: int, device: torch.device) -> dict[str, tuple[float, float]]:

@@ -13,10 +13,9 @@ import torch
 from report import keep, table
 
 from schedgen.benchmarks.timing import Run, in_turns, warm
-from schedgen.codegen.facts import file_name
 from schedgen.kernels import keys, load
 from schedgen.kernels.launcher import architecture
-from schedgen.kernels.library import named
+from schedgen.kernels.library import path_of
 
 TOKENS, HEADS = 16384, 16
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
@@ -32,7 +31,7 @@ def row(arch: str, head_dim: int, causal: bool, seq: int) -> dict[str, object]:
     runs: dict[str, Run] = {}
     for one in keys.KEYS[arch, head_dim, causal]:
         more = {} if one == keys.OWN else {"keys": str(one)}
-        kernel = load(named(file_name("attention_fwd", arch, settings | more)))
+        kernel = load(path_of("attention_fwd", arch, settings | more))
         runs[str(one)] = partial(kernel, q, k, v, out, lse, head_dim**-0.5)
     warm(next(iter(runs.values())))
     times = {name: time.milliseconds for name, time in in_turns(runs).items()}

@@ -48,7 +48,7 @@ def row(name: str, target: str, program: Program, seconds: float) -> dict[str, o
         "operations": len(program.operations),
         "steps": sum(len(role.steps) for role in program.roles),
         "barriers": len(program.barriers),
-        "words": sum(barrier.slots for barrier in program.barriers),
+        "mbarriers": sum(barrier.slots for barrier in program.barriers),
         "synthesis s": f"{seconds:.2f}",
         **{f"{method} s": f"{verdict.seconds:.2f}" for method, verdict in verdicts.items()},
         "proven": all(verdict.proven for verdict in verdicts.values()),

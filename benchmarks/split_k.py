@@ -17,9 +17,8 @@ from report import keep, table
 from torch import Tensor
 
 from schedgen.benchmarks.timing import imported, in_graphs, in_turns
-from schedgen.codegen.facts import file_name
 from schedgen.kernels import launcher, split, tiling
-from schedgen.kernels.library import named
+from schedgen.kernels.library import path_of
 
 SHAPES = {
     "gemm_symmetric": [
@@ -47,7 +46,7 @@ def row(spec: str, n: int, k: int) -> dict[str, object]:
     key = product, (1, n, n, k), sms
     tile, how = tiling.best(*key), split.estimated(*key)[1]
     assert how is not None
-    path = named(file_name(spec, arch, product.settings(tile)))
+    path = path_of(spec, arch, product.settings(tile))
     runs: dict[str, Run] = {
         "whole": bound(path, a, b, out),
         "split": _split(product, how, a, b, out),

@@ -17,9 +17,9 @@ from products import bound
 from report import keep, table
 
 from schedgen.benchmarks.timing import in_turns
-from schedgen.codegen.facts import file_name, read_facts
+from schedgen.codegen.facts import read_facts
 from schedgen.kernels import launcher, tiling
-from schedgen.kernels.library import named
+from schedgen.kernels.library import path_of
 
 SHAPES = {"gemm": (1, 4096, 11008, 4096), "gemm_symmetric": (16, 2048, 2048, 7168)}
 """Their right operands are read as they lie, with rows along n."""
@@ -36,7 +36,7 @@ def rows(spec: str) -> list[dict[str, object]]:
     model: dict[str, tuple[tiling.Tile, int, int]] = {}
     product = tiling.Product(arch, "fp16", symmetric=spec == "gemm_symmetric", b_layout="kn")
     for tile in tiling.TILES[arch]:
-        path = named(file_name(spec, arch, product.settings(tile)))
+        path = path_of(spec, arch, product.settings(tile))
         runs[str(tile)] = bound(path, a, b, out)
         tiles = batch * tiling.tiles(m, n, tile, triangle=product.symmetric)
         model[str(tile)] = tile, read_facts(path).cycles, -(-tiles // sms)

@@ -179,7 +179,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """An arrival of each thread, or of one of a warp; with ``bytes`` it announces so many."""
+    """An arrival of each thread, or of one of a warp; with ``bytes`` it expects so many."""
 
     address: Code
     elected: bool

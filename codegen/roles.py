@@ -126,7 +126,7 @@ class Role:
         elif isinstance(action, Arrive) and self.barriers.meet(source, self.role, step):
             return
         elif isinstance(action, Arrive):
-            self.barriers.arrive(source, self.role, action, at, self._announced(step, action))
+            self.barriers.arrive(source, self.role, action, at, self._expect_tx(step, action))
         elif isinstance(action, WaitGroup):
             source.comment(f"{action.operation} is complete")
             self._wait_group(source, step, action)
@@ -204,8 +204,8 @@ class Role:
             return self.tiles.condition_of(operation.when)
         return scalar(operation.when)
 
-    def _announced(self, step: Step, action: Arrive) -> Code | None:
-        """Bytes that an arrival announces, if that depends: none for a load that is left out."""
+    def _expect_tx(self, step: Step, action: Arrive) -> Code | None:
+        """Bytes that an arrival expects, if that depends: none for a load that is left out."""
         if not action.bytes:
             return None
         sections = (self.role.before, self.role.loop, self.role.after)

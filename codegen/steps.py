@@ -97,12 +97,12 @@ class Barriers:
         role: RoleProgram,
         action: Arrive,
         iteration: Iteration | None,
-        announced: Code | None = None,
+        expect_tx: Code | None = None,
     ) -> None:
-        """``announced``: how many bytes, where that is not known before."""
+        """``expect_tx``: how many bytes, where that is not known before."""
         at = self.at(action.barrier, action.number, iteration)
         threads = 32 * role.warps
-        size = (announced or code(str(action.bytes))) if action.bytes else None
+        size = (expect_tx or code(str(action.bytes))) if action.bytes else None
         if action.count == threads and not action.bytes:
             source.put(ArriveNode(at, elected=False))
         elif action.count == 1 and role.warps == 1:

@@ -315,8 +315,15 @@ PARTS: dict[str, Callable[[], str]] = {
     "proof": lambda: results_table(
         "proof",
         (
-            *("spec", "target", "operations", "steps", "barriers", "words"),
+            *("spec", "target", "operations", "steps", "barriers", "mbarriers"),
             *("synthesis s", "graph s", "z3 s", "execution s", "proven"),
+        ),
+    ),
+    "same": lambda: results_table(
+        "same_kernels",
+        (
+            *("spec", "target", "kernels", "missing", "II", "storage", "roles", "barriers", "code"),
+            *("certificate before", "certificate after"),
         ),
     ),
     "pace": lambda: results_table(

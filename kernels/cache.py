@@ -1,14 +1,16 @@
-"""Compiled kernels on disk, so that a second process starts in milliseconds.
+"""Kernels on disk: generated files, and what they compile to, so that a second process starts in
+milliseconds.
 
-An entry is named by what determines it: the text of the generated file, the versions of CuTe DSL,
-the kind of processor and the number of SMs. `schedgen.stored` says where it is and how it is
-written. Nothing is ever deleted: an entry is some 100 KB.
+A compiled kernel is named by what determines it: the text of the generated file, the versions of
+CuTe DSL, the kind of processor and the number of SMs. `schedgen.stored` says where it is and how it
+is written. Nothing is ever deleted: an entry is some 100 KB.
 """
 
 from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import platform
 import tempfile
 from collections.abc import Generator
@@ -18,12 +20,35 @@ from pathlib import Path
 
 from schedgen.codegen.compiling import compile_file, packages
 from schedgen.codegen.facts import Facts
-from schedgen.kernels.errors import DeviceError
+from schedgen.kernels.errors import DeviceError, KernelError
 from schedgen.stored import folder, read_entry, write_entry
 
 log = logging.getLogger("schedgen.kernels")
 
 _FORMAT = "1"
+
+
+def place(name: str, digest: str) -> Path:
+    """Where the generated file ``name`` is kept; ``digest`` tells it from others of that name."""
+    return folder() / "kernels" / digest[:16] / name
+
+
+def write(path: Path, text: str) -> Path:
+    """``path`` with ``text`` as its content; a reader sees a whole file or none.
+
+    Raises KernelError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise KernelError(
+            f"{path}: {error.strerror}; fix: set SCHEDGEN_CACHE_DIR to a folder that can be written"
+        ) from None
+    return path
 
 
 def compiled(path: Path, facts: Facts, sms: int) -> bytes:

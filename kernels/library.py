@@ -1,22 +1,28 @@
 """The shipped kernels.
 
 Their locks are shipped (`schedgen.driver.lock_file`), and a few files to read; the file of any
-other is made from its lock when it is used first, without solving, and kept on disk.
+other is made from its lock when it is used first, without solving, and kept on disk. `build`
+compiles them ahead of their first call, for images and clusters: no GPU is needed for that.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 
 import torch
 
-from schedgen.codegen.facts import file_name
+from schedgen.codegen.compiling import CompileError
+from schedgen.codegen.facts import file_name, read_facts
 from schedgen.driver import lock_file
-from schedgen.driver.lock_file import Locked
+from schedgen.driver.lock_file import Locked, LockError
 from schedgen.errors import suggest
-from schedgen.kernels import written
+from schedgen.kernels import cache
 from schedgen.kernels.errors import DeviceError, KernelError
 from schedgen.kernels.launcher import Launcher, architecture
 from schedgen.kernels.launcher import launcher as _launcher
@@ -24,23 +30,31 @@ from schedgen.kernels.of_file import GeneratedKernel
 
 EXAMPLES = Path(__file__).parent
 """Where the generated files are that are shipped as such."""
+SMS = {"sm_90a": 132, "sm_100a": 148}
+"""SMs of an H200 and of a B200, for which kernels are compiled unless somebody says otherwise."""
 
 log = logging.getLogger("schedgen.kernels")
 
 
-@cache
+@functools.cache
 def launcher(device: torch.device, spec: str, **settings: str) -> Launcher:
     """The shipped kernel of ``spec`` with these settings, loaded for ``device``.
 
-    Raises DeviceError if there is none for its architecture, and what `file` and
-    `launcher.launcher` raise.
+    Raises what `path_of` and `launcher.launcher` raise.
     """
-    arch = architecture(device)
+    return _launcher(path_of(spec, architecture(device), settings), device)
+
+
+def path_of(spec: str, arch: str, settings: Mapping[str, str]) -> Path:
+    """The file of the shipped kernel of ``spec`` with these settings, as of `file`.
+
+    Raises DeviceError: there is none.
+    """
     found = lock_file.locked(spec, arch, settings)
     if found is None:
         name = file_name(spec, arch, settings)
         raise DeviceError(f"there is no {name} among the shipped kernels")
-    return _launcher(file(found), device)
+    return file(found)
 
 
 def file(kernel: Locked) -> Path:
@@ -51,14 +65,14 @@ def file(kernel: Locked) -> Path:
         KernelError: it cannot be written.
     """
     example = EXAMPLES / kernel.name
-    path = written.place(kernel.name, kernel.kernel.text)
+    path = cache.place(kernel.name, kernel.kernel.text)
     if example.exists():
         return example
     if not path.exists():
         from schedgen.driver.locked import text_of
 
         log.info("emitting %s, once on this machine", kernel.name)
-        written.write(path, text_of(kernel))
+        cache.write(path, text_of(kernel))
     return path
 
 
@@ -84,3 +98,56 @@ def load(path: str | Path) -> GeneratedKernel:
     path = Path(path)
     shipped = not path.exists() and path.name == str(path)
     return GeneratedKernel(named(path.name) if shipped else path)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What came of one kernel: the size of its object in bytes, or what the compiler said.
+
+    ``kept``: it was there before.
+    """
+
+    name: str
+    seconds: float
+    size: int = 0
+    kept: bool = False
+    error: str = ""
+
+
+def shipped(archs: Sequence[str], names: Sequence[str] = ()) -> list[Locked]:
+    """The shipped kernels of these architectures whose names begin with one of ``names``, if there
+    are any.
+    """
+    found = (one for one in lock_file.every() if one.lock.arch in archs)
+    return [one for one in found if one.name.startswith(tuple(names) or "")]
+
+
+def build(kernels: Sequence[Locked], jobs: int, sms: int | None = None) -> Iterator[Built]:
+    """Emits and compiles ``kernels`` into the cache, ``jobs`` at a time; each as it is done.
+
+    ``sms``: of the GPU, by default those of `SMS`. What is in the cache is not compiled again, so a
+    build that was interrupted goes on. Raises DeviceError: CuTe DSL is not installed. The
+    same versions of CuTe DSL, processors of the same kind and GPUs with so many SMs find them.
+    """
+    with ThreadPoolExecutor(jobs) as pool:
+        futures: list[Future[Built]] = [pool.submit(_built, one, sms) for one in kernels]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _built(kernel: Locked, sms: int | None) -> Built:
+    begin = perf_counter()
+    name = kernel.name.removesuffix(".py")
+    count = sms or SMS[kernel.lock.arch]
+    try:
+        path = file(kernel)
+        facts = read_facts(path)
+        kept = cache.entry(path, facts, count).exists()
+        size = len(cache.compiled(path, facts, count))
+    except (CompileError, LockError) as error:
+        return Built(name, perf_counter() - begin, error=str(error))
+    return Built(name, perf_counter() - begin, size, kept)

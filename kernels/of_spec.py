@@ -15,7 +15,7 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Parameter, read_facts
 from schedgen.driver import lock_file
-from schedgen.kernels import layouts, library, operators, written
+from schedgen.kernels import cache, layouts, library, operators
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import DTYPES, architecture
 from schedgen.kernels.of_file import GeneratedKernel
@@ -224,10 +224,10 @@ def _function(path: Path) -> SpecKernel:
 
 
 def _written(name: str, text: str) -> Path:
-    path = written.place(name, sha256(text.encode()).hexdigest())
+    path = cache.place(name, sha256(text.encode()).hexdigest())
     if path.exists() and path.read_text("utf-8") == text:
         return path
-    return written.write(path, text)
+    return cache.write(path, text)
 
 
 def _free(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> tuple[str, ...]:

@@ -22,10 +22,6 @@ FOLDERS = {
 }
 GENERATED = "*_sm_[0-9]*"
 MOST_LINES = 400
-CIRCLES = {
-    "schedgen.emulator.machine": "blocks, warps and barriers know each other and the machine",
-}
-"""Packages with circles among their own modules, and why those are there. None may be added."""
 
 
 @cache
@@ -82,18 +78,7 @@ def test_modules_are_found() -> None:
 
 
 def test_no_circles_of_modules() -> None:
-    found = {min(circle): circle for circle in circles(imports())}
-    unexpected = [
-        circle for circle in found.values() if not any(_within(circle, room) for room in CIRCLES)
-    ]
-    assert not unexpected
-    for room in CIRCLES:
-        assert any(_within(circle, room) for circle in found.values()), f"{room} has none any more"
-
-
-def _within(circle: set[str], room: str) -> bool:
-    """Whether most of a circle stands in one package."""
-    return sum(name.startswith(room) for name in circle) > len(circle) / 2
+    assert circles(imports()) == []
 
 
 def test_no_circles_of_packages() -> None:

@@ -20,6 +20,7 @@ from schedgen.benchmarks.timing import OURS, Row, Run, eagerly, imported, in_gra
 from schedgen.kernels import library, operators
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
+from schedgen.kernels.launcher import architecture
 from schedgen.kernels.of_spec import kernel
 
 _ROUNDS = 15
@@ -72,7 +73,8 @@ def _random(*shape: int) -> Tensor:
 def _calls() -> dict[str, Run]:
     q, a, out = _random(1, 64, 2, 128), _random(128, 128), _random(128, 128)
     left, right, result = _random(1, 128, 128), _random(1, 128, 128), _random(1, 128, 128)
-    file = library.load(library.named(_file()))
+    arch = architecture(torch.device("cuda", 0))
+    file = library.load(library.path_of("gemm", arch, {"dtype": "bf16"}))
     function = kernel("gemm", dtype="bf16")
     zero = torch.zeros_like(result)
     return {
@@ -84,13 +86,6 @@ def _calls() -> dict[str, Run]:
         "load(file)": lambda: file(left, right, zero, result, 1.0, 0.0),
         "kernel(spec)": lambda: function(left, right, zero, 1.0, 0.0),
     }
-
-
-def _file() -> str:
-    from schedgen.codegen.facts import file_name
-    from schedgen.kernels.launcher import architecture
-
-    return file_name("gemm", architecture(torch.device("cuda", 0)), {"dtype": "bf16"})
 
 
 def _peers() -> dict[str, Run]:

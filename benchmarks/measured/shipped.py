@@ -33,7 +33,7 @@ from schedgen.benchmarks.timing import (
     in_turns,
     warm,
 )
-from schedgen.codegen.facts import file_name, read_facts
+from schedgen.codegen.facts import read_facts
 from schedgen.kernels import keys, launcher, library, split, tiling
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
@@ -115,7 +115,7 @@ def _random(*shape: int) -> Tensor:
 
 
 def _file(spec: str, settings: dict[str, str]) -> Path:
-    return library.named(file_name(spec, launcher.architecture(_gpu()), settings))
+    return library.path_of(spec, launcher.architecture(_gpu()), settings)
 
 
 def _gpu() -> torch.device:

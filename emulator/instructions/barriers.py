@@ -10,8 +10,9 @@ import numpy as np
 from schedgen.emulator.instructions.operands import executing, uniform
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.barriers import BARRIERS, NamedBarrier
-from schedgen.emulator.machine.conditions import Condition, Control
+from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import LANES, Decoder, Read, error
+from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _cluster_arrive(
                 cluster=True,
                 relaxed=relaxed,
             )
-        cluster.barrier.arrive(warp, instruction)
+        warp.cluster_generation = cluster.barrier.arrive(warp, instruction)
 
     return Control(run)
 

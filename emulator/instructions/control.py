@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.operands import executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
-from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition, Control
+from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition
 from schedgen.emulator.machine.lanes import Decoder, error
+from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.machine.warp import NONE, ONES
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Symbol
 

@@ -9,11 +9,12 @@ import numpy as np
 from schedgen.emulator.instructions.operands import HINTS, address, executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import resolver
-from schedgen.emulator.machine.conditions import Condition, Control
+from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import Decoder, Lanes, Read, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.memory import Offsets
 from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import Control, WarpOperation
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Negated, Operand, Register
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _SHARED = ("shared", "shared::cta")
 
 
-class _Copy(Operation):
+class _Copy(WarpOperation):
     """One cp.async of some lanes: ``read`` bytes from global to shared memory, zeros up to size."""
 
     __slots__ = ("_from", "_read", "_size", "_to", "_where")
@@ -141,7 +142,7 @@ def _wait(instruction: Instruction, _decoder: Decoder, _environment: Environment
     return Control(run)
 
 
-class _Arrival(Operation):
+class _Arrival(WarpOperation):
     """The arrive-on that cp.async.mbarrier.arrive triggers once earlier copies are complete."""
 
     __slots__ = ("_barrier", "_copies", "_count", "_where")

@@ -10,9 +10,10 @@ import numpy as np
 from schedgen.emulator.instructions.mbarriers import STATE_PHASE, Form, form_of, locate
 from schedgen.emulator.instructions.operands import address, executing
 from schedgen.emulator.instructions.table import Environment, builds
-from schedgen.emulator.machine.conditions import YIELD, Condition, Control
+from schedgen.emulator.machine.conditions import YIELD, Condition
 from schedgen.emulator.machine.lanes import LANES, Decoder, Read, Write, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
+from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.machine.switches import Spurious
 from schedgen.emulator.ptx.tree import Instruction
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from schedgen.emulator.instructions.operands import SCOPES, address, executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
-from schedgen.emulator.machine.addresses import RANK_SHIFT, SHARED_WINDOW
-from schedgen.emulator.machine.block import Block
-from schedgen.emulator.machine.conditions import Condition, Control
+from schedgen.emulator.machine.addresses import SHARED_WINDOW
+from schedgen.emulator.machine.block import RANK_SHIFT, Block
+from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import LANES, Decoder, Read, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
+from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.ptx.tree import Instruction, Register
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ def _init(instruction: Instruction, decoder: Decoder, _environment: Environment)
                     "(rule B2)",
                 )
             block.shared.check(np.array([offset]), 8, instruction)
-            block.shared.install(Mbarrier(block, offset, count, instruction))
-            machine = warp.machine
+            machine, cta = warp.machine, (block.number, block.title)
+            block.shared.install(Mbarrier(machine, cta, offset, count, instruction))
             machine.events += 1
             if machine.tracking:
                 machine.tracker.barrier_init(warp.number, (block.number, offset), instruction.line)

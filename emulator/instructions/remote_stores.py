@@ -15,7 +15,7 @@ from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.lanes import NUMPY, Decoder, Lanes, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.memory import Offsets
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -26,7 +26,7 @@ _KNOWN = {"async", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
 _REDUCED = ("u32", "s32", "u64", "b32")
 
 
-class _RemoteStore(Operation):
+class _RemoteStore(WarpOperation):
     """Values for the shared memory of one CTA, or reductions there, and complete-tx."""
 
     __slots__ = ("_access", "_addresses", "_barrier", "_reduction", "_target", "_values")

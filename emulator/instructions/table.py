@@ -23,15 +23,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from schedgen.emulator.machine.conditions import Control
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, error
+from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.machine.warp import Warp
 from schedgen.emulator.ptx.tree import Instruction, Kernel
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.warp import Warp
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Environment:
         return self.kernel.labels[name]
 
 
-Execute = Callable[["Warp"], None]
+Execute = Callable[[Warp], None]
 """A step; one that asks no more of a warp than `lanes.WarpState` has fits too."""
 
 Builder = Callable[[Instruction, Decoder, Environment], Execute | Control]

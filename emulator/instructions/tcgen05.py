@@ -23,9 +23,9 @@ from schedgen.emulator.instructions.tcgen05_operands import (
 )
 from schedgen.emulator.instructions.tma_operands import lanes_of, place
 from schedgen.emulator.machine.block import Block
-from schedgen.emulator.machine.conditions import Condition, Control
+from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import Decoder, error
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import Control, WarpOperation
 from schedgen.emulator.machine.switches import EmptyCommit
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.ptx.tree import Instruction
@@ -153,7 +153,7 @@ def _wait(instruction: Instruction, _decoder: Decoder, _environment: Environment
     return Control(run)
 
 
-class _Commit(Operation):
+class _Commit(WarpOperation):
     """Arrives on mbarriers when all products and copies before it have executed."""
 
     __slots__ = ("_where", "targets")

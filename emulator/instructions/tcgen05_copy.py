@@ -17,7 +17,7 @@ from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.tensor_memory import COLUMNS, COPIES, LANES, Copy
 from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.lanes import Decoder, error
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -30,7 +30,7 @@ _CELL = 32
 """Bits."""
 
 
-class _Move(Operation):
+class _Move(WarpOperation):
     """One copy in one CTA or in both of a pair, each from its own shared memory."""
 
     __slots__ = ("_claims", "_copy", "_lane_column", "_matrix", "_where")

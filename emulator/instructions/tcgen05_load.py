@@ -20,7 +20,7 @@ from schedgen.emulator.instructions.tcgen05_operands import FIRST, Claim
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.tensor_memory import COLUMNS, SHAPES, moved, moved_lanes
 from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, error
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register
 
@@ -122,7 +122,7 @@ class _Place:
         memory.reshape(-1)[cells] = words
 
 
-class _Load(Operation):
+class _Load(WarpOperation):
     """Owner of the registers of a tcgen05.ld."""
 
     __slots__ = ("_left", "_place", "_words")
@@ -150,7 +150,7 @@ class _Load(Operation):
         return self._words[index]
 
 
-class _Store(Operation):
+class _Store(WarpOperation):
     __slots__ = ("_place", "_words")
 
     def __init__(self, place: _Place, where: Instruction, words: Lanes) -> None:

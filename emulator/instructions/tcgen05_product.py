@@ -29,7 +29,7 @@ from schedgen.emulator.layouts.tensor_memory import (
     window_lanes,
 )
 from schedgen.emulator.machine.block import Block
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -73,7 +73,7 @@ class Operands:
     scales: tuple[int, ...]
 
 
-class Product(Operation):
+class Product(WarpOperation):
     """Executes in order with the other products, copies and commits of its CTA."""
 
     __slots__ = ("_blocks", "_claims", "_operands", "_where")

@@ -34,7 +34,7 @@ from schedgen.emulator.layouts.tiles import (
     padded,
 )
 from schedgen.emulator.machine.lanes import Decoder, error
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.machine.switches import OutOfBoundsBytes
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.ptx.tree import Instruction
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
 
-class _Load(Operation):
+class _Load(WarpOperation):
     """Global to shared memory, of one or several CTAs."""
 
     __slots__ = ("_box", "_destinations", "_where")
@@ -90,7 +90,7 @@ class _Load(Operation):
         return f"{super().explain()}, that reports to the mbarrier at {signals}"
 
 
-class _Store(Operation):
+class _Store(WarpOperation):
     """Shared memory to global memory, or a reduction there."""
 
     __slots__ = ("_block", "_box", "_offset", "_reduction", "_where")

@@ -24,10 +24,10 @@ from schedgen.emulator.instructions.tma_operands import (
     tensor_map,
 )
 from schedgen.emulator.instructions.tma_reduce import OPERATIONS, TYPES, reduce, supported
-from schedgen.emulator.machine.conditions import Condition, Control
+from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import Decoder, error
 from schedgen.emulator.machine.memory import Flat
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import Control, WarpOperation
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.ptx.tree import Immediate, Instruction
 
@@ -43,7 +43,7 @@ _Reduction = tuple[str, str] | None
 """Operation and type, or None for a copy."""
 
 
-class _Copy(Operation):
+class _Copy(WarpOperation):
     """One bulk copy or reduction of ``size`` adjacent bytes.
 
     ``source`` and ``targets`` are views of memory with what the race checker calls them.

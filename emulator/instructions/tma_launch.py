@@ -17,7 +17,7 @@ from schedgen.emulator.instructions.tma_operands import (
     shared_cells,
 )
 from schedgen.emulator.machine.lanes import Decoder, Lanes
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -29,7 +29,7 @@ SIZE = 16
 _DIMENSIONS = {"x": 0, "y": 1, "z": 2}
 
 
-class _Request(Operation):
+class _Request(WarpOperation):
     """Takes a cluster off the grid and writes the response into some CTAs."""
 
     __slots__ = ("_destinations", "_where")

@@ -13,8 +13,8 @@ from schedgen.emulator.launch.tensor_map import TensorMap, TensorMapError
 from schedgen.emulator.launch.tensor_map_bits import SIGNIFICANT, SIZE, decode
 from schedgen.emulator.layouts.products import CHUNK_TYPE
 from schedgen.emulator.layouts.tiles import Block as Part
-from schedgen.emulator.machine.addresses import RANK_SHIFT, SHARED_WINDOW
-from schedgen.emulator.machine.block import Block
+from schedgen.emulator.machine.addresses import SHARED_WINDOW
+from schedgen.emulator.machine.block import RANK_SHIFT, Block
 from schedgen.emulator.machine.lanes import error
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.memory import Flat

@@ -18,8 +18,9 @@ from schedgen.emulator.instructions.wgmma_group import Member, Shape, Warpgroup
 from schedgen.emulator.instructions.wgmma_product import Product
 from schedgen.emulator.layouts.descriptors import MatrixDescriptor, decode_wgmma
 from schedgen.emulator.layouts.errors import LayoutError
-from schedgen.emulator.machine.conditions import Condition, Control
+from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import Decoder, error
+from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
 
@@ -55,7 +56,7 @@ def warpgroup(warp: Warp, where: Instruction) -> Warpgroup[Product]:
     key = Warpgroup, warp.block.number, number
     found: Warpgroup[Product] | None = kept.get(key)
     if found is None:
-        warps = warp.block.warps[_WARPS * number : _WARPS * (number + 1)]
+        warps = warp.siblings[_WARPS * number : _WARPS * (number + 1)]
         if len(warps) < _WARPS:
             raise error(
                 where,

@@ -14,7 +14,7 @@ from schedgen.emulator.instructions.in_flight import Promise, touching
 from schedgen.emulator.layouts import fragments
 from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import EmulationError, Lanes, error
-from schedgen.emulator.machine.operations import Operation
+from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Shape:
         return replace(self, signs=signs, transposes=transposes)
 
 
-class Joint(Operation):
+class Joint(WarpOperation):
     """A product that the warps of a warpgroup join one after the other.
 
     ``who`` is the first to come; ``a_registers`` are slots and lanes of A, per warp.

@@ -102,7 +102,7 @@ class Product(Joint):
     def _issue(self, last: Member) -> None:
         group, machine = self._group, self.warp.machine
         group.complete(self._number)
-        self.warp = last.warp
+        self.issuer = self.warp = last.warp
         if machine.tracking:
             numbers = tuple(member.warp.number for member in group.members)
             self.handle = machine.tracker.issue(

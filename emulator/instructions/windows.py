@@ -8,7 +8,8 @@ import numpy as np
 
 from schedgen.emulator.instructions.operands import executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
-from schedgen.emulator.machine.addresses import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW
+from schedgen.emulator.machine.addresses import LOCAL_WINDOW, SHARED_WINDOW
+from schedgen.emulator.machine.block import RANK_SHIFT
 from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, error
 from schedgen.emulator.ptx.tree import Instruction
 

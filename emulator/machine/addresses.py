@@ -12,19 +12,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schedgen.emulator.machine.block import RANK_SHIFT
 from schedgen.emulator.machine.lanes import EmulationError, Lanes
 from schedgen.emulator.machine.memory import Flat, Offsets
+from schedgen.emulator.machine.warp import Warp
 from schedgen.emulator.ptx.tree import Instruction
 
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.warp import Warp
-
-RANK_SHIFT = 24
 RESERVED = 1024
 """Bytes at the start of shared memory that belong to the system on sm_90 and later."""
 SHARED_WINDOW = 1 << 62
@@ -34,7 +32,7 @@ _OFFSET = (1 << RANK_SHIFT) - 1
 
 Part = tuple[Flat, Offsets, NDArray[np.bool_] | None]
 """A memory, offsets in it, and which of the given lanes they are of (None: all)."""
-Resolve = Callable[["Warp", Lanes, Instruction], list[Part]]
+Resolve = Callable[[Warp, Lanes, Instruction], list[Part]]
 
 
 def resolver(space: str) -> Resolve:

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.operations import InOrder, Operation
+from schedgen.emulator.order.tracker import Tracker
 
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.machine import Machine
+
+class Chance(Protocol):
+    """What a launch asks of its policy, which is a `policies.Policy`."""
+
+    def admit(self, operation: Operation) -> None:
+        """An operation may execute from now on."""
+        ...
+
+    def spurious(self) -> bool:
+        """Whether a timed wait returns without success although nothing forces it to."""
+        ...
+
+
+class Launch(Protocol):
+    """As much of a launch as its operations need; a `machine.Machine`."""
+
+    events: int
+    policy: Chance
+    tracker: Tracker
 
 
 class Operations:
     """All operations in flight. ``pending`` are those that may execute now, oldest first."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Launch) -> None:
         self._machine = machine
         self.pending: list[Operation] = []
         self.waiting = 0

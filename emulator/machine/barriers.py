@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import LANES, EmulationError
+from schedgen.emulator.machine.machine import Machine
+from schedgen.emulator.machine.participants import Participant
 from schedgen.emulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.block import Block, Cluster
-    from schedgen.emulator.machine.warp import Warp
 
 BARRIERS = 16
 """Named barriers of a CTA (N1)."""
@@ -20,23 +18,36 @@ class NamedBarrier(Resource):
     """One of the 16 barriers of a CTA.
 
     ``generation`` counts completions. An arrival counts all 32 threads of its warp (N1).
+
+    Args:
+        machine: the launch.
+        number: 0 to 15.
+        cta: how messages name the CTA.
+        warps: of the CTA; they may join later.
     """
 
     __slots__ = (
         "_arrived",
-        "_block",
         "_count",
+        "_machine",
         "_red",
         "_votes",
+        "_warps",
         "generation",
         "number",
         "results",
+        "title",
     )
 
-    def __init__(self, block: Block, number: int) -> None:
+    def __init__(
+        self, machine: Machine, number: int, cta: str, warps: Sequence[Participant]
+    ) -> None:
         super().__init__()
-        self._block = block
+        self._machine = machine
+        self._warps = warps
         self.number = number
+        self.title = f"named barrier {number} of {cta}"
+        """How messages name it."""
         self.generation = 0
         self.results: dict[int, tuple[int, int]] = {}
         """Of bar.red, by generation: lanes that voted true, lanes that voted."""
@@ -45,14 +56,9 @@ class NamedBarrier(Resource):
         self._red = False
         self._votes = (0, 0)
 
-    @property
-    def title(self) -> str:
-        """How messages name it."""
-        return f"named barrier {self.number} of {self._block.title}"
-
     def arrive(
         self,
-        warp: Warp,
+        warp: Participant,
         count: int | None,
         where: Instruction,
         votes: tuple[int, int] | None = None,
@@ -95,7 +101,7 @@ class NamedBarrier(Resource):
         self._arrived[warp.rank] = (where.name, where.line)
         if votes is not None:
             self._votes = (self._votes[0] + votes[0], self._votes[1] + votes[1])
-        self._block.machine.events += 1
+        self._machine.events += 1
         self.settle()
         return generation
 
@@ -134,26 +140,25 @@ class NamedBarrier(Resource):
         """Threads to wait for. Those that have exited are, of the whole CTA, not waited for."""
         if count is not None:
             return count
-        return LANES * sum(
-            not warp.finished or warp.rank in self._arrived for warp in self._block.warps
-        )
+        return LANES * sum(not warp.finished or warp.rank in self._arrived for warp in self._warps)
 
     def _broken(self, where: Instruction, rule: str, problem: str) -> EmulationError:
         return EmulationError(f"PTX line {where.line}: {where.name}: {problem} (rule {rule})")
 
 
 class ClusterBarrier(Resource):
-    """The barrier of all threads of a cluster (N6)."""
+    """The barrier of all threads of a cluster (N6); ``warps`` are those of all its CTAs."""
 
-    __slots__ = ("_arrived", "_cluster", "generation")
+    __slots__ = ("_arrived", "_machine", "_warps", "generation")
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, machine: Machine, warps: Sequence[Participant]) -> None:
         super().__init__()
-        self._cluster = cluster
+        self._machine = machine
+        self._warps = warps
         self.generation = 0
         self._arrived: dict[int, int] = {}
 
-    def arrive(self, warp: Warp, where: Instruction) -> int:
+    def arrive(self, warp: Participant, where: Instruction) -> int:
         """A warp arrives. Returns the generation.
 
         Raises:
@@ -167,8 +172,7 @@ class ClusterBarrier(Resource):
             )
         generation = self.generation
         self._arrived[warp.number] = where.line
-        warp.cluster_generation = generation
-        self._cluster.machine.events += 1
+        self._machine.events += 1
         self.settle()
         return generation
 
@@ -189,12 +193,9 @@ class ClusterBarrier(Resource):
             tag=generation,
         )
 
-    def _missing(self) -> list[Warp]:
+    def _missing(self) -> list[Participant]:
         return [
-            warp
-            for block in self._cluster.blocks
-            for warp in block.warps
-            if not warp.finished and warp.number not in self._arrived
+            warp for warp in self._warps if not warp.finished and warp.number not in self._arrived
         ]
 
     def _explain(self) -> str:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.machine.addresses import RANK_SHIFT
-from schedgen.emulator.machine.barriers import ClusterBarrier, NamedBarrier
+from schedgen.emulator.machine.barriers import BARRIERS, ClusterBarrier, NamedBarrier
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.mbarrier import SIZE, Mbarrier
 from schedgen.emulator.machine.memory import Flat, Offsets
 from schedgen.emulator.machine.operations import Groups, InOrder
+from schedgen.emulator.machine.participants import Participant
 from schedgen.emulator.machine.registers import Registers
 from schedgen.emulator.machine.tensor import TensorMemory
 from schedgen.emulator.order.tracker import Space
 from schedgen.emulator.ptx.tree import Instruction
 
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.machine import Machine
-    from schedgen.emulator.machine.warp import Warp
-
+RANK_SHIFT = 24
+"""Bits of a ``.shared`` address below the rank of its CTA in the cluster."""
 POISON = 0xFF
 """Byte that shared memory holds at the start: NaN in every floating-point format that has one."""
 
@@ -82,7 +81,8 @@ class SharedMemory(Flat):
 class Block:
     """A CTA.
 
-    ``number`` is unique in the launch, ``rank`` is %cluster_ctarank, ``index`` %ctaid.
+    ``number`` is unique in the launch, ``rank`` is %cluster_ctarank, ``index`` %ctaid. Warps know
+    their CTA; it sees no more of them than barriers do (``warps``, which join it later).
     """
 
     def __init__(
@@ -91,22 +91,21 @@ class Block:
         number: int,
         rank: int,
         index: tuple[int, int, int],
-        size: int,
+        warps: Sequence[Participant],
     ) -> None:
-        self.machine: Machine = cluster.machine
+        self.machine = machine = cluster.machine
         self.cluster = cluster
         self.number = number
         self.rank = rank
         self.index = index
         self.title = f"CTA {index}".replace(", ", ",")
-        self.shared = SharedMemory(size, number, self.title)
+        self.shared = SharedMemory(machine.shape.shared, number, self.title)
         self.base = np.uint32(rank << RANK_SHIFT)
         """Shared address of the first byte of this CTA's shared memory."""
-        self.barriers: list[NamedBarrier]
-        self.tensor: TensorMemory
-        self.registers: Registers
-        """Set, as the two before, by `residency.start`."""
-        self.warps: list[Warp] = []
+        self.warps = warps
+        self.barriers = [NamedBarrier(machine, at, self.title, warps) for at in range(BARRIERS)]
+        self.tensor = TensorMemory(machine, self.title)
+        self.registers = Registers(machine, self.title, warps)
         self.products = InOrder()
         """Operations of its tensor core (tcgen05 mma, cp, shift, commit)."""
         self.warpgroups: dict[int, Groups] = {}
@@ -150,15 +149,21 @@ class Block:
 
 
 class Cluster:
-    """CTAs that run at the same time and reach each other's shared memory."""
+    """CTAs that run at the same time and reach each other's shared memory; ``warps`` are of all."""
 
-    def __init__(self, machine: Machine, number: int, shape: tuple[int, int, int]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        number: int,
+        shape: tuple[int, int, int],
+        warps: Sequence[Participant],
+    ) -> None:
         self.machine = machine
         self.number = number
         self.shape = shape
         self.size = shape[0] * shape[1] * shape[2]
         self.blocks: list[Block] = []
-        self.barrier: ClusterBarrier
+        self.barrier = ClusterBarrier(machine, warps)
 
     @property
     def finished(self) -> bool:

@@ -7,13 +7,9 @@ wait for it and calls `Resource.changed` after each change that may satisfy one;
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.warp import Warp
 
 
 class Resource:
@@ -82,20 +78,6 @@ class Meeting(Condition):
     def __init__(self, needed: NDArray[np.bool_]) -> None:
         super().__init__(_NOTHING, lambda: False, lambda: "other lanes of the warp")
         self.needed = needed
-
-
-class Control(NamedTuple):
-    """A step that may branch, end lanes or block: it is the last of the steps run in one go.
-
-    When ``run`` is called, ``warp.pc`` is the index of the next instruction; it may be changed.
-    A condition as result blocks the lanes that execute; `YIELD` lets other warps go first, and
-    `EXITED` says that the lanes have ended. `Warp.resumed` is the condition for which the
-    instruction has waited, while it is executed again. ``guarded``: the step looks at the guard of
-    the instruction by itself.
-    """
-
-    run: Callable[[Warp], Condition | None]
-    guarded: bool = False
 
 
 def _nobody() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from schedgen.emulator.machine.conditions import Meeting
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.program import Stretch
+from schedgen.emulator.machine.residency import Grid
 from schedgen.emulator.machine.warp import Group, Warp, lanes_text
 from schedgen.emulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.machine import Machine
-    from schedgen.emulator.machine.program import Stretch
 
 _SHOWN = 40
 """Groups of warps that the explanation of a deadlock lists."""
@@ -30,14 +26,14 @@ def located(problem: Exception, warp: Warp, stretch: Stretch | None, step: objec
     )
 
 
-def deadlock(machine: Machine, waiting: list[Warp]) -> str:
+def deadlock(grid: Grid, waiting: list[Warp]) -> str:
     """Who waits for what, warps with the same reason together."""
     reasons: dict[tuple[int, str], list[str]] = {}
     for warp in waiting:
         for group in warp.groups:
             lanes = "" if (group.mask == warp.alive).all() else f" (lanes {lanes_text(group.mask)})"
             reasons.setdefault((_at(group), _reason(group)), []).append(warp.title + lanes)
-    body = machine.program.kernel.body
+    body = grid.program.kernel.body
     lines = ["deadlock: no warp can go on and no asynchronous operation is under way"]
     for (at, reason), who in list(reasons.items())[:_SHOWN]:
         instruction = body[at]
@@ -47,6 +43,7 @@ def deadlock(machine: Machine, waiting: list[Warp]) -> str:
         lines.append(f"    waits for {reason}")
     if len(reasons) > _SHOWN:
         lines.append(f"  … and {len(reasons) - _SHOWN} more")
+    machine = grid.machine
     if machine.operations.waiting:
         lines.append(f"  {machine.operations.waiting} operations wait for others that never came")
     if machine.unstarted:
@@ -56,17 +53,17 @@ def deadlock(machine: Machine, waiting: list[Warp]) -> str:
     return "\n".join(lines)
 
 
-def hottest(machine: Machine, what: str, bound: str) -> str:
+def hottest(grid: Grid, what: str, bound: str) -> str:
     """Where a kernel that does not end spends its time; ``bound`` is what it went beyond."""
-    body = machine.program.kernel.body
+    body = grid.program.kernel.body
     stretches = sorted(
-        (s for s in machine.program.stretches if s is not None and s.times),
+        (s for s in grid.program.stretches if s is not None and s.times),
         key=lambda s: s.times * (s.end - s.start),
         reverse=True,
     )
     lines = [
         f"the kernel {what}; it may loop forever (allow more with `{bound}`). "
-        f"{machine.executed} warp instructions; most often executed:"
+        f"{grid.machine.executed} warp instructions; most often executed:"
     ]
     for stretch in stretches[:5]:
         first, last = body[stretch.start], body[stretch.end - 1]

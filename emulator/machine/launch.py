@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment
 from schedgen.emulator.machine.addresses import RESERVED
-from schedgen.emulator.machine.agents import Operations
 from schedgen.emulator.machine.lanes import LANES, EmulationError
 from schedgen.emulator.machine.machine import Machine, Shape, Triple
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded, Program
+from schedgen.emulator.machine.residency import Grid
 from schedgen.emulator.machine.scheduler import Bounds, Scheduler
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Tracker
@@ -107,8 +107,8 @@ def execute(
     registers_each, known = _registers(kernel, threads, registers)
     symbols = {**layout.symbols, **keep.symbols}
     shared = frozenset(v.name for v in every if v.space == "shared")
+    policy = policy or RoundRobin()
     machine = Machine(
-        Program(Environment(kernel, target, switches, symbols, shared), decoded),
         Shape(
             grid=grid,
             block=block,
@@ -121,27 +121,28 @@ def execute(
             known_registers=known,
         ),
         memory=memory,
-        policy=policy or RoundRobin(),
+        policy=policy,
         tracker=tracker,
         switches=switches,
         processors=processors,
     )
-    machine.operations = Operations(machine)
+    program = Program(Environment(kernel, target, switches, symbols, shared), decoded)
+    running = Grid(machine, program)
     try:
         with np.errstate(all="ignore"):  # infinities and NaN are ordinary values of a kernel
-            Scheduler(machine, Bounds(limit, stall, seconds)).run()
+            Scheduler(running, policy, Bounds(limit, stall, seconds)).run()
     finally:
         keep.release()
         machine.release()
     lines: Counter[int] = Counter()
-    for stretch in machine.program.stretches:
+    for stretch in program.stretches:
         if stretch is not None:
             for instruction in kernel.body[stretch.start : stretch.end]:
                 lines[instruction.line] += stretch.times
     return Statistics(
         machine.executed,
         machine.operations.executed,
-        machine.started,
+        running.started,
         tuple(machine.warnings),
         dict(lines),
     )

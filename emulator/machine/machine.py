@@ -1,23 +1,21 @@
-"""The state of one launch."""
+"""What warps, CTAs and operations of one launch share.
+
+Whoever executes instructions knows this, and this knows none of them: `residency.Grid` has the
+clusters and warps of the launch.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from schedgen.emulator.machine.agents import Chance, Operations
 from schedgen.emulator.machine.lanes import LANES
-from schedgen.emulator.machine.policies import Policy
+from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Ignore, Tracker
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.agents import Operations
-    from schedgen.emulator.machine.block import Cluster
-    from schedgen.emulator.machine.memory import HostMemory
-    from schedgen.emulator.machine.program import Program
-    from schedgen.emulator.machine.warp import Warp
 
 Triple = tuple[int, int, int]
 
@@ -77,23 +75,21 @@ class Machine:
             otherwise.
         executed: warp instructions so far.
         events: counts what may let others go on: arrivals, operations, exits.
-        ready: warps that can run.
-        resident: clusters that have been started and not ended.
+        policy: what has a choice asks it.
+        operations: those in flight.
         warnings: deviations from the ISA that are tolerated.
     """
 
     def __init__(
         self,
-        program: Program,
         shape: Shape,
         *,
         memory: HostMemory,
-        policy: Policy,
+        policy: Chance,
         tracker: Tracker | None,
         switches: Switches,
         processors: int,
     ) -> None:
-        self.program = program
         self.shape = shape
         self.memory = memory
         self.policy = policy
@@ -101,17 +97,12 @@ class Machine:
         self.tracker: Tracker = tracker or cast(Tracker, Ignore())
         self.switches = switches
         self.processors = processors
-        self.operations: Operations
-        """Set by whoever makes the machine."""
+        self.operations = Operations(self)
         self.executed = 0
         self.events = 0
-        self.started = 0
-        """Clusters."""
         self.warnings: list[str] = []
         self.kept: dict[object, Any] = {}
         """What families of instructions remember of the launch, each under a key of its own."""
-        self.ready: list[Warp] = []
-        self.resident: list[Cluster] = []
         self._unstarted = _order(shape)
         self._next = next(self._unstarted, None)
 
@@ -127,12 +118,6 @@ class Machine:
         """
         first, self._next = self._next, next(self._unstarted, None)
         return first
-
-    def queue(self, warp: Warp) -> None:
-        """Lets a warp run when it is chosen."""
-        if not warp.queued:
-            warp.queued = True
-            self.ready.append(warp)
 
     def release(self) -> None:
         """The launch is over: lets go of what is large, although warps and CTAs know each other."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.switches import Verdict
 from schedgen.emulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.block import Block
 
 LIMIT = (1 << 20) - 1
 """The largest arrival count, and the largest magnitude of the transaction count (B1)."""
@@ -23,13 +20,26 @@ class Mbarrier(Resource):
     """A live mbarrier object.
 
     ``phase`` counts from 0; the current phase is incomplete, all earlier ones are complete.
+    ``key`` is how the race checker names it: number of the CTA, byte offset.
+
+    Args:
+        machine: the launch.
+        cta: number and title of the CTA.
+        offset: in bytes, in its shared memory.
+        count: arrivals that a phase takes.
+        where: the instruction that initializes it.
+
+    Raises:
+        EmulationError: B1 (count).
     """
 
     __slots__ = (
+        "_cta",
+        "_machine",
         "_seen",
         "_who",
-        "block",
         "expected",
+        "key",
         "line",
         "offset",
         "pending",
@@ -37,11 +47,20 @@ class Mbarrier(Resource):
         "transactions",
     )
 
-    def __init__(self, block: Block, offset: int, count: int, where: Instruction) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        cta: tuple[int, str],
+        offset: int,
+        count: int,
+        where: Instruction,
+    ) -> None:
         super().__init__()
         if not 1 <= count <= LIMIT:
             raise _broken(where, "B1", f"arrival count {count} is not in 1…{LIMIT}")
-        self.block = block
+        self._machine = machine
+        number, self._cta = cta
+        self.key = number, offset
         self.offset = offset
         self.line = where.line
         self.expected = count
@@ -52,15 +71,10 @@ class Mbarrier(Resource):
         self._who: Counter[str] = Counter()
 
     @property
-    def key(self) -> tuple[int, int]:
-        """How the race checker names it: number of the CTA, byte offset."""
-        return self.block.number, self.offset
-
-    @property
     def title(self) -> str:
         """How messages name it."""
         return (
-            f"mbarrier at shared offset {self.offset:#x} of {self.block.title} "
+            f"mbarrier at shared offset {self.offset:#x} of {self._cta} "
             f"(initialized in PTX line {self.line} with count {self.expected})"
         )
 
@@ -96,20 +110,20 @@ class Mbarrier(Resource):
             self.expected -= count
         if not complete and self.pending == 0 and self.transactions == 0:
             raise _broken(where, "B6", f".noComplete completes a phase of the {self.title}")
-        self.block.machine.events += 1
+        self._machine.events += 1
         self._advance()
         return phase
 
     def expect(self, count: int, where: Instruction) -> None:
         """Adds ``count`` bytes to the transactions that the current phase awaits."""
         self._transact(count, where)
-        self.block.machine.events += 1
+        self._machine.events += 1
 
     def complete(self, count: int, where: Instruction) -> int:
         """Reports ``count`` bytes as transferred. Returns the phase that they count for."""
         phase = self.phase
         self._transact(-count, where)
-        self.block.machine.events += 1
+        self._machine.events += 1
         self._advance()
         return phase
 
@@ -141,11 +155,9 @@ class Mbarrier(Resource):
         if self.pending:
             missing.append(f"{self.pending} of its arrivals")
         if self.transactions > 0:
-            missing.append(f"{self.transactions} bytes of announced copies")
+            missing.append(f"{self.transactions} bytes of expected copies")
         if self.transactions < 0:
-            missing.append(
-                f"the announcement of {-self.transactions} bytes that were copied already"
-            )
+            missing.append(f"an expect_tx of {-self.transactions} bytes that were copied already")
         return (
             f"phase {phase} (parity {phase & 1}) of the {self.title}; phase {self.phase} lacks "
             f"{' and '.join(missing)}; arrived: {self._arrived()}"
@@ -169,7 +181,7 @@ class Mbarrier(Resource):
             self.changed()
 
     def _consumed(self, who: str, where: Instruction) -> None:
-        verdict = self.block.machine.switches.consumption
+        verdict = self._machine.switches.consumption
         if self._seen >= self.phase - 1 or verdict is Verdict.OFF:
             return
         text = (
@@ -178,7 +190,7 @@ class Mbarrier(Resource):
         )
         if verdict is Verdict.ERROR:
             raise _broken(where, "B7", text)
-        self.block.machine.warn(f"PTX line {where.line}: {where.name}: {text} (rule B7)")
+        self._machine.warn(f"PTX line {where.line}: {where.name}: {text} (rule B7)")
 
     def _arrived(self) -> str:
         if not self._who:

@@ -9,9 +9,9 @@ All of its data effects, the accesses reported to the race checker, and what it 
 A warp waits for operations through an mbarrier or through `Groups` (bulk async-groups, cp.async
 groups, wgmma groups).
 
-To add a kind: derive from `Operation`, implement `execute`, and issue it::
+To add a kind: derive from `steps.WarpOperation`, implement `execute`, and issue it::
 
-    class _Store(Operation):
+    class _Store(WarpOperation):
         def execute(self) -> None:
             …copy; machine.tracker.access(self.handle, …) if machine.tracking…
 
@@ -23,30 +23,65 @@ To add a kind: derive from `Operation`, implement `execute`, and issue it::
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from schedgen.emulator.machine.conditions import Condition, Resource
-from schedgen.emulator.order.tracker import Queue
+from schedgen.emulator.order.tracker import Queue, Tracker
 
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.warp import Warp
+
+class Tracking(Protocol):
+    """As much of a launch as an operation needs; a `machine.Machine`."""
+
+    tracking: bool
+    tracker: Tracker
+
+
+class Issuer(Protocol):
+    """Who issues an operation; a `warp.Warp`. ``number`` is unique in the launch."""
+
+    number: int
+
+    @property
+    def title(self) -> str:
+        """How messages name it."""
+        ...
+
+    @property
+    def warpgroup(self) -> tuple[int, int]:
+        """The number of the CTA, and of the warpgroup in it."""
+        ...
+
+    @property
+    def machine(self) -> Tracking:
+        """The launch."""
+        ...
 
 
 class Operation:
     """One asynchronous operation of a warp, not executed yet.
 
     Args:
-        warp: the issuing warp.
+        issuer: the issuing warp.
         name: for messages.
         line: PTX line of the instruction.
         queue: the race checker's kind of the operation; None for what it need not know (the
             arrive of a commit). ``handle`` is the race checker's number of it, or -1.
     """
 
-    __slots__ = ("done", "due", "followers", "groups", "handle", "line", "missing", "name", "warp")
+    __slots__ = (
+        "done",
+        "due",
+        "followers",
+        "groups",
+        "handle",
+        "issuer",
+        "line",
+        "missing",
+        "name",
+    )
 
-    def __init__(self, warp: Warp, name: str, line: int, queue: Queue | None) -> None:
-        self.warp = warp
+    def __init__(self, issuer: Issuer, name: str, line: int, queue: Queue | None) -> None:
+        self.issuer = issuer
         self.name = name
         self.line = line
         self.done = False
@@ -58,8 +93,9 @@ class Operation:
         self.followers: list[Operation] = []
         """Operations that wait for it."""
         self.handle = -1
-        if warp.machine.tracking and queue is not None:
-            self.handle = warp.machine.tracker.issue(warp.number, queue, line)
+        machine = issuer.machine
+        if machine.tracking and queue is not None:
+            self.handle = machine.tracker.issue(issuer.number, queue, line)
 
     def execute(self) -> None:
         """Does everything that the operation does."""
@@ -67,7 +103,7 @@ class Operation:
 
     def explain(self) -> str:
         """What it is, for the explanation of a deadlock."""
-        return f"{self.name} of PTX line {self.line}, issued by {self.warp.title}"
+        return f"{self.name} of PTX line {self.line}, issued by {self.issuer.title}"
 
 
 class InOrder:

@@ -17,7 +17,6 @@ _UNFAIR = 64
 """Turns in a row after which a warp loses its priority, since it may spin for what others do."""
 _LATEST = 4096
 """Turns after which an operation executes although warps could still run, for the same reason."""
-_GROUP = 4  # warps
 _SHORT = 16  # instructions
 _PATIENT = 1024
 """Turns without an event after which a warp is held no longer: the others may spin for it."""
@@ -208,7 +207,7 @@ class Rushed(_Targeted):
         for warp in ready:
             if self._at(warp):
                 self._rushed.add(warp.number)
-                self._groups.add(_group(warp))
+                self._groups.add(warp.warpgroup)
         at = next((i for i, warp in enumerate(ready) if self._at(warp)), None)
         if at is None and self._always and ready and self._patient(ready[0]):
             at = next((i for i, warp in enumerate(ready) if warp.number in self._rushed), None)
@@ -217,10 +216,5 @@ class Rushed(_Targeted):
         choice = super().pick(ready, pending)
         if choice < len(ready):
             return choice
-        own = (i for i, one in enumerate(pending) if _group(one.warp) in self._groups)
+        own = (i for i, one in enumerate(pending) if one.issuer.warpgroup in self._groups)
         return len(ready) + next(own, 0)
-
-
-def _group(warp: Warp) -> tuple[int, int]:
-    """The CTA and the number of a warpgroup."""
-    return warp.block.number, warp.rank // _GROUP

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
-from schedgen.emulator.machine.conditions import Condition, Control, Meeting
+from schedgen.emulator.machine.conditions import Condition, Meeting
 from schedgen.emulator.machine.lanes import Decoder, Read, error
 from schedgen.emulator.machine.precedence import ranks
+from schedgen.emulator.machine.steps import Control, Run
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
 from schedgen.emulator.ptx.tree import Instruction
-
-Run = Callable[[Warp], Condition | None]
 
 _MEMBERS = frozenset({"shfl", "vote", "match", "redux", "elect"})
 """Opcodes whose last operand is a mask of the lanes that have to execute them together."""

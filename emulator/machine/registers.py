@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.machine import Machine
+from schedgen.emulator.machine.participants import Participant
 from schedgen.emulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.block import Block
-    from schedgen.emulator.machine.warp import Warp
 
 
 class Registers(Resource):
     """The registers of a CTA that setmaxnreg moves between warps (N7).
 
     Args:
-        block: the CTA.
-        each: registers per thread at launch.
-        known: whether ``each`` is what the kernel was compiled for, and not the most that fit.
+        machine: the launch, which has the registers per thread and whether they are what the
+            kernel was compiled for, and not the most that fit.
+        title: how messages name the CTA.
+        warps: of the CTA, in order; they may join later.
     """
 
-    __slots__ = ("_block", "_history", "_known", "_owned", "free")
+    __slots__ = ("_history", "_machine", "_owned", "_title", "_warps", "free")
 
-    def __init__(self, block: Block, each: int, *, known: bool) -> None:
+    def __init__(self, machine: Machine, title: str, warps: Sequence[Participant]) -> None:
         super().__init__()
-        self._block = block
-        self._known = known
-        self._owned = [each] * len(block.warps)
-        self._history: list[list[tuple[str, int, int]]] = [[] for _ in block.warps]
+        self._machine = machine
+        self._title = title
+        self._warps = warps
+        self._owned = [machine.shape.registers] * machine.shape.warps
+        self._history: list[list[tuple[str, int, int]]] = [[] for _ in self._owned]
         self.free = 0
         """Registers in the pool, in units of one per thread of a warp."""
 
-    def begin(self, warp: Warp, action: str, count: int, where: Instruction) -> None:
+    def begin(self, warp: Participant, action: str, count: int, where: Instruction) -> None:
         """A warp executes setmaxnreg.
 
         Raises:
@@ -43,7 +43,9 @@ class Registers(Resource):
         if not 24 <= count <= 256 or count % 8:
             raise self._broken(where, f"{count} is no multiple of 8 in 24…256")
         owned = self._owned[warp.rank]
-        if self._known and (count > owned if action == "dec" else count < owned):
+        if self._machine.shape.known_registers and (
+            count > owned if action == "dec" else count < owned
+        ):
             raise self._broken(
                 where, f"{warp.title} owns {owned} registers per thread; .{action} to {count}"
             )
@@ -58,7 +60,7 @@ class Registers(Resource):
                     f"{warp.title} executes .{action} {count}, warp {rank} of its warpgroup "
                     f".{kind} {value} (PTX line {line})",
                 )
-            if len(other) <= len(mine) and self._block.warps[rank].finished:
+            if len(other) <= len(mine) and self._warps[rank].finished:
                 raise self._broken(
                     where, f"warp {rank} of the warpgroup has exited without executing it"
                 )
@@ -72,7 +74,7 @@ class Registers(Resource):
         if count <= owned:
             self._give(warp.rank, owned - count)
 
-    def take(self, warp: Warp, count: int) -> bool:
+    def take(self, warp: Participant, count: int) -> bool:
         """Moves registers from the pool to a warp until it owns ``count``; False: too few."""
         more = count - self._owned[warp.rank]
         if more > self.free:
@@ -81,19 +83,19 @@ class Registers(Resource):
         self._owned[warp.rank] = count
         return True
 
-    def until(self, warp: Warp, count: int) -> Condition:
+    def until(self, warp: Participant, count: int) -> Condition:
         """The condition that the pool suffices."""
         more = count - self._owned[warp.rank]
         return Condition(
             self,
             lambda: more <= self.free,
             lambda: (
-                f"setmaxnreg: {more} more registers per thread; the pool of {self._block.title} "
+                f"setmaxnreg: {more} more registers per thread; the pool of {self._title} "
                 f"has {self.free}; owned by its warps: {', '.join(map(str, self._owned))}"
             ),
         )
 
-    def ended(self, warp: Warp) -> None:
+    def ended(self, warp: Participant) -> None:
         """A warp exits: the rest of its warpgroup must not have executed more setmaxnreg.
 
         Raises:
@@ -113,7 +115,7 @@ class Registers(Resource):
     def _give(self, rank: int, count: int) -> None:
         self.free += count
         self._owned[rank] -= count
-        self._block.machine.events += 1
+        self._machine.events += 1
         if count:
             self.changed()
 

@@ -15,8 +15,8 @@ from typing import NoReturn
 from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition
 from schedgen.emulator.machine.explain import deadlock, hottest, located
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.machine import Machine
-from schedgen.emulator.machine.residency import start
+from schedgen.emulator.machine.policies import Policy
+from schedgen.emulator.machine.residency import Grid
 from schedgen.emulator.machine.warp import Group, Warp
 
 _PATIENCE = 4_000
@@ -45,10 +45,12 @@ class Bounds:
 
 
 class Scheduler:
-    """Runs a machine."""
+    """Runs a grid; ``policy`` decides who goes next."""
 
-    def __init__(self, machine: Machine, bounds: Bounds) -> None:
-        self.machine = machine
+    def __init__(self, grid: Grid, policy: Policy, bounds: Bounds) -> None:
+        self._grid = grid
+        self._machine = grid.machine
+        self._policy = policy
         self._bounds = bounds
         self._expired_at = -1
         self._expiries = 0
@@ -60,12 +62,12 @@ class Scheduler:
             EmulationError: the kernel did something undefined, is deadlocked, or is taken to loop
                 forever.
         """
-        machine = self.machine
-        policy, ready, pending = machine.policy, machine.ready, machine.operations.pending
+        grid, machine, policy = self._grid, self._machine, self._policy
+        ready, pending = grid.ready, machine.operations.pending
         for _ in range(policy.clusters):
-            start(machine)
+            grid.start()
         since, events = 0, 0
-        watch = _Watch(machine, self._bounds)
+        watch = _Watch(grid, self._bounds)
         while True:
             if ready or pending:
                 choice = policy.pick(ready, pending)
@@ -92,16 +94,15 @@ class Scheduler:
         if condition.again:
             group.resumed = condition
         warp.hold = True
-        self.machine.queue(warp)
+        self._grid.queue(warp)
 
     def _turn(self, warp: Warp) -> None:
         """A warp runs until it blocks, ends, or has used up its quantum."""
         if not warp.settle():
             return
-        machine = self.machine
-        program = machine.program
+        machine, program = self._machine, self._grid.program
         stretches = program.stretches
-        budget = machine.policy.quantum
+        budget = self._policy.quantum
         left = budget
         stretch = stretches[warp.pc]
         step: object = None
@@ -135,7 +136,7 @@ class Scheduler:
             self._pause(warp)
             return False
         if condition is EXITED:
-            self.machine.events += 1
+            self._machine.events += 1
             if not warp.groups:
                 self._finish(warp)
                 return False
@@ -148,7 +149,7 @@ class Scheduler:
     def _pause(self, warp: Warp) -> None:
         warp.groups.append(Group(warp.pc, warp.active, None))
         warp.late = False
-        self.machine.queue(warp)
+        self._grid.queue(warp)
 
     def _finish(self, warp: Warp) -> None:
         warp.finished = True
@@ -161,10 +162,10 @@ class Scheduler:
         if block.finished:
             block.ended()
         if cluster.finished:
-            machine = self.machine
-            machine.resident.remove(cluster)
-            if len(machine.resident) < machine.policy.clusters:
-                start(machine)
+            grid = self._grid
+            del grid.resident[cluster]
+            if len(grid.resident) < self._policy.clusters:
+                grid.start()
 
     def _revive(self) -> bool:
         """Lets something run that could not so far; False if the grid is done.
@@ -172,31 +173,25 @@ class Scheduler:
         Raises:
             EmulationError: nothing can, which is a deadlock.
         """
-        machine = self.machine
-        if start(machine):
+        grid = self._grid
+        if grid.start():
             return True
-        waiting = [
-            warp
-            for cluster in machine.resident
-            for block in cluster.blocks
-            for warp in block.warps
-            if not warp.finished
-        ]
+        waiting = [warp for warps in grid.resident.values() for warp in warps if not warp.finished]
         if not waiting:
             return False
         held = [w for w in waiting if sum(g.condition is None for g in w.groups) > w.queued]
         for warp in held:
             warp.hold = False
             warp.late = warp.queued  # lanes that come first in the control flow may spin for ever
-            machine.queue(warp)
-        if not held and not self._expire(waiting) and not machine.ready:
-            raise EmulationError(deadlock(machine, waiting))
+            grid.queue(warp)
+        if not held and not self._expire(waiting) and not grid.ready:
+            raise EmulationError(deadlock(grid, waiting))
         return True
 
     def _expire(self, waiting: list[Warp]) -> bool:
         """Lets timed waits return without success, unless that has led to nothing before."""
-        if self.machine.events != self._expired_at:
-            self._expired_at, self._expiries = self.machine.events, 0
+        if self._machine.events != self._expired_at:
+            self._expired_at, self._expiries = self._machine.events, 0
         self._expiries += 1
         timed = [
             (warp, group)
@@ -218,8 +213,9 @@ class Scheduler:
 class _Watch:
     """Ends launches that go beyond their bounds."""
 
-    def __init__(self, machine: Machine, bounds: Bounds) -> None:
-        self._machine = machine
+    def __init__(self, grid: Grid, bounds: Bounds) -> None:
+        self._grid = grid
+        self._machine = grid.machine
         self._bounds = bounds
         self._begin = perf_counter()
         self._turns = 0
@@ -246,4 +242,4 @@ class _Watch:
             self._end(f"has not come to its end in {bounds.seconds:g} s", "seconds")
 
     def _end(self, what: str, bound: str) -> NoReturn:
-        raise EmulationError(hottest(self._machine, what, bound))
+        raise EmulationError(hottest(self._grid, what, bound))

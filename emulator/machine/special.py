@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.lanes import LANES, EmulationError, Lanes
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.block import Block
-    from schedgen.emulator.machine.machine import Machine
+from schedgen.emulator.machine.machine import Machine
 
 _LANE = np.arange(LANES, dtype=np.uint32)
 _BIT = np.uint32(1) << _LANE

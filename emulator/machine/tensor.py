@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.ptx.tree import Instruction
-
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.block import Block
 
 ROWS = 128
 COLUMNS = 512
@@ -27,11 +24,16 @@ class TensorMemory(Resource):
 
     ``cells`` (128, 512) uint32; ``owner`` (512,) int16, number of the allocation that holds a
     column, or -1.
+
+    Args:
+        machine: the launch.
+        title: how messages name the CTA.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, machine: Machine, title: str) -> None:
         super().__init__()
-        self._block = block
+        self._machine = machine
+        self._title = title
         self.owner: NDArray[np.int16] = np.full(COLUMNS, -1, np.int16)
         self._live: dict[int, tuple[int, int]] = {}
         self._next = 0
@@ -121,7 +123,7 @@ class TensorMemory(Resource):
             self,
             lambda: bool(self.granted) or self.fits(columns),
             lambda: (
-                f"tcgen05.alloc of {columns} columns in {self._block.title}; allocated: "
+                f"tcgen05.alloc of {columns} columns in {self._title}; allocated: "
                 f"{self._allocated()}"
             ),
         )
@@ -142,7 +144,7 @@ class TensorMemory(Resource):
             )
         del self._live[first]
         self.owner[first : first + columns] = -1
-        self._block.machine.events += 1
+        self._machine.events += 1
         self.changed()
 
     def relinquish(self, where: Instruction) -> None:
@@ -158,7 +160,7 @@ class TensorMemory(Resource):
         for first, (columns, line) in self._live.items():
             raise EmulationError(
                 f"PTX line {line}: tcgen05.alloc: {columns} columns at column {first} are not "
-                f"deallocated when {self._block.title} exits (rule C14)"
+                f"deallocated when {self._title} exits (rule C14)"
             )
 
     def _occupy(self, first: int, columns: int, where: Instruction) -> None:
@@ -166,7 +168,7 @@ class TensorMemory(Resource):
         self._last = columns
         self.owner[first : first + columns] = self._next
         self._next += 1
-        self._block.machine.events += 1
+        self._machine.events += 1
         self.changed()
 
     def _allocated(self) -> str:

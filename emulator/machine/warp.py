@@ -7,28 +7,56 @@ to the same instruction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.conditions import Condition, Meeting
-from schedgen.emulator.machine.lanes import LANES, EmulationError, Lanes
+from schedgen.emulator.machine.lanes import LANES, Decoder, EmulationError, Lanes
+from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.memory import Flat
 from schedgen.emulator.machine.operations import Groups, Operation
 from schedgen.emulator.machine.special import special
+from schedgen.emulator.ptx.tree import Kernel
 
-if TYPE_CHECKING:
-    from schedgen.emulator.machine.block import Block
-    from schedgen.emulator.machine.machine import Machine
-    from schedgen.emulator.machine.program import Program
-
+WARPGROUP = 4
+"""Warps of a warpgroup."""
 ALL: NDArray[np.bool_] = np.ones(LANES, np.bool_)
 ALL.flags.writeable = False
 ONES = ALL.tobytes()
 """Bytes of a predicate that is true in all lanes: comparing bytes is faster than ``all()``."""
 NONE = bytes(LANES)
 """Bytes of a predicate that is true in no lane."""
+
+
+class Span(Protocol):
+    """Instructions that are executed in one go; ``end`` is the index of what follows them."""
+
+    end: int
+
+
+class Code(Protocol):
+    """As much of its kernel as a warp needs; a `program.Program`.
+
+    ``stretches[pc]`` is what begins at an instruction, None if it was not reached yet.
+    """
+
+    kernel: Kernel
+    decoder: Decoder
+
+    @property
+    def stretches(self) -> Sequence[Span | None]:
+        """By the index of the first instruction."""
+        ...
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The order in which divergent lanes run, by instruction."""
+        ...
 
 
 class Group:
@@ -44,7 +72,10 @@ class Group:
 
 
 class Warp:
-    """Satisfies `lanes.WarpState`. ``number`` is unique in the launch, ``rank`` in the CTA."""
+    """Satisfies `lanes.WarpState`. ``number`` is unique in the launch, ``rank`` in the CTA.
+
+    ``siblings`` are the warps of the CTA, itself among them once they have all been made.
+    """
 
     __slots__ = (
         "_special",
@@ -70,15 +101,17 @@ class Warp:
         "registers",
         "resumed",
         "shared_base",
+        "siblings",
         "tracked",
     )
 
-    def __init__(self, block: Block, rank: int, number: int, program: Program) -> None:
+    def __init__(self, block: Block, siblings: list[Warp], rank: int, program: Code) -> None:
         self.block = block
+        self.siblings = siblings
         self.machine: Machine = block.machine
         self.program = program
         self.rank = rank
-        self.number = number
+        self.number = block.number * self.machine.shape.warps + rank
         self.registers: list[Lanes] = program.decoder.empty()
         self.carry: Lanes = np.zeros(LANES, np.bool_)
         """The carry flag of extended-precision arithmetic, CC.CF."""
@@ -111,6 +144,11 @@ class Warp:
     def title(self) -> str:
         """How messages name it."""
         return f"warp {self.rank} of {self.block.title}"
+
+    @property
+    def warpgroup(self) -> tuple[int, int]:
+        """The number of its CTA, and of its warpgroup in it."""
+        return self.block.number, self.rank // WARPGROUP
 
     def special(self, name: str) -> Lanes:
         """Lanes of a special register.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels.errors import ArgumentValueError
-from schedgen.kernels.newton_schulz.sharded_matrix import Matrix, Rule
+from schedgen.kernels.newton_schulz.sharded_groups import Matrix, Rule
 from schedgen.kernels.newton_schulz.sharded_plan import Job, Round, rounds
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError, Ranks
 from schedgen.kernels.newton_schulz.sharded_transfer import Transfer

@@ -13,7 +13,7 @@ from schedgen.cli.common import print_json
 from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
-    from schedgen.kernels.ahead import Built
+    from schedgen.kernels.library import Built
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -27,7 +27,7 @@ def run_build(
     Returns the exit status: 0 all are there, 1 one does not compile, 2 bad input.
     """
     from schedgen.kernels import cache
-    from schedgen.kernels.ahead import build, shipped
+    from schedgen.kernels.library import build, shipped
     from schedgen.kernels.regenerate import TARGETS
 
     if target is not None and target not in TARGETS:

@@ -38,7 +38,7 @@ class Comparison(Runs, Gaps):
         warps: tuple[int, int],
     ) -> None:
         super().__init__(footprints, role, case, events, warps)
-        self.announced = []
+        self.expect_tx = []
         self.last = {}
 
     def compare(self, wanted: Sequence[Expected | Frame]) -> None:
@@ -168,7 +168,7 @@ class Comparison(Runs, Gaps):
             if no.number == action.bytes:
                 yes, no, holds = no, yes, not holds
             if no.number == 0:
-                self.announced.append((action.barrier, asked, holds))
+                self.expect_tx.append((action.barrier, asked, holds))
                 term = yes
         self.value(event, term, np.array(action.bytes), one.text)
 

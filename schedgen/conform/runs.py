@@ -21,11 +21,11 @@ COLUMN_BITS = 0xFFFF
 class Runs(Taker):
     """Operations that the threads of a role only issue.
 
-    ``announced``: barriers with the conditions on which bytes were announced there. ``last``: the
+    ``expect_tx``: barriers with the conditions on which bytes were expected there. ``last``: the
     last iteration of each operation so far.
     """
 
-    announced: list[tuple[str, Term, bool]]
+    expect_tx: list[tuple[str, Term, bool]]
     last: dict[str, int]
 
     def run(self, one: Expected, action: Run) -> None:
@@ -56,7 +56,7 @@ class Runs(Taker):
             if len(set(found)) < len(found) or not self._another(kind, footprints):
                 break
         for entry in self._asked(action)[:1]:
-            self.announced.remove(entry)
+            self.expect_tx.remove(entry)
         if not partition(parts, found, min(footprint.panel for footprint in footprints)):
             self.differ("copies are missing, or there are too many", one.text, event)
 
@@ -85,7 +85,7 @@ class Runs(Taker):
         if when and not event.conditions:
             self.differ("it does not hang on the condition of its operation", one.text, event)
         if loads:
-            self._announced(one, action, event)
+            self._expect_tx(one, action, event)
         value = self.known(event, event.action.address, one.text)
         offsets = [self._part(footprint, value.array) for footprint in footprints]
         offset = next((found for found in offsets if found is not None), None)
@@ -97,14 +97,14 @@ class Runs(Taker):
             self.address(event, event.action.values[0], at, one.text)
         return offset
 
-    def _announced(self, one: Expected, action: Run, event: Event) -> None:
+    def _expect_tx(self, one: Expected, action: Run, event: Event) -> None:
         """Each copy of a load needs that the same conditions were asked for its bytes."""
         if event.conditions != tuple(entry[1:] for entry in self._asked(action)[:1]):
-            self.differ("its bytes are announced on another condition", one.text, event)
+            self.differ("its bytes are expected on another condition", one.text, event)
 
     def _asked(self, action: Run) -> list[tuple[str, Term, bool]]:
-        """Conditions on which bytes were announced where a load arrives, in their order."""
-        return [entry for entry in self.announced if entry[0] == action.barrier]
+        """Conditions on which bytes were expected where a load arrives, in their order."""
+        return [entry for entry in self.expect_tx if entry[0] == action.barrier]
 
     def _products(self, one: Expected, action: Run, engine: Engine) -> None:
         """All steps of a product along k."""

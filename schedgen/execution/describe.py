@@ -34,8 +34,8 @@ def _deed(case: Case, event: Event) -> str:
             return f"{'runs' if threads else 'issues'} {operation}"
         case Wait():
             return f"waits for {about}"
-        case Arrive(_, _, count, announced):
-            told = f" and announces {announced} bytes" if announced else ""
+        case Arrive(_, _, count, expected):
+            told = f" and expects {expected} bytes" if expected else ""
             times = "" if count == 1 else f" {count} times"
             return f"arrives{times} for {about}{told}"
         case Commit(barrier, number):

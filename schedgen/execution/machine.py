@@ -1,6 +1,6 @@
 """Executes a program with barriers as the hardware has them.
 
-A barrier slot is a phase, the arrivals it still takes, and the bytes announced but not copied; the
+A barrier slot is a phase, the arrivals it still takes, and the bytes expected but not copied; the
 phase is complete when both are zero. A wait sees nothing but the parity of the phase: it passes if
 that differs from the parity of the phase it wants. So a wait may pass too early or never, and an
 arrival may count for another phase than it was meant for.

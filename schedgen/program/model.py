@@ -112,7 +112,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """``count`` arrivals of the role's threads, as many of each warp; with ``bytes`` it announces
+    """``count`` arrivals of the role's threads, as many of each warp; with ``bytes`` it expects
     that many more.
     """
 

@@ -73,7 +73,7 @@ def _phase(graph: EventGraph, barrier: Barrier, group: list[Provider]) -> Iterat
     name = f"{barrier.name}[{group[0][2].text}]"
     for what, got, takes in (
         ("arrivals", arrivals, barrier.arrivals),
-        ("announced bytes", expect_tx, barrier.bytes),
+        ("expected bytes", expect_tx, barrier.bytes),
         ("copied bytes", delivered, barrier.bytes),
     ):
         if got != takes:

@@ -38,7 +38,7 @@ def _wrong(case: Case, barrier: Barrier, number: int) -> str:
     if count != barrier.arrivals:
         return f"{count} arrivals, but a phase takes {barrier.arrivals}"
     if expect_tx != barrier.bytes:
-        return f"{expect_tx} bytes are announced, but a phase takes {barrier.bytes}"
+        return f"{expect_tx} bytes are expected, but a phase takes {barrier.bytes}"
     if delivered != barrier.bytes:
         return f"{delivered} bytes are copied, but a phase takes {barrier.bytes}"
     return ""

@@ -127,7 +127,7 @@ def _wrong(
         yield _Fault.ARRIVALS, Finding(Claim.COUNT, text, (name,), where)
     if moved != (barrier.bytes, barrier.bytes):
         text = (
-            f"wrong bytes at '{name}': {moved[0]} announced and {moved[1]} copied "
+            f"wrong bytes at '{name}': {moved[0]} expected and {moved[1]} copied "
             f"where a phase has {barrier.bytes}"
         )
         yield _Fault.BYTES, Finding(Claim.COUNT, text, (name,), where)

@@ -10,6 +10,7 @@ import torch
 from schedgen.driver import lock_file, locked
 from schedgen.driver.lock_file import Locked, LockError
 from schedgen.kernels import KernelError, library, load
+from schedgen.kernels.errors import DeviceError
 from schedgen.kernels.launcher import architecture
 
 NAME = "gemm_sum_sm_90a_fp16.py"
@@ -61,6 +62,13 @@ def test_by_name() -> None:
         load("gemm_sum_sm_90a_fp6.py")
     with pytest.raises(KernelError, match="such as gemm_sm_90a_fp16"):
         library.named("x")
+
+
+def test_by_settings() -> None:
+    path = library.path_of("gemm", "sm_90a", {"dtype": "bf16"})
+    assert path == library.named("gemm_sm_90a_bf16.py")
+    with pytest.raises(DeviceError, match=r"there is no gemm_sm_90a_fp6\.py among the shipped"):
+        library.path_of("gemm", "sm_90a", {"dtype": "fp6"})
 
 
 def test_a_kernel_that_is_not_shipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,8 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return lambda a, b, c, alpha, beta: alpha * a @ b.mT + beta * c  # pyright: ignore
 
     monkeypatch.setattr(launch, "_random", random)
-    monkeypatch.setattr(launch, "_file", lambda: "gemm_sm_90a_bf16.py")
-    monkeypatch.setattr(launch.library, "named", lambda name: name)  # pyright: ignore
-    monkeypatch.setattr(launch.library, "load", lambda name: Loaded(launches, name))  # pyright: ignore
+    monkeypatch.setattr(launch, "architecture", lambda _: "sm_90a")  # pyright: ignore
+    monkeypatch.setattr(launch.library, "load", lambda path: Loaded(launches, path.name))  # pyright: ignore
     monkeypatch.setattr(launch, "kernel", made)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     return launches

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from schedgen.emulator.instructions.table import Environment, build
-from schedgen.emulator.machine.conditions import Control
 from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, Step
+from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.ptx.parse import parse
 

@@ -80,7 +80,7 @@ def test_deadlock_says_who_waits_for_what(policy: Policy) -> None:
         "waits for phase 0 (parity 0) of the mbarrier at shared offset 0x400 of CTA (0,0,0)" in text
     )
     assert "(initialized in PTX line" in text
-    assert "phase 0 lacks 1 of its arrivals and 128 bytes of announced copies" in text
+    assert "phase 0 lacks 1 of its arrivals and 128 bytes of expected copies" in text
     assert "arrived: warp 0 of CTA (0,0,0) (PTX line" in text
     assert "warp 1 of CTA (0,0,0) at PTX line" in text
     assert "named barrier 4 of CTA (0,0,0), generation 0: 32 of 96 threads have arrived" in text

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from schedgen.cli.app import app
 from schedgen.codegen.compiling import CompileError
-from schedgen.kernels import ahead, cache
+from schedgen.kernels import cache, library
 
 RUN = CliRunner()
 
@@ -77,7 +77,7 @@ def test_mistakes(compiled: list[tuple[str, int]]) -> None:
 
 
 def test_every_shipped_kernel_is_built() -> None:
-    assert len(ahead.shipped(list(ahead.SMS))) == 124
+    assert len(library.shipped(list(library.SMS))) == 124
 
 
 @pytest.mark.slow

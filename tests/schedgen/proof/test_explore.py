@@ -108,7 +108,7 @@ def test_a_race_can_be_followed() -> None:
     assert finding.witness[:3] == (
         "trip counts [2]",
         "1. role load, tile 0, iteration 0: arrives for sA full number 0 (slot 0) "
-        "and announces 16384 bytes",
+        "and expects 16384 bytes",
         "2. role load, tile 0, iteration 0: issues LA",
     )
     assert finding.witness[-1] == f"=> {finding.text}"
