@@ -116,12 +116,13 @@ def solved(
     progress: Progress | None = None,
     *,
     store: Store | None = None,
+    advise: bool = True,
 ) -> Solution:
     """`schedgen.driver.solution.solve`, or what it found before for the same spec, machine and
     settings if ``store`` has it; that is checked like a file of somebody else.
     """
     if store is None:
-        return solve(spec, machine, settings=settings, progress=progress)
+        return solve(spec, machine, settings=settings, advise=advise, progress=progress)
     made_from = [
         [spec.source.file, spec.source.sha256, dict(settings)],
         [machine.name, machine.sha256, [asdict(role) for role in machine.roles]],
@@ -131,7 +132,7 @@ def solved(
         found = _kept(kept, spec, machine)
         if found is not None:
             return found
-    solution = solve(spec, machine, settings=settings, progress=progress)
+    solution = solve(spec, machine, settings=settings, advise=advise, progress=progress)
     store.put("schedule", made_from, solution.schedule.to_json())
     return solution
 
