@@ -127,6 +127,10 @@ def emit(
         Path | None,
         typer.Option("--schedule", metavar="FILE", help="Write its schedule as JSON, too."),
     ] = None,
+    tuned: Annotated[
+        Path | None,
+        typer.Option("--tuned", metavar="FILE", help="The winner of 'tune -o FILE': no solver."),
+    ] = None,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -140,10 +144,15 @@ def emit(
     input.
     """
     from schedgen.cli.emit import Wanted, run_emit
+    from schedgen.cli.emit_tuned import run_emit_tuned
 
     settings = settings_of(set_ or [])
+    wanted = Wanted(compile_, events, json, schedule, cache, conform)
+    if tuned is not None:
+        raise typer.Exit(
+            run_emit_tuned(spec, target, settings, tuned, output, write, wanted),
+        )
     with Ticker() as ticker:
-        wanted = Wanted(compile_, events, json, schedule, cache, conform)
         status = run_emit(spec, target, settings, output, write, ticker, wanted)
     raise typer.Exit(status)
 

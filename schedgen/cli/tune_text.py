@@ -25,12 +25,12 @@ def manifest_lines(manifest: Manifest, folder: Path) -> list[str]:
         f"{manifest.kernel} for {manifest.target} ({manifest.arch}), round {manifest.round}: "
         f"{len(manifest.candidates)} candidates in {folder}",
         *(f"  shape {name_of(shape)}" for shape in manifest.shapes),
-        f"  {'':5}{'II':>6} {'beside':>7} {'model cycles':>13}  settings",
+        f"  {'':5}{'II':>6} {'program':>8} {'per tile':>9} {'model cycles':>13}  settings",
     ]
     for one in manifest.candidates:
         lines.append(
-            f"  {one.name:5}{one.ii_cycles:6} {one.tile_cycles:7} {mean(one.estimates):13.0f}  "
-            f"{shown(one.settings)}"
+            f"  {one.name:5}{one.ii_cycles:6} {one.pace_cycles:8.0f} {one.tile_cycles:9} "
+            f"{mean(one.estimates):13.0f}  {shown(one.settings)}"
         )
     reasons = Counter((one.stage, one.reason) for one in manifest.dropped)
     if reasons:
@@ -82,9 +82,10 @@ def _table(record: Record, choice: Choice, shape: int) -> list[str]:
 def _overall(record: Record, choice: Choice) -> str:
     one = candidate(record, choice.winner)
     tied = f"; not told from {', '.join(choice.tied)}" if choice.tied else ""
+    before = shown(candidate(record, choice.before).settings)
     return (
-        f"winner: {one.name}, {shown(one.settings)}; {choice.gain:.3f} times as fast as the "
-        f"model's first{tied}"
+        f"winner: {one.name}, {shown(one.settings)}; {choice.gain:.3f} times as fast as "
+        f"{choice.before}, {before}{tied}"
     )
 
 
@@ -114,6 +115,7 @@ def _choice_data(choice: Choice) -> Mapping[str, Any]:
     return {
         "winner": choice.winner,
         "tied": choice.tied,
+        "before": choice.before,
         "gain": choice.gain,
         "ms": {name: asdict(spread) for name, spread in choice.spreads.items()},
     }

@@ -33,7 +33,7 @@ class TunedShape:
         eager_ms: milliseconds of a launch as it is called, the median over rounds.
         graph_ms: the same in a CUDA graph, None if it cannot be captured.
         overall_ms: eagerly, of the kernel that is the fastest over all shapes.
-        first_ms: eagerly, of the candidate that the model put first.
+        before_ms: eagerly, of the spec's own settings, or of the winner of the round before.
     """
 
     extents: dict[str, float]
@@ -41,7 +41,7 @@ class TunedShape:
     eager_ms: float
     graph_ms: float | None
     overall_ms: float
-    first_ms: float
+    before_ms: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from heapq import heappop, heappush
 from time import monotonic
 
 from schedgen.bounds import ImpossibleCycle
+from schedgen.codegen.emit import misfit
 from schedgen.driver.binding import kernels_of
 from schedgen.driver.found import Infeasible
+from schedgen.driver.selecting import with_registers
 from schedgen.errors import SchedgenError, SpecError
 from schedgen.kernel import Kernel
 from schedgen.machine import CostError, Machine
@@ -21,10 +23,13 @@ from schedgen.spec.reader import Spec
 from schedgen.tuning.estimating import Pace, bound, cycles, mean
 from schedgen.tuning.records import Dropped
 from schedgen.tuning.shapes import Shape, complete
+from schedgen.tuning.space import parameters, schedule_of
 
 REPEATED = 0.05
 """By how much settings have to be faster in the model to be tried after others with the same output
 tile, and once more so if an iteration is the same, too."""
+SIMPLER = 0.005
+"""The same for each setting that is not the spec's own: no model is exact to that."""
 LONGEST = 160
 """Characters of a reason that are kept."""
 _SAID_OF_IT = ("CYCLES_PER_ITERATION", "SETTINGS", "PROGRAM_SHA256")
@@ -97,7 +102,7 @@ def possible(
         one = _bounded(problem, dict(chosen), dropped)
         if one is None:
             continue
-        same = known.setdefault(_essence(one.kernel), chosen)
+        same = known.setdefault(_essence(one), chosen)
         if same is not chosen:
             dropped.append(Dropped(one.settings, "same", f"the kernel is that of {shown(same)}"))
         else:
@@ -110,13 +115,19 @@ def _bounded(problem: Problem, chosen: dict[str, str], dropped: list[Dropped]) -
     best: tuple[float, Setting] | None = None
     reason = Dropped(chosen, "bind", "there is no kernel")
     try:
-        kernels = kernels_of(problem.spec, problem.machine, {**problem.base, **chosen})
+        kernels = kernels_of(problem.spec, problem.machine, {**problem.base, **parameters(chosen)})
     except SchedgenError as error:
         dropped.append(replace(reason, reason=first_line(error)))
         return None
     for kernel in kernels:
+        misfits = misfit(kernel, problem.machine.arch)
+        if misfits is not None:
+            reason = Dropped(chosen, "emit", misfits)
+            continue
         try:
-            estimates = problem.estimates(kernel, bound(kernel, problem.machine))
+            latencies, registers = schedule_of(chosen)
+            machine = with_registers(problem.machine, registers)
+            estimates = problem.estimates(kernel, bound(kernel, machine, latencies))
         except (ProblemError, CostError, ImpossibleCycle, Infeasible) as error:
             reason = Dropped(chosen, "bound", first_line(error))
         except SchedgenError as error:
@@ -168,7 +179,12 @@ class Queue:
 
     def _worth(self, one: Setting) -> float:
         like = sum(self._taken[sizes] for sizes in _sizes(one.kernel))
-        return mean(one.estimates) * (1 + REPEATED * like)
+        return rank(one.estimates, one.settings) * (1 + REPEATED * like)
+
+
+def rank(estimates: Sequence[float], settings: Settings) -> float:
+    """Cycles that the order of candidates is by, a little more for what is less usual."""
+    return mean(estimates) * (1 + SIMPLER * len(settings))
 
 
 def _sizes(kernel: Kernel) -> tuple[object, object]:
@@ -195,10 +211,12 @@ def _says(statement: ast.stmt) -> bool:
             return False
 
 
-def _essence(kernel: Kernel) -> str:
-    """What tells kernels apart but for how their parameters are called."""
-    bare = replace(kernel, parameters=(), choices=(), decided=(), locations={})
-    return sha256(repr(bare).encode()).hexdigest()
+def _essence(one: Setting) -> str:
+    """What tells kernels apart but for how their parameters are called, and what they are solved
+    for.
+    """
+    bare = replace(one.kernel, parameters=(), choices=(), decided=(), locations={})
+    return sha256(repr((bare, schedule_of(one.settings))).encode()).hexdigest()
 
 
 def shown(settings: Settings) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from schedgen.errors import SchedgenError
 from schedgen.tuning.estimating import mean
-from schedgen.tuning.records import Prepared, Record
+from schedgen.tuning.records import KEPT, Prepared, Record
 
 NOISE = 0.005
 """Two candidates that are closer are not told apart, however quiet the GPU was: that much changes
@@ -42,12 +42,15 @@ class Choice:
         winner: its name.
         tied: others that nobody can tell from it, all of them behind it in the model's order.
         spreads: times of all candidates.
-        gain: how many times as fast it is as the first candidate in the model's order.
+        before: the candidate that was kept from before: the spec's own settings, or the winner of
+            the round before; the model's first if that does not run.
+        gain: how many times as fast as that the winner is.
     """
 
     winner: str
     tied: tuple[str, ...]
     spreads: Mapping[str, Spread]
+    before: str
     gain: float
 
 
@@ -103,8 +106,9 @@ def _choice(times: Mapping[str, Sequence[float]]) -> Choice:
     fastest = min(spreads, key=lambda name: spreads[name].middle)
     equal = [name for name in times if _tied(times[name], times[fastest])]
     winner, *tied = equal
-    first = spreads[next(iter(times))].middle
-    return Choice(winner, tuple(tied), spreads, first / spreads[winner].middle)
+    before = KEPT if KEPT in times else next(iter(times))
+    gain = spreads[before].middle / spreads[winner].middle
+    return Choice(winner, tuple(tied), spreads, before, gain)
 
 
 def _tied(times: Sequence[float], fastest: Sequence[float]) -> bool:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.emit import emit
+from schedgen.driver.binding import kernels_of
 from schedgen.driver.found import Infeasible, OutOfTime
 from schedgen.driver.locked import lock_of
 from schedgen.driver.proved import prove_solution
 from schedgen.driver.restoring import solved
+from schedgen.driver.selecting import with_registers
 from schedgen.errors import SchedgenError
 from schedgen.machine import Machine
 from schedgen.spec.reader import Spec
@@ -25,17 +27,18 @@ from schedgen.tuning.candidates import (
     code_digest,
     first_line,
     possible,
+    rank,
     shown,
 )
-from schedgen.tuning.estimating import mean, paced
+from schedgen.tuning.estimating import paced
 from schedgen.tuning.records import MANIFEST, AxisTried, Dropped, Manifest, Prepared, manifest_text
 from schedgen.tuning.shapes import Shape, complete, distinct
-from schedgen.tuning.space import Axis, settings_of
+from schedgen.tuning.space import Axis, parameters, schedule_of, settings_of
 
 if TYPE_CHECKING:
     from schedgen.driver.emitting import Emission
 
-CONSIDERED = 512
+CONSIDERED = 256
 """Settings that are looked at, at most: a bound takes some 20 ms."""
 SMS = {"sm_90a": 132, "sm_100a": 148}
 """SMs of an H200 and of a B200."""
@@ -43,7 +46,8 @@ SMS = {"sm_90a": 132, "sm_100a": 148}
 Progress = Callable[[str], None]
 Made = tuple["Emission", int, tuple[str, ...]]
 """An emission, registers that its schedule leaves beside tiles, packages that compiled it."""
-Make = Callable[[Spec, Machine, Mapping[str, str], Store], Made]
+Make = Callable[[Spec, Machine, Mapping[str, str], str, Store], Made]
+"""Of a spec, a machine, parameters, latencies and a store."""
 
 
 class NoCandidate(SchedgenError):
@@ -82,7 +86,9 @@ class Wanted:
     kept: Sequence[Mapping[str, str]] = ()
 
 
-def compiled(spec: Spec, machine: Machine, settings: Mapping[str, str], store: Store) -> Made:
+def compiled(
+    spec: Spec, machine: Machine, settings: Mapping[str, str], latencies: str, store: Store
+) -> Made:
     """The kernel that the compiler accepts and that is its program.
 
     Raises what `schedgen.driver.selecting.compiled_emission` raises.
@@ -90,7 +96,9 @@ def compiled(spec: Spec, machine: Machine, settings: Mapping[str, str], store: S
     from schedgen.codegen.compiling import packages
     from schedgen.driver.selecting import compiled_emission
 
-    made, attempts = compiled_emission(spec, machine, settings, conform=True, store=store)
+    made, attempts = compiled_emission(
+        spec, machine, settings, conform=True, store=store, latencies=latencies
+    )
     return made, attempts[-1].more_registers, packages()
 
 
@@ -140,6 +148,9 @@ class _Preparation:
         self.compiler: tuple[str, ...] = ()
 
     def run(self) -> Manifest:
+        # The spec's own settings say which extents there are, before there is any work.
+        kernel = kernels_of(self.spec, self.machine, self.wanted.base)[0]
+        self.shapes = distinct([complete(kernel, shape) for shape in self.wanted.shapes])
         self.folder.mkdir(parents=True, exist_ok=True)
         queue = self.queue
         for one in possible(
@@ -168,16 +179,20 @@ class _Preparation:
     def _solved(self, one: Setting) -> Setting | None:
         """``one`` with the estimate of its schedule; None if there is none."""
         self.progress(f"solving {shown(one.settings)}")
-        chosen = self._with_base(one.settings)
+        chosen, latencies, machine = self._solved_for(one.settings)
         try:
-            found = solved(self.spec, self.machine, chosen, store=self.store, advise=False)
+            found = solved(
+                self.spec, machine, chosen,
+                store=self.store, advise=False, latencies=latencies,
+            )  # fmt: skip
         except (Infeasible, OutOfTime) as error:
             self.dropped.append(Dropped(one.settings, "solve", first_line(error)))
             return None
         kernel = found.problem.kernel
         try:  # a whole proof, and compiling, take longer than to see that no emitter can write it
-            emit(prove_solution(found, ("graph",)).proven, kernel)
-            estimates = self.problem.estimates(kernel, paced(found.schedule))
+            proven = prove_solution(found, ("graph",)).proven
+            emit(proven, kernel)
+            estimates = self.problem.estimates(kernel, paced(found.schedule, proven.program))
         except SchedgenError as error:
             self.dropped.append(Dropped(one.settings, "emit", first_line(error)))
             return None
@@ -186,9 +201,9 @@ class _Preparation:
     def _add(self, settings: dict[str, str]) -> bool:
         """Makes a candidate of ``settings``; whether it is one."""
         self.progress(f"compiling candidate {len(self.found) + 1}: {shown(settings)}")
-        chosen = self._with_base(settings)
+        chosen, latencies, machine = self._solved_for(settings)
         try:
-            made, more, self.compiler = self.make(self.spec, self.machine, chosen, self.store)
+            made, more, self.compiler = self.make(self.spec, machine, chosen, latencies, self.store)
         except SchedgenError as error:
             self.dropped.append(Dropped(settings, "compile", first_line(error)))
             return False
@@ -196,28 +211,27 @@ class _Preparation:
         if same != shown(settings):
             self.dropped.append(Dropped(settings, "same", f"the program is that of {same}"))
             return False
-        self._keep(settings, made, more)
+        self._keep(settings, made, more + schedule_of(settings)[1])
         return True
 
     def _keep(self, settings: dict[str, str], made: Emission, more: int) -> None:
         schedule, kernel = made.solution.schedule, made.solution.problem.kernel
-        if not self.shapes:
-            self.shapes = distinct([complete(kernel, shape) for shape in self.wanted.shapes])
         name = f"c{len(self.found):02}"
         file = f"{name}_{made.name}"
         (self.folder / file).write_text(made.text, encoding="utf-8")
-        pace = paced(schedule)
+        pace = paced(schedule, made.proven.program)
         estimates = self.problem.estimates(kernel, pace)
-        lock = lock_of([(made, self._with_base(settings))])
+        lock = lock_of([(made, self._solved_for(settings)[0])])
+        ii = schedule.ii_cycles
         self.found.append(
-            Prepared(name, file, settings, pace.iteration, pace.tile, more, estimates, lock)
+            Prepared(name, file, settings, ii, pace.iteration, pace.tile, more, estimates, lock)
         )
         self.queue.take(kernel)
 
     def _write(self, left: int) -> Manifest:
         wanted = self.wanted
         first = self.found[0].lock
-        ranked = sorted(self.found, key=lambda one: mean(one.estimates))
+        ranked = sorted(self.found, key=lambda one: rank(one.estimates, one.settings))
         manifest = Manifest(
             wanted.spec,
             first.spec,
@@ -239,8 +253,11 @@ class _Preparation:
         (self.folder / MANIFEST).write_text(manifest_text(manifest), encoding="utf-8")
         return manifest
 
-    def _with_base(self, settings: Mapping[str, str]) -> dict[str, str]:
-        return {**self.wanted.base, **settings}
+    def _solved_for(self, settings: Mapping[str, str]) -> tuple[dict[str, str], str, Machine]:
+        """All parameters that are set, latencies, and the machine with its registers."""
+        latencies, registers = schedule_of(settings)
+        chosen = {**self.wanted.base, **parameters(settings)}
+        return chosen, latencies, with_registers(self.machine, registers)
 
     def _nothing(self, left: int) -> str:
         """Why there is no candidate."""

@@ -15,6 +15,8 @@ from schedgen.errors import SchedgenError
 FORMAT = 1
 MANIFEST = "tuning.json"
 RECORD = "measured.json"
+KEPT = "c00"
+"""The candidate that is there whatever the model says, if it is one."""
 _STRICT = ConfigDict(extra="forbid")
 _PREPARE = "make it with 'schedgen tune SPEC --prepare DIR'"
 _MEASURE = "measure again with 'schedgen tune --run DIR'"
@@ -39,8 +41,10 @@ class Prepared:
     Attributes:
         name: of the candidate, ``c00``.
         file: in the folder of the manifest.
-        settings: beside those that all candidates have.
+        settings: beside those that all candidates have; with what it was solved for
+            (`schedgen.tuning.space.SCHEDULES`).
         ii_cycles: of its schedule, for an iteration.
+        pace_cycles: of its program, for an iteration, with high latencies.
         tile_cycles: of its schedule, for an output tile beside its iterations.
         more_registers: that its schedule leaves beside tiles, see `schedgen.driver.selecting`.
         estimates: cycles for each shape in the machine model.
@@ -51,6 +55,7 @@ class Prepared:
     file: str
     settings: dict[str, str]
     ii_cycles: int
+    pace_cycles: float
     tile_cycles: int
     more_registers: int
     estimates: tuple[float, ...]

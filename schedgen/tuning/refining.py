@@ -13,7 +13,7 @@ MOST = 4
 
 def refined(record: Record, winner: str, count: int, seconds: float) -> Wanted | None:
     """What is to be prepared after ``record``: the numbers of ``winner`` and those next to them,
-    with steps that are half as large in each round, and ``winner`` itself; None if there have been
+    with steps of the round before and half as large, and ``winner`` itself; None if there have been
     `MOST` rounds, or nothing else to try.
 
     Raises SchedgenError: no candidate is called ``winner``.
@@ -47,4 +47,6 @@ def _around(axis: AxisTried, settings: dict[str, str], round_: int) -> Axis:
     now = settings.get(axis.name, axis.usual or axis.values[0])
     if not (axis.numeric and now.isdigit()):
         return Axis(axis.name, (now,), usual=axis.usual)
-    return Axis(axis.name, (now, *map(str, near(int(now), round_))), True, axis.usual)
+    number = int(now)
+    close = dict.fromkeys((number, *near(number, round_ - 1), *near(number, round_)))
+    return Axis(axis.name, tuple(map(str, close)), True, axis.usual)

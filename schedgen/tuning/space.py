@@ -3,6 +3,9 @@
 A parameter is free if nobody sets it and nothing that callers see depends on it. Its values are
 those that the spec lists (``choose``, ``values``) or, where it is a number that storage is made of,
 that number and others near it. Emitters, solver and compiler drop what is not possible.
+
+Names that begin with ``@`` are no parameters: they say what a schedule is solved for, so that there
+are several for the same tiles.
 """
 
 from __future__ import annotations
@@ -20,6 +23,11 @@ from schedgen.spec.reader import Spec
 from schedgen.spec.schema import Parameter, SpecFile
 from schedgen.spec.values import show
 
+LATENCIES, REGISTERS = "@latencies", "@registers"
+"""The end of the machine model's ranges that a schedule is made for, and registers of a thread that
+it leaves beside tiles, more than the model says."""
+SCHEDULES = {LATENCIES: ("high", "low"), REGISTERS: ("0", "16")}
+"""What they are if nobody says otherwise, the usual one first."""
 FEW = 16
 """Numbers up to here change by one (slots, warpgroups), those above by parts of them (tiles)."""
 SMALLEST_STEP = 8
@@ -51,15 +59,21 @@ def axes(
     does not allow.
     """
     if not tries:
-        return tuple(_found(spec, target, settings))
+        return (
+            *_found(spec, target, settings),
+            *(Axis(name, values, usual=values[0]) for name, values in SCHEDULES.items()),
+        )
     found: list[Axis] = []
     for name, values in tries.items():
+        if len(set(values)) < len(values):
+            raise SchedgenError(f"--try {name}: a value is given twice; fix: leave one out")
+        if name.startswith("@"):
+            found.append(_of_schedules(name, values))
+            continue
         parameter = _parameter(spec.file, name, settings)
         allowed = listed(parameter)
         for value in values:
             _check(f"--try {name}={value}", value, allowed)
-        if len(set(values)) < len(values):
-            raise SchedgenError(f"--try {name}: a value is given twice; fix: leave one out")
         now = usual(parameter, target)
         ordered = sorted(values, key=lambda value: value != now)
         numeric = allowed is None and all(map(str.isdigit, values))
@@ -89,6 +103,17 @@ def settings_of(space: Sequence[Axis], seed: int) -> Iterator[dict[str, str]]:
 def _unusual(space: Sequence[Axis], chosen: Mapping[str, str]) -> dict[str, str]:
     usual_ones = {axis.name: axis.usual for axis in space}
     return {name: value for name, value in chosen.items() if value != usual_ones[name]}
+
+
+def parameters(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of ``settings`` that are parameters of a spec."""
+    return {name: value for name, value in settings.items() if not name.startswith("@")}
+
+
+def schedule_of(settings: Mapping[str, str]) -> tuple[str, int]:
+    """The latencies, and more registers, that settings are solved for."""
+    found = {name: settings.get(name, values[0]) for name, values in SCHEDULES.items()}
+    return found[LATENCIES], int(found[REGISTERS])
 
 
 def near(number: int, round_: int = 0) -> tuple[int, ...]:
@@ -135,6 +160,20 @@ def _found(spec: Spec, target: str, settings: Mapping[str, str]) -> Iterator[Axi
 def _further(number: int) -> tuple[int, ...]:
     """Half of a tile and twice."""
     return () if number <= FEW else (number // 2, 2 * number)
+
+
+def _of_schedules(name: str, values: Sequence[str]) -> Axis:
+    """Values that somebody gave for what a schedule is solved for. Raises SchedgenError."""
+    if name not in SCHEDULES:
+        fix = suggest(name, SCHEDULES) or f"there are {', '.join(SCHEDULES)}"
+        raise SchedgenError(f"--try {name}: this is nothing that schedules have; fix: {fix}")
+    usual_one = SCHEDULES[name][0]
+    for value in values:
+        if name == LATENCIES and value not in SCHEDULES[name]:
+            raise SchedgenError(f"--try {name}={value}: allowed values are high, low")
+        if name == REGISTERS and not (value.isdecimal() and int(value) % 8 == 0):
+            raise SchedgenError(f"--try {name}={value}: write a multiple of 8, such as 0,16,32")
+    return Axis(name, tuple(sorted(values, key=lambda v: v != usual_one)), usual=usual_one)
 
 
 def _storage(spec: SpecFile) -> set[str]:

@@ -16,7 +16,6 @@ def tuned(record: Record, choices: Choices) -> Tuned:
     number = {name: at for at, name in enumerate(names)}
     locks = [candidate(record, name).lock for name in names]
     lock = replace(locks[0], schedules=tuple(one.schedules[0] for one in locks))
-    first = next(one.name for one in record.prepared.candidates if one.name in record.times)
     shapes = tuple(
         TunedShape(
             dict(shape),
@@ -24,7 +23,7 @@ def tuned(record: Record, choices: Choices) -> Tuned:
             _eager(record, choice.winner, at),
             _graph(record, choice.winner, at),
             _eager(record, choices.overall.winner, at),
-            _eager(record, first, at),
+            _eager(record, choices.overall.before, at),
         )
         for at, (shape, choice) in enumerate(
             zip(record.prepared.shapes, choices.shapes, strict=True)
