@@ -87,7 +87,7 @@ def tune(
     seconds: Annotated[
         float, typer.Option(min=0, help="After these, no candidate and no round is begun.")
     ] = 600.0,
-    seed: Annotated[int, typer.Option(help="Of the order of settings, and of turns.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the order of settings.")] = 0,
     rounds: Annotated[int, typer.Option(min=3, help="Rounds of measurement.")] = 7,
     refinements: Annotated[
         int,

@@ -91,7 +91,7 @@ def run_tune(
     from schedgen.codegen.errors import EmitError
     from schedgen.driver.found import Infeasible
     from schedgen.kernels.errors import DeviceError, LaunchError
-    from schedgen.tuning.preparing import NoCandidate
+    from schedgen.tuning.basics import NoCandidate
 
     refusals = (Infeasible, EmitError, CompileError, DeviceError, LaunchError, NoCandidate)
     try:
@@ -222,8 +222,9 @@ class _Tuning:
     def _wanted(self) -> Wanted:
         from schedgen.machine_file import read_machine
         from schedgen.spec.reader import read_spec
+        from schedgen.tuning.basics import NoCandidate
         from schedgen.tuning.choosing import choose
-        from schedgen.tuning.preparing import NoCandidate, Wanted
+        from schedgen.tuning.preparing import Wanted
         from schedgen.tuning.records import read_record
         from schedgen.tuning.refining import MOST, refined
         from schedgen.tuning.shapes import parsed

@@ -10,9 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from schedgen.tuning.candidates import shown
+from schedgen.tuning.basics import mean, shown
 from schedgen.tuning.choosing import Choice, Choices, candidate
-from schedgen.tuning.estimating import mean
 from schedgen.tuning.records import Manifest, Record
 from schedgen.tuning.shapes import name_of
 

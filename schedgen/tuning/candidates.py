@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from heapq import heappop, heappush
-from time import monotonic
 
 from schedgen.bounds import ImpossibleCycle
 from schedgen.codegen.emit import misfit
@@ -20,7 +19,8 @@ from schedgen.kernel import Kernel
 from schedgen.machine import CostError, Machine
 from schedgen.solver.problem import ProblemError
 from schedgen.spec.reader import Spec
-from schedgen.tuning.estimating import Pace, bound, cycles, mean
+from schedgen.tuning.basics import Deadline, mean, shown
+from schedgen.tuning.estimating import Pace, bound, cycles
 from schedgen.tuning.records import Dropped
 from schedgen.tuning.shapes import Shape, complete
 from schedgen.tuning.space import parameters, schedule_of
@@ -69,17 +69,6 @@ class Problem:
         return tuple(
             cycles(kernel, pace, complete(kernel, shape), self.sms) for shape in self.shapes
         )
-
-
-class Deadline:
-    """Seconds that work may take, by the clock."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = monotonic() + seconds
-
-    @property
-    def over(self) -> bool:
-        return monotonic() >= self._end
 
 
 def possible(
@@ -217,11 +206,6 @@ def _essence(one: Setting) -> str:
     """
     bare = replace(one.kernel, parameters=(), choices=(), decided=(), locations={})
     return sha256(repr((bare, schedule_of(one.settings))).encode()).hexdigest()
-
-
-def shown(settings: Settings) -> str:
-    """``tile_m=128 tile_n=192``."""
-    return " ".join(f"{name}={value}" for name, value in settings.items()) or "the spec's own"
 
 
 def first_line(error: Exception) -> str:

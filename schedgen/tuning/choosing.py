@@ -13,7 +13,7 @@ from statistics import median, quantiles
 from typing import Literal
 
 from schedgen.errors import SchedgenError
-from schedgen.tuning.estimating import mean
+from schedgen.tuning.basics import mean
 from schedgen.tuning.records import KEPT, Prepared, Record
 
 NOISE = 0.005

@@ -6,9 +6,8 @@ one number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from schedgen.dependence import derive
 from schedgen.driver.found import Infeasible
@@ -63,8 +62,3 @@ def cycles(kernel: Kernel, takes: Pace, shape: Mapping[str, float], sms: int) ->
     loaded = sum(o.work.bytes for o in kernel.body if o.kind is Kind.LOAD)
     iteration = max(takes.iteration, loaded / LOADED)
     return turns * (trips(kernel, shape) * iteration + takes.tile)
-
-
-def mean(values: Sequence[float]) -> float:
-    """The geometric mean, of times of different sizes."""
-    return prod(values) ** (1 / len(values))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from schedgen.errors import SchedgenError
-from schedgen.tuning.candidates import Deadline
+from schedgen.tuning.basics import Deadline, NoCandidate
 from schedgen.tuning.records import Manifest, Record, Times, read_record, record_text
 from schedgen.tuning.shapes import Shape, name_of
 
@@ -80,6 +80,7 @@ def measure(
     are rounds in that file, it goes on after them. No round begins after ``seconds``.
 
     Raises:
+        NoCandidate: none of them runs.
         SchedgenError: what is in ``path`` is no record of this, or of another GPU.
         Whatever ``bench`` raises.
     """
@@ -89,7 +90,7 @@ def measure(
     running = [one.name for one in manifest.candidates if one.name not in failed]
     if not running:
         reasons = "\n  ".join(f"{name}: {reason}" for name, reason in failed.items())
-        raise SchedgenError(f"no candidate runs:\n  {reasons}\n  fix: prepare others with --try")
+        raise NoCandidate(f"no candidate runs:\n  {reasons}\n  fix: prepare others with --try")
     record = replace(record, failed=failed, times={n: record.times[n] for n in running})
     while record.rounds < rounds and not (record.rounds and deadline.over):
         record = _round(record, bench, rounds, progress)

@@ -7,7 +7,10 @@ before the first one, and candidates take turns in a random order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
@@ -17,8 +20,9 @@ from torch import Tensor
 from schedgen.benchmarks.timing import Run, eagerly, error, in_graphs, in_turns, warm
 from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.facts import Facts, read_facts
-from schedgen.kernels.cache import toolchain
+from schedgen.kernels.cache import compiled, toolchain
 from schedgen.kernels.errors import LaunchError
+from schedgen.kernels.launcher import multiprocessors
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.recording import check_device, inputs
 from schedgen.tuning.measuring import Timed
@@ -27,6 +31,8 @@ from schedgen.tuning.shapes import Shape
 
 THEN = "tune --record FILE"
 """What reads a record."""
+_COMPILERS = 8
+"""At a time."""
 _RUNS = 20
 """Of each candidate in a round."""
 _ALLOWED = 0.01
@@ -52,6 +58,7 @@ class GpuBench:
         self._warm = False
         for one in manifest.candidates:
             self._kernels[one.name] = GeneratedKernel(folder / one.file)
+        _compile([kernel.path for kernel in self._kernels.values()], self._gpu)
 
     def failed(self) -> Mapping[str, str]:
         """Candidates that do not run with some shape, or compute something else than the first."""
@@ -110,6 +117,17 @@ class GpuBench:
             if not distance <= _ALLOWED:  # also if it is not a number
                 return f"its results are {distance:.2g} from those of the first candidate"
         return ""
+
+
+def _compile(paths: Sequence[Path], gpu: torch.device) -> None:
+    """Fills the cache, several at a time; what does not compile says so when it is called."""
+
+    def one(path: Path) -> None:
+        with suppress(CompileError):
+            compiled(path, read_facts(path), multiprocessors(gpu))
+
+    with ThreadPoolExecutor(min(_COMPILERS, os.cpu_count() or 1)) as pool:
+        list(pool.map(one, paths))
 
 
 def _extents(facts: Facts, shape: Shape) -> dict[str, int]:

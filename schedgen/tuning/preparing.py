@@ -16,11 +16,12 @@ from schedgen.driver.proved import prove_solution
 from schedgen.driver.restoring import solved
 from schedgen.driver.selecting import with_registers
 from schedgen.errors import SchedgenError
+from schedgen.kernels.ahead import SMS
 from schedgen.machine import Machine
 from schedgen.spec.reader import Spec
 from schedgen.stored import Store
+from schedgen.tuning.basics import Deadline, NoCandidate, shown
 from schedgen.tuning.candidates import (
-    Deadline,
     Problem,
     Queue,
     Setting,
@@ -28,7 +29,6 @@ from schedgen.tuning.candidates import (
     first_line,
     possible,
     rank,
-    shown,
 )
 from schedgen.tuning.estimating import paced
 from schedgen.tuning.records import MANIFEST, AxisTried, Dropped, Manifest, Prepared, manifest_text
@@ -40,20 +40,12 @@ if TYPE_CHECKING:
 
 CONSIDERED = 256
 """Settings that are looked at, at most: a bound takes some 20 ms."""
-SMS = {"sm_90a": 132, "sm_100a": 148}
-"""SMs of an H200 and of a B200."""
 
 Progress = Callable[[str], None]
 Made = tuple["Emission", int, tuple[str, ...]]
 """An emission, registers that its schedule leaves beside tiles, packages that compiled it."""
 Make = Callable[[Spec, Machine, Mapping[str, str], str, Store], Made]
 """Of a spec, a machine, parameters, latencies and a store."""
-
-
-class NoCandidate(SchedgenError):
-    """There is nothing to measure."""
-
-    status = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +159,8 @@ class _Preparation:
             elif (again := self._solved(one)) is not None:
                 queue.put(again, number, solved=True)
         if not self.found:
-            raise NoCandidate(self._nothing(len(queue)))
-        return self._write(len(queue))
+            raise NoCandidate(self._nothing())
+        return self._write()
 
     def _settings(self) -> list[dict[str, str]]:
         """What is looked at: not what was tried before."""
@@ -227,8 +219,9 @@ class _Preparation:
             Prepared(name, file, settings, ii, pace.iteration, pace.tile, more, estimates, lock)
         )
         self.queue.take(kernel)
+        self._write()  # what was made so far can be measured if somebody interrupts
 
-    def _write(self, left: int) -> Manifest:
+    def _write(self) -> Manifest:
         wanted = self.wanted
         first = self.found[0].lock
         ranked = sorted(self.found, key=lambda one: rank(one.estimates, one.settings))
@@ -247,7 +240,7 @@ class _Preparation:
             tuple(ranked),
             tuple(self.dropped),
             tuple(dict(one) for one in wanted.tried),
-            left,
+            len(self.queue),
             self.compiler,
         )
         (self.folder / MANIFEST).write_text(manifest_text(manifest), encoding="utf-8")
@@ -259,14 +252,14 @@ class _Preparation:
         chosen = {**self.wanted.base, **parameters(settings)}
         return chosen, latencies, with_registers(self.machine, registers)
 
-    def _nothing(self, left: int) -> str:
+    def _nothing(self) -> str:
         """Why there is no candidate."""
         if not self.dropped:
             seconds = f"{self.wanted.seconds:g}"
             return f"no candidate within {seconds} s; fix: give more with --seconds"
         listed = "\n  ".join(f"{shown(d.settings)}: {d.reason}" for d in self.dropped[:5])
         more = f"\n  and {len(self.dropped) - 5} more" if len(self.dropped) > 5 else ""
-        unseen = f"; {left} settings are left" if left else ""
+        unseen = f"; {len(self.queue)} settings are left" if self.queue else ""
         return (
             f"no candidate of {self.spec.file.kernel} on {self.machine.name}{unseen}:\n  "
             f"{listed}{more}\n  fix: try other values with --try NAME=V1,V2"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from schedgen.codegen.facts import read_facts
 from schedgen.driver.emitting import emission
@@ -13,9 +14,11 @@ from schedgen.machine import Machine
 from schedgen.spec.reader import Spec
 from schedgen.stored import Store
 from schedgen.tuning.measuring import Timed
-from schedgen.tuning.preparing import Made
 from schedgen.tuning.records import Manifest
 from schedgen.tuning.shapes import Shape
+
+if TYPE_CHECKING:
+    from schedgen.tuning.preparing import Made
 
 Cost = Callable[[Mapping[str, str], Shape], float]
 

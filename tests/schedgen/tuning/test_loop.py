@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +24,8 @@ from schedgen.tuning.records import KEPT, read_manifest, read_record
 from schedgen.tuning.shapes import Shape
 from tests.schedgen.tuning.bench import Interrupted, benches
 from tests.schedgen.tuning.loop import OPTIONS, SPEC, Files, silent, tune
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_candidates_are_distinct_and_in_the_order_of_the_model(prepared: Path) -> None:
@@ -61,6 +66,33 @@ def test_measured_chosen_and_emitted(prepared: Path, tmp_path: Path, capsys: obj
     assert dict(read_facts(file).settings)["tile_n"] == "192"
 
 
+def test_only_preparing_needs_a_solver(prepared: Path, tmp_path: Path) -> None:
+    """In a process of its own, where there is none."""
+    code = f"""
+import sys
+for name in ("ortools", "z3"):
+    sys.modules[name] = None
+from pathlib import Path
+import schedgen.tuning.on_gpu
+from schedgen.cli.app import app
+from schedgen.cli.tune import Options
+from tests.schedgen.tuning.loop import SPEC, Files, tune
+record, winner = Path("record.json"), Path("winner.json")
+assert tune(Files(run=Path({str(prepared)!r}), keep=record), Options()) == 0
+assert tune(Files(record=record, output=winner), Options()) == 0
+app(["emit", SPEC, "--tuned", str(winner)])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert [path.name for path in tmp_path.glob("*.py")] == [
+        "tiny_gemm_sm_90a_slices4_tile_n192.py"
+    ]
+
+
 def test_interrupted_and_resumed(prepared: Path, tmp_path: Path) -> None:
     record = tmp_path / "record.json"
     files = Files(run=prepared, keep=record)
@@ -99,7 +131,7 @@ def test_candidate_that_fails(
     broken = {one.name: "it spilled" for one in read_manifest(prepared).candidates}
     assert tune(files, Options(), broken={KEPT: "it spilled"}) == 0
     assert "c00 failed: it spilled" in capsys.readouterr().out
-    assert tune(Files(run=prepared, keep=tmp_path / "none.json"), Options(), broken=broken) == 2
+    assert tune(Files(run=prepared, keep=tmp_path / "none.json"), Options(), broken=broken) == 1
     assert "no candidate runs" in capsys.readouterr().err
 
 

@@ -61,22 +61,22 @@ def test_files_are_read_back(folder: Path) -> None:
     assert tuned.text(winner) == (folder / "winner.json").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda d: d.update(tuning_record=2), "tuning_record is 2, this schedgen reads 1"),
-        (lambda d: d.pop("tuning_record"), "it has no 'tuning_record'"),
-        (lambda d: d.pop("device"), "device: "),
-        (lambda d: d.update(extra=1), "extra: 1: "),
-        (lambda d: d["times"].update(c09=d["times"]["c00"]), "times.c09: no candidate"),
-        (lambda d: d["times"]["c00"].pop(), "times.c00: there are 1 shapes, and 2 were prepared"),
-        (lambda d: d["times"]["c00"][0]["eager"].append(-1.0), "times.c00: -1.0 is no time"),
-        (lambda d: d["times"]["c00"][0]["eager"].append("1"), "times.c00.0.eager.3: '1': "),
-        (lambda d: d["prepared"]["candidates"][0]["estimates"].pop(), "candidates.0.estimates: "),
-        (lambda d: d["prepared"]["candidates"][0]["lock"]["schedules"].clear(), ".lock: it has"),
-        (lambda d: d["prepared"]["candidates"][0].update(file="../x.py"), "'../x.py' is not in"),
-    ],
-)
+OF_RECORDS: list[tuple[Damage, str]] = [
+    (lambda d: d.update(tuning_record=2), "tuning_record is 2, this schedgen reads 1"),
+    (lambda d: d.pop("tuning_record"), "it has no 'tuning_record'"),
+    (lambda d: d.pop("device"), "device: "),
+    (lambda d: d.update(extra=1), "extra: 1: "),
+    (lambda d: d["times"].update(c09=d["times"]["c00"]), "times.c09: no candidate"),
+    (lambda d: d["times"]["c00"].pop(), "times.c00: there are 1 shapes, and 2 were prepared"),
+    (lambda d: d["times"]["c00"][0]["eager"].append(-1.0), "times.c00: -1.0 is no time"),
+    (lambda d: d["times"]["c00"][0]["eager"].append("1"), "times.c00.0.eager.3: '1': "),
+    (lambda d: d["prepared"]["candidates"][0]["estimates"].pop(), "candidates.0.estimates: "),
+    (lambda d: d["prepared"]["candidates"][0]["lock"]["schedules"].clear(), ".lock: it has"),
+    (lambda d: d["prepared"]["candidates"][0].update(file="../x.py"), "'../x.py' is not in"),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), OF_RECORDS)
 def test_damaged_record(folder: Path, tmp_path: Path, damage: Damage, message: str) -> None:
     path = damaged(folder / records.RECORD, tmp_path / "bad.json", damage)
     result = run("--record", str(path))
@@ -167,15 +167,15 @@ def test_emit_tuned_takes_the_measured_kernel_or_nothing(folder: Path, tmp_path:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda d: d.update(overall=7), "overall: 7: the lock has schedules 0 to 0"),
-        (lambda d: d["shapes"][0].update(schedule=-1), "shapes.0.schedule: -1"),
-        (lambda d: d["lock"]["schedules"][0]["kernels"].clear(), "it has 0 kernels, not one"),
-        (lambda d: d.update(by=3), "by: 3: "),
-    ],
-)
+OF_WINNERS: list[tuple[Damage, str]] = [
+    (lambda d: d.update(overall=7), "overall: 7: the lock has schedules 0 to 0"),
+    (lambda d: d["shapes"][0].update(schedule=-1), "shapes.0.schedule: -1"),
+    (lambda d: d["lock"]["schedules"][0]["kernels"].clear(), "it has 0 kernels, not one"),
+    (lambda d: d.update(by=3), "by: 3: "),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), OF_WINNERS)
 def test_damaged_winner(folder: Path, tmp_path: Path, damage: Damage, message: str) -> None:
     path = damaged(folder / "winner.json", tmp_path / "bad.json", damage)
     with pytest.raises(tuned.SchedgenError) as caught:

@@ -8,7 +8,8 @@ from schedgen import read_machine, read_spec
 from schedgen.driver.binding import kernels_of
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel
-from schedgen.tuning.estimating import Pace, cycles, mean
+from schedgen.tuning.basics import mean
+from schedgen.tuning.estimating import Pace, cycles
 from schedgen.tuning.shapes import complete, distinct, name_of, parsed, tiles, trips
 
 

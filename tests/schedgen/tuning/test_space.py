@@ -8,7 +8,8 @@ from schedgen import read_machine, read_spec
 from schedgen.codegen.emit import misfit
 from schedgen.driver.binding import kernels_of
 from schedgen.errors import SchedgenError
-from schedgen.tuning.candidates import Deadline, Problem, possible
+from schedgen.tuning.basics import Deadline
+from schedgen.tuning.candidates import Problem, possible
 from schedgen.tuning.records import Dropped
 from schedgen.tuning.space import Axis, axes, near, settings_of
 
