@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedgen.errors import SchedgenError
 from schedgen.tuning.preparing import Wanted, retried
 from schedgen.tuning.records import AxisTried, Record
-from schedgen.tuning.space import Axis, near
+from schedgen.tuning.space import Axis, near, schedules
 
 MOST = 4
 """Rounds of refinement, at most: each halves the steps of tiles."""
@@ -13,8 +13,8 @@ MOST = 4
 
 def refined(record: Record, winner: str, count: int, seconds: float) -> Wanted | None:
     """What is to be prepared after ``record``: the numbers of ``winner`` and those next to them,
-    with steps of the round before and half as large, and ``winner`` itself; None if there have been
-    `MOST` rounds, or nothing else to try.
+    with steps of the round before and half as large; other schedules of the same tiles; and
+    ``winner`` itself. None if there have been `MOST` rounds, or nothing is left to vary.
 
     Raises SchedgenError: no candidate is called ``winner``.
     """
@@ -24,6 +24,8 @@ def refined(record: Record, winner: str, count: int, seconds: float) -> Wanted |
         names = ", ".join(one.name for one in manifest.candidates)
         raise SchedgenError(f"'{winner}' is no candidate; fix: one of {names}")
     axes = [_around(axis, best.settings, manifest.round + 1) for axis in manifest.axes]
+    known = {axis.name for axis in axes}
+    axes += [axis for axis in schedules() if axis.name not in known]
     if manifest.round >= MOST or all(len(axis.values) == 1 for axis in axes):
         return None
     tried = [one for one in retried(manifest) if one != best.settings]

@@ -59,10 +59,7 @@ def axes(
     does not allow.
     """
     if not tries:
-        return (
-            *_found(spec, target, settings),
-            *(Axis(name, values, usual=values[0]) for name, values in SCHEDULES.items()),
-        )
+        return tuple(_found(spec, target, settings))
     found: list[Axis] = []
     for name, values in tries.items():
         if len(set(values)) < len(values):
@@ -103,6 +100,11 @@ def settings_of(space: Sequence[Axis], seed: int) -> Iterator[dict[str, str]]:
 def _unusual(space: Sequence[Axis], chosen: Mapping[str, str]) -> dict[str, str]:
     usual_ones = {axis.name: axis.usual for axis in space}
     return {name: value for name, value in chosen.items() if value != usual_ones[name]}
+
+
+def schedules() -> tuple[Axis, ...]:
+    """Axes of what schedules of the same tiles are solved for."""
+    return tuple(Axis(name, values, usual=values[0]) for name, values in SCHEDULES.items())
 
 
 def parameters(settings: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 from schedgen.driver.lock_file import Lock
 from schedgen.errors import SchedgenError
 from schedgen.tuning.choosing import choose
-from schedgen.tuning.records import Manifest, Prepared, Record, Times
+from schedgen.tuning.records import AxisTried, Manifest, Prepared, Record, Times
 from schedgen.tuning.refining import MOST, refined
 
 NAMES = ("c01", "c00", "c02")
@@ -72,9 +72,34 @@ def test_too_little_was_measured() -> None:
         choose(uncaptured, "graphs")
 
 
+def test_neighbours_of_the_winner_are_next() -> None:
+    times = record({name: [1.0] * 3 for name in NAMES})
+    axes = (
+        AxisTried("tile_n", ("256", "128"), True, "256"),
+        AxisTried("order", ("auto", "first"), False, "auto"),
+        AxisTried("@registers", ("0", "16"), False, "0"),
+    )
+    first, second, third = times.prepared.candidates
+    won = replace(second, settings={"tile_n": "128", "order": "first"})
+    manifest = replace(times.prepared, axes=axes, candidates=(first, won, third), round=1)
+    found = refined(replace(times, prepared=manifest), "c00", 8, 10.0)
+    assert found is not None
+    values = {axis.name: axis.values for axis in found.axes}
+    assert values["tile_n"] == ("128", "112", "144", "120", "136")
+    assert values["order"] == ("first",)
+    assert values["@registers"] == ("0",)
+    assert values["@latencies"] == ("high", "low")
+    assert found.kept == [won.settings]
+    assert won.settings not in found.tried
+    assert {} in found.tried
+
+
 def test_refinement_ends() -> None:
     times = record({name: [1.0] * 3 for name in NAMES})
-    assert refined(times, "c00", 8, 10.0) is None  # no axis
+    first = refined(times, "c00", 8, 10.0)
+    assert first is not None
+    assert [axis.name for axis in first.axes] == ["@latencies", "@registers"]
+    assert (first.round, first.kept) == (1, [{}])
     late = replace(times, prepared=replace(times.prepared, round=MOST))
     assert refined(late, "c00", 8, 10.0) is None
     with pytest.raises(SchedgenError, match="'c07' is no candidate; fix: one of c01, c00, c02"):

@@ -135,6 +135,7 @@ def test_candidate_that_fails(
     assert "no candidate runs" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_refined(prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Neighbours of the winner are prepared next, and it with them."""
     record, more = tmp_path / "record.json", tmp_path / "more"
