@@ -21,8 +21,8 @@ from schedgen.benchmarks.timing import Run, eagerly, error, in_graphs, in_turns,
 from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.facts import Facts, read_facts
 from schedgen.kernels.cache import compiled, toolchain
-from schedgen.kernels.errors import LaunchError
-from schedgen.kernels.launcher import multiprocessors
+from schedgen.kernels.errors import DeviceError, KernelError, LaunchError
+from schedgen.kernels.launcher import architecture, multiprocessors
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.recording import check_device, inputs
 from schedgen.tuning.measuring import Timed
@@ -48,6 +48,12 @@ class GpuBench:
 
     def __init__(self, manifest: Manifest, folder: Path) -> None:
         self._gpu = check_device(THEN)
+        here = architecture(self._gpu)
+        if manifest.arch != here:
+            raise DeviceError(
+                f"the candidates are for {manifest.arch}, and this GPU is {here}; fix: prepare "
+                "others with --target"
+            )
         self.device = torch.cuda.get_device_name(self._gpu)
         self.software = f"torch {torch.__version__}, {toolchain()}"
         self.date = date.today().isoformat()
@@ -108,6 +114,8 @@ class GpuBench:
             torch.cuda.synchronize()
         except (CompileError, LaunchError) as refused:
             return str(refused).splitlines()[0]
+        except KernelError:
+            raise
         except RuntimeError as broken:  # nothing more can run in this process
             raise LaunchError(f"candidate {name} breaks off: {broken}; fix: report it") from None
         if not wanted:

@@ -11,7 +11,7 @@ import torch
 
 from schedgen.benchmarks.timing import Timed
 from schedgen.codegen.facts import Facts, read_facts
-from schedgen.kernels.errors import LaunchError
+from schedgen.kernels.errors import DeviceError, LaunchError
 from schedgen.tuning import on_gpu
 from schedgen.tuning.records import read_manifest
 
@@ -59,6 +59,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         del arguments
 
     monkeypatch.setattr(on_gpu, "check_device", device)
+    monkeypatch.setattr(on_gpu, "architecture", lambda device: "sm_90a")  # pyright: ignore
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a CPU")  # pyright: ignore
     monkeypatch.setattr(torch.cuda, "synchronize", nothing)
     monkeypatch.setattr(on_gpu, "GeneratedKernel", StandIn)
@@ -85,6 +86,12 @@ def test_round(gpu: pytest.MonkeyPatch, prepared: Path) -> None:
     assert [found[name].graph for name in names] == [0.5, 1.0, None]
     assert made.mhz == 1700.0
     assert made.device == "a CPU"
+
+
+def test_gpu_of_another_architecture(gpu: pytest.MonkeyPatch, prepared: Path) -> None:
+    gpu.setattr(on_gpu, "architecture", lambda device: "sm_100a")  # pyright: ignore
+    with pytest.raises(DeviceError, match="are for sm_90a, and this GPU is sm_100a; fix: "):
+        bench(prepared)
 
 
 def test_candidate_that_computes_something_else(gpu: pytest.MonkeyPatch, prepared: Path) -> None:
