@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedgen.codegen import supported
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.binding import bound
 from schedgen.codegen.errors import EmitError, EmitErrors
@@ -14,7 +15,6 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.sm90 import Hopper
 from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import WIDTH, Source
-from schedgen.codegen.supported import refusals
 from schedgen.kernel import Kernel
 from schedgen.proof.prove import ProvenProgram
 
@@ -38,6 +38,14 @@ def emit(proven: ProvenProgram, kernel: Kernel, *, events: bool = False) -> str:
         raise error.located(kernel) from None
 
 
+def misfit(kernel: Kernel, arch: str) -> str | None:
+    """Why no emitter can write ``kernel``, as far as that is seen before there is a program: sizes
+    of products that ``arch`` does not have. None if it may be possible.
+    """
+    known = _ARCHITECTURES.get(arch)
+    return None if known is None else supported.misfit(kernel, known.products)
+
+
 def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool) -> str:
     program = proven.program
     if program.spec_sha256 != kernel.spec_sha256:
@@ -55,7 +63,7 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool) -> str:
         clocks = Clocks(program)
         kernel, renamed = with_argument(kernel), with_argument(renamed)
     architecture = _ARCHITECTURES[program.arch](Plan(program, renamed))
-    refused = refusals(architecture.plan, architecture.products)
+    refused = supported.refusals(architecture.plan, architecture.products)
     if refused:
         raise EmitErrors(refused)
     source = Source()

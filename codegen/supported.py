@@ -46,6 +46,21 @@ def refusals(plan: Plan, products: Products) -> list[EmitError]:
     return list(found.values())
 
 
+def misfit(kernel: Kernel, products: Products) -> str | None:
+    """A product whose sizes the instruction does not have, as far as a kernel says without a
+    program; None if all of them may fit.
+    """
+    for operation in (o for o in kernel.operations if o.kind is Kind.MMA):
+        work = operation.work
+        if work.m != products.rows:
+            return f"{products.instruction} multiplies {products.rows} rows, not {work.m}"
+        if work.n % products.column_step or work.n > products.most_columns:
+            return f"{products.instruction} has no products with {work.n} columns"
+        if work.k * work.element_bytes % _STEP_BYTES:
+            return f"{products.instruction} has no products that are {work.k} long"
+    return None
+
+
 def _all(plan: Plan, products: Products) -> Iterator[EmitError]:
     unknown = list(_dtypes(plan.kernel))
     yield from unknown

@@ -130,7 +130,11 @@ class SpecKernel:
 
 
 def kernel(
-    spec: str | os.PathLike[str], *, target: str | None = None, **settings: Any
+    spec: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    tuned: str | os.PathLike[str] | None = None,
+    **settings: Any,
 ) -> SpecKernel:
     """The kernel of ``spec``, a shipped one or a file, as a function of torch tensors.
 
@@ -143,6 +147,8 @@ def kernel(
 
     Args:
         target: a machine model; the one of the GPU that is there by default.
+        tuned: what 'schedgen tune -o' wrote: its winner is taken, and nothing is solved. It has
+            settings of its own.
         settings: parameters of the spec: numbers, words, or truth values.
 
     Raises:
@@ -155,6 +161,15 @@ def kernel(
     from schedgen.spec.reader import read_spec
 
     read = read_spec(os.fspath(spec))
+    if tuned is not None:
+        from schedgen.driver.tuned import generated
+
+        if settings:
+            first = next(iter(settings))
+            raise ArgumentValueError(
+                first, "tuned is given, too", "settings of their own or tuned", f"without {first}"
+            )
+        return _function(_written(*generated(Path(tuned), read, target)))
     machine = read_machine(target or _target(read))
     chosen = _settings(settings)
     shipped = lock_file.locked(read.file.kernel, machine.arch, chosen)

@@ -10,7 +10,8 @@ import typer
 
 from schedgen import __version__
 from schedgen.cli.guard import guarded
-from schedgen.cli.kernels import bench, build, calibrate, compile_file, emit, emulate, trace
+from schedgen.cli.kernels import build, compile_file, emit, emulate, trace
+from schedgen.cli.measurements import bench, calibrate, tune
 from schedgen.cli.schedules import check, schema, show, solve, specs, targets
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ for _name, _command in {
     "build": build,
     "trace": trace,
     "calibrate": calibrate,
+    "tune": tune,
     "bench": bench,
     "show": show,
     "specs": specs,

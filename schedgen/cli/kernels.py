@@ -127,6 +127,10 @@ def emit(
         Path | None,
         typer.Option("--schedule", metavar="FILE", help="Write its schedule as JSON, too."),
     ] = None,
+    tuned: Annotated[
+        Path | None,
+        typer.Option("--tuned", metavar="FILE", help="The winner of 'tune -o FILE': no solver."),
+    ] = None,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -140,10 +144,15 @@ def emit(
     input.
     """
     from schedgen.cli.emit import Wanted, run_emit
+    from schedgen.cli.emit_tuned import run_emit_tuned
 
     settings = settings_of(set_ or [])
+    wanted = Wanted(compile_, events, json, schedule, cache, conform)
+    if tuned is not None:
+        raise typer.Exit(
+            run_emit_tuned(spec, target, settings, tuned, output, write, wanted),
+        )
     with Ticker() as ticker:
-        wanted = Wanted(compile_, events, json, schedule, cache, conform)
         status = run_emit(spec, target, settings, output, write, ticker, wanted)
     raise typer.Exit(status)
 
@@ -237,49 +246,6 @@ def trace(
     raise typer.Exit(status)
 
 
-def calibrate(
-    target: Annotated[
-        str,
-        typer.Option(
-            "--target", "-t", help="The model, or its file.", autocompletion=complete_target
-        ),
-    ] = "h200",
-    experiments: Annotated[
-        Path | None,
-        typer.Option("--experiments", metavar="FILE", help="What to measure. Default: shipped."),
-    ] = None,
-    prepare: Annotated[
-        Path | None,
-        typer.Option("--prepare", metavar="DIR", help="Only emit the kernels into this folder."),
-    ] = None,
-    run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="DIR", help="Only measure what was prepared: no solver."),
-    ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option("--record", metavar="FILE", help="Fit what was measured before: no GPU."),
-    ] = None,
-    keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="FILE", help="Write what is measured.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the fitted model.")
-    ] = None,
-    json: JsonOption = False,
-) -> None:
-    """Measure on this GPU what a machine model says, and fit its constants.
-
-    Exit status: 0 done, 1 there is no GPU, or a kernel does not run on it, 2 bad input.
-    """
-    from schedgen.cli.calibrate import Files, run_calibrate
-
-    files = Files(experiments, prepare, run, record, keep, output)
-    with Ticker() as ticker:
-        status = run_calibrate(target, files, write, ticker, as_json=json)
-    raise typer.Exit(status)
-
-
 def build(
     names: Annotated[
         list[str] | None,
@@ -307,13 +273,3 @@ def build(
     from schedgen.cli.build import run_build
 
     raise typer.Exit(run_build(names or [], target, sms, jobs, json))
-
-
-def bench(spec: SpecArgument, json: JsonOption = False) -> None:
-    """Time the shipped kernels of SPEC, or polar, on this GPU, beside their peers.
-
-    Exit status: 0 done, 1 there is no GPU or no kernel for it, 2 bad input.
-    """
-    from schedgen.cli.bench import run_bench
-
-    raise typer.Exit(run_bench(spec, json))

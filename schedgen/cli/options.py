@@ -27,6 +27,14 @@ SpecArgument = Annotated[
         autocompletion=complete_spec,
     ),
 ]
+OptionalSpec = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SPEC]",
+        help="Path of a spec, or the name of a shipped one.",
+        autocompletion=complete_spec,
+    ),
+]
 TargetOption = Annotated[
     str | None,
     typer.Option(

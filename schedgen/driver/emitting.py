@@ -50,9 +50,10 @@ def emission(
     events: bool = False,
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
+    latencies: str = "high",
 ) -> Emission:
-    """The file of ``spec`` on ``machine``, from the best schedule, which is looked for in ``store``
-    first; the others as of `written`.
+    """The file of ``spec`` on ``machine``, from the best schedule for the ``high`` or ``low`` end
+    of latencies, which is looked for in ``store`` first; the others as of `written`.
 
     Raises:
         SpecError, Infeasible: there is no schedule.
@@ -60,7 +61,7 @@ def emission(
     """
     from schedgen.driver.restoring import remember, solved
 
-    solution = solved(spec, machine, settings, progress, store=store)
+    solution = solved(spec, machine, settings, progress, store=store, latencies=latencies)
     made = written(solution, settings, progress, events=events, methods=methods)
     if store is not None:
         remember(store, program_digest(made.proven.program), solution.schedule)

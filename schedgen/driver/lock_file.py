@@ -13,12 +13,11 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from schedgen.codegen.facts import file_name
 from schedgen.errors import SchedgenError
-
-WIDTH = 120
+from schedgen.json_file import compact
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,43 +191,4 @@ def text(lock: Lock) -> str:
             usual = {"alias": None, "skew": 0, "lag": 0}
             for key in [key for key, value in usual.items() if buffer[key] == value]:
                 del buffer[key]
-    return _text(data, 0) + "\n"
-
-
-def _text(data: object, indent: int) -> str:
-    """JSON in which only what has parts of its own, or does not fit a line, is on several."""
-    line = json.dumps(data, ensure_ascii=False)
-    pad = " " * (indent + 1)
-    parts = _parts(data)
-    if len(line) + indent <= WIDTH and not any(_parts(part) is not None for part in parts or ()):
-        return line
-    if isinstance(data, dict):
-        named = cast("dict[str, object]", data)
-        if all(isinstance(value, int) for value in named.values()):
-            items = [f"{json.dumps(key)}: {value}" for key, value in named.items()]
-            return "{\n" + "\n".join(_filled(items, pad)) + "\n" + pad[1:] + "}"
-        rows = [f"{pad}{json.dumps(key)}: {_text(v, indent + 1)}" for key, v in named.items()]
-        return "{\n" + ",\n".join(rows) + "\n" + pad[1:] + "}"
-    if parts is None:
-        return line
-    rows = [pad + _text(value, indent + 1) for value in parts]
-    return "[\n" + ",\n".join(rows) + "\n" + pad[1:] + "]"
-
-
-def _parts(data: object) -> list[object] | None:
-    """Of an object or an array; None of anything else."""
-    if isinstance(data, dict):
-        return list(cast("dict[str, object]", data).values())
-    return list(cast("list[object]", data)) if isinstance(data, list | tuple) else None
-
-
-def _filled(items: list[str], pad: str) -> Iterator[str]:
-    """Lines with as many ``items`` as fit on each."""
-    line = ""
-    for number, item in enumerate(items):
-        piece = item + ("," if number < len(items) - 1 else "")
-        if line and len(pad) + len(line) + 1 + len(piece) > WIDTH:
-            yield pad + line
-            line = ""
-        line = f"{line} {piece}" if line else piece
-    yield pad + line
+    return compact(data) + "\n"

@@ -7,7 +7,7 @@ are those, or an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,22 @@ from schedgen.errors import SchedgenError
 if TYPE_CHECKING:
     from schedgen.driver.emitting import Emission
     from schedgen.kernel import Kernel
+    from schedgen.machine import Machine
     from schedgen.program.model import Program
     from schedgen.schedule import Schedule
     from schedgen.solver.problem import Problem
+    from schedgen.spec.reader import Spec
 
 _AGAIN = "fix: python -m schedgen.kernels.regenerate"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What kernels of a lock are made of that is not shipped, and what to do if it does not fit."""
+
+    spec: Spec
+    machine: Machine
+    fix: str
 
 
 def decided(emitted: Emission, settings: Mapping[str, str]) -> LockedSchedule:
@@ -86,8 +97,10 @@ def digest(plain: str) -> str:
     return sha256(plain.encode()).hexdigest()
 
 
-def program_of(one: Locked, *, checked: bool = True) -> tuple[Program, Kernel]:
-    """The proven program of a shipped kernel, and its kernel.
+def program_of(
+    one: Locked, *, checked: bool = True, origin: Origin | None = None
+) -> tuple[Program, Kernel]:
+    """The proven program of a kernel, and its kernel; of a shipped one, if no ``origin`` is given.
 
     Raises LockError: the spec, the machine model or this version's rules are not those that the
     lock was made with. Unless it is ``checked``, another program than the one that was proven may
@@ -98,7 +111,8 @@ def program_of(one: Locked, *, checked: bool = True) -> tuple[Program, Kernel]:
     from schedgen.synchronize.recorded import synchronization
     from schedgen.synchronize.synthesize import resynchronized
 
-    problem = _problem(one)
+    again = _AGAIN if origin is None else f"fix: {origin.fix}"
+    problem = _problem(one, origin)
     try:
         schedule = _schedule(one, problem)
         made = synchronization(one.schedule.synchronization)
@@ -106,14 +120,14 @@ def program_of(one: Locked, *, checked: bool = True) -> tuple[Program, Kernel]:
             problem.kernel, schedule, problem.machine, made, late=one.schedule.late
         )
     except (ValueError, KeyError, ProgramError) as error:
-        raise LockError(f"the lock of {one.name} is no schedule of it: {error}; {_AGAIN}") from None
+        raise LockError(f"the lock of {one.name} is no schedule of it: {error}; {again}") from None
     if checked and program_digest(program) != one.kernel.program:
-        raise LockError(f"the program of {one.name} is not the one in its lock; {_AGAIN}")
+        raise LockError(f"the program of {one.name} is not the one in its lock; {again}")
     return program, problem.kernel
 
 
-def text_of(one: Locked) -> str:
-    """The text of the file of a shipped kernel.
+def text_of(one: Locked, origin: Origin | None = None) -> str:
+    """The text of the file of a kernel; of a shipped one, if no ``origin`` is given.
 
     Raises LockError: it would not be the text that was proven and compiled.
     """
@@ -121,14 +135,15 @@ def text_of(one: Locked) -> str:
     from schedgen.driver.emitting import LINTERS, formatted
     from schedgen.proof.prove import proven_before
 
-    program, kernel = program_of(one)
+    program, kernel = program_of(one, origin=origin)
     plain = LINTERS + emit(proven_before(program, one.kernel.program), kernel)
     if digest(plain) != one.kernel.text:
-        raise LockError(f"{one.name} would have another text than its lock says; {_AGAIN}")
+        again = _AGAIN if origin is None else f"fix: {origin.fix}"
+        raise LockError(f"{one.name} would have another text than its lock says; {again}")
     return formatted(plain)
 
 
-def _problem(one: Locked) -> Problem:
+def _problem(one: Locked, origin: Origin | None) -> Problem:
     """What the schedule solves. Raises LockError if the spec or the machine is another one now."""
     from schedgen.dependence import derive
     from schedgen.driver.binding import kernels_of
@@ -137,22 +152,26 @@ def _problem(one: Locked) -> Problem:
     from schedgen.spec.reader import read_spec
 
     lock = one.lock
+    again = _AGAIN if origin is None else f"fix: {origin.fix}"
     try:
-        spec, machine = read_spec(lock.spec), read_machine(lock.target)
-        _same("spec", lock.spec, spec.source.sha256, lock.spec_sha256)
-        _same("machine model", lock.target, machine.sha256, lock.machine_sha256)
+        if origin is None:
+            spec, machine = read_spec(lock.spec), read_machine(lock.target)
+        else:
+            spec, machine = origin.spec, origin.machine
+        _same("spec", lock.spec, spec.source.sha256, lock.spec_sha256, again)
+        _same("machine model", lock.target, machine.sha256, lock.machine_sha256, again)
         settings = {**one.kernel.settings, **one.schedule.choices}
         kernel = kernels_of(spec, machine, settings)[0]
         return build_problem(kernel, machine, derive(kernel), one.schedule.latencies)
     except LockError:
         raise
     except SchedgenError as error:
-        raise LockError(f"the lock of {one.name} does not fit: {error}; {_AGAIN}") from None
+        raise LockError(f"the lock of {one.name} does not fit: {error}; {again}") from None
 
 
-def _same(what: str, name: str, found: str, wanted: str) -> None:
+def _same(what: str, name: str, found: str, wanted: str, again: str) -> None:
     if found != wanted:
-        raise LockError(f"{what} '{name}' is not the one that its lock was made with; {_AGAIN}")
+        raise LockError(f"{what} '{name}' is not the one that its lock was made with; {again}")
 
 
 def _schedule(one: Locked, problem: Problem) -> Schedule:

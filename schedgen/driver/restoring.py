@@ -116,14 +116,22 @@ def solved(
     progress: Progress | None = None,
     *,
     store: Store | None = None,
+    advise: bool = True,
+    latencies: str = "high",
 ) -> Solution:
-    """`schedgen.driver.solution.solve`, or what it found before for the same spec, machine and
-    settings if ``store`` has it; that is checked like a file of somebody else.
+    """`schedgen.driver.solution.solve`, or what it found before for the same spec, machine,
+    settings and latencies if ``store`` has it; that is checked like a file of somebody else.
     """
+
+    def anew() -> Solution:
+        return solve(
+            spec, machine, settings=settings, latencies=latencies, advise=advise, progress=progress
+        )
+
     if store is None:
-        return solve(spec, machine, settings=settings, progress=progress)
+        return anew()
     made_from = [
-        [spec.source.file, spec.source.sha256, dict(settings)],
+        [spec.source.file, spec.source.sha256, dict(settings), latencies],
         [machine.name, machine.sha256, [asdict(role) for role in machine.roles]],
     ]
     kept = store.get("schedule", made_from)
@@ -131,7 +139,7 @@ def solved(
         found = _kept(kept, spec, machine)
         if found is not None:
             return found
-    solution = solve(spec, machine, settings=settings, progress=progress)
+    solution = anew()
     store.put("schedule", made_from, solution.schedule.to_json())
     return solution
 

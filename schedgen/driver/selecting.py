@@ -115,6 +115,7 @@ def compiled_emission(
     conform: bool = False,
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
+    latencies: str = "high",
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """An emission that compiles within its registers, and all attempts up to it; ``first`` is what
     `emission` gives for these arguments, if that is known.
@@ -139,8 +140,9 @@ def compiled_emission(
             machine_now = with_registers(machine, more)
             emitted = None if number else first
             emitted = emitted or emission(
-                spec, machine_now, settings, progress, events=events, methods=methods, store=store
-            )
+                spec, machine_now, settings, progress,
+                events=events, methods=methods, store=store, latencies=latencies,
+            )  # fmt: skip
         except Infeasible as error:
             if not attempts:
                 raise

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from schedgen import json_file
 from schedgen.driver import lock_file
 from schedgen.driver.lock_file import Locked, LockError
 from schedgen.driver.locked import program_of, text_of
@@ -88,4 +89,4 @@ def test_text_of_a_lock_is_read_back(one: Locked, tmp_path: Path) -> None:
     path = tmp_path / "lock.json"
     path.write_text(lock_file.text(one.lock), encoding="utf-8")
     assert lock_file.read(path) == one.lock
-    assert max(map(len, path.read_text("utf-8").splitlines())) <= lock_file.WIDTH + 10
+    assert max(map(len, path.read_text("utf-8").splitlines())) <= json_file.WIDTH + 10
