@@ -11,6 +11,7 @@ from schedgen.cli.common import Ticker, fail, settings_of, whole, write
 from schedgen.cli.options import (
     CacheOption,
     JsonOption,
+    PaceOption,
     SetOption,
     SpecArgument,
     TargetOption,
@@ -62,6 +63,7 @@ def emulate(
             "the compiler says of it.",
         ),
     ] = True,
+    pace: PaceOption = None,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -95,6 +97,7 @@ def emulate(
             as_json=json,
             compile_=compile_,
             cache=cache,
+            pace=tuple(pace or ()),
             progress=ticker,
         )
     raise typer.Exit(status)
@@ -127,6 +130,7 @@ def emit(
         Path | None,
         typer.Option("--schedule", metavar="FILE", help="Write its schedule as JSON, too."),
     ] = None,
+    pace: PaceOption = None,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -143,7 +147,7 @@ def emit(
 
     settings = settings_of(set_ or [])
     with Ticker() as ticker:
-        wanted = Wanted(compile_, events, json, schedule, cache, conform)
+        wanted = Wanted(compile_, events, json, schedule, cache, conform, tuple(pace or ()))
         status = run_emit(spec, target, settings, output, write, ticker, wanted)
     raise typer.Exit(status)
 

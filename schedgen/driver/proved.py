@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
@@ -66,22 +67,27 @@ class Unproved:
         return [f"  program      NOT PROVEN: {self.reason}"]
 
 
-def attempt(solution: Solution, methods: tuple[str, ...] = QUICK) -> Proved | Unproved:
+def attempt(
+    solution: Solution, methods: tuple[str, ...] = QUICK, units: Sequence[str] = ()
+) -> Proved | Unproved:
     """`prove_solution`, or why there is no proven program."""
     try:
-        return prove_solution(solution, methods)
+        return prove_solution(solution, methods, units)
     except (ProgramError, Refuted) as error:
         return Unproved(str(error))
 
 
-def prove_solution(solution: Solution, methods: tuple[str, ...] = QUICK) -> Proved:
-    """Synchronizes the schedule of ``solution`` and proves the program.
+def prove_solution(
+    solution: Solution, methods: tuple[str, ...] = QUICK, units: Sequence[str] = ()
+) -> Proved:
+    """Synchronizes the schedule of ``solution``, in its order on ``units``, and proves the
+    program.
 
     Raises ProgramError (no barrier can order what has to be) or Refuted.
     """
     begin = perf_counter()
     problem = solution.problem
-    program = synthesize(problem.kernel, solution.schedule, problem.machine)
+    program = synthesize(problem.kernel, solution.schedule, problem.machine, units)
     seconds = perf_counter() - begin
     proven = prove(program, methods, quick=methods == QUICK)
     return Proved(proven, {end: pace(program, end) for end in ("high", "low")}, seconds)
