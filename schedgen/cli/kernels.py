@@ -219,6 +219,7 @@ def trace(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write a trace for ui.perfetto.dev."),
     ] = None,
+    pace: PaceOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run the kernel of SPEC on this GPU and compare the cycles of its operations and waits with
@@ -230,7 +231,8 @@ def trace(
 
     try:
         sizes = {key: whole(value) for key, value in settings_of(extent or []).items()}
-        run = Run(sizes, numbers_of(settings_of(scalar or []), "--scalar"), block, tiles)
+        scalars = numbers_of(settings_of(scalar or []), "--scalar")
+        run = Run(sizes, scalars, block, tiles, tuple(pace or ()))
     except SchedgenError as error:
         fail(str(error))
     settings = settings_of(set_ or [])

@@ -39,12 +39,15 @@ class Proved:
     def lines(self) -> list[str]:
         """What `schedgen solve` prints about the program."""
         program, proof = self.proven.program, self.proven.proof
-        barriers, slots = len(program.barriers), sum(b.slots for b in program.barriers)
+        orders = [barrier for barrier in program.barriers if barrier.kind == "pace"]
+        barriers = len(program.barriers) - len(orders)
+        slots = sum(b.slots for b in program.barriers if b not in orders)
+        kept = f", {len(orders)} to keep the order on {', '.join(program.paced)}" if orders else ""
         high = self.pace["high"]
         took = ", ".join(f"{v.method} {v.seconds:.2f} s" for v in proof.verdicts)
         return [
-            f"  program      {barriers} barriers in {slots} mbarriers, {len(program.removals)} "
-            "orders that need none",
+            f"  program      {barriers} barriers in {slots} mbarriers{kept}, "
+            f"{len(program.removals)} orders that need none",
             f"  proof        race-free, deadlock-free, phase-safe for all trip counts, tiles and "
             f"latencies; {took}",
             f"  program runs {high.cycles:g} cycles per iteration with high latencies, "

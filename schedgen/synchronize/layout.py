@@ -182,6 +182,10 @@ class Layout:
         latency = next(op.latency for op in self.schedule.ops if op.id == operation)
         return self.start[operation] + latency
 
+    def turn(self, operation: str) -> int:
+        """The turn of its role's loop in which iteration 0 of ``operation`` starts."""
+        return self._turn(operation, self.start[operation])[0]
+
     def _turn(self, operation: str, time: int) -> tuple[int, int]:
         if not self.in_loop(operation):
             return 0, time
@@ -336,11 +340,13 @@ class Layout:
         comes after it, the last one there.
         """
         wait, arrive = Wait(paced.barrier, Number()), self._pace_arrival(paced)
-        self._add(lists, paced.after, self.key(paced.after, _WAIT, number), wait, EVERY, paced)
-        time = self.start[paced.before] - paced.lag * self.schedule.ii_cycles
-        shift, at = self._turn(paced.before, time)
-        key = shift, at, self._place[paced.before], _SIGNAL, number
-        self._add(lists, paced.before, key, arrive, EVERY, paced)
+        for name, lag, what, action in (
+            (paced.after, paced.after_lag, _WAIT, wait),
+            (paced.before, paced.lag, _SIGNAL, arrive),
+        ):
+            shift, at = self._turn(name, self.start[name] - lag * self.schedule.ii_cycles)
+            key = shift, at, self._place[name], what, number
+            self._add(lists, name, key, action, EVERY, paced)
 
     def _pace_arrival(self, paced: Paced) -> Arrive:
         role = next(r for r in self.schedule.roles if r.name == self.role_of[paced.before])

@@ -35,18 +35,22 @@ from schedgen.synchronize.merge import assign
 from schedgen.synchronize.parts import Paced, Synchronization
 
 
-def check_units(machine: Machine, units: Sequence[str]) -> None:
-    """Whether orders on ``units`` of ``machine`` can be kept. Raises SchedgenError if not."""
-    exclusive = [name for name in machine.unit if machine.exclusive(name)]
+def check_units(machine: Machine, program: Program, units: Sequence[str]) -> None:
+    """Whether ``units`` are such that serve one operation of ``program`` at a time: of ``machine``,
+    or named by the spec. Raises SchedgenError if not.
+    """
+    used = {unit: None for operation in program.operations for unit, _ in operation.units}
+    known = [name for name in {**machine.unit, **used} if machine.exclusive(name)]
     for unit in units:
-        if unit not in machine.unit:
-            fix = suggest(unit, exclusive) or f"use --pace {exclusive[0]}"
-            raise SchedgenError(f"--pace {unit}: {machine.name} has no unit {unit}; {fix}")
-        if unit not in exclusive:
-            raise SchedgenError(
-                f"--pace {unit}: operations use {unit} of {machine.name} at the same time, so the "
-                f"schedule has no order there; use one of {', '.join(exclusive)}"
-            )
+        if unit in known:
+            continue
+        if unit in machine.unit:
+            why = f"operations use {unit} at the same time, so the schedule has no order there"
+            fix = f"use one of {', '.join(known)}"
+        else:
+            why = f"neither {machine.name} nor {program.kernel} has such a unit"
+            fix = suggest(unit, known) or f"use one of {', '.join(known)}"
+        raise SchedgenError(f"--pace {unit}: {why}; fix: {fix}")
 
 
 def paced(
@@ -77,8 +81,9 @@ def keeps(orders: Orders, order: Paced) -> bool:
     """Whether a program, of which ``orders`` knows what orders its events, issues ``after`` after
     ``before`` as the schedule does, wherever a tile has both.
     """
-    distance, steps = order.distance + order.lag, _issues(orders)
-    reach = orders.reach(steps[order.before], Span(0, distance))
+    steps = _issues(orders)
+    distance = order.distance + order.lag - order.after_lag
+    reach = orders.reach(steps[order.before], Span(min(0, distance), max(0, distance)))
     return orders.find(reach, Kind.SAME, distance, steps[order.after]) is not None
 
 
@@ -117,16 +122,17 @@ def orders_of(layout: Layout, unit: str) -> Iterator[Paced]:
         )
     ii, start = layout.schedule.ii_cycles, layout.start
     for one, other in pairwise([*visits, visits[0]]):
-        lag = (start[one.last] - start[one.first]) // ii
-        over = start[one.last] - lag * ii
-        distance = -((start[other.first] - over) // ii)
+        begins = start[one.first] - layout.turn(one.first) * ii
+        lag = (start[one.last] - begins) // ii
+        over, after_lag = start[one.last] - lag * ii, layout.turn(other.first)
+        distance = -((start[other.first] - after_lag * ii - over) // ii)
         if distance not in (0, 1):
             raise ProgramError(
                 f"the order of {one.last} and {other.first} on {unit} cannot be kept: in the "
-                f"schedule role {other.role} is more than one iteration away from {one.role}\n"
+                f"schedule role {other.role} is more than one turn away from {one.role}\n"
                 f"  fix: leave --pace {unit} away"
             )
-        yield Paced(unit, one.first, one.last, lag, other.first, distance)
+        yield Paced(unit, one.last, lag, other.first, after_lag, distance)
 
 
 def _visits(layout: Layout, unit: str) -> list[_Visit]:

@@ -79,17 +79,17 @@ class Paced:
     """``after`` is issued after ``before``, an operation of another role, because the schedule has
     them in that order on ``unit``.
 
-    Of its role, ``before`` ends what begins with ``since``: iteration i of ``since`` is followed by
-    iteration i - ``lag`` of ``before``, or is that. Behind both the role arrives once for each
-    iteration i, even where ``before`` has no iteration i - ``lag``, and ``after`` waits for that in
-    its iteration i + ``distance``. So there are as many arrivals as waits in each tile.
+    Both roles count turns of their loops, whatever iterations their operations belong to. Turn t
+    has iteration t - ``lag`` of ``before``, and an arrival behind it. Turn t + ``distance`` has a
+    wait for that, and behind it iteration t + ``distance`` - ``after_lag`` of ``after``. So there
+    are as many arrivals as waits in each tile, even where an operation has no iteration yet.
     """
 
     unit: str
-    since: str
     before: str
     lag: int
     after: str
+    after_lag: int
     distance: int
 
     @property
@@ -99,7 +99,7 @@ class Paced:
 
     @property
     def arrives(self) -> Number:
-        """The number of an iteration of ``since``."""
+        """The number of a turn in which there is an arrival."""
         return Number(1, self.distance)
 
     @property

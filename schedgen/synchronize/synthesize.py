@@ -65,8 +65,8 @@ def synchronized(
     kernel: Kernel, schedule: Schedule, machine: Machine, units: Sequence[str] = ()
 ) -> Synchronized:
     """The same with what was decided. Raises what `synthesize` does."""
-    check_units(machine, units)
     skeleton = _skeleton(kernel, schedule, machine)
+    check_units(machine, skeleton, units)
     found = _Synthesis(Layout(kernel, schedule, skeleton), units).run()
     late = Layout(kernel, schedule, skeleton, late=True)
     found = (_as_fast(found.program, late, units) if late.late else None) or found

@@ -15,11 +15,12 @@ from schedgen.codegen.printing import lines_of
 from schedgen.codegen.report import compile_report
 from schedgen.conform.actions import kind
 from schedgen.conform.check import conform
-from schedgen.driver import emitting
+from schedgen.driver import emitting, lock_file
 from schedgen.driver.deriving import derived
 from schedgen.driver.emitting import Emission
 from schedgen.driver.emulating import compiled
 from schedgen.driver.inputs import shapes
+from schedgen.driver.locked import lock_of, program_of, text_of
 from schedgen.driver.proved import QUICK
 from schedgen.driver.selecting import acceptable
 from schedgen.driver.solution import solve
@@ -64,6 +65,19 @@ def test_equal_roles_stay_one_function() -> None:
     assert text.count("cute.arch.barrier_arrive(barrier_id=2 - instance,") == 2
     granted = "# number 0, which no turn provides\n        cute.arch.barrier_arrive(barrier_id=1,"
     assert text.count(granted) == 1
+
+
+def test_locked(tmp_path: Path) -> None:
+    """The decisions of a lock have the orders, and give the same program and text again."""
+    made, settings = emitted("128"), {"head_dim": "128", "causal": "false"}
+    path = tmp_path / "attention_fwd_sm_90a.json"
+    path.write_text(lock_file.text(lock_of([(made, settings)])), "utf-8")
+    lock = lock_file.read(path)
+    (schedule,) = lock.schedules
+    one = lock_file.Locked(lock, schedule, schedule.kernels[0])
+    assert "pace TENSOR: PV[0,0] 1 -> QK[1] 0, 0" in schedule.synchronization
+    assert replace(program_of(one)[0], removals=()) == replace(made.proven.program, removals=())
+    assert text_of(one) == made.text
 
 
 # -- compiled --------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from schedgen.ordering.orders import Orders
 from schedgen.program.digest import program_digest
 from schedgen.program.file import read_program, to_json
 from schedgen.program.model import Arrive, Grant, Program, Run, Wait
+from schedgen.program.operations import Number
+from schedgen.program.warps import by_warps, part_of
 from schedgen.proof.graph import all_findings
 from schedgen.proof.prove import check, prove
 from schedgen.reasons import Reason, ReasonKind
@@ -34,11 +36,15 @@ from schedgen.synchronize.synthesize import (
     synchronized,
 )
 from schedgen.synchronize.text import program_text
+from tests.fuzz.fuzzer import SPECS
 
 Case = tuple[str, str, *tuple[tuple[str, str], ...]]
 """A spec, a target, and settings."""
 ATTENTION: Case = ("attention_fwd", "h200")
 THREE: Case = (*ATTENTION, ("head_dim", "64"))
+CHAINED: Case = ("gemm_chain", "h200")
+IN_WARPS: Case = (str(SPECS / "ring_that_two_roles_fill.yaml"), "h200")
+"""A role of it is proven as its warps."""
 
 
 @cache
@@ -101,16 +107,16 @@ def test_three_warpgroups_in_a_circle() -> None:
     after = {order.after: order for order in found}
     assert len(found) == 3
     assert sum(order.distance for order in found) == 1
-    assert {order.since for order in found} == {*after} == {"QK[0]", "QK[1]", "QK[2]"}
+    assert {*after} == {"QK[0]", "QK[1]", "QK[2]"}
     grants = [g for role in paced(THREE, "TENSOR").roles for g in role.grants]
     assert len(grants) == 1
 
 
 def test_exponentials() -> None:
     found = made(ATTENTION, "MUFU").made.paces
-    assert {(o.since, o.before, o.lag) for o in found} == {
-        ("EXP[0,0]", "EXP[0,0]", 0),
-        ("EXP[1,0]", "EXP[1,0]", 0),
+    assert {(o.before, o.after) for o in found} == {
+        ("EXP[0,0]", "EXP[1,0]"),
+        ("EXP[1,0]", "EXP[0,0]"),
     }
 
 
@@ -167,14 +173,13 @@ def test_what_follows_from_data_takes_no_barrier(chain: str) -> None:
 
 def test_too_far_apart(chain: str) -> None:
     """With more slots between them, the first role is iterations ahead of the second."""
-    with pytest.raises(
-        ProgramError, match="role second is more than one iteration away from first"
-    ):
+    with pytest.raises(ProgramError, match="role second is more than one turn away from first"):
         paced((chain, "h200", ("depth", "2")), "TENSOR")
 
 
 @pytest.mark.parametrize(
-    ("case", "unit"), [(ATTENTION, "TENSOR"), (ATTENTION, "MUFU"), (THREE, "TENSOR")]
+    ("case", "unit"),
+    [(THREE, "TENSOR"), (ATTENTION, "MUFU"), (CHAINED, "TENSOR"), (IN_WARPS, "TENSOR")],
 )
 def test_kept_and_none_too_many(case: Case, unit: str) -> None:
     """All orders that were asked for are kept; without any barrier of pace one of them is not."""
@@ -209,6 +214,24 @@ def test_by_all_methods() -> None:
     assert check(paced(THREE, "TENSOR")).findings == ()
 
 
+def test_of_a_role_in_warps() -> None:
+    """All warps of a role meet where it waits: so the hardware has it, and so has the proof."""
+    program = paced(IN_WARPS, "TENSOR")
+    (barrier,) = (b.name for b in program.barriers if b.kind == "pace")
+    (waits,) = (
+        r for r in program.roles if any(s.action == Wait(barrier, Number()) for s in r.loop)
+    )
+    divided = by_warps(program)
+    meets = divided.barrier[f"{waits.name} meets at {barrier}"]
+    assert (meets.kind, meets.arrivals) == ("role", 128)
+    parts = [role for role in divided.roles if part_of(role.name)[0] == waits.name]
+    assert len(parts) > 1
+    for part in parts:
+        at = next(n for n, s in enumerate(part.loop) if s.action == Wait(barrier, Number()))
+        assert part.loop[at - 1].action == Wait(meets.name, Number())
+    assert check(program).findings == ()
+
+
 def test_as_fast_in_the_model() -> None:
     program = paced(ATTENTION, "TENSOR")
     assert pace(program).cycles == pace(unpaced(program)).cycles == 2048
@@ -221,8 +244,8 @@ def test_recorded() -> None:
     found, solved = made(ATTENTION, "TENSOR"), solution(*ATTENTION)
     text = [line for line in lines(found.made) if line.startswith("pace")]
     assert text == [
-        "pace TENSOR: QK[1] PV[1,0] 1 -> QK[0] 1",
-        "pace TENSOR: QK[0] PV[0,0] 1 -> QK[1] 0",
+        "pace TENSOR: PV[1,0] 1 -> QK[0] 0, 1",
+        "pace TENSOR: PV[0,0] 1 -> QK[1] 0, 0",
     ]
     again = synchronization(lines(found.made))
     assert again == found.made
@@ -241,7 +264,7 @@ def test_file() -> None:
 def test_explained() -> None:
     reason = Reason(ReasonKind.PACE, ("QK[1]", "PV[0,0]", "TENSOR"))
     assert reason.text == "pace: QK[1] is issued after PV[0,0], as planned for TENSOR"
-    assert Paced("TENSOR", "QK[0]", "PV[0,0]", 1, "QK[1]", 0).reason == reason
+    assert Paced("TENSOR", "PV[0,0]", 1, "QK[1]", 0, 0).reason == reason
     text = program_text(paced(ATTENTION, "TENSOR"))
     assert text.count(reason.text) == 2  # of the barrier, and of the wait
 
@@ -252,8 +275,12 @@ def test_explained() -> None:
 @pytest.mark.parametrize(
     ("case", "unit", "text"),
     [
-        (ATTENTION, "TENSORS", "has no unit TENSORS; did you mean 'TENSOR'"),
-        (ATTENTION, "FMA", "at the same time, so the schedule has no order there; use one of"),
+        (
+            ATTENTION,
+            "TENSORS",
+            "neither h200 nor attention_fwd has such a unit; fix: did you mean 'TENSOR'",
+        ),
+        (ATTENTION, "FMA", "at the same time, so the schedule has no order there; fix: use one of"),
     ],
 )
 def test_no_such_unit(case: Case, unit: str, text: str) -> None:
