@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -33,7 +33,9 @@ COVERED = "COVERED"
 """One more, where there are such extents."""
 ORIGIN = {"MACHINE": "machine", "SETTINGS": "settings", "PROGRAM_SHA256": "program_sha256"}
 """What it was made from, which files of earlier versions do not say."""
-_READ = {*NAMES, *ORIGIN, COVERED}
+PACE = "PACE"
+"""And one where roles are kept to the order of the schedule on some units: which these are."""
+_READ = {*NAMES, *ORIGIN, COVERED, PACE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Facts:
         machine: the machine model that it was solved for; empty if the file does not say.
         settings: all parameters of the spec with their values.
         program_sha256: of the program that it was emitted from, see `program_digest`.
+        pace: units on which its roles are kept to the order of the schedule.
     """
 
     kernel: str
@@ -87,6 +90,7 @@ class Facts:
     machine: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     program_sha256: str = ""
+    pace: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
@@ -97,11 +101,11 @@ class Facts:
         return tuple(parameter for parameter in self.parameters if not parameter.extents)
 
 
-def file_name(kernel: str, arch: str, settings: Mapping[str, str]) -> str:
+def file_name(kernel: str, arch: str, settings: Mapping[str, str], pace: Iterable[str] = ()) -> str:
     """How the file of a kernel is called: ``SPEC_ARCH[_variant].py``.
 
     The variant lists ``settings``: words by themselves, numbers after their parameter's name,
-    ``true`` as the name alone.
+    ``true`` as the name alone; then ``pace`` and the units on which an order is kept.
     """
     parts = [kernel, arch]
     for name, value in settings.items():
@@ -111,6 +115,8 @@ def file_name(kernel: str, arch: str, settings: Mapping[str, str]) -> str:
             parts.append(f"no_{name}")
         else:
             parts.append(value if value[:1].isalpha() else name + value)
+    for unit in pace:
+        parts.append(f"pace_{unit.lower()}")
     return re.sub(r"\W", "_", "_".join(parts)) + ".py"
 
 
@@ -138,6 +144,8 @@ def constants(program: Program, kernel: Kernel) -> str:
         *_table("SETTINGS", [tuple(setting) for setting in kernel.parameters]),
         f"PROGRAM_SHA256 = {_text(program_digest(program))}",
     ]
+    if program.paced:
+        rows.append(f"{PACE} = {_text(program.paced)}")
     most = covered(kernel)
     if most:
         rows += _table(COVERED, list(most.items()))
@@ -183,7 +191,8 @@ def read_facts(path: Path) -> Facts:
         known = NAMES | {name: attribute for name, attribute in ORIGIN.items() if name in found}
         values = {attribute: found[name] for name, attribute in known.items()}
         most = tuple(tuple(row) for row in found.get(COVERED, ()))
-        return Facts(**values, sha256=sha256(data).hexdigest(), covered=most)
+        pace = tuple(found.get(PACE, ()))
+        return Facts(**values, sha256=sha256(data).hexdigest(), covered=most, pace=pace)
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
 

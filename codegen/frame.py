@@ -91,8 +91,14 @@ class Frame:
 
     def enter(self, source: Source, role: RoleProgram) -> None:
         """Before a role's first tile, by all warps of its warpgroup."""
-        for step in role.enter:
+        for step in role.budgets:
             self._budget(source, step)
+
+    def grant(self, source: Source, role: RoleProgram) -> None:
+        """After that, by the warps of the role."""
+        for step in role.grants:
+            source.comment(f"number {step.number}, which no turn provides")
+            self.barriers.pace(source, step)
 
     def _budget(self, source: Source, step: Budget) -> None:
         direction = "increase" if step.registers > self.plan.entry_registers else "decrease"

@@ -115,9 +115,11 @@ class Harness:
                 for role in here:
                     call = calls[role.name]
                     if role.role.kind is RoleKind.WARPGROUP:
+                        self.frame.grant(source, role.role)
                         source.call(call.function, call.arguments)
                         continue
                     with source.block(f"if warp == {first[role.role.name]}:"):
+                        self.frame.grant(source, role.role)
                         source.call(call.function, call.arguments)
 
     # -- host ----------------------------------------------------------------------------------

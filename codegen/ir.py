@@ -187,6 +187,17 @@ class Arrive:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbered:
+    """An arrival of all threads of a role at a numbered barrier of the hardware, which takes
+    ``threads`` arrivals; ``waits``: they wait there for the others, too.
+    """
+
+    number: int
+    threads: int
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """An arrival when the tensor queue has finished what was issued so far."""
 
@@ -249,6 +260,7 @@ Node = (
     | Loop
     | Wait
     | Arrive
+    | Numbered
     | Commit
     | CommitGroup
     | WaitGroup
@@ -291,7 +303,7 @@ def own(node: Node) -> tuple[Code, ...]:
             return (address,) if size is None else (address, size)
         case Commit(address=address):
             return (address,)
-        case Comment() | Uses() | CommitGroup() | WaitGroup() | Issue() | Function():
+        case Comment() | Uses() | Numbered() | CommitGroup() | WaitGroup() | Issue() | Function():
             return ()
 
 

@@ -22,6 +22,7 @@ from schedgen.codegen.ir import (
     Line,
     Loop,
     Node,
+    Numbered,
     Phase,
     Stage,
     Uses,
@@ -112,6 +113,10 @@ def _node(node: Node, states: States) -> Iterator[Statement]:
                 given = low(address), low(size)
                 call = code("cute.arch.mbarrier_arrive_and_expect_tx({}, {})", *given)
             yield _elected(call, elected)
+        case Numbered(number, threads, waits):
+            call = "barrier" if waits else "barrier_arrive"
+            given = f"barrier_id={number}, number_of_threads={threads}"
+            yield Line(code(f"cute.arch.{call}({given})"))
         case Commit(address):
             yield _elected(code("tcgen05.commit({})", low(address)), elected=True)
         case CommitGroup(queue):

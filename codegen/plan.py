@@ -261,7 +261,7 @@ class Plan:
 
     def available_registers(self, role: RoleProgram) -> int:
         """Registers of each thread of a role, while it works."""
-        return next((step.registers for step in role.enter), self.entry_registers)
+        return next((step.registers for step in role.budgets), self.entry_registers)
 
     @property
     def entry_registers(self) -> int:
@@ -296,6 +296,37 @@ class Plan:
             if any(isinstance(s.action, Wait) and s.action.barrier in meetings for s in role.steps)
         ]
         return {role: number for number, role in enumerate(roles, 1)}
+
+    @cached_property
+    def pace_ids(self) -> dict[str, int]:
+        """Barrier of pace -> the first of its barriers of the hardware, behind those of meetings.
+
+        Raises EmitError if there are not so many.
+        """
+        number = 1 + len(self.meeting_ids)
+        found: dict[str, int] = {}
+        for barrier in self.program.barriers:
+            if barrier.kind == "pace":
+                found[barrier.name] = number
+                number += barrier.slots
+        if number > self.program.capacities.named_barriers:
+            raise EmitError(
+                f"{number} numbered barriers are needed, there are "
+                f"{self.program.capacities.named_barriers}; fix: keep an order on fewer units "
+                "(--pace)"
+            )
+        return found
+
+    def pace_threads(self, barrier: str) -> int:
+        """Threads that take part in each phase of a barrier of pace: those that arrive and those
+        that wait.
+        """
+        waiting = (
+            32 * role.warps
+            for role in self.program.roles
+            if any(isinstance(s.action, Wait) and s.action.barrier == barrier for s in role.steps)
+        )
+        return self.program.barrier[barrier].arrivals + sum(waiting)
 
     def check_words(self, more: int) -> None:
         """Whether the barriers and ``more`` words fit before the buffers."""

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Arrive as ArriveNode
-from schedgen.codegen.ir import Code, Name, Phase, Stage, code
+from schedgen.codegen.ir import Code, Name, Numbered, Phase, Stage, code
 from schedgen.codegen.ir import Wait as WaitNode
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import Iteration, Running
 from schedgen.codegen.source import Source
-from schedgen.program.model import MEETINGS, Arrive, Barrier, RoleProgram, Step, Wait
+from schedgen.program.model import MEETINGS, Arrive, Barrier, Grant, RoleProgram, Step, Wait
 from schedgen.program.operations import Number
 
 
@@ -87,7 +87,22 @@ class Barriers:
             )
         return True
 
+    def pace(self, source: Source, action: Wait | Arrive | Grant) -> bool:
+        """Writes a step at a barrier of pace, if it is one."""
+        barrier = self.plan.program.barrier[action.barrier]
+        if barrier.kind != "pace":
+            return False
+        if barrier.slots > 1:
+            raise EmitError(
+                f"'{barrier.name}' has {barrier.slots} slots, a barrier of pace has one"
+            )
+        number, threads = self.plan.pace_ids[barrier.name], self.plan.pace_threads(barrier.name)
+        source.put(Numbered(number, threads, waits=isinstance(action, Wait)))
+        return True
+
     def wait(self, source: Source, action: Wait, iteration: Iteration | None) -> None:
+        if self.pace(source, action):
+            return
         at = self.at(action.barrier, action.number, iteration)
         source.put(WaitNode(at, self.phase(action.barrier, action.number, iteration)))
 
@@ -100,6 +115,8 @@ class Barriers:
         expect_tx: Code | None = None,
     ) -> None:
         """``expect_tx``: how many bytes, where that is not known before."""
+        if self.pace(source, action):
+            return
         at = self.at(action.barrier, action.number, iteration)
         threads = 32 * role.warps
         size = (expect_tx or code(str(action.bytes))) if action.bytes else None

@@ -51,6 +51,8 @@ class ReasonKind(StrEnum):
     OVERWRITES = "overwrites"
     USES_AFTER = "uses_after"
     OVERWRITES_AFTER = "overwrites_after"
+    # What keeps two roles to the order of the schedule.
+    PACE = "pace"
     # What the warps of a role meet for, and the threads of a warp.
     USES_ACROSS = "uses_across"
     OVERWRITES_ACROSS = "overwrites_across"
@@ -110,6 +112,8 @@ SENTENCES = {
     ReasonKind.OVERWRITES: "{0} writes over {1}",
     ReasonKind.USES_AFTER: "{0} uses {1} after {2}",
     ReasonKind.OVERWRITES_AFTER: "{0} writes over {1} after {2}",
+    # Of an operation, the one that is issued before it, and a unit.
+    ReasonKind.PACE: "pace: {0} is issued after {1}, as planned for {2}",
     # Of an operation, the one that has to come first, and a store.
     ReasonKind.USES_ACROSS: "{0} uses what {1} of other warps did in {2}",
     ReasonKind.OVERWRITES_ACROSS: "{0} writes over what {1} of other warps did in {2}",

@@ -91,7 +91,7 @@ def _sizes(program: Program) -> Iterator[Change]:
             setup = (*program.setup[:place], other, *program.setup[place + 1 :])
             yield Change(f"{other} instead of {step}", replace(program, setup=setup))
     for role in program.roles:
-        for step in role.enter:
+        for step in role.budgets:
             for count in (step.registers - _STEP, program.capacities.registers_per_thread_sum):
-                changed = with_role(program, replace(role, enter=(Budget(count),)))
+                changed = with_role(program, replace(role, enter=(Budget(count), *role.grants)))
                 yield Change(f"{role.name}: {count} registers", changed)

@@ -28,6 +28,7 @@ from schedgen.program.model import (
     When,
 )
 from schedgen.program.operations import Engine
+from schedgen.synchronize.pacing import unpaced
 
 Signals = Arrive | Commit
 
@@ -70,6 +71,12 @@ def narrow_meeting(program: Program) -> Iterator[Change]:
             alone = replace(barrier, kind="warp")
             barriers = tuple(alone if other == barrier else other for other in program.barriers)
             yield Change(f"each warp alone: {barrier.name}", replace(program, barriers=barriers))
+
+
+def without_pace(program: Program) -> Iterator[Change]:
+    """Leaves all orders of pace out, which no other order may rest on."""
+    if program.paced:
+        yield Change(f"without the order on {', '.join(program.paced)}", unpaced(program))
 
 
 def _without_barrier(role: RoleProgram, name: str) -> RoleProgram:

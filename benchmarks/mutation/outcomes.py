@@ -89,6 +89,9 @@ def reason(mutant: Mutant, orders: Orders) -> str:
     """What still gives an order that rested on the changed step, or why none does."""
     if mutant.site is None:
         return _spare(mutant)
+    barrier = getattr(mutant.site.action, "barrier", None)
+    if barrier and mutant.original.barrier[barrier].kind == "pace":
+        return "an order of pace: nothing but speed rests on it"
     resting = sorted(_resting(Orders(mutant.original), mutant.site), key=lambda pair: pair[0])
     for _, conflict in resting:
         ways = orders.ordered(conflict)
@@ -103,6 +106,7 @@ def _spare(mutant: Mutant) -> str:
     reasons = {
         "barrier depth": "the waits keep the phases of a slot apart with that many slots as well",
         "allocation depth": "the waits let no more slots be used than there are",
+        "pace removed": "nothing but speed rests on an order of pace",
         "address": "no other store lies there",
         "slot": "another version is used, but in order: wrong data without a race",
     }

@@ -70,6 +70,7 @@ OPERATORS = (
     _operator("count", "M11", sizes.wrong_count, COUNT, DEADLOCK),
     _operator("arrivals of few", "M11", sizes.fewer_arrivals, RACE, PHASE),
     _operator("meeting removed", "", steps.without_meeting, RACE),
+    _operator("pace removed", "", steps.without_pace),
     _operator("meeting of each warp", "", steps.narrow_meeting, RACE),
     _operator("barrier", "M12", steps.wrong_barrier, RACE, PHASE, DEADLOCK, COUNT),
     _operator("registers", "M13", sizes.too_many_registers, CAPACITY),

@@ -31,7 +31,7 @@ def read_text(path: Path) -> str:
         raise SchedgenError(f"{path}: {error.strerror}") from None
 
 
-def run_check(path: Path, methods: list[str], as_json: bool) -> int:
+def run_check(path: Path, methods: list[str], as_json: bool, pace: tuple[str, ...] = ()) -> int:
     """Checks the schedule or program in ``path`` and prints what was found.
 
     Returns the exit status: 0 proven, 1 refuted with witness, 2 bad input.
@@ -44,7 +44,7 @@ def run_check(path: Path, methods: list[str], as_json: bool) -> int:
         typer.echo(f"--method {unknown[0]}: use {', '.join(METHODS)}", err=True)
         return BAD_INPUT
     try:
-        program = load_program(read_text(path), str(path))
+        program = load_program(read_text(path), str(path), pace)
     except SchedgenError as error:
         typer.echo(str(error), err=True)
         return BAD_INPUT

@@ -25,7 +25,7 @@ DONE, REFUSED, BAD_INPUT = 0, 1, 2
 class Wanted:
     """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``; None: if
     there is one), one that records ``events``, where its ``schedule`` is to be written, whether to
-    ``cache``.
+    ``cache``, units on which roles keep their order (``pace``).
     """
 
     compiled: bool | None
@@ -34,6 +34,7 @@ class Wanted:
     schedule: Path | None = None
     cache: bool = True
     conform: bool = True
+    pace: tuple[str, ...] = ()
 
 
 def run_emit(
@@ -68,6 +69,7 @@ def run_emit(
             compiled=bool(packages()) if wanted.compiled is None else wanted.compiled,
             conform=wanted.conform and not wanted.events,  # no step of a program stores clocks
             store=Store() if wanted.cache else None,
+            pace=wanted.pace,
         )
         folder.mkdir(parents=True, exist_ok=True)
     except (Infeasible, ProgramError, Refuted, EmitError) as error:

@@ -58,6 +58,7 @@ def _check(settings: Mapping[str, str], wanted: Wanted) -> None:
     given = {
         f"--set {next(iter(settings), '')}": bool(settings),
         "--events": wanted.events,
+        f"--pace {' --pace '.join(wanted.pace)}": bool(wanted.pace),
         "--schedule": wanted.schedule is not None,
         "--compile": bool(wanted.compiled),
     }

@@ -78,6 +78,7 @@ def run_emulate(
     as_json: bool,
     compile_: bool = True,
     cache: bool = True,
+    pace: tuple[str, ...] = (),
     progress: Callable[[str], None] | None = None,
 ) -> int:
     """Solves, proves, emits, compiles and executes; prints what was found. ``spec`` may be the file
@@ -86,6 +87,8 @@ def run_emulate(
 
     Without ``compile_`` a spec's best schedule is executed, whatever the compiler says of it;
     without ``cache`` nothing is taken from earlier commands, or left for later ones.
+
+    ``pace``: units on which roles are kept to the order of the schedule.
 
     ``switches`` are readings of the ISA, by number or name: see docs/emulator.md. ``limits`` hold
     for each execution.
@@ -109,12 +112,17 @@ def run_emulate(
         limits.check()
         readings = chosen(switches, generated_switches())
         if is_generated(spec):
+            if pace:
+                raise SchedgenError(
+                    f"--pace {pace[0]}: {spec} is emitted already; give the spec or its schedule"
+                )
             made_of = from_file(spec, target, settings)
         else:
             store = Store() if cache else None
             made_of = from_spec(
-                spec, target, settings, compiled=compile_, store=store, progress=progress
-            )
+                spec, target, settings,
+                compiled=compile_, store=store, pace=pace, progress=progress,
+            )  # fmt: skip
         kernel, arch = made_of.kernel, made_of.arch
         default_extents(kernel, extents)
     except (Infeasible, ProgramError, Refuted) as error:
@@ -178,6 +186,7 @@ def from_spec(
     *,
     compiled: bool = True,
     store: Store | None = None,
+    pace: tuple[str, ...] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Made:
     """A generated file: what `schedgen emit` writes for a spec or
@@ -189,8 +198,9 @@ def from_spec(
 
     look = compiled and not is_schedule(spec)
     emitted, _ = selected(
-        spec, target or None, settings, progress, compiled=look, methods=QUICK, store=store
-    )
+        spec, target or None, settings, progress,
+        compiled=look, methods=QUICK, store=store, pace=pace,
+    )  # fmt: skip
     program = emitted.proven.program
     return Made(emitted.text, emitted.solution.problem.kernel, program.arch, program.target)
 

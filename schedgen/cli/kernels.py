@@ -11,6 +11,7 @@ from schedgen.cli.common import Ticker, fail, settings_of, whole, write
 from schedgen.cli.options import (
     CacheOption,
     JsonOption,
+    PaceOption,
     SetOption,
     SpecArgument,
     TargetOption,
@@ -62,6 +63,7 @@ def emulate(
             "the compiler says of it.",
         ),
     ] = True,
+    pace: PaceOption = None,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -95,6 +97,7 @@ def emulate(
             as_json=json,
             compile_=compile_,
             cache=cache,
+            pace=tuple(pace or ()),
             progress=ticker,
         )
     raise typer.Exit(status)
@@ -131,6 +134,7 @@ def emit(
         Path | None,
         typer.Option("--tuned", metavar="FILE", help="The winner of 'tune -o FILE': no solver."),
     ] = None,
+    pace: PaceOption = None,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -147,7 +151,7 @@ def emit(
     from schedgen.cli.emit_tuned import run_emit_tuned
 
     settings = settings_of(set_ or [])
-    wanted = Wanted(compile_, events, json, schedule, cache, conform)
+    wanted = Wanted(compile_, events, json, schedule, cache, conform, tuple(pace or ()))
     if tuned is not None:
         raise typer.Exit(
             run_emit_tuned(spec, target, settings, tuned, output, write, wanted),
@@ -224,6 +228,7 @@ def trace(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write a trace for ui.perfetto.dev."),
     ] = None,
+    pace: PaceOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run the kernel of SPEC on this GPU and compare the cycles of its operations and waits with
@@ -235,7 +240,8 @@ def trace(
 
     try:
         sizes = {key: whole(value) for key, value in settings_of(extent or []).items()}
-        run = Run(sizes, numbers_of(settings_of(scalar or []), "--scalar"), block, tiles)
+        scalars = numbers_of(settings_of(scalar or []), "--scalar")
+        run = Run(sizes, scalars, block, tiles, tuple(pace or ()))
     except SchedgenError as error:
         fail(str(error))
     settings = settings_of(set_ or [])

@@ -48,6 +48,14 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Fix a parameter; repeatable."),
 ]
+PaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pace",
+        metavar="UNIT",
+        help="Keep roles to the order of the schedule on this unit, such as TENSOR; repeatable.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 CacheOption = Annotated[
     bool,

@@ -10,6 +10,7 @@ import typer
 from schedgen.cli.common import print_json, settings_of
 from schedgen.cli.options import (
     JsonOption,
+    PaceOption,
     SetOption,
     SpecArgument,
     TargetOption,
@@ -66,6 +67,7 @@ def solve(
         Path | None,
         typer.Option("--program", metavar="FILE", help="Write the proven program as JSON."),
     ] = None,
+    pace: PaceOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find the best schedule of SPEC and its certificate, synchronize it and prove the program.
@@ -75,7 +77,17 @@ def solve(
     """
     from schedgen.cli.solve import Wanted, run_solve
 
-    wanted = Wanted(set_ or [], latencies, time_limit, confirm, explain, output, program, json)
+    wanted = Wanted(
+        set_ or [],
+        latencies,
+        time_limit,
+        confirm,
+        explain,
+        output,
+        program,
+        json,
+        tuple(pace or ()),
+    )
     raise typer.Exit(run_solve(spec, target, wanted))
 
 
@@ -90,6 +102,7 @@ def check(
         list[str] | None,
         typer.Option("--method", help="graph, z3 or execution; repeatable. Default: all three."),
     ] = None,
+    pace: PaceOption = None,
     json: JsonOption = False,
 ) -> None:
     """Prove the program in FILE free of races, deadlocks and phase errors, or show a witness.
@@ -98,7 +111,7 @@ def check(
     """
     from schedgen.cli.check import run_check
 
-    raise typer.Exit(run_check(file, method or [], json))
+    raise typer.Exit(run_check(file, method or [], json, tuple(pace or ())))
 
 
 def show(
@@ -132,6 +145,7 @@ def show(
         bool, typer.Option("--program", help="The steps of each role and all barriers, as text.")
     ] = False,
     width: Annotated[int, typer.Option(min=60, max=400, help="Columns of the text.")] = 100,
+    pace: PaceOption = None,
 ) -> None:
     """Draw a schedule: who does what when, on which unit, and what waits for what.
 
@@ -142,7 +156,8 @@ def show(
     from schedgen.cli.show import Wanted, run_show
 
     settings = settings_of(set_ or [])
-    raise typer.Exit(run_show(files, Wanted(format_, output, program, width, target, settings)))
+    wanted = Wanted(format_, output, program, width, target, settings, tuple(pace or ()))
+    raise typer.Exit(run_show(files, wanted))
 
 
 def specs(json: JsonOption = False) -> None:

@@ -45,6 +45,7 @@ class Wanted:
     width: int = 100
     target: str | None = None
     settings: Mapping[str, str] | None = None
+    pace: tuple[str, ...] = ()
 
 
 def run_show(names: list[str], wanted: Wanted) -> int:
@@ -62,6 +63,8 @@ def run_show(names: list[str], wanted: Wanted) -> int:
         fail(f"--format {kind}: two schedules can be compared as {', '.join(COMPARED)}")
     if wanted.program and (kind != "text" or len(names) > 1):
         fail("--program: the steps of one program are shown as text; leave out --format")
+    if wanted.pace and not wanted.program:
+        fail("--pace: a schedule has no barriers to keep its order; add --program")
     try:
         texts = [_text_of(name, wanted) for name in names]
         page = (
@@ -138,7 +141,7 @@ def _shown(name: str, text: str, kind: str, wanted: Wanted) -> str:
             _schedule(name, text)  # refuses what contradicts itself
         return html_report(text, name)
     if wanted.program or (kind == "text" and _is_program(text)):
-        return program_text(load_program(text, name)) + "\n"
+        return program_text(load_program(text, name, wanted.pace)) + "\n"
     if _is_program(text):
         return _executed(load_program(text, name), name, kind)
     schedule = _schedule(name, text)

@@ -28,6 +28,7 @@ class Wanted:
     output: Path | None
     program: Path | None
     as_json: bool
+    pace: tuple[str, ...] = ()
 
 
 def run_solve(spec: str, target: str | None, wanted: Wanted) -> int:
@@ -70,7 +71,8 @@ def _solved(spec: str, target: str | None, wanted: Wanted) -> tuple[Solution, Pr
                 progress=ticker,
             )
             ticker("proving the program")
-            return solution, attempt(solution, METHODS if wanted.confirm else QUICK)
+            methods = METHODS if wanted.confirm else QUICK
+            return solution, attempt(solution, methods, wanted.pace)
     except (Infeasible, OutOfTime) as error:
         fail(str(error), INFEASIBLE if isinstance(error, Infeasible) else UNPROVEN)
     except SchedgenError as error:

@@ -27,12 +27,15 @@ Together they give each SM of a GPU several tiles."""
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What to record: sizes of tensors, scalars, which block, how many of its output tiles."""
+    """What to record: sizes of tensors, scalars, which block, how many of its output tiles, and
+    units on which roles are kept to the order of the schedule.
+    """
 
     extents: Mapping[str, int]
     scalars: Mapping[str, float]
     block: int
     tiles: int
+    pace: tuple[str, ...] = ()
 
 
 def run_trace(
@@ -132,8 +135,8 @@ def _recorded(
 
     device = check_device()  # before the work of solving
     machine = read_machine(target or _here(spec))
-    made = emission(spec, machine, settings, progress, events=True)
-    plain = emission(spec, machine, settings, progress)
+    made = emission(spec, machine, settings, progress, events=True, pace=run.pace)
+    plain = emission(spec, machine, settings, progress, pace=run.pace)
     schedule, kernel = made.solution.schedule, made.solution.problem.kernel
     progress("recording")
     with TemporaryDirectory(prefix="schedgen-") as folder:

@@ -62,6 +62,8 @@ _KINDS = (
     ("fence.proxy.async.shared::cta", "fence.proxy.async"),
     ("fence.mbarrier_init.release.cluster", "fence.mbarrier_init"),
     ("bar.sync", "bar.sync"),
+    ("bar.arrive", "bar.arrive"),
+    ("barrier.arrive", "bar.arrive"),
     ("bar.warp.sync", "bar.warp.sync"),
     ("barrier.sync", "bar.sync"),
     ("griddepcontrol.wait", "griddepcontrol.wait"),

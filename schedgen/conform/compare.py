@@ -13,6 +13,7 @@ from schedgen.conform.gaps import Gaps
 from schedgen.conform.runs import Runs
 from schedgen.conform.taking import CLOSE, FENCES, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
+from schedgen.conform.values import Array
 from schedgen.program.model import (
     MEETINGS,
     Arrive,
@@ -130,16 +131,33 @@ class Comparison(Runs, Gaps):
         if self.footprints.program.barrier[action.barrier].kind == "warp":
             self.who(self.take("bar.warp.sync", one.text), "all", one.text)
             return
-        event = self.take("bar.sync", one.text)
-        self.who(event, "all", one.text)
         number = self.footprints.plan.meeting_ids[self.role.name]
-        wanted = (number, self.footprints.program.barrier[action.barrier].arrivals)
+        threads = self.footprints.program.barrier[action.barrier].arrivals
+        self._numbered(one, "bar.sync", (np.array(number), np.array(threads)))
+
+    def _numbered(self, one: Expected, kind: str, wanted: tuple[Array, ...]) -> None:
+        """An instruction of all threads at a numbered barrier: which, and for how many threads."""
+        event = self.take(kind, one.text)
+        self.who(event, "all", one.text)
         if len(event.action.values) != len(wanted):
             self.differ("it does not say how many threads meet", one.text, event)
         for term, value in zip(event.action.values, wanted, strict=True):
-            self.value(event, term, np.array(value), one.text)
+            self.value(event, term, value, one.text)
+
+    def _pace(self, one: Expected, action: Wait | Arrive) -> bool:
+        """Whether it is a step at a barrier of pace, which is compared then."""
+        footprints = self.footprints
+        if footprints.program.barrier[action.barrier].kind != "pace":
+            return False
+        assert self.case is not None
+        number = footprints.numbered(action.barrier, action.number, self.case, one.iteration)
+        wanted = number, np.array(footprints.plan.pace_threads(action.barrier))
+        self._numbered(one, "bar.sync" if isinstance(action, Wait) else "bar.arrive", wanted)
+        return True
 
     def _wait(self, one: Expected, action: Wait) -> None:
+        if self._pace(one, action):
+            return
         if self._meets(action.barrier):
             self._meet(one, action)
             return
@@ -152,6 +170,8 @@ class Comparison(Runs, Gaps):
     def _arrive(self, one: Expected, action: Arrive) -> None:
         if self._meets(action.barrier):
             return  # with the wait right behind it
+        if self._pace(one, action):
+            return
         event = self.take("expect" if action.bytes else "arrive", one.text)
         assert self.role is not None
         self.who(event, "one" if action.count == 1 else "all", one.text)

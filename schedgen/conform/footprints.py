@@ -67,6 +67,11 @@ class Footprints:
         first = self.plan.mbarriers[name]
         return WORD * (first + value % slots), value // slots % 2
 
+    def numbered(self, name: str, number: Number, case: Case, iteration: Turn | None) -> Array:
+        """Which barrier of the hardware is that of a number."""
+        slots = self.program.barrier[name].slots
+        return self.plan.pace_ids[name] + self.number(number, case, iteration).array % slots
+
     def of(self, operation: str, case: Case, iteration: Turn | None) -> list[Footprint]:
         """All that an operation accesses in shared and tensor memory."""
         tile = self.program.operation[operation]

@@ -18,6 +18,7 @@ from schedgen.program.model import (
     Fence,
     Finish,
     Free,
+    Grant,
     Initialize,
     Meet,
     Publish,
@@ -39,8 +40,9 @@ class Surroundings:
         """Before the first tile; warps without a role take the registers of their warpgroup."""
         found = [frame for step in self.program.setup for frame in self._setup(step)]
         group = [r for r in self.program.roles if self.plan.first_warp[r.name] // 4 == first // 4]
-        budgets = role.enter if role is not None else group[0].enter if group else ()
-        return [*_of(found, first, warps), *(self._budget(budget) for budget in budgets)]
+        budgets = role.budgets if role is not None else group[0].budgets if group else ()
+        grants = map(self._grant, role.grants if role is not None else ())
+        return [*_of(found, first, warps), *map(self._budget, budgets), *grants]
 
     def tile(self, role: RoleProgram) -> list[Frame]:
         """At the beginning of each tile."""
@@ -89,6 +91,12 @@ class Surroundings:
         direction = "inc" if step.registers > self.plan.entry_registers else "dec"
         what = f"have {step.registers} registers"
         return Frame(what, f"setmaxnreg.{direction}", values=(step.registers,))
+
+    def _grant(self, step: Grant) -> Frame:
+        barrier = step.barrier
+        number = self.plan.pace_ids[barrier] + step.number % self.program.barrier[barrier].slots
+        what = f"arrive for number {step.number} of '{barrier}', which no step provides"
+        return Frame(what, "bar.arrive", values=(number, self.plan.pace_threads(barrier)))
 
     def _leave(self, step: Finish | Fence) -> Iterator[Frame]:
         if isinstance(step, Fence):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,20 +18,27 @@ from schedgen.synchronize.build import ProgramError
 from schedgen.synchronize.synthesize import synthesize
 
 
-def load_program(text: str, file: str) -> Program:
-    """The program of a program file, or the one synthesized from a schedule file.
+def load_program(text: str, file: str, pace: Sequence[str] = ()) -> Program:
+    """The program of a program file, or the one synthesized from a schedule file, in the order of
+    the schedule on the units ``pace``.
 
     Raises SchedgenError for a file that is neither, or whose spec is not what it was.
     """
     try:
         if is_program(_json(text)):
-            return read_program(text, file)
+            program = read_program(text, file)
+            if pace and tuple(pace) != program.paced:
+                raise SchedgenError(
+                    f"--pace {pace[0]}: {file} is a program, which has its barriers; give the "
+                    "schedule ('schedgen solve -o')"
+                )
+            return program
         schedule = read_schedule(text, file)
     except (ProgramFileError, ScheduleError) as error:
         raise SchedgenError(str(error)) from None
     kernel, machine = rebind(schedule, file)
     try:
-        return synthesize(kernel, schedule, machine)
+        return synthesize(kernel, schedule, machine, pace)
     except (ProgramError, KeyError, StopIteration) as error:
         raise SchedgenError(f"{file}: this schedule cannot be synchronized ({error})") from None
 

@@ -64,7 +64,7 @@ def derived(
     machines = [with_registers(machine, number * STEP) for number in range(ROUNDS)]
     for solution in _solutions(facts, spec, machines, store):
         problem = solution.problem
-        program = synthesize(problem.kernel, solution.schedule, problem.machine)
+        program = synthesize(problem.kernel, solution.schedule, problem.machine, facts.pace)
         if program_digest(program) == facts.program_sha256:
             if store is not None:
                 remember(store, facts.program_sha256, solution.schedule)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ def emission(
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
     latencies: str = "high",
+    pace: Sequence[str] = (),
 ) -> Emission:
     """The file of ``spec`` on ``machine``, from the best schedule for the ``high`` or ``low`` end
     of latencies, which is looked for in ``store`` first; the others as of `written`.
@@ -62,7 +63,7 @@ def emission(
     from schedgen.driver.restoring import remember, solved
 
     solution = solved(spec, machine, settings, progress, store=store, latencies=latencies)
-    made = written(solution, settings, progress, events=events, methods=methods)
+    made = written(solution, settings, progress, events=events, methods=methods, pace=pace)
     if store is not None:
         remember(store, program_digest(made.proven.program), solution.schedule)
     return made
@@ -75,11 +76,12 @@ def written(
     *,
     events: bool = False,
     methods: tuple[str, ...] | None = None,
+    pace: Sequence[str] = (),
 ) -> Emission:
     """The file of the schedule in ``solution``, its program proven by ``methods``, else by all.
 
     With ``events`` its kernel records when operations and waits begin and end. ``settings`` name
-    the file.
+    the file. On the units ``pace`` roles are kept to the order of the schedule.
 
     Raises:
         ProgramError, Refuted: there is no proven program.
@@ -93,10 +95,10 @@ def written(
     problem = solution.problem
     if progress is not None:
         progress("proving the program")
-    found = synchronized(problem.kernel, solution.schedule, problem.machine)
+    found = synchronized(problem.kernel, solution.schedule, problem.machine, pace)
     proven = prove(found.program, methods or METHODS, quick=methods == QUICK)
     kernel = problem.kernel
-    name = file_name(kernel.name, proven.program.arch, settings)
+    name = file_name(kernel.name, proven.program.arch, settings, proven.program.paced)
     name = name.replace(".py", "_events.py") if events else name
     plain = LINTERS + emit(proven, kernel, events=events)
     return Emission(name, formatted(plain), plain, solution, found, proven)

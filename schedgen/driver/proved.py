@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
@@ -38,12 +39,15 @@ class Proved:
     def lines(self) -> list[str]:
         """What `schedgen solve` prints about the program."""
         program, proof = self.proven.program, self.proven.proof
-        barriers, slots = len(program.barriers), sum(b.slots for b in program.barriers)
+        orders = [barrier for barrier in program.barriers if barrier.kind == "pace"]
+        barriers = len(program.barriers) - len(orders)
+        slots = sum(b.slots for b in program.barriers if b not in orders)
+        kept = f", {len(orders)} to keep the order on {', '.join(program.paced)}" if orders else ""
         high = self.pace["high"]
         took = ", ".join(f"{v.method} {v.seconds:.2f} s" for v in proof.verdicts)
         return [
-            f"  program      {barriers} barriers in {slots} mbarriers, {len(program.removals)} "
-            "orders that need none",
+            f"  program      {barriers} barriers in {slots} mbarriers{kept}, "
+            f"{len(program.removals)} orders that need none",
             f"  proof        race-free, deadlock-free, phase-safe for all trip counts, tiles and "
             f"latencies; {took}",
             f"  program runs {high.cycles:g} cycles per iteration with high latencies, "
@@ -66,22 +70,27 @@ class Unproved:
         return [f"  program      NOT PROVEN: {self.reason}"]
 
 
-def attempt(solution: Solution, methods: tuple[str, ...] = QUICK) -> Proved | Unproved:
+def attempt(
+    solution: Solution, methods: tuple[str, ...] = QUICK, units: Sequence[str] = ()
+) -> Proved | Unproved:
     """`prove_solution`, or why there is no proven program."""
     try:
-        return prove_solution(solution, methods)
+        return prove_solution(solution, methods, units)
     except (ProgramError, Refuted) as error:
         return Unproved(str(error))
 
 
-def prove_solution(solution: Solution, methods: tuple[str, ...] = QUICK) -> Proved:
-    """Synchronizes the schedule of ``solution`` and proves the program.
+def prove_solution(
+    solution: Solution, methods: tuple[str, ...] = QUICK, units: Sequence[str] = ()
+) -> Proved:
+    """Synchronizes the schedule of ``solution``, in its order on ``units``, and proves the
+    program.
 
     Raises ProgramError (no barrier can order what has to be) or Refuted.
     """
     begin = perf_counter()
     problem = solution.problem
-    program = synthesize(problem.kernel, solution.schedule, problem.machine)
+    program = synthesize(problem.kernel, solution.schedule, problem.machine, units)
     seconds = perf_counter() - begin
     proven = prove(program, methods, quick=methods == QUICK)
     return Proved(proven, {end: pace(program, end) for end in ("high", "low")}, seconds)

@@ -7,7 +7,7 @@ rule, so that what is checked is what is written.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -59,13 +59,14 @@ def selected(
     conform: bool = False,
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
+    pace: Sequence[str] = (),
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """The kernel of ``name``, a spec or the file of a schedule, and all attempts up to it.
 
     A schedule is taken as it is: it is verified and its program proven, but nothing is solved.
     With ``compiled`` the compiler has to accept the kernel; without, the best schedule is taken and
     there are no attempts. With ``conform`` what was compiled has to be its program. ``target`` is a
-    machine model, by default the first of the spec.
+    machine model, by default the first of the spec; ``pace`` as of `written`.
 
     Raises:
         SchedgenError: the input is wrong.
@@ -82,18 +83,19 @@ def selected(
                 "away, or give the spec"
             )
         solution, chosen = read_solution(name, target)
-        emitted = written(solution, chosen, progress, events=events, methods=methods)
+        emitted = written(solution, chosen, progress, events=events, methods=methods, pace=pace)
         return emitted, (accepted(emitted, store, conform=conform),) if compiled else ()
     spec = read_spec(name)
     machine = read_machine(target or spec.file.targets[0])
     if not compiled:
         first = emission(
-            spec, machine, settings, progress, events=events, methods=methods, store=store
-        )
+            spec, machine, settings, progress,
+            events=events, methods=methods, store=store, pace=pace,
+        )  # fmt: skip
         return first, ()
     return compiled_emission(
         spec, machine, settings, progress,
-        events=events, conform=conform, methods=methods, store=store,
+        events=events, conform=conform, methods=methods, store=store, pace=pace,
     )  # fmt: skip
 
 
@@ -116,6 +118,7 @@ def compiled_emission(
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
     latencies: str = "high",
+    pace: Sequence[str] = (),
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """An emission that compiles within its registers, and all attempts up to it; ``first`` is what
     `emission` gives for these arguments, if that is known.
@@ -141,7 +144,7 @@ def compiled_emission(
             emitted = None if number else first
             emitted = emitted or emission(
                 spec, machine_now, settings, progress,
-                events=events, methods=methods, store=store, latencies=latencies,
+                events=events, methods=methods, store=store, latencies=latencies, pace=pace,
             )  # fmt: skip
         except Infeasible as error:
             if not attempts:

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from schedgen.execution.events import Case, Signal
+from schedgen.program.model import NUMBERED
 
 
 class Trouble(Enum):
@@ -77,10 +78,10 @@ class Setup:
             return None
         barrier = self.case.program.barrier[signal.barrier]
         before = signal.number - barrier.slots
-        if before < 0 or before in barrier.skipped:
-            return None
+        if before < 0 or (before in barrier.skipped and barrier.kind != "pace"):
+            return None  # whoever makes an mbarrier has the phases seen that nobody provides
         waits = sum(1 << wait for wait in self.case.waits.get((signal.barrier, before), ()))
-        return waits, barrier.kind == "named"
+        return waits, barrier.kind in NUMBERED
 
 
 class Machine:

@@ -13,7 +13,7 @@ from schedgen.findings import Claim, Finding
 from schedgen.ordering.conflicts import Kind
 from schedgen.ordering.orders import Orders
 from schedgen.ordering.reach import Span
-from schedgen.program.model import Arrive, Barrier, Commit, Wait, When
+from schedgen.program.model import NUMBERED, Arrive, Barrier, Commit, Wait, When
 from schedgen.program.operations import Number
 
 
@@ -79,7 +79,7 @@ def _unobserved(orders: Orders, barrier: Barrier) -> Iterator[Finding]:
             if _distance(wanted(orders, wait).moved(barrier.slots), given) is not None
         ]
         # All that wait at a named barrier take part in its phase.
-        if not (all(seen) and seen if barrier.kind == "named" else any(seen)):
+        if not (all(seen) and seen if barrier.kind in NUMBERED else any(seen)):
             text = f"{name(orders, step)} may arrive before anybody has seen the phase before"
             yield Finding(Claim.PHASE, text, (barrier.name, name(orders, step)))
 

@@ -103,7 +103,7 @@ def _reasons(program: Program, searches: Sequence[Orders], conflict: Conflict) -
     if ways is None:
         yield Reason(ReasonKind.UNORDERED)
         return
-    relied = [reason for way in ways for reason in _relied(program, way)]
+    relied = [reason for way in ways for reason in _relied(way)]
     plain = _plain(orders, conflict)
     if plain is not None:
         relied = [plain]  # the way that was found may be another one
@@ -130,8 +130,9 @@ def _plain(orders: Orders, conflict: Conflict) -> Reason | None:
     return Reason(ReasonKind.SAME_THREADS) if same and engine is Engine.THREADS else None
 
 
-def _relied(program: Program, way: Way) -> Iterator[Reason]:
+def _relied(way: Way) -> Iterator[Reason]:
     """What a way needs beside the order of steps."""
+    known = way.reach.graph.program.barrier
     for _, arc in way.reach.way(way.point):
         step = way.reach.graph.events[arc.dst].step
         match arc.why.kind:
@@ -140,7 +141,7 @@ def _relied(program: Program, way: Way) -> Iterator[Reason]:
             case ReasonKind.BARRIER:
                 (barrier,) = arc.why.subjects
                 meets = {"role": ReasonKind.ROLE_MEETS, "warp": ReasonKind.WARPS_MEET}
-                yield Reason(meets.get(program.barrier[barrier].kind, arc.why.kind), (barrier,))
+                yield Reason(meets.get(known[barrier].kind, arc.why.kind), (barrier,))
             case ReasonKind.QUEUE:
                 yield arc.why
             case _:

@@ -12,6 +12,7 @@ from schedgen.kernel import Space
 from schedgen.program.model import (
     Action,
     Arrive,
+    Barrier,
     Commit,
     Program,
     RoleProgram,
@@ -134,6 +135,7 @@ def divided(program: Program, parts: Mapping[str, Parts]) -> Program:
 
     Registers and warps are not meaningful in the result; count them in ``program``.
     """
+    program = _meeting_at_numbered(program, parts)
     made = [
         _Division(program, role, parts[role.name]) for role in program.roles if role.name in parts
     ]
@@ -153,6 +155,39 @@ def divided(program: Program, parts: Mapping[str, Parts]) -> Program:
         ),
         roles=tuple(r for role in program.roles for r in instead.get(role.name, (role,))),
     )
+
+
+def _meeting_at_numbered(program: Program, parts: Mapping[str, Parts]) -> Program:
+    """``program`` with what a numbered barrier has the warps of a role do that waits there: none
+    goes on before all have come (PTX ISA, bar.sync).
+    """
+    numbered = {barrier.name for barrier in program.barriers if barrier.kind == "pace"}
+    barriers: dict[str, Barrier] = {}
+
+    def met(role: RoleProgram, steps: tuple[Step, ...]) -> Iterator[Step]:
+        for step in steps:
+            action = step.action
+            if isinstance(action, Wait) and action.barrier in numbered:
+                threads = 32 * role.warps
+                meets = Barrier(f"{role.name} meets at {action.barrier}", "role", 1, threads, 0)
+                barriers[meets.name] = meets
+                number = action.number
+                yield replace(step, action=Arrive(meets.name, number, threads), why="")
+                yield replace(step, action=Wait(meets.name, number), why="")
+            yield step
+
+    roles = tuple(
+        replace(
+            role,
+            before=tuple(met(role, role.before)),
+            loop=tuple(met(role, role.loop)),
+            after=tuple(met(role, role.after)),
+        )
+        if role.name in parts and numbered
+        else role
+        for role in program.roles
+    )
+    return replace(program, roles=roles, barriers=(*program.barriers, *barriers.values()))
 
 
 class _Division:

@@ -31,6 +31,8 @@ from schedgen.roles import RoleKind
 
 MEETINGS = ("role", "warp")
 """Kinds of barriers at which threads of one role meet."""
+NUMBERED = ("named", "pace")
+"""Kinds of which each slot is a numbered barrier of the hardware."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,14 @@ class Barrier:
     ``kind`` is ``mbarrier`` for words in shared memory, ``named`` for one of the numbered barriers
     of the hardware, ``role`` for such a one at which the warps of a single role meet, ``warp`` for
     none at all, where the threads of each warp of a role meet on their own: each step that arrives
-    at one of the last two is followed by the one that waits.
+    at one of the last two is followed by the one that waits. ``pace`` is a named one that keeps two
+    roles to the order of the schedule: nothing needs it but speed (`schedgen.synchronize.pacing`).
 
+    Threads that wait at a named barrier are not among the ``arrivals``.
     ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
-    phases are completed when the barriers are initialized. ``protects`` says what for,
-    ``allocations`` has those whose data or free slots it makes known.
+    phases are completed when the barriers are initialized; those of ``pace`` by a `Grant` of the
+    role that arrives there. ``protects`` says what for,
+    ``allocations`` has those whose data or free slots it makes known; of ``pace``, the unit.
     """
 
     name: str
@@ -251,6 +256,15 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """All threads of the role arrive for number ``number`` of a barrier, which no step provides."""
+
+    barrier: str
+    number: int
+    do: Literal["grant"] = "grant"
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """Blocks until all that the role issued to an engine is complete, or read for bulk stores."""
 
@@ -278,7 +292,7 @@ class RoleProgram:
     before: tuple[Step, ...] = ()
     loop: tuple[Step, ...] = ()
     after: tuple[Step, ...] = ()
-    enter: tuple[Budget, ...] = ()
+    enter: tuple[Budget | Grant, ...] = ()
     open: tuple[Fence, ...] = ()
     leave: tuple[Finish | Fence, ...] = ()
 
@@ -286,6 +300,16 @@ class RoleProgram:
     def kind(self) -> RoleKind:
         """A warp that issues, or a warpgroup whose threads work."""
         return RoleKind.of(self.warps)
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """Registers that its warpgroup takes before the first tile."""
+        return tuple(step for step in self.enter if isinstance(step, Budget))
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """What it arrives for after that."""
+        return tuple(step for step in self.enter if isinstance(step, Grant))
 
     @property
     def shifts(self) -> int:
@@ -342,6 +366,12 @@ class Program:
     removals: tuple[Removal, ...] = field(default=())
     setup: tuple[SetUp, ...] = ()
     teardown: tuple[TearDown, ...] = ()
+
+    @property
+    def paced(self) -> tuple[str, ...]:
+        """The units on which roles are kept to the order of the schedule."""
+        of = (barrier.allocations for barrier in self.barriers if barrier.kind == "pace")
+        return tuple(dict.fromkeys(unit for units in of for unit in units))
 
     @cached_property
     def allocation(self) -> dict[str, Allocation]:

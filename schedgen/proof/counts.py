@@ -13,7 +13,7 @@ from schedgen.findings import Claim, Finding
 from schedgen.kernel import Space
 from schedgen.ordering.events import EventGraph
 from schedgen.ordering.steps import fires_always
-from schedgen.program.model import Arrive, Barrier, Commit, Program, Run, Wait
+from schedgen.program.model import NUMBERED, Arrive, Barrier, Commit, Program, Run, Wait
 from schedgen.program.operations import Access, Number
 from schedgen.roles import RoleKind
 
@@ -202,7 +202,7 @@ def _role_capacities(program: Program) -> Iterator[Finding]:
     )
     if warps > machine.warps:
         yield Finding(Claim.CAPACITY, f"{warps} warps, there are {machine.warps}", ("warps",))
-    named = sum(b.slots for b in program.barriers if b.kind == "named") + _meeting_roles(program)
+    named = sum(b.slots for b in program.barriers if b.kind in NUMBERED) + _meeting_roles(program)
     if named > machine.named_barriers:
         text = f"{named} named barriers, there are {machine.named_barriers}"
         yield Finding(Claim.CAPACITY, text, ("named barriers",))

@@ -18,10 +18,12 @@ from schedgen.program.model import (
     PRODUCTS,
     Allocate,
     AwaitKernel,
+    Barrier,
     Fence,
     FenceKind,
     Finish,
     Free,
+    Grant,
     Initialize,
     Meet,
     Program,
@@ -93,6 +95,34 @@ def _barriers(program: Program) -> Iterator[Finding]:
             yield _finding(f"'{step.barrier}' is initialized, and no barrier", step.barrier)
     if wanted:
         yield from _published(program)
+    for barrier in program.barriers:
+        yield from _granted(program, barrier)
+
+
+def _granted(program: Program, barrier: Barrier) -> Iterator[Finding]:
+    """Phases of a numbered barrier that no step provides: of pace, one role grants them; the others
+    have none.
+    """
+    granted = [
+        (role, step.number)
+        for role in program.roles
+        for step in role.enter
+        if isinstance(step, Grant) and step.barrier == barrier.name
+    ]
+    numbers = sorted(number for _, number in granted)
+    wanted = sorted(barrier.skipped) if barrier.kind == "pace" else []
+    if numbers != wanted:
+        text = f"numbers {numbers} of '{barrier.name}' are granted, {wanted} are needed"
+        yield _finding(text, barrier.name)
+    if len({number % barrier.slots for number in numbers}) < len(numbers):
+        yield _finding(f"a slot of '{barrier.name}' is granted twice", barrier.name)
+    for role, number in granted:
+        if 32 * role.warps != barrier.arrivals:
+            text = (
+                f"{role.name} grants number {number} of '{barrier.name}' with {32 * role.warps} "
+                f"arrivals, it takes {barrier.arrivals}"
+            )
+            yield _finding(text, barrier.name)
 
 
 def _published(program: Program) -> Iterator[Finding]:
@@ -198,11 +228,11 @@ def _registers(program: Program) -> Iterator[Finding]:
     entry = min(255, have // max(len(groups), 1)) // 8 * 8
     total = 0
     for roles in groups.values():
-        budgets = {role.enter for role in roles}
+        budgets = {role.budgets for role in roles}
         if len(budgets) > 1:
             names = ", ".join(role.name for role in roles)
             yield _finding(f"{names} share a warpgroup and change its registers apart", names)
-        mine = [step.registers for role in roles for step in role.enter] or [entry]
+        mine = [step.registers for role in roles for step in role.budgets] or [entry]
         total += max(mine)
         yield from _budgets(roles, mine)
     if total > have:

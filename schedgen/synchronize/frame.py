@@ -32,6 +32,7 @@ from schedgen.program.model import (
 )
 from schedgen.program.operations import Engine, TileOperation
 from schedgen.program.warpgroups import Warpgroups
+from schedgen.synchronize.pacing import grants
 
 FEWEST_COLUMNS, MOST_COLUMNS = 32, 512
 """Columns are allocated in powers of two between these (PTX ISA, tcgen05.alloc)."""
@@ -85,7 +86,7 @@ def _role(program: Program, warps: Warpgroups, role: RoleProgram) -> RoleProgram
     moves = warps.moves and budget != warps.entry
     return replace(
         role,
-        enter=(Budget(budget),) if moves else (),
+        enter=(*([Budget(budget)] if moves else []), *grants(program, role)),
         open=(Fence(FenceKind.REGISTERS),) if Engine.WGMMA in engines else (),
         leave=tuple(_leave(program, runs, engines)),
     )

@@ -39,7 +39,15 @@ from schedgen.program.operations import Engine, Number
 from schedgen.roles import RoleKind
 from schedgen.schedule import Schedule
 from schedgen.synchronize.build import ProgramError
-from schedgen.synchronize.parts import Assignment, Handoff, Meeting, Part, Signal, Synchronization
+from schedgen.synchronize.parts import (
+    Assignment,
+    Handoff,
+    Meeting,
+    Paced,
+    Part,
+    Signal,
+    Synchronization,
+)
 
 Key = tuple[int, int, int, int, int]
 """Shift, time in the turn, operation (wait_groups come first), what it does for it, a counter."""
@@ -174,6 +182,10 @@ class Layout:
         latency = next(op.latency for op in self.schedule.ops if op.id == operation)
         return self.start[operation] + latency
 
+    def turn(self, operation: str) -> int:
+        """The turn of its role's loop in which iteration 0 of ``operation`` starts."""
+        return self._turn(operation, self.start[operation])[0]
+
     def _turn(self, operation: str, time: int) -> tuple[int, int]:
         if not self.in_loop(operation):
             return 0, time
@@ -221,10 +233,13 @@ class Layout:
             self._add(lists, operation, key, WaitGroup(operation), EVERY, operation)
         for meeting in made.meetings:
             self._add_meeting(lists, meeting)
+        for number, paced in enumerate(made.paces, len(made.handoffs)):
+            self._add_pace(lists, paced, number)
         meeting_barriers = (self._meeting_barrier(meeting) for meeting in made.meetings)
+        pace_barriers = (self._pace_barrier(paced) for paced in made.paces)
         return replace(
             self.skeleton,
-            barriers=(*assignment.barriers, *meeting_barriers),
+            barriers=(*assignment.barriers, *meeting_barriers, *pace_barriers),
             roles=tuple(
                 RoleProgram(
                     role.name,
@@ -255,6 +270,8 @@ class Layout:
             guard = EVERY
         shift = key[0] if section == "loop" else 0
         why = part.reason.text if isinstance(part, Handoff) else ""
+        if isinstance(part, Paced) and isinstance(action, Wait):
+            why = part.reason.text
         if isinstance(part, Meeting) and isinstance(action, Wait):
             why = "; ".join(reason.text for reason in part.protects)
         step = Step(action, shift, guard, why)
@@ -317,6 +334,28 @@ class Layout:
         allocations = tuple(dict.fromkeys(reason.subjects[-1] for reason in meeting.protects))
         name = self._meeting_name(meeting)
         return Barrier(name, meeting.among, 1, threads, 0, (), texts, allocations)
+
+    def _add_pace(self, lists: Mapping[str, _Lists], paced: Paced, number: int) -> None:
+        """An arrival of all threads behind what has to come first, and a wait right before what
+        comes after it, the last one there.
+        """
+        wait, arrive = Wait(paced.barrier, Number()), self._pace_arrival(paced)
+        for name, lag, what, action in (
+            (paced.after, paced.after_lag, _WAIT, wait),
+            (paced.before, paced.lag, _SIGNAL, arrive),
+        ):
+            shift, at = self._turn(name, self.start[name] - lag * self.schedule.ii_cycles)
+            key = shift, at, self._place[name], what, number
+            self._add(lists, name, key, action, EVERY, paced)
+
+    def _pace_arrival(self, paced: Paced) -> Arrive:
+        role = next(r for r in self.schedule.roles if r.name == self.role_of[paced.before])
+        return Arrive(paced.barrier, paced.arrives, 32 * role.warps)
+
+    def _pace_barrier(self, paced: Paced) -> Barrier:
+        count = self._pace_arrival(paced).count
+        protects, of = (paced.reason.text,), (paced.unit,)
+        return Barrier(paced.barrier, "pace", 1, count, 0, paced.skipped, protects, of)
 
     def _add_signal(
         self, lists: Mapping[str, _Lists], signal: Signal, assignment: Assignment, number: int

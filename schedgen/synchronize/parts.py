@@ -74,14 +74,54 @@ class Meeting:
     among: Literal["role", "warp"] = "role"
 
 
-Part = Handoff | Fenced | Meeting | str
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """``after`` is issued after ``before``, an operation of another role, because the schedule has
+    them in that order on ``unit``.
+
+    Both roles count turns of their loops, whatever iterations their operations belong to. Turn t
+    has iteration t - ``lag`` of ``before``, and an arrival behind it. Turn t + ``distance`` has a
+    wait for that, and behind it iteration t + ``distance`` - ``after_lag`` of ``after``. So there
+    are as many arrivals as waits in each tile, even where an operation has no iteration yet.
+    """
+
+    unit: str
+    before: str
+    lag: int
+    after: str
+    after_lag: int
+    distance: int
+
+    @property
+    def barrier(self) -> str:
+        """Its barrier."""
+        return f"pace {self.after} after {self.before}"
+
+    @property
+    def arrives(self) -> Number:
+        """The number of a turn in which there is an arrival."""
+        return Number(1, self.distance)
+
+    @property
+    def skipped(self) -> tuple[int, ...]:
+        """Numbers that ``after`` waits for and nobody provides."""
+        return tuple(range(self.distance))
+
+    @property
+    def reason(self) -> Reason:
+        """Why there is a wait."""
+        return Reason(ReasonKind.PACE, (self.after, self.before, self.unit))
+
+
+Part = Handoff | Fenced | Meeting | Paced | str
 """One decision; a wait_group is just the name of the operation."""
 
 
 @dataclass(frozen=True)
 class Synchronization:
     """All decisions; `lay_out` turns them into steps. ``wait_groups`` are operations to wait for,
-    ``slots`` those of barriers that have more than the storage that they guard.
+    ``slots`` those of barriers that have more than the storage that they guard. ``paces`` come
+    last, when all else is decided.
     """
 
     handoffs: tuple[Handoff, ...] = ()
@@ -89,6 +129,7 @@ class Synchronization:
     wait_groups: tuple[str, ...] = ()
     meetings: tuple[Meeting, ...] = ()
     slots: tuple[tuple[BarrierPlace, int], ...] = ()
+    paces: tuple[Paced, ...] = ()
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -100,6 +141,7 @@ class Synchronization:
             tuple(f for f in self.fences if f != part),
             tuple(d for d in self.wait_groups if d != part),
             tuple(m for m in self.meetings if m != part),
+            paces=tuple(p for p in self.paces if p != part),
         )
 
     def joined(self, other: Synchronization) -> Synchronization:
@@ -108,6 +150,7 @@ class Synchronization:
             tuple(dict.fromkeys((*self.fences, *other.fences))),
             tuple(dict.fromkeys((*self.wait_groups, *other.wait_groups))),
             tuple(dict.fromkeys((*self.meetings, *other.meetings))),
+            paces=tuple(dict.fromkeys((*self.paces, *other.paces))),
         )
 
 

@@ -9,6 +9,8 @@ of it, so that nothing has to be derived again.
       overwrites_after PUT[0] sC STD[0]
     4 slots of sA full                   more than its storage needs; a second one of that name is
     4 slots of sA full, 1                told by its number
+    pace TENSOR: PV[0] 1 -> QK[1] 0, 1   QK[1] is issued after PV[0], an iteration behind its turn,
+                                         in the turn after that: as `Paced` has it
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Literal
 from schedgen.program.model import EVERY, FIRST, FenceKind, Guard
 from schedgen.program.operations import Number
 from schedgen.reasons import Reason, ReasonKind
-from schedgen.synchronize.parts import Fenced, Handoff, Meeting, Signal, Synchronization
+from schedgen.synchronize.parts import Fenced, Handoff, Meeting, Paced, Signal, Synchronization
 
 _NUMBER = re.compile(r"(\d*)([ct])([+-]\d+)?")
 _HANDOFF = re.compile(r"(\S+) (\S+) of (\d+) -> (\S+) (\S+) (uses|overwrites) (\S+)")
@@ -29,6 +31,7 @@ _WAIT_GROUP = re.compile(r"wait_group of (\S+)")
 _FENCE = re.compile(r"(\S+) of (\S+?)(, first)?")
 _MEETING = re.compile(r"(role|warp) meeting of (\S+?)(, first)?")
 _PROTECTS = re.compile(r"  (\S+)((?: \S+)*)")
+_PACE = re.compile(r"pace (\S+): (\S+) (\d+) -> (\S+) (\d+), (\d+)")
 _SLOTS = re.compile(r"(\d+) slots of (.+?)(?:, (\d+))?")
 
 
@@ -48,6 +51,8 @@ def lines(made: Synchronization) -> Iterator[str]:
             yield f"  {' '.join((reason.kind.value, *reason.subjects))}"
     for (name, number), slots in made.slots:
         yield f"{slots} slots of {name}" + (f", {number}" if number else "")
+    for p in made.paces:
+        yield f"pace {p.unit}: {p.before} {p.lag} -> {p.after} {p.after_lag}, {p.distance}"
 
 
 def synchronization(text: Iterable[str]) -> Synchronization:
@@ -78,6 +83,10 @@ def _with(made: Synchronization, line: str) -> Synchronization:
     if found := _SLOTS.fullmatch(line):
         more = (found[2], int(found[3] or 0)), int(found[1])
         return replace(made, slots=(*made.slots, more))
+    if found := _PACE.fullmatch(line):
+        unit, before, lag, after, after_lag, distance = found.groups()
+        one = Paced(unit, before, int(lag), after, int(after_lag), int(distance))
+        return replace(made, paces=(*made.paces, one))
     if found := _FENCE.fullmatch(line):
         fenced = Fenced(found[2], FenceKind(found[1]), FIRST if found[3] else EVERY)
         return replace(made, fences=(*made.fences, fenced))

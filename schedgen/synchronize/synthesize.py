@@ -9,7 +9,7 @@ again if the rest still orders everything, and the way that does it is kept as t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -28,6 +28,7 @@ from schedgen.synchronize.layout import Layout
 from schedgen.synchronize.meetings import meet
 from schedgen.synchronize.merge import assign, separate
 from schedgen.synchronize.pace import pace
+from schedgen.synchronize.pacing import check_units, paced
 from schedgen.synchronize.parts import Fenced, Handoff, Signal, Synchronization
 from schedgen.synchronize.phases import phases_apart
 from schedgen.synchronize.reduce import leave_out
@@ -46,20 +47,29 @@ class Synchronized:
     late: bool
 
 
-def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
+def synthesize(
+    kernel: Kernel, schedule: Schedule, machine: Machine, units: Sequence[str] = ()
+) -> Program:
     """The program of ``schedule``, synchronized; products in flight where that costs nothing.
 
-    Raises ProgramError if some order cannot be had with the barriers there are.
+    Roles are kept to the order of the schedule on ``units`` (`schedgen.synchronize.pacing`).
+
+    Raises:
+        ProgramError: some order cannot be had with the barriers there are.
+        SchedgenError: the machine has no unit of that name, or one without an order.
     """
-    return synchronized(kernel, schedule, machine).program
+    return synchronized(kernel, schedule, machine, units).program
 
 
-def synchronized(kernel: Kernel, schedule: Schedule, machine: Machine) -> Synchronized:
-    """The same with what was decided. Raises ProgramError as `synthesize` does."""
+def synchronized(
+    kernel: Kernel, schedule: Schedule, machine: Machine, units: Sequence[str] = ()
+) -> Synchronized:
+    """The same with what was decided. Raises what `synthesize` does."""
     skeleton = _skeleton(kernel, schedule, machine)
-    found = _Synthesis(Layout(kernel, schedule, skeleton)).run()
+    check_units(machine, skeleton, units)
+    found = _Synthesis(Layout(kernel, schedule, skeleton), units).run()
     late = Layout(kernel, schedule, skeleton, late=True)
-    found = (_as_fast(found.program, late) if late.late else None) or found
+    found = (_as_fast(found.program, late, units) if late.late else None) or found
     return replace(found, program=framed(found.program))
 
 
@@ -93,14 +103,14 @@ def _skeleton(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
     )
 
 
-def _as_fast(program: Program, layout: Layout) -> Synchronized | None:
+def _as_fast(program: Program, layout: Layout, units: Sequence[str]) -> Synchronized | None:
     """The program of ``layout``, if it is no slower than ``program`` in the machine model.
 
     There it is no faster either: cycles that a warpgroup needs to see one product complete and to
     start the next are not in the model (docs/kernels.md, section 2, has what an H200 needs).
     """
     try:
-        found = _Synthesis(layout).run()
+        found = _Synthesis(layout, units).run()
     except ProgramError:
         return None
     other = found.program
@@ -111,8 +121,8 @@ def _as_fast(program: Program, layout: Layout) -> Synchronized | None:
 
 
 class _Synthesis:
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
+    def __init__(self, layout: Layout, units: Sequence[str]) -> None:
+        self.layout, self.units = layout, units
         self.made = Synchronization()
         self.known = self._orders(self.made)
         """The orders that ``made`` gives, while it only grows."""
@@ -147,6 +157,7 @@ class _Synthesis:
         self.made = meet(self.layout, self.made)
         program, self.made = phases_apart(self.layout, self.made)
         program = replace(program, removals=tuple(self._removals(program)))
+        program, self.made = paced(self.layout, self.made, program, self.units)
         return Synchronized(program, self.made, bool(self.layout.late))
 
     # -- adding --------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ SOUND = {Outcome.KILLED, Outcome.EQUIVALENT}
 
 
 @cache
-def shipped(name: str, target: str) -> Program:
+def shipped(name: str, target: str, *pace: str) -> Program:
     problem = (solution := solve(read_spec(name), read_machine(target))).problem
-    return synthesize(problem.kernel, solution.schedule, problem.machine)
+    return synthesize(problem.kernel, solution.schedule, problem.machine, pace)
 
 
 def check(mutant: Mutant, *allowed: Outcome) -> Outcome:
@@ -54,6 +54,7 @@ def test_a_sample_has_every_operator() -> None:
     # Nothing on this machine is issued by warpgroups, and no tensor memory is stored to.
     missing = {"wgmma fence removed", "wait::st removed", "wait_group of one less"}
     missing |= {"signal behind wait", "meeting removed", "meeting of each warp"}  # there is none
+    missing |= {"pace removed"}  # nor is there an order of pace
     assert {operator.name for operator in OPERATORS} - set(every) == missing
 
 
@@ -69,6 +70,23 @@ def test_nothing_of_a_small_program_can_be_left_out() -> None:
     for mutant in mutants(gemm(2)):
         if mutant.operator.name in REMOVALS:
             assert check(mutant) is Outcome.KILLED
+
+
+def test_orders_of_pace() -> None:
+    """Their barriers have to be right; that they are there is a matter of speed, and no more. What
+    moves one changes nothing that the proof is about.
+    """
+    program = shipped("attention_fwd", "h200", "TENSOR")
+    moves = ("wait one later", "wait behind use", "signal before use", "signal behind wait")
+    equivalent = {"pace removed", *moves, "wait hoisted", "signal one earlier", "fence before wait"}
+    names = ("wait removed", "arrive removed", "pace removed", "signal number", *moves)
+    operators = [operator for operator in OPERATORS if operator.name in names]
+    found = [mutant for mutant in mutants(program, operators) if "pace" in mutant.what]
+    found += mutants(program, [o for o in operators if o.name == "pace removed"])
+    assert {mutant.operator.name for mutant in found} == {*names}
+    for mutant in found:
+        wanted = Outcome.EQUIVALENT if mutant.operator.name in equivalent else Outcome.KILLED
+        assert check(mutant) is wanted, mutant.what
 
 
 @pytest.mark.slow

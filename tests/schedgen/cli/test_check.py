@@ -108,3 +108,15 @@ def test_a_changed_spec_is_noticed(files: tuple[Path, Path], tmp_path: Path) -> 
     result = run("check", str(file))
     assert result.exit_code == 2
     assert "the spec has changed" in result.output
+
+
+def test_orders_of_pace(files: tuple[Path, Path]) -> None:
+    schedule, program = map(str, files)
+    assert run("check", schedule, "--pace", "TENSOR", "--method", "graph").exit_code == 0
+    refused = run("check", program, "--pace", "TENSOR")
+    assert (refused.exit_code, "give the schedule" in refused.stderr) == (2, True)
+    shown = run("show", schedule, "--program", "--pace", "TENSOR")
+    assert "pace: PC[0] is issued after PC[1], as planned for TENSOR" in shown.stdout
+    assert run("show", schedule, "--pace", "TENSOR").exit_code == 2
+    solved = run("solve", "gemm_chain", "-t", "h200", "--pace", "TENSOR")
+    assert "9 barriers in 17 mbarriers, 4 to keep the order on TENSOR" in solved.stdout

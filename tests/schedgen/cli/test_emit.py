@@ -60,6 +60,16 @@ def test_file_says_what_callers_have_to_know(folder: Path) -> None:
     assert facts.tensor_columns == 0
 
 
+def test_orders_of_pace_are_in_the_file(folder: Path, tmp_path: Path) -> None:
+    settings = "gemm_chain", "-t", "h200", "--set", "dtype=fp16", "--pace", "TENSOR"
+    result = run("emit", *settings, "--no-compile", "-o", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    (file,) = tmp_path.iterdir()
+    assert file.name == KERNEL.replace(".py", "_pace_tensor.py")
+    assert (read_facts(file).pace, read_facts(folder / KERNEL).pace) == (("TENSOR",), ())
+    assert "cute.arch.barrier_arrive(" in file.read_text("utf-8")
+
+
 def test_file_is_formatted(folder: Path) -> None:
     text = (folder / KERNEL).read_text("utf-8")
     assert emitting.formatted(text) == text
@@ -130,6 +140,8 @@ def test_spill_makes_the_solver_leave_more_registers(tmp_path: Path) -> None:
         (("gemm_chain", "-t", "h200", "--set", "depth"), 2, "NAME=VALUE"),
         (("gemm_chain", "-t", "h200", "--set", "depth=4096"), 1, "shared memory"),
         (("fa4_unit", "-t", "abstract"), 1, "no emitter"),
+        (("gemm_chain", "-t", "h200", "--pace", "tensor"), 2, "did you mean 'TENSOR'"),
+        (("gemm_chain", "-t", "h200", "--pace", "TMA"), 1, "leave --pace TMA away"),
     ],
 )
 def test_emit_refuses(
