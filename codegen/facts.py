@@ -29,11 +29,11 @@ NAMES = {
     "TENSOR_COLUMNS": "tensor_columns",
 }
 """Constants that every generated file ends with, and attributes of `Facts`."""
-COVERED = "COVERED"
-"""One more, where there are such extents."""
+COVERED, STYLE = "COVERED", "STYLE"
+"""Where there are such extents; and where it is not written plainly (`schedgen.codegen.style`)."""
 ORIGIN = {"MACHINE": "machine", "SETTINGS": "settings", "PROGRAM_SHA256": "program_sha256"}
 """What it was made from, which files of earlier versions do not say."""
-_READ = {*NAMES, *ORIGIN, COVERED}
+_READ = {*NAMES, *ORIGIN, COVERED, STYLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Facts:
         machine: the machine model that it was solved for; empty if the file does not say.
         settings: all parameters of the spec with their values.
         program_sha256: of the program that it was emitted from, see `program_digest`.
+        style: how it is written, see `schedgen.codegen.style`; empty if plainly.
     """
 
     kernel: str
@@ -87,6 +88,7 @@ class Facts:
     machine: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     program_sha256: str = ""
+    style: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
@@ -114,7 +116,7 @@ def file_name(kernel: str, arch: str, settings: Mapping[str, str]) -> str:
     return re.sub(r"\W", "_", "_".join(parts)) + ".py"
 
 
-def constants(program: Program, kernel: Kernel) -> str:
+def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> str:
     """The lines that `read_facts` reads back."""
     from schedgen.extents import covered
     from schedgen.kernel import Kind, Space
@@ -138,6 +140,8 @@ def constants(program: Program, kernel: Kernel) -> str:
         *_table("SETTINGS", [tuple(setting) for setting in kernel.parameters]),
         f"PROGRAM_SHA256 = {_text(program_digest(program))}",
     ]
+    if style:
+        rows.append(f"{STYLE} = {_text(style)}")
     most = covered(kernel)
     if most:
         rows += _table(COVERED, list(most.items()))
@@ -183,7 +187,8 @@ def read_facts(path: Path) -> Facts:
         known = NAMES | {name: attribute for name, attribute in ORIGIN.items() if name in found}
         values = {attribute: found[name] for name, attribute in known.items()}
         most = tuple(tuple(row) for row in found.get(COVERED, ()))
-        return Facts(**values, sha256=sha256(data).hexdigest(), covered=most)
+        style = tuple(found.get(STYLE, ()))
+        return Facts(**values, sha256=sha256(data).hexdigest(), covered=most, style=style)
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
 

@@ -33,6 +33,15 @@ def hold_back(registers: cute.Tensor):
         llvm.inline_asm(None, [], "nanosleep.u32 1;", "", has_side_effects=True)
 
 
+@cute.jit
+def begin_block(turn: Int32):
+    """Nothing that comes next is executed between what was issued before: instructions are put in
+    order within blocks. No loop has so many turns; it would pause for a nanosecond.
+    """
+    if turn == 0x7FA5C3E1:
+        llvm.inline_asm(None, [], "nanosleep.u32 1;", "", has_side_effects=True)
+
+
 def product_of(tile):
     """A product of one warpgroup whose result has the size of a tile."""
     major = OperandMajorMode.K

@@ -38,7 +38,9 @@ def decided(emitted: Emission, settings: Mapping[str, str]) -> LockedSchedule:
     from schedgen.synchronize.recorded import lines
 
     schedule, program = emitted.solution.schedule, emitted.proven.program
-    kernel = LockedKernel(dict(settings), program_digest(program), digest(emitted.plain))
+    kernel = LockedKernel(
+        dict(settings), program_digest(program), digest(emitted.plain), emitted.style.words
+    )
     choices = emitted.solution.problem.kernel.choices
     return LockedSchedule(
         kernels=(kernel,),
@@ -118,11 +120,13 @@ def text_of(one: Locked) -> str:
     Raises LockError: it would not be the text that was proven and compiled.
     """
     from schedgen.codegen.emit import emit
+    from schedgen.codegen.style import Style
     from schedgen.driver.emitting import LINTERS, formatted
     from schedgen.proof.prove import proven_before
 
     program, kernel = program_of(one)
-    plain = LINTERS + emit(proven_before(program, one.kernel.program), kernel)
+    proven = proven_before(program, one.kernel.program)
+    plain = LINTERS + emit(proven, kernel, style=Style.of(one.kernel.style))
     if digest(plain) != one.kernel.text:
         raise LockError(f"{one.name} would have another text than its lock says; {_AGAIN}")
     return formatted(plain)

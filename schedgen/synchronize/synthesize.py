@@ -54,10 +54,18 @@ def synthesize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:
     return synchronized(kernel, schedule, machine).program
 
 
-def synchronized(kernel: Kernel, schedule: Schedule, machine: Machine) -> Synchronized:
-    """The same with what was decided. Raises ProgramError as `synthesize` does."""
+def synchronized(
+    kernel: Kernel, schedule: Schedule, machine: Machine, *, early: bool = False
+) -> Synchronized:
+    """The same with what was decided. Raises ProgramError as `synthesize` does.
+
+    ``early``: wait_groups of products stand where the schedule has these complete, and not behind
+    the next product even where that costs nothing.
+    """
     skeleton = _skeleton(kernel, schedule, machine)
     found = _Synthesis(Layout(kernel, schedule, skeleton)).run()
+    if early:
+        return replace(found, program=framed(found.program))
     late = Layout(kernel, schedule, skeleton, late=True)
     found = (_as_fast(found.program, late) if late.late else None) or found
     return replace(found, program=framed(found.program))
