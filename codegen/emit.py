@@ -14,7 +14,7 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.sm90 import Hopper
 from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import WIDTH, Source
-from schedgen.codegen.style import PLAIN, Style
+from schedgen.codegen.style import PLAIN, Style, seen
 from schedgen.codegen.supported import refusals
 from schedgen.kernel import Kernel
 from schedgen.proof.prove import ProvenProgram
@@ -64,11 +64,13 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool, style: Style) 
         raise EmitErrors(refused)
     source = Source()
     Harness(architecture, clocks or Silent(), style).emit(source)
+    library = functions(source.nodes)
+    shown = seen(style, library)
     parts = [
         f"{_header(architecture.plan)}\n{architecture.imports}",
-        used(functions(source.nodes), architecture.library + (f"\n{LIBRARY}" if clocks else "")),
+        used(library, architecture.library + (f"\n{LIBRARY}" if clocks else "")),
         source.text,
-        constants(program, kernel, style.words) + (clocks.table.text() if clocks else ""),
+        constants(program, kernel, shown.words) + (clocks.table.text() if clocks else ""),
     ]
     return "\n\n".join(parts)
 

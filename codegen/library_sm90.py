@@ -36,9 +36,10 @@ def hold_back(registers: cute.Tensor):
 @cute.jit
 def begin_block(turn: Int32):
     """Nothing that comes next is executed between what was issued before: instructions are put in
-    order within blocks. No loop has so many turns; it would pause for a nanosecond.
+    order within blocks. Few loops have so many turns; that one pauses for a nanosecond. Of a larger
+    number a compiler knows that no turn has it, where columns are computed from turns.
     """
-    if turn == 0x7FA5C3E1:
+    if turn == 65521:
         llvm.inline_asm(None, [], "nanosleep.u32 1;", "", has_side_effects=True)
 
 

@@ -16,7 +16,7 @@ from schedgen.codegen.pending import pending
 from schedgen.codegen.rolling import rolled
 from schedgen.codegen.running import Carried, Iteration
 from schedgen.codegen.source import Source
-from schedgen.codegen.style import PLAIN, Style
+from schedgen.codegen.style import BLOCK, PLAIN, Style
 from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
@@ -179,7 +179,7 @@ class Role:
             for action, _ in zip(runs, range(2), strict=False)
         ]
         if engines == [Engine.WGMMA, Engine.THREADS]:
-            source.add(called("begin_block", TURN))
+            source.add(called(BLOCK, TURN))
 
     def _issue(
         self, source: Source, operation: Operation, action: Run, at: Iteration | None

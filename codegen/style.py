@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from schedgen.codegen.errors import EmitError
 
@@ -39,3 +39,12 @@ class Style:
 
 
 PLAIN = Style()
+BLOCK = "begin_block"
+"""The function of the library that begins a block."""
+
+
+def seen(style: Style, used: Iterable[str]) -> Style:
+    """What of ``style`` a text shows that uses these functions of the library: where nothing is
+    computed behind products it is plain.
+    """
+    return replace(style, blocks=style.blocks and BLOCK in used)
