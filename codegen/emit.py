@@ -15,23 +15,27 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.sm90 import Hopper
 from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import WIDTH, Source
+from schedgen.codegen.style import PLAIN, Style, seen
 from schedgen.kernel import Kernel
 from schedgen.proof.prove import ProvenProgram
 
 _ARCHITECTURES: dict[str, type[Architecture]] = {"sm_90a": Hopper, "sm_100a": Blackwell}
 
 
-def emit(proven: ProvenProgram, kernel: Kernel, *, events: bool = False) -> str:
+def emit(
+    proven: ProvenProgram, kernel: Kernel, *, events: bool = False, style: Style = PLAIN
+) -> str:
     """The text of a file that defines ``kernel`` and ``launch`` for the program's architecture.
 
-    With ``events`` it records when operations and waits begin and end, see `event_table`.
+    With ``events`` it records when operations and waits begin and end, see `event_table`;
+    ``style`` is how it is written.
 
     Raises:
         EmitError: an operation, a layout or an engine that has no emitter there; it says where in
             the spec's file the cause stands.
     """
     try:
-        return _emit(proven, kernel, events=events)
+        return _emit(proven, kernel, events=events, style=style)
     except EmitErrors as errors:
         raise EmitError("\n".join(str(error.located(kernel)) for error in errors.all)) from None
     except EmitError as error:
@@ -46,7 +50,7 @@ def misfit(kernel: Kernel, arch: str) -> str | None:
     return None if known is None else supported.misfit(kernel, known.products)
 
 
-def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool) -> str:
+def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool, style: Style) -> str:
     program = proven.program
     if program.spec_sha256 != kernel.spec_sha256:
         raise EmitError(f"the program is of another version of '{kernel.name}'; solve it again")
@@ -67,12 +71,14 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool) -> str:
     if refused:
         raise EmitErrors(refused)
     source = Source()
-    Harness(architecture, clocks or Silent()).emit(source)
+    Harness(architecture, clocks or Silent(), style).emit(source)
+    library = functions(source.nodes)
+    shown = seen(style, library)
     parts = [
         f"{_header(architecture.plan)}\n{architecture.imports}",
-        used(functions(source.nodes), architecture.library + (f"\n{LIBRARY}" if clocks else "")),
+        used(library, architecture.library + (f"\n{LIBRARY}" if clocks else "")),
         source.text,
-        constants(program, kernel) + (clocks.table.text() if clocks else ""),
+        constants(program, kernel, shown.words) + (clocks.table.text() if clocks else ""),
     ]
     return "\n\n".join(parts)
 

@@ -29,13 +29,13 @@ NAMES = {
     "TENSOR_COLUMNS": "tensor_columns",
 }
 """Constants that every generated file ends with, and attributes of `Facts`."""
-COVERED = "COVERED"
-"""One more, where there are such extents."""
+COVERED, STYLE = "COVERED", "STYLE"
+"""Where there are such extents; and where it is not written plainly (`schedgen.codegen.style`)."""
 ORIGIN = {"MACHINE": "machine", "SETTINGS": "settings", "PROGRAM_SHA256": "program_sha256"}
 """What it was made from, which files of earlier versions do not say."""
 PACE = "PACE"
 """And one where roles are kept to the order of the schedule on some units: which these are."""
-_READ = {*NAMES, *ORIGIN, COVERED, PACE}
+_READ = {*NAMES, *ORIGIN, COVERED, PACE, STYLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ class Facts:
         settings: all parameters of the spec with their values.
         program_sha256: of the program that it was emitted from, see `program_digest`.
         pace: units on which its roles are kept to the order of the schedule.
+        style: how it is written, see `schedgen.codegen.style`; empty if plainly.
     """
 
     kernel: str
@@ -91,6 +92,7 @@ class Facts:
     settings: tuple[tuple[str, str], ...] = ()
     program_sha256: str = ""
     pace: tuple[str, ...] = ()
+    style: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
@@ -120,7 +122,7 @@ def file_name(kernel: str, arch: str, settings: Mapping[str, str], pace: Iterabl
     return re.sub(r"\W", "_", "_".join(parts)) + ".py"
 
 
-def constants(program: Program, kernel: Kernel) -> str:
+def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> str:
     """The lines that `read_facts` reads back."""
     from schedgen.extents import covered
     from schedgen.kernel import Kind, Space
@@ -146,6 +148,8 @@ def constants(program: Program, kernel: Kernel) -> str:
     ]
     if program.paced:
         rows.append(f"{PACE} = {_text(program.paced)}")
+    if style:
+        rows.append(f"{STYLE} = {_text(style)}")
     most = covered(kernel)
     if most:
         rows += _table(COVERED, list(most.items()))
@@ -191,8 +195,9 @@ def read_facts(path: Path) -> Facts:
         known = NAMES | {name: attribute for name, attribute in ORIGIN.items() if name in found}
         values = {attribute: found[name] for name, attribute in known.items()}
         most = tuple(tuple(row) for row in found.get(COVERED, ()))
-        pace = tuple(found.get(PACE, ()))
-        return Facts(**values, sha256=sha256(data).hexdigest(), covered=most, pace=pace)
+        pace, style = (tuple(found.get(name, ())) for name in (PACE, STYLE))
+        sha = sha256(data).hexdigest()
+        return Facts(**values, sha256=sha, covered=most, pace=pace, style=style)
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
 

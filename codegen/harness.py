@@ -14,6 +14,7 @@ from schedgen.codegen.plan import DTYPES, View
 from schedgen.codegen.roles import Role
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
+from schedgen.codegen.style import PLAIN, Style
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.extents import covered
@@ -24,14 +25,14 @@ from schedgen.roles import RoleKind
 class Harness:
     """All functions of a generated file beside those of its library."""
 
-    def __init__(self, architecture: Architecture, events: Silent) -> None:
+    def __init__(self, architecture: Architecture, events: Silent, style: Style = PLAIN) -> None:
         self.architecture, self.plan = architecture, architecture.plan
         self.transfers = Transfers(self.plan)
         self.tiles = Tiles(self.plan)
         self.barriers, self.events = Barriers(self.plan), events
         self.frame = Frame(architecture, self.barriers)
         self.roles = [
-            Role(self.frame, self.transfers, self.tiles, events, role)
+            Role(self.frame, self.transfers, self.tiles, events, role, style)
             for role in self.plan.program.roles
         ]
 

@@ -33,6 +33,16 @@ def hold_back(registers: cute.Tensor):
         llvm.inline_asm(None, [], "nanosleep.u32 1;", "", has_side_effects=True)
 
 
+@cute.jit
+def begin_block(turn: Int32):
+    """Nothing that comes next is executed between what was issued before: instructions are put in
+    order within blocks. Few loops have so many turns; that one pauses for a nanosecond. Of a larger
+    number a compiler knows that no turn has it, where columns are computed from turns.
+    """
+    if turn == 65521:
+        llvm.inline_asm(None, [], "nanosleep.u32 1;", "", has_side_effects=True)
+
+
 def product_of(tile):
     """A product of one warpgroup whose result has the size of a tile."""
     major = OperandMajorMode.K

@@ -10,16 +10,17 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
 from schedgen.codegen.formulas import library_functions, scalar
 from schedgen.codegen.frame import Frame
-from schedgen.codegen.ir import Code, code
+from schedgen.codegen.ir import Code, called, code
 from schedgen.codegen.merging import Body
 from schedgen.codegen.pending import pending
 from schedgen.codegen.rolling import rolled
 from schedgen.codegen.running import Carried, Iteration
 from schedgen.codegen.source import Source
+from schedgen.codegen.style import BLOCK, PLAIN, Style
 from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
-from schedgen.codegen.turns import emit_loop
+from schedgen.codegen.turns import TURN, emit_loop
 from schedgen.kernel import Operation
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
@@ -36,9 +37,10 @@ class Role:
         tiles: Tiles,
         events: Silent,
         role: RoleProgram,
+        style: Style = PLAIN,
     ) -> None:
         self.frame, self.transfers, self.tiles = frame, transfers, tiles
-        self.events, self.role = events, role
+        self.events, self.role, self.style = events, role, style
         self.architecture, self.plan = frame.architecture, frame.plan
         self.barriers = frame.barriers
 
@@ -116,6 +118,8 @@ class Role:
         action = step.action
         if isinstance(action, Run):
             self._run(source, self.plan.operation(action.operation), action, at, runs)
+            if self.style.blocks and at is not None and at.base == TURN:
+                self._begin_block(source, step)
         elif not runs:
             return
         elif isinstance(action, Wait):
@@ -162,6 +166,20 @@ class Role:
             self.architecture.product(source, operation, at, runs=False)
         if engine is Engine.COPY_OUT:
             source.put(ir.CommitGroup("bulk"))
+
+    def _begin_block(self, source: Source, step: Step) -> None:
+        """Behind a product of Hopper, if what threads compute comes next."""
+        at = next(n for n, one in enumerate(self.role.loop) if one is step)
+        behind = (one.action for one in self.role.loop[at:])
+        runs = (action for action in behind if isinstance(action, Run | WaitGroup))
+        engines = [
+            self.plan.program.operation[action.operation].engine
+            if isinstance(action, Run)
+            else None
+            for action, _ in zip(runs, range(2), strict=False)
+        ]
+        if engines == [Engine.WGMMA, Engine.THREADS]:
+            source.add(called(BLOCK, TURN))
 
     def _issue(
         self, source: Source, operation: Operation, action: Run, at: Iteration | None

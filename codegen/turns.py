@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
 from schedgen.codegen.ir import Block, Code, Loop, Name, code, rings
 from schedgen.codegen.running import Carried, Iteration, states_of
@@ -24,6 +25,8 @@ A step that does not run may still have to leave something behind (an empty grou
 Give = Callable[[Carried, str], str]
 """Makes a variable of a name for something that a loop carries."""
 _TRIPS = Name("trips")
+TURN: Final = "turn"
+"""The number of a turn between the first and the last ones, in generated code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Turn:
             return Iteration("", self.first - shift)
         if self.last is not None:
             return Iteration("trips", self.last - shift)
-        return Iteration("turn", -shift)
+        return Iteration(TURN, -shift)
 
 
 def emit_loop(

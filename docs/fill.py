@@ -225,6 +225,19 @@ def conform() -> str:
     return f"{text}\n\n*{where['date']}, {where['cores']} cores; `benchmarks/results/{path.name}`*"
 
 
+def feedback() -> str:
+    """Attempts at kernels: what the assembler leaves beside products in each."""
+    path = ROOT / "benchmarks" / "results" / "feedback.json"
+    found = json.loads(path.read_text("utf-8"))
+    columns = ("kernel", "attempt", "problems", "planned", "lost", "instructions", "taken")
+    lines = [columns, ("---",) * len(columns)]
+    lines += [tuple(str(row[column]) for column in columns) for row in found["rows"]]
+    where = found["environment"]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    compiler = f"nvidia-cutlass-dsl {where['nvidia-cutlass-dsl']}"
+    return f"{text}\n\n*{where['date']}, {compiler}; `benchmarks/results/{path.name}`*"
+
+
 def fuzz() -> str:
     """How random specs ended, by family, and why some were refused or failed."""
     found = json.loads((ROOT / "benchmarks" / "results" / "fuzz.json").read_text("utf-8"))
@@ -420,6 +433,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "fa4": fa4,
     "mutants": mutants,
     "conform": conform,
+    "feedback": feedback,
     "fuzz": fuzz,
     "growth": lambda: results_table(
         "solve_growth",

@@ -6,7 +6,8 @@ locks, or beginnings of names, choose some of them. ``--emit`` keeps the decisio
 only emits again, for changes of emission: programs that change are proven, nothing is solved.
 ``--conform`` compiles each kernel and compares its PTX with its program (docs/conform.md); the exit
 status is 1 if one differs. Solving is deterministic, so the same specs, machine models and versions
-of the solvers and of ruff give the same bytes.
+of the solvers, the compiler and ruff give the same bytes, with nvdisasm: only with it is a kernel
+written in another way if the assembler undid its schedule (docs/conform.md, section 5).
 """
 
 from __future__ import annotations

@@ -176,7 +176,9 @@ def _emitted_data(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
         "proof": emitted.proven.proof.summary(),
         "compiled": [
             {
-                "more_registers": attempt.more_registers,
+                **attempt.variation.data,
+                "chosen": attempt.chosen,
+                "beside_products": None if attempt.overlap is None else attempt.overlap.data,
                 "conforms": None if attempt.differences is None else not attempt.differences,
                 **_report_data(attempt.report, files=False),
             }
@@ -186,6 +188,8 @@ def _emitted_data(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
 
 
 def _emitted_text(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) -> list[str]:
+    from schedgen.cli.tried import tried_text
+
     schedule, program = emitted.solution.schedule, emitted.proven.program
     optimal = "proven optimal" if schedule.proven_optimal else "not proven optimal"
     methods = ", ".join(verdict.method for verdict in emitted.proven.proof.verdicts)
@@ -196,16 +200,13 @@ def _emitted_text(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
         f"  program      {len(program.roles)} roles, {len(program.barriers)} barriers; proven: "
         f"{methods}",
     ]
-    for attempt in attempts[:-1]:
-        lines.append(
-            f"  rejected     with {attempt.more_registers} more registers beside tiles: "
-            f"{attempt.report.problems[0]}"
-        )
     if not attempts:
         return [*lines, "  compiled     no: spills and serialized products are not known"]
-    compared = attempts[-1].differences is not None  # else it would not have been selected
+    lines += tried_text(attempts)
+    chosen = next(attempt for attempt in attempts if attempt.chosen)
+    compared = chosen.differences is not None  # else it would not have been selected
     verdict = "the program, for all trip counts" if compared else "not compared with the program"
-    return [*lines, *_report_text(attempts[-1].report, files=False), f"  conform      {verdict}"]
+    return [*lines, *_report_text(chosen.report, files=False), f"  conform      {verdict}"]
 
 
 def _report_data(report: Report, *, files: bool = True) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from importlib.util import find_spec
 from pathlib import Path
 
 from schedgen.conform.actions import bulk_kind, kind
+from schedgen.conform.listing import disassembled
+from schedgen.conform.overlap import NOTHING, Overlap, overlap
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Kernel
-from schedgen.errors import SchedgenError
 
 _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
 _COUNT = re.compile(r",\s*0x([0-9a-f]+)\s*$")
@@ -58,12 +58,13 @@ class Assembly:
     """How the order of the cubin differs: ``same`` instructions have a counterpart in order.
 
     ``moved`` are those of the PTX that have none there, ``added`` those of the cubin; second tests
-    of phases, behind the code, are not listed.
+    of phases, behind the code, are not listed. ``overlap``: what is beside products.
     """
 
     same: int
     moved: tuple[Entry, ...]
     added: tuple[Entry, ...]
+    overlap: Overlap = NOTHING
 
 
 def disassembler() -> Path | None:
@@ -82,12 +83,9 @@ def assembled(program: Path, cubin: Path, kernel: Kernel) -> Assembly:
 
     Raises SchedgenError if that cannot read it.
     """
-    run = subprocess.run(
-        [str(program), "-c", str(cubin)], capture_output=True, text=True, check=False
-    )
-    if run.returncode:
-        raise SchedgenError(f"{cubin}: nvdisasm cannot read it: {run.stderr.strip()}")
-    return ordered(list(of_kernel(kernel)), list(of_listing(run.stdout)))
+    text = disassembled(program, cubin)
+    found = ordered(list(of_kernel(kernel)), list(of_listing(text)))
+    return replace(found, overlap=overlap(kernel, text))
 
 
 def ordered(wanted: list[Entry], found: list[Entry]) -> Assembly:

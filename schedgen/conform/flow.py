@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -87,27 +88,42 @@ class Flow:
     @cached_property
     def loops(self) -> dict[int, frozenset[int]]:
         """Header -> the blocks of its natural loop."""
-        above = _dominators(self.graph, 0)
-        found: dict[int, set[int]] = {}
-        for a, b in self.graph.edges:
-            if _dominates(above, b, a):
-                found.setdefault(b, {b}).update(self._back_from(a, b))
+        found = natural_loops(self.graph, 0)
         order: nx.DiGraph[int] = nx.DiGraph(self.graph)
         order.remove_edges_from(
             [(a, b) for a, b in self.graph.edges if b in found and a in found[b]]
         )
         if not nx.is_directed_acyclic_graph(order):
             raise Refusal("there is a loop with two beginnings")
-        return {header: frozenset(blocks) for header, blocks in found.items()}
-
-    def _back_from(self, latch: int, header: int) -> set[int]:
-        found, stack = {header}, [latch]
-        while stack:
-            one = stack.pop()
-            if one not in found:
-                found.add(one)
-                stack += self.graph.predecessors(one)
         return found
+
+
+def natural_loops(graph: nx.DiGraph[int], start: int) -> dict[int, frozenset[int]]:
+    """Header -> the blocks of its natural loop, in a graph of blocks that all come from ``start``:
+    those that come to an edge back to a block that dominates them, on ways that avoid it.
+    """
+    above = _dominators(graph, start)
+    found: dict[int, set[int]] = {}
+    for a, b in graph.edges:
+        if _dominates(above, b, a):
+            found.setdefault(b, {b}).update(_back_from(graph, a, b))
+    return {header: frozenset(blocks) for header, blocks in found.items()}
+
+
+def innermost(loops: Mapping[int, frozenset[int]], having: set[int]) -> list[list[int]]:
+    """The blocks of each loop with one of ``having`` and no such loop inside, all in order."""
+    found = [loop for loop in loops.values() if loop & having]
+    return sorted(sorted(loop) for loop in found if not any(other < loop for other in found))
+
+
+def _back_from(graph: nx.DiGraph[int], latch: int, header: int) -> set[int]:
+    found, stack = {header}, [latch]
+    while stack:
+        one = stack.pop()
+        if one not in found:
+            found.add(one)
+            stack += graph.predecessors(one)
+    return found
 
 
 def _dominators(graph: nx.DiGraph[int], start: int) -> dict[int, int]:

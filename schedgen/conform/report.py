@@ -51,6 +51,8 @@ def lines(found: Conformance, assembly: Assembly | None) -> Iterator[str]:
     yield f"  cubin order  {assembly.same} instructions in the order of the PTX, {moved}"
     yield from (f"    moved or merged: {one.text}" for one in assembly.moved)
     yield from (f"    added: {one.text}" for one in assembly.added)
+    if assembly.overlap.loops or assembly.overlap.unknown:
+        yield f"  overlap      {assembly.overlap.text}"
 
 
 def data(found: Conformance, assembly: Assembly | None) -> dict[str, Any]:
@@ -61,6 +63,7 @@ def data(found: Conformance, assembly: Assembly | None) -> dict[str, Any]:
             "same": assembly.same,
             "moved": [one.text for one in assembly.moved],
             "added": [one.text for one in assembly.added],
+            "beside_products": assembly.overlap.data,
         }
     return {
         "cubin_order": order,

@@ -39,7 +39,8 @@ def derived(
     one of that name. What ``store`` has is not solved again.
 
     Solving is deterministic, so that the same spec, settings and machine give the same program; the
-    file has its digest. As when it was emitted, schedules are tried that leave more registers.
+    file has its digest. As when it was emitted, schedules are tried that leave more registers, and
+    other places of waits.
 
     Raises:
         UnknownSpec: there is no shipped spec of that name, and none is given.
@@ -47,10 +48,10 @@ def derived(
         SchedgenError: the spec or the machine is not there, or has no schedule.
     """
     from schedgen.driver.restoring import remember
-    from schedgen.driver.selecting import ROUNDS, STEP, with_registers
+    from schedgen.driver.selecting import ROUNDS
+    from schedgen.driver.variations import STEP, with_registers
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec, shipped_specs
-    from schedgen.synchronize.synthesize import synthesize
 
     again = "write it again with 'schedgen emit'"
     if not facts.program_sha256:
@@ -63,16 +64,35 @@ def derived(
     machine = read_machine(target or facts.machine)
     machines = [with_registers(machine, number * STEP) for number in range(ROUNDS)]
     for solution in _solutions(facts, spec, machines, store):
-        problem = solution.problem
-        program = synthesize(problem.kernel, solution.schedule, problem.machine, facts.pace)
-        if program_digest(program) == facts.program_sha256:
+        program = _program(solution, facts)
+        if program is not None:
             if store is not None:
                 remember(store, facts.program_sha256, solution.schedule)
-            return program, problem.kernel
+            return program, solution.problem.kernel
     raise Underivable(
         f"{path}: '{facts.kernel}' with its settings has another program today than this file was "
         f"emitted from (PROGRAM_SHA256 {facts.program_sha256[:16]}...); {again}"
     )
+
+
+def _program(solution: Solution, facts: Facts) -> Program | None:
+    """The program of ``solution`` with the SHA-256 of ``facts``, wherever it waits for products;
+    None if it has no such program.
+    """
+    from schedgen.synchronize.build import ProgramError
+    from schedgen.synchronize.synthesize import synchronized
+
+    problem = solution.problem
+    for early in (False, True):
+        try:
+            found = synchronized(
+                problem.kernel, solution.schedule, problem.machine, facts.pace, early=early
+            )
+        except ProgramError:
+            return None
+        if program_digest(found.program) == facts.program_sha256:
+            return found.program
+    return None
 
 
 def _locked(facts: Facts) -> tuple[Program, Kernel] | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import file_name
+from schedgen.codegen.style import PLAIN, Style
 from schedgen.program.digest import program_digest
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A kernel's file and what it was made from. ``plain`` is its text before it is formatted."""
+    """A kernel's file and what it was made from. ``plain`` is its text before it is formatted,
+    ``style`` how it is written.
+    """
 
     name: str
     text: str
@@ -39,6 +42,7 @@ class Emission:
     solution: Solution
     synchronized: Synchronized
     proven: ProvenProgram
+    style: Style = PLAIN
 
 
 def emission(
@@ -77,11 +81,14 @@ def written(
     events: bool = False,
     methods: tuple[str, ...] | None = None,
     pace: Sequence[str] = (),
+    early: bool = False,
+    style: Style = PLAIN,
 ) -> Emission:
     """The file of the schedule in ``solution``, its program proven by ``methods``, else by all.
 
-    With ``events`` its kernel records when operations and waits begin and end. ``settings`` name
-    the file. On the units ``pace`` roles are kept to the order of the schedule.
+    On the units ``pace`` roles are kept to the order of the schedule. ``early``: where it waits for
+    products (`synchronized`); ``style``: how it is written. With ``events`` its kernel records when
+    operations and waits begin and end. ``settings`` name the file.
 
     Raises:
         ProgramError, Refuted: there is no proven program.
@@ -95,13 +102,24 @@ def written(
     problem = solution.problem
     if progress is not None:
         progress("proving the program")
-    found = synchronized(problem.kernel, solution.schedule, problem.machine, pace)
+    found = synchronized(problem.kernel, solution.schedule, problem.machine, pace, early=early)
     proven = prove(found.program, methods or METHODS, quick=methods == QUICK)
     kernel = problem.kernel
     name = file_name(kernel.name, proven.program.arch, settings, proven.program.paced)
     name = name.replace(".py", "_events.py") if events else name
-    plain = LINTERS + emit(proven, kernel, events=events)
-    return Emission(name, formatted(plain), plain, solution, found, proven)
+    plain = LINTERS + emit(proven, kernel, events=events, style=style)
+    return Emission(name, formatted(plain), plain, solution, found, proven, style)
+
+
+def restyled(emitted: Emission, style: Style, *, events: bool = False) -> Emission:
+    """``emitted`` with its program written in another way. Raises EmitError."""
+    from schedgen.codegen.emit import emit
+
+    if style == emitted.style:
+        return emitted
+    kernel = emitted.solution.problem.kernel
+    plain = LINTERS + emit(emitted.proven, kernel, events=events, style=style)
+    return replace(emitted, text=formatted(plain), plain=plain, style=style)
 
 
 def formatted(text: str) -> str:

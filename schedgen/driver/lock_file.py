@@ -23,12 +23,14 @@ from schedgen.json_file import compact
 @dataclass(frozen=True, slots=True)
 class LockedKernel:
     """A kernel of a schedule: ``settings`` that its file is named by, the SHA-256 of its program
-    (`schedgen.program.digest`) and of its text before it is formatted.
+    (`schedgen.program.digest`) and of its text before it is formatted; ``style``: how that is
+    written (`schedgen.codegen.style`), empty if plainly.
     """
 
     settings: Mapping[str, str]
     program: str
     text: str
+    style: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def read(path: Path) -> Lock:
 
 
 def _schedule(data: dict[str, Any]) -> LockedSchedule:
-    kernels = tuple(LockedKernel(**kernel) for kernel in data.pop("kernels"))
+    kernels = tuple(map(_kernel, data.pop("kernels")))
     roles = {name: LockedRole(**role) for name, role in data.pop("roles").items()}
     buffers = {name: LockedBuffer(**one) for name, one in data.pop("buffers").items()}
     made = tuple(data.pop("synchronization"))
@@ -181,12 +183,19 @@ def _schedule(data: dict[str, Any]) -> LockedSchedule:
     )
 
 
+def _kernel(data: dict[str, Any]) -> LockedKernel:
+    return LockedKernel(style=tuple(data.pop("style", ())), **data)
+
+
 def text(lock: Lock) -> str:
     """``lock`` as the text of its file: what belongs together on a line, so that differences
     between versions can be read.
     """
     data = asdict(lock)
     for schedule in data["schedules"]:
+        for kernel in schedule["kernels"]:
+            if not kernel["style"]:
+                del kernel["style"]
         for buffer in schedule["buffers"].values():
             usual = {"alias": None, "skew": 0, "lag": 0}
             for key in [key for key, value in usual.items() if buffer[key] == value]:

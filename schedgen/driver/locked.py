@@ -49,7 +49,9 @@ def decided(emitted: Emission, settings: Mapping[str, str]) -> LockedSchedule:
     from schedgen.synchronize.recorded import lines
 
     schedule, program = emitted.solution.schedule, emitted.proven.program
-    kernel = LockedKernel(dict(settings), program_digest(program), digest(emitted.plain))
+    kernel = LockedKernel(
+        dict(settings), program_digest(program), digest(emitted.plain), emitted.style.words
+    )
     choices = emitted.solution.problem.kernel.choices
     return LockedSchedule(
         kernels=(kernel,),
@@ -132,11 +134,13 @@ def text_of(one: Locked, origin: Origin | None = None) -> str:
     Raises LockError: it would not be the text that was proven and compiled.
     """
     from schedgen.codegen.emit import emit
+    from schedgen.codegen.style import Style
     from schedgen.driver.emitting import LINTERS, formatted
     from schedgen.proof.prove import proven_before
 
     program, kernel = program_of(one, origin=origin)
-    plain = LINTERS + emit(proven_before(program, one.kernel.program), kernel)
+    proven = proven_before(program, one.kernel.program)
+    plain = LINTERS + emit(proven, kernel, style=Style.of(one.kernel.style))
     if digest(plain) != one.kernel.text:
         again = _AGAIN if origin is None else f"fix: {origin.fix}"
         raise LockError(f"{one.name} would have another text than its lock says; {again}")

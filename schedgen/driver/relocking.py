@@ -45,6 +45,7 @@ def _again(one: Locked, before: str, same: bool) -> tuple[LockedKernel, str]:
     SHA-256 of the spec that its lock was made with, which a program says, too.
     """
     from schedgen.codegen.emit import emit
+    from schedgen.codegen.style import Style
     from schedgen.driver.emitting import LINTERS
     from schedgen.program.digest import program_digest
     from schedgen.proof.prove import prove, proven_before
@@ -60,5 +61,5 @@ def _again(one: Locked, before: str, same: bool) -> tuple[LockedKernel, str]:
             f"the program of {one.name} is another one, since its spec or machine model is; "
             "fix: solve it again, without --emit"
         )
-    plain = LINTERS + emit(proven, kernel)
+    plain = LINTERS + emit(proven, kernel, style=Style.of(one.kernel.style))
     return replace(one.kernel, program=found, text=digest(plain)), plain

@@ -1,4 +1,5 @@
-"""Which schedule of a spec its kernel is made from: the best one whose kernel the compiler accepts.
+"""Which kernel of a spec is taken: of the best schedule that the compiler accepts, written in the
+way in which the machine code keeps most of it.
 
 `schedgen emit`, `schedgen emulate` and `python -m schedgen.kernels.regenerate` all select by this
 rule, so that what is checked is what is written.
@@ -6,22 +7,19 @@ rule, so that what is checked is what is written.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.errors import EmitError
-from schedgen.driver.emitting import Emission, emission, written
+from schedgen.driver.attempts import Attempt, acceptable, best, compiled
+from schedgen.driver.emitting import Emission, emission, restyled, written
+from schedgen.driver.variations import STEP, Variation, otherwise, with_registers
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Space
 from schedgen.program.model import Run
 
 if TYPE_CHECKING:
-    from schedgen.codegen.report import Report
     from schedgen.machine import Machine
     from schedgen.program.model import Program
     from schedgen.spec.reader import Spec
@@ -30,22 +28,8 @@ if TYPE_CHECKING:
 ROUNDS = 4
 """Schedules that are tried before a kernel that spills is given up."""
 _SHOWN = 4
-STEP = 16
-"""Registers per thread by which the next schedule leaves more beside its tiles."""
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A schedule that was compiled: registers that it left beside tiles, more than the machine
-    model says, and what came of it. ``differences``: where its PTX is not its program; None if that
-    was not compared.
-    """
-
-    more_registers: int
-    report: Report
-    differences: tuple[str, ...] | None = None
 
 
 def selected(
@@ -61,7 +45,8 @@ def selected(
     store: Store | None = None,
     pace: Sequence[str] = (),
 ) -> tuple[Emission, tuple[Attempt, ...]]:
-    """The kernel of ``name``, a spec or the file of a schedule, and all attempts up to it.
+    """The kernel of ``name``, a spec or the file of a schedule, and all attempts at it, one of
+    which is chosen.
 
     A schedule is taken as it is: it is verified and its program proven, but nothing is solved.
     With ``compiled`` the compiler has to accept the kernel; without, the best schedule is taken and
@@ -84,7 +69,12 @@ def selected(
             )
         solution, chosen = read_solution(name, target)
         emitted = written(solution, chosen, progress, events=events, methods=methods, pace=pace)
-        return emitted, (accepted(emitted, store, conform=conform),) if compiled else ()
+        if not compiled:
+            return emitted, ()
+        return accepted(
+            emitted, settings=chosen, progress=progress,
+            events=events, conform=conform, methods=methods, store=store, pace=pace,
+        )  # fmt: skip
     spec = read_spec(name)
     machine = read_machine(target or spec.file.targets[0])
     if not compiled:
@@ -97,13 +87,6 @@ def selected(
         spec, machine, settings, progress,
         events=events, conform=conform, methods=methods, store=store, pace=pace,
     )  # fmt: skip
-
-
-def acceptable(report: Report) -> bool:
-    """Whether a kernel is to be used: nothing is spilled, no product waits for another, and the
-    compiler left registers of products alone behind their fences.
-    """
-    return not (report.local_bytes or report.serialized or report.unfenced)
 
 
 def compiled_emission(
@@ -120,64 +103,136 @@ def compiled_emission(
     latencies: str = "high",
     pace: Sequence[str] = (),
 ) -> tuple[Emission, tuple[Attempt, ...]]:
-    """An emission that compiles within its registers, and all attempts up to it; ``first`` is what
+    """An emission that compiles within its registers, and all attempts at it; ``first`` is what
     `emission` gives for these arguments, if that is known.
 
     A schedule whose kernel is not `acceptable` is replaced by the best one that leaves `STEP` more
-    registers of each thread beside tiles; `ROUNDS` schedules are tried. What ``store`` has is
-    neither solved nor compiled again. With ``conform`` its PTX is compared with its program.
+    registers of each thread beside tiles; `ROUNDS` schedules are tried. One that is, and whose
+    machine code has beside products what was planned, is taken. If the assembler moved that, the
+    same schedule is written in the ways of `otherwise`, up to one that keeps it; `best` says which
+    of all attempts is taken. So is the first schedule if none of the others is acceptable. What
+    ``store`` has is neither solved nor compiled again. With ``conform`` the PTX of what is
+    acceptable is compared with its program.
 
     Raises:
-        EmitError: none of them is better, or no schedule leaves that many registers; or what was
-            compiled is not the program.
+        EmitError: none of them is acceptable; or what was compiled is not the program.
         CompileError: it does not compile.
         What `emission` raises, for the first schedule.
     """
     from schedgen.driver.found import Infeasible
 
-    attempts: list[Attempt] = []
-    emitted = first
+    trials = _Trials(settings, progress, events, conform, methods, store, tuple(pace))
+    scarce = ""
     for number in range(ROUNDS):
         more = number * STEP
         try:
-            machine_now = with_registers(machine, more)
             emitted = None if number else first
             emitted = emitted or emission(
-                spec, machine_now, settings, progress,
+                spec, with_registers(machine, more), settings, progress,
                 events=events, methods=methods, store=store, latencies=latencies, pace=pace,
             )  # fmt: skip
         except Infeasible as error:
-            if not attempts:
+            if not trials.made:
                 raise
-            raise EmitError(
-                f"{_scarce(attempts)}; with {more} more registers per thread there is no "
-                f"schedule: {error}"
-            ) from None
-        if progress is not None:
-            progress("compiling")
-        attempts.append(_attempt(more, emitted, store, conform=conform))
-        if acceptable(attempts[-1].report):
-            _require_program(attempts[-1])
-            return emitted, tuple(attempts)
-    assert emitted is not None
-    unfenced = attempts[-1].report.unfenced
-    slow = f"{_held(emitted.proven.program)}, or --no-compile for a kernel that is slow"
-    fix = unfenced[0].fix if unfenced else slow
-    raise EmitError(f"{_scarce(attempts)}\n  fix: {fix}")
+            scarce = f"; with {more} more registers per thread there is no schedule: {error}"
+            break
+        if acceptable(trials.add(emitted, Variation(more)).report):
+            break
+    return trials.selection(scarce)
 
 
-def accepted(emitted: Emission, store: Store | None = None, *, conform: bool = False) -> Attempt:
-    """The one attempt at a schedule that is given. Raises EmitError if it is not `acceptable`, or,
-    with ``conform``, not its program.
+def accepted(
+    emitted: Emission,
+    *,
+    settings: Mapping[str, str],
+    progress: Progress | None = None,
+    events: bool = False,
+    conform: bool = False,
+    methods: tuple[str, ...] | None = None,
+    store: Store | None = None,
+    pace: Sequence[str] = (),
+) -> tuple[Emission, tuple[Attempt, ...]]:
+    """The same for a schedule that is given: it may be written in other ways, and is not replaced.
+
+    Raises EmitError if it is not `acceptable` in any of them, or, with ``conform``, not its
+    program.
     """
-    attempt = _attempt(0, emitted, store, conform=conform)
-    if acceptable(attempt.report):
-        _require_program(attempt)
-        return attempt
-    raise EmitError(
-        f"{_scarce([attempt])}; fix: give the spec instead of this schedule, then one that leaves "
-        "more registers is looked for"
+    trials = _Trials(settings, progress, events, conform, methods, store, tuple(pace))
+    trials.add(emitted, Variation())
+    return trials.selection(
+        "; fix: give the spec instead of this schedule, then one that leaves more registers is "
+        "looked for"
     )
+
+
+@dataclass
+class _Trials:
+    """Attempts at a kernel, with what they were made of."""
+
+    settings: Mapping[str, str]
+    progress: Progress | None
+    events: bool
+    conform: bool
+    methods: tuple[str, ...] | None
+    store: Store | None
+    pace: tuple[str, ...]
+    made: list[tuple[Emission, Attempt]] = field(default_factory=list[tuple[Emission, Attempt]])
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return [attempt for _, attempt in self.made]
+
+    def add(self, emitted: Emission, variation: Variation) -> Attempt:
+        """One more. Raises CompileError."""
+        if self.progress is not None:
+            self.progress("compiling")
+        self.made.append((emitted, compiled(emitted, variation, self.store, conform=self.conform)))
+        return self.made[-1][1]
+
+    def selection(self, scarce: str) -> tuple[Emission, tuple[Attempt, ...]]:
+        """The best of what was made and of other ways to write it; ``scarce``: why there are no
+        more schedules, or what to do about it. Raises EmitError.
+        """
+        emitted, attempt = self.made[-1]
+        _require_program(attempt)
+        if not acceptable(attempt.report):
+            emitted, attempt = self.made[0]
+        if not (acceptable(attempt.report) and attempt.keeps):
+            self._vary(emitted, attempt.variation)
+        attempts = self.attempts
+        winner = best(attempts)
+        if winner is None:
+            raise EmitError(_refusal(attempts, self.made[0][0].proven.program, scarce))
+        attempts[winner] = replace(attempts[winner], chosen=True)
+        return self.made[winner][0], tuple(attempts)
+
+    def _vary(self, emitted: Emission, variation: Variation) -> None:
+        """Tries other ways until one keeps what is planned; none twice."""
+        seen = {made.plain for made, _ in self.made}
+        for other in otherwise(variation):
+            again = self._again(emitted, other)
+            if again is None or again.plain in seen:
+                continue
+            seen.add(again.plain)
+            attempt = self.add(again, other)
+            if attempt.usable and attempt.keeps and best(self.attempts) == len(self.made) - 1:
+                return
+
+    def _again(self, emitted: Emission, variation: Variation) -> Emission | None:
+        """What ``emitted`` is in another way; None if there is no proven program of that."""
+        from schedgen.proof.prove import Refuted
+        from schedgen.synchronize.build import ProgramError
+
+        try:
+            if variation.early:
+                made = written(
+                    emitted.solution, self.settings, self.progress,
+                    events=self.events, methods=self.methods, pace=self.pace, early=True,
+                )  # fmt: skip
+                return restyled(made, variation.style, events=self.events)
+            return restyled(emitted, variation.style, events=self.events)
+        except (ProgramError, Refuted, EmitError):
+            return None
 
 
 def _require_program(attempt: Attempt) -> None:
@@ -189,56 +244,13 @@ def _require_program(attempt: Attempt) -> None:
         )
 
 
-def _attempt(more: int, emitted: Emission, store: Store | None, *, conform: bool) -> Attempt:
-    """What the compiler makes of ``emitted``, and whether that is its program if it is
-    `acceptable`. ``store`` may have both, by the text of the file and the versions of the compiler.
-    The files that it wrote are gone. Raises CompileError.
-    """
-    from pydantic import TypeAdapter
-
-    from schedgen.codegen.compiling import packages
-    from schedgen.codegen.report import Report, compile_report
-
-    data: TypeAdapter[Report] = TypeAdapter(Report)
-    made_from = [sha256(emitted.text.encode()).hexdigest(), emitted.name, *packages()]
-    if store is not None and (kept := store.get("report", made_from)):
-        report = data.validate_json(kept)
-        if not conform or not acceptable(report):
-            return Attempt(more, report)
-        if known := store.get("conformance", made_from):
-            return Attempt(more, report, tuple(json.loads(known)))
-    with TemporaryDirectory(prefix="schedgen-") as scratch:
-        path = Path(scratch) / emitted.name
-        path.write_text(emitted.text, encoding="utf-8")
-        report = compile_report(path, Path(scratch) / "compiled")
-        compares = conform and acceptable(report)
-        differences = _differences(report.built.ptx, emitted) if compares else None
-    if store is not None:
-        store.put("report", made_from, data.dump_json(report).decode())
-        if differences is not None:
-            store.put("conformance", made_from, json.dumps(differences))
-    return Attempt(more, report, differences)
-
-
-def _differences(ptx: Path, emitted: Emission) -> tuple[str, ...]:
-    """Where a compiled kernel is not its program, or cannot be compared with it."""
-    from schedgen.conform.check import conform
-    from schedgen.emulator.ptx.parse import parse
-
-    module = parse(ptx.read_text("utf-8"), emitted.name)
-    found = conform(module, emitted.proven.program, emitted.solution.problem.kernel)
-    return tuple(finding.text for finding in found.findings)
-
-
-def with_registers(machine: Machine, more: int) -> Machine:
-    """``machine`` with ``more`` registers per thread that warpgroups need beside their tiles."""
-    if not more:
-        return machine
-    roles = tuple(
-        role if role.issues_ahead else replace(role, registers=role.registers + more)
-        for role in machine.roles
-    )
-    return replace(machine, roles=roles)
+def _refusal(attempts: list[Attempt], program: Program, scarce: str) -> str:
+    """Why none of ``attempts`` is taken, and what to do about it."""
+    if scarce:
+        return f"{_scarce(attempts)}{scarce}"
+    unfenced = attempts[-1].report.unfenced
+    slow = f"{_held(program)}, or --no-compile for a kernel that is slow"
+    return f"{_scarce(attempts)}\n  fix: {unfenced[0].fix if unfenced else slow}"
 
 
 def _held(program: Program) -> str:
@@ -255,14 +267,21 @@ def _held(program: Program) -> str:
 
 def _scarce(attempts: list[Attempt]) -> str:
     """What registers were too few for."""
-    tried = ", ".join(
-        _lack(a) + (f" with {a.more_registers} more" if a.more_registers else "") for a in attempts
-    )
+    tried = ", ".join(_lack(a) + _with(a.variation) for a in attempts)
     if attempts[-1].report.unfenced:
         return f"the compiler moves registers of products across what orders them ({tried})"
     if any(a.report.local_bytes for a in attempts):
         return f"registers do not suffice ({tried})"
     return f"registers do not suffice, or conditions stand around accumulators ({tried})"
+
+
+def _with(variation: Variation) -> str:
+    """How an attempt was made, behind what it lacks."""
+    more = f"{variation.more_registers} more" if variation.more_registers else ""
+    rest = replace(variation, more_registers=0)
+    other = "" if rest == Variation() else rest.text
+    parts = " and ".join(filter(None, (more, other)))
+    return f" with {parts}" if parts else ""
 
 
 def _lack(attempt: Attempt) -> str:

@@ -62,12 +62,23 @@ def synthesize(
 
 
 def synchronized(
-    kernel: Kernel, schedule: Schedule, machine: Machine, units: Sequence[str] = ()
+    kernel: Kernel,
+    schedule: Schedule,
+    machine: Machine,
+    units: Sequence[str] = (),
+    *,
+    early: bool = False,
 ) -> Synchronized:
-    """The same with what was decided. Raises what `synthesize` does."""
+    """The same with what was decided. Raises what `synthesize` does.
+
+    ``early``: wait_groups of products stand where the schedule has these complete, and not behind
+    the next product even where that costs nothing.
+    """
     skeleton = _skeleton(kernel, schedule, machine)
     check_units(machine, skeleton, units)
     found = _Synthesis(Layout(kernel, schedule, skeleton), units).run()
+    if early:
+        return replace(found, program=framed(found.program))
     late = Layout(kernel, schedule, skeleton, late=True)
     found = (_as_fast(found.program, late, units) if late.late else None) or found
     return replace(found, program=framed(found.program))

@@ -91,7 +91,8 @@ def compiled(
     made, attempts = compiled_emission(
         spec, machine, settings, conform=True, store=store, latencies=latencies
     )
-    return made, attempts[-1].more_registers, packages()
+    chosen = next(attempt for attempt in attempts if attempt.chosen)
+    return made, chosen.variation.more_registers, packages()
 
 
 def prepare(

@@ -20,7 +20,8 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import Parameter, RoleFacts, file_name, read_facts
 from schedgen.codegen.fenced import Unfenced
 from schedgen.codegen.report import Report
-from schedgen.driver import emitting, selecting
+from schedgen.conform.assembly import disassembler
+from schedgen.driver import attempts, emitting, selecting
 from schedgen.driver.found import Infeasible
 from schedgen.kernel import Space
 from schedgen.program.operations import Allocation
@@ -85,6 +86,32 @@ def test_products_that_the_assembler_serializes(folder: Path, tmp_path: Path) ->
     (problem,) = json.loads(result.stdout)["problems"]
     assert "serialized" in problem
     assert "emit --compile" in problem
+
+
+@pytest.mark.slow
+def test_emission_that_keeps_what_is_beside_products(tmp_path: Path) -> None:
+    """Without an order of products the assembler issues one between exponentials; in a block of
+    its own it does not. The file says so, and is found to be its program.
+    """
+    if disassembler() is None:
+        pytest.skip("there is no nvdisasm")
+    setting = "--set", "product_order=auto"
+    result = run("emit", "attention_fwd", "-t", "h200", *setting, "-o", str(tmp_path), "--json")
+    assert result.exit_code == 0, result.output
+    first, second = json.loads(result.stdout)["compiled"]
+    assert (first["style"], second["style"]) == ([], ["blocks"])
+    assert (first["chosen"], second["chosen"]) == (False, True)
+    planned, lost = (first["beside_products"][f"{key}_cycles"] for key in ("planned", "lost"))
+    assert planned > lost > planned / 4
+    assert second["beside_products"]["lost_cycles"] == 0
+    (file,) = tmp_path.glob("*.py")
+    assert read_facts(file).style == ("blocks",)
+    result = run("compile", str(file), "-o", str(tmp_path / "built"), "--json")
+    assert result.exit_code == 0, result.output
+    assert (
+        json.loads(result.stdout)["conformance"]["cubin_order"]["beside_products"]["lost_cycles"]
+        == 0
+    )
 
 
 @pytest.mark.slow
@@ -221,6 +248,14 @@ class Compiler:
         proven = SimpleNamespace(program=self.program)
         return emitting.Emission("x.py", "", "", None, None, proven)  # type: ignore[arg-type]
 
+    def again(self, *_: object, **__: object) -> emitting.Emission:
+        """The same text: nothing else can be tried."""
+        proven = SimpleNamespace(program=self.program)
+        return emitting.Emission("x.py", "", "", None, None, proven)  # type: ignore[arg-type]
+
+    def overlap(self, _: Report) -> None:
+        """There is no disassembler."""
+
     def report(self, path: Path, folder: Path) -> Report:
         self.serialized -= 1
         built, budgets, spilled = Built(path, path, path), (24, 184), self.spilled.pop(0)
@@ -229,10 +264,14 @@ class Compiler:
     def compiled(self, patch: pytest.MonkeyPatch, *, conform: bool = False) -> list[int]:
         """Registers beside tiles of the attempts."""
         patch.setattr(selecting, "emission", self.emission)
+        patch.setattr(selecting, "written", self.again)
+        patch.setattr(selecting, "restyled", self.again)
         patch.setattr(report, "compile_report", self.report)
+        patch.setattr(attempts, "overlap_of", self.overlap)
         spec, machine = read_spec("gemm_chain"), read_machine("h200")
-        attempts = selecting.compiled_emission(spec, machine, {}, conform=conform)[1]
-        return [attempt.more_registers for attempt in attempts]
+        made = selecting.compiled_emission(spec, machine, {}, conform=conform)[1]
+        assert [attempt.chosen for attempt in made] == [*[False] * (len(made) - 1), True]
+        return [attempt.variation.more_registers for attempt in made]
 
 
 def test_no_spill_no_round(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,11 +284,11 @@ def test_what_is_not_its_program_is_refused(folder: Path, monkeypatch: pytest.Mo
     """Only what would be taken is compared, and only if that is wanted."""
     asked: list[Path] = []
 
-    def differences(ptx: Path, _: emitting.Emission) -> tuple[str, ...]:
-        asked.append(ptx)
+    def differences(found: Report, _: emitting.Emission) -> tuple[str, ...]:
+        asked.append(found.built.ptx)
         return ("load: loop[0] 'wait x': no instruction is left for it",)
 
-    monkeypatch.setattr(selecting, "_differences", differences)
+    monkeypatch.setattr(attempts, "differences_of", differences)
     assert Compiler(folder, 0).compiled(monkeypatch) == [0]
     assert not asked
     with pytest.raises(EmitError, match=r"not its program(?s:.*)wait x(?s:.*)--no-conform"):

@@ -10,7 +10,7 @@ from schedgen import read_machine, read_spec
 from schedgen.codegen.facts import read_facts
 from schedgen.driver import restoring
 from schedgen.driver.deriving import Underivable, derived
-from schedgen.driver.emitting import emission
+from schedgen.driver.emitting import emission, written
 from schedgen.driver.proved import QUICK
 from schedgen.program.digest import program_digest
 from schedgen.stored import Store
@@ -52,3 +52,15 @@ def test_a_kept_schedule_of_another_program_is_none(tmp_path: Path) -> None:
     restoring.remember(store, facts.program_sha256, made.solution.schedule)
     with pytest.raises(Underivable, match="another program"):
         derived(facts, None, made.name, store=store)
+
+
+def test_a_program_that_waits_early_is_found(tmp_path: Path) -> None:
+    """What the driver tried when the assembler undid the first way."""
+    spec, machine = read_spec("gemm_chain"), read_machine("h200")
+    made = emission(spec, machine, {}, methods=QUICK, store=(store := Store(tmp_path)))
+    early = written(made.solution, {}, methods=QUICK, early=True)
+    assert program_digest(early.proven.program) != program_digest(made.proven.program)
+    path = tmp_path / early.name
+    path.write_text(early.text, "utf-8")
+    program, _ = derived(read_facts(path), None, str(path), store=store)
+    assert program_digest(program) == program_digest(early.proven.program)

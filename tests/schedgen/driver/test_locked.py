@@ -90,3 +90,19 @@ def test_text_of_a_lock_is_read_back(one: Locked, tmp_path: Path) -> None:
     path.write_text(lock_file.text(one.lock), encoding="utf-8")
     assert lock_file.read(path) == one.lock
     assert max(map(len, path.read_text("utf-8").splitlines())) <= json_file.WIDTH + 10
+
+
+def test_how_it_is_written(tmp_path: Path) -> None:
+    """A lock says so if it is not plainly; then other text comes of it than the one it has."""
+    one = lock_file.named("attention_fwd_sm_90a_head_dim64_bf16.py")
+    assert one is not None
+    kernel = replace(one.kernel, style=("blocks",))
+    schedule = replace(one.schedule, kernels=(kernel,))
+    lock = replace(one.lock, schedules=(schedule,))
+    path = tmp_path / "lock.json"
+    path.write_text(lock_file.text(lock), "utf-8")
+    assert lock_file.read(path) == lock
+    assert '"style": ["blocks"]' in path.read_text("utf-8")
+    assert "style" not in lock_file.text(one.lock)
+    with pytest.raises(LockError, match="another text than its lock says"):
+        text_of(replace(one, kernel=kernel))

@@ -1,0 +1,50 @@
+"""How a program is written where it leaves that open, for what the assembler makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+from schedgen.codegen.errors import EmitError
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """A way to write a program; the plain one where nothing is said.
+
+    Attributes:
+        blocks: in turns of a loop, what threads compute behind a product of Hopper begins a basic
+            block of its own. In one block the assembler issues the instructions of the product
+            between others as it sees fit, so that its last ones come late.
+    """
+
+    blocks: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What differs from the plain one, as files and locks say it."""
+        return tuple(field.name for field in fields(self) if getattr(self, field.name))
+
+    @staticmethod
+    def of(words: Iterable[str]) -> Style:
+        """The opposite of `words`. Raises EmitError for a word that is none."""
+        known = {field.name for field in fields(Style)}
+        given = tuple(words)
+        for word in given:
+            if word not in known:
+                raise EmitError(
+                    f"'{word}' is no way to write a program; there is {', '.join(sorted(known))}"
+                )
+        return Style(**dict.fromkeys(given, True))
+
+
+PLAIN = Style()
+BLOCK = "begin_block"
+"""The function of the library that begins a block."""
+
+
+def seen(style: Style, used: Iterable[str]) -> Style:
+    """What of ``style`` a text shows that uses these functions of the library: where nothing is
+    computed behind products it is plain.
+    """
+    return replace(style, blocks=style.blocks and BLOCK in used)

@@ -1,0 +1,77 @@
+"""Ways to make a kernel of one spec again, for when the compiler undid what was planned.
+
+None of them changes what is computed, and each is kept with the kernel: registers and where it
+waits are in its program, which files and locks have the SHA-256 of, and locks say the latter;
+how it is written is in the file and in its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from schedgen.codegen.style import PLAIN, Style
+
+if TYPE_CHECKING:
+    from schedgen.machine import Machine
+
+STEP = 16
+"""Registers per thread by which the next schedule leaves more beside its tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """What differs from the first attempt at a kernel.
+
+    Attributes:
+        more_registers: that its schedule leaves beside tiles in each thread, more than the machine
+            model says.
+        early: wait_groups of products stand where the schedule has these complete, not behind the
+            next product (`schedgen.synchronize.layout`).
+        style: how the program is written.
+    """
+
+    more_registers: int = 0
+    early: bool = False
+    style: Style = PLAIN
+
+    @property
+    def text(self) -> str:
+        """In words, behind "tried"."""
+        parts: list[str] = []
+        if self.more_registers:
+            parts.append(f"{self.more_registers} more registers beside tiles")
+        if self.early:
+            parts.append("waits where products are complete")
+        if self.style.blocks:
+            parts.append("blocks behind products")
+        return ", ".join(parts) or "as it was planned"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "more_registers": self.more_registers,
+            "early": self.early,
+            "style": list(self.style.words),
+        }
+
+
+def otherwise(one: Variation) -> Iterator[Variation]:
+    """The same schedule in other ways, in the order in which they are tried."""
+    blocks = Style(blocks=True)
+    yield replace(one, style=blocks)
+    yield replace(one, early=True)
+    yield replace(one, early=True, style=blocks)
+
+
+def with_registers(machine: Machine, more: int) -> Machine:
+    """``machine`` with ``more`` registers per thread that warpgroups need beside their tiles."""
+    if not more:
+        return machine
+    roles = tuple(
+        role if role.issues_ahead else replace(role, registers=role.registers + more)
+        for role in machine.roles
+    )
+    return replace(machine, roles=roles)

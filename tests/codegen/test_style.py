@@ -1,0 +1,47 @@
+"""Programs that are written in other ways than the plain one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from schedgen.codegen.emit import emit
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.facts import read_facts
+from schedgen.codegen.style import PLAIN, Style
+from tests.codegen.examples import SPECS, solved
+
+BLOCKS = Style(blocks=True)
+
+
+def test_words() -> None:
+    assert (PLAIN.words, BLOCKS.words) == ((), ("blocks",))
+    assert Style.of(("blocks",)) == BLOCKS
+    assert Style.of(()) == PLAIN
+    with pytest.raises(EmitError, match="'rolled' is no way to write a program; there is blocks"):
+        Style.of(("rolled",))
+
+
+def test_blocks(tmp_path: Path) -> None:
+    """Behind a product that threads compute beside, in the loop; nowhere else."""
+    proven, kernel = solved(SPECS / "moved_operand.yaml", "h200")
+    plain, text = emit(proven, kernel), emit(proven, kernel, style=BLOCKS)
+    assert "begin_block" not in plain
+    assert "STYLE" not in plain
+    (behind,) = re.findall(r"commit_group\(\)\n +begin_block\(turn\)\n +# (\w+)", text)
+    assert behind == "ADD"
+    assert text.count("begin_block(") == 2
+    path = tmp_path / "kernel.py"
+    path.write_text(text, "utf-8")
+    assert read_facts(path).style == ("blocks",)
+    path.write_text(plain, "utf-8")
+    assert read_facts(path).style == ()
+
+
+def test_nothing_behind_products() -> None:
+    """Where nothing is computed beside a product the text is the plain one, and is not tried."""
+    settings = {"tile_m": "64", "tile_n": "32", "slice_n": "32", "consumers": "1"}
+    proven, kernel = solved("gemm", "h200", **settings)
+    assert emit(proven, kernel, style=BLOCKS) == emit(proven, kernel)

@@ -1,0 +1,135 @@
+"""Which attempts are made at a kernel, with a compiler that is told what it makes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from schedgen import read_machine, read_spec
+from schedgen.codegen.errors import EmitError
+from schedgen.codegen.style import PLAIN, Style
+from schedgen.driver import selecting
+from schedgen.driver.attempts import Attempt
+from schedgen.driver.emitting import Emission
+from schedgen.driver.variations import Variation
+from tests.schedgen.driver.test_attempts import GOOD, SPILLS, attempt, overlap
+
+BLOCKS = Style(blocks=True)
+
+
+def emitted(text: str, style: Style = PLAIN) -> Emission:
+    nothing: Any = SimpleNamespace(program=SimpleNamespace(roles=()))
+    return Emission("x.py", text, text, nothing, nothing, nothing, style)
+
+
+class Driver:
+    """Outcomes of attempts, one after the other; which were asked for."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, outcomes: Sequence[Attempt]) -> None:
+        self.outcomes, self.asked = list(outcomes), list[Variation]()
+        patch.setattr(selecting, "compiled", self.compiled)
+        patch.setattr(selecting, "emission", self.emission)
+        patch.setattr(selecting, "written", self.written)
+        patch.setattr(selecting, "restyled", self.restyled)
+        self.same = False
+
+    def emission(self, spec: object, machine: Any, *_: object, **__: object) -> Emission:
+        del spec
+        return emitted(f"{machine.role['vector'].registers}")
+
+    def written(self, *_: object, **__: object) -> Emission:
+        return emitted("early")
+
+    def restyled(self, one: Emission, style: Style, **_: object) -> Emission:
+        return one if self.same or style == PLAIN else emitted(f"{one.text} in blocks", style)
+
+    def compiled(self, made: Emission, variation: Variation, *_: object, **__: object) -> Attempt:
+        self.asked.append(variation)
+        found = self.outcomes.pop(0)
+        return Attempt(variation, found.report, found.overlap, found.differences)
+
+    def run(self) -> tuple[Emission, tuple[Attempt, ...]]:
+        spec, machine = read_spec("gemm_chain"), read_machine("h200")
+        return selecting.compiled_emission(spec, machine, {})
+
+
+def test_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(monkeypatch, [attempt(overlap(100, 2))])
+    made, (only,) = driver.run()
+    assert only.chosen
+    assert made.style == PLAIN
+
+
+def test_another_way_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is not tried."""
+    driver = Driver(monkeypatch, [attempt(overlap(100, 50)), attempt(overlap(100, 0))])
+    made, attempts = driver.run()
+    assert driver.asked == [Variation(), Variation(style=BLOCKS)]
+    assert [one.chosen for one in attempts] == [False, True]
+    assert made.style == BLOCKS
+
+
+def test_all_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three further attempts, and the best of all four."""
+    lost = [attempt(overlap(100, each)) for each in (50, 60, 40, 70)]
+    driver = Driver(monkeypatch, lost)
+    made, attempts = driver.run()
+    assert [one.early for one in driver.asked] == [False, False, True, True]
+    assert [one.chosen for one in attempts] == [False, False, True, False]
+    assert made.text == "early"
+
+
+def test_what_plans_less_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it end the search."""
+    outcomes = [overlap(100, 50), overlap(10, 0), overlap(20, 0), overlap(100, 30)]
+    driver = Driver(monkeypatch, [attempt(one) for one in outcomes])
+    assert [one.chosen for one in driver.run()[1]] == [False, False, False, True]
+
+
+def test_no_text_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(monkeypatch, [attempt(overlap(100, 50)), attempt(overlap(100, 60))])
+    driver.same = True
+    assert [one.chosen for one in driver.run()[1]] == [True, False]
+    assert driver.asked == [Variation(), Variation(early=True)]
+
+
+def test_more_registers_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule that is acceptable is the one that is written in other ways."""
+    outcomes = [SPILLS, attempt(overlap(100, 90)), attempt(overlap(100, 0))]
+    driver = Driver(monkeypatch, outcomes)
+    assert driver.run()[1][-1].chosen
+    assert driver.asked == [Variation(), Variation(16), Variation(16, style=BLOCKS)]
+
+
+def test_the_first_schedule_in_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all of them spill."""
+    driver = Driver(monkeypatch, [*[SPILLS] * 5, attempt(overlap(100, 0))])
+    made, attempts = driver.run()
+    assert driver.asked[selecting.ROUNDS :] == [Variation(style=BLOCKS), Variation(early=True)]
+    assert attempts[-1].chosen
+    assert made.text == "early"
+
+
+def test_nothing_is_acceptable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bounded number of attempts; what they lack is said of each."""
+    driver = Driver(monkeypatch, [SPILLS] * 7)
+
+    def held(_: object) -> str:
+        return "use less"
+
+    monkeypatch.setattr(selecting, "_held", held)
+    with pytest.raises(EmitError, match=r"8 bytes .* with 16 more.*with blocks(?s:.*)use less"):
+        driver.run()
+    assert not driver.outcomes
+
+
+def test_another_program_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is the first one; of other ways it is not taken."""
+    differs = Attempt(Variation(), GOOD, overlap(100, 0), ("line 1: another",))
+    with pytest.raises(EmitError, match="not its program"):
+        Driver(monkeypatch, [differs]).run()
+    driver = Driver(monkeypatch, [attempt(overlap(100, 50)), differs, differs, differs])
+    assert [one.chosen for one in driver.run()[1]] == [True, False, False, False]
