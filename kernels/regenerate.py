@@ -44,6 +44,8 @@ EXAMPLES = (
 )
 """Files of this folder to read; all others are made when they are used."""
 
+PRODUCTS = ((False, True), (False, False), (True, False))
+"""Whether products are symmetric, and whether an activation is applied to them."""
 SUMS = (False, True)
 """Whether products that are split along k are symmetric."""
 PARTS = ((False, "nk"), (False, "kn"), (True, "nk"))
@@ -72,11 +74,10 @@ def shipped() -> Iterator[Shipped]:
             for each in KEYS.get(of, (OWN,)):
                 more = () if each == OWN else (("keys", str(each)),)
                 yield Shipped("attention_fwd", target, (*settings, *more))
-        for spec in ("gemm_epilogue", "gemm_chain"):
-            yield Shipped(spec, target, (("dtype", dtype),))
+        yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]
-        for symmetric, layout in product((False, True), ("nk", "kn")):
-            one = Product(arch, dtype, symmetric, layout)
+        for (symmetric, activated), layout in product(PRODUCTS, ("nk", "kn")):
+            one = Product(arch, dtype, symmetric, layout, activated)
             for tile in TILES[arch]:
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         for symmetric, layout in PARTS:

@@ -41,7 +41,10 @@ class StandIn:
             _attention(tensors, scalars[0], causal="causal" in self.name)
         elif self.name.startswith("gemm_epilogue"):
             a, b, bias, _ = (x.float() for x in tensors)
-            tensors[3].copy_(functional.gelu(a @ b.mT + bias, approximate="tanh"))
+            assert bias.dim() == 1
+            bias = functional.pad(bias, (0, tensors[3].shape[-1] - len(bias)))
+            b = b if "_kn" in self.name else b.mT
+            tensors[3].copy_(functional.gelu(a @ b + bias, approximate="tanh"))
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)

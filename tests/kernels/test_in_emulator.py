@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from schedgen.codegen.compiling import _module as imported
 from schedgen.codegen.facts import file_name
@@ -90,6 +91,18 @@ def test_product(m: int, n: int, k: int) -> None:
     """Without an addend the kernel reads eight zeros, out of bounds, as a tensor of any shape."""
     a, b = random(m, k), random(k, n, seed=1)
     assert close(gemm(a, b), a, b)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_activation(transposed: bool) -> None:
+    """Without a bias, too, of which eight zeros are read."""
+    a, b, bias = random(130, 72), random(72, 264, seed=1), random(264, seed=2)
+    b = b.mT.contiguous().mT if transposed else b
+    for row in (bias, None):
+        found = gemm(a, b, bias=row, activation="gelu")
+        sums = a.float() @ b.float() + (0.0 if row is None else row.float())
+        wanted = functional.gelu(sums, approximate="tanh")
+        assert torch.allclose(found.float(), wanted, rtol=2**-7, atol=1e-2)
 
 
 def test_addend() -> None:
