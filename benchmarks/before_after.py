@@ -82,7 +82,7 @@ def _rows(old: Path, new: Path) -> Iterator[Row]:
 
 def _values(facts: Facts, head_dim: int) -> dict[str, Tensor]:
     generator = torch.Generator("cuda").manual_seed(0)
-    extents = SIZES | {"head_dim": head_dim}
+    extents = SIZES | {"head_dim": head_dim, "head_dim_v": head_dim}
     found: dict[str, Tensor] = {}
     for parameter in facts.tensors:
         sizes = [extents.get(extent, _OTHERS) for extent in parameter.extents]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedgen.codegen.architecture import Architecture
-from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, Function, called, code
@@ -172,6 +171,9 @@ def _made(view: View) -> Code:
         sizes = f"{view.rows * view.columns}, {view.slots}, {stride}"
         return called("vectors_at", f"shared + {view.address}", sizes, dtype)
     if view.slots > 1 and view.stride != view.rows * view.row_bytes:
-        raise EmitError(f"'{view.name}': slots are {view.stride} bytes apart")
+        # Tiles of another shape share the slots.
+        stride = view.stride * 8 // DTYPE_BITS[view.dtype]
+        sizes = f"{view.rows}, {view.columns}, {view.slots}, {stride}"
+        return called("tiles_apart", f"shared + {view.address}", sizes, dtype)
     sizes = f"{view.rows}, {view.columns}, {view.slots}"
     return called("tiles_at", f"shared + {view.address}", sizes, dtype)

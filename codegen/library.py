@@ -49,6 +49,14 @@ def tiles_at(pointer, rows, columns, slots, dtype):
     return cute.make_tensor(cute.recast_ptr(pointer, layout.inner, dtype=dtype), layout.outer)
 
 
+def tiles_apart(pointer, rows, columns, slots, stride, dtype):
+    """Tiles of shared memory: (rows, columns, slots), the slots ``stride`` elements apart."""
+    layout = tile_layout(rows, columns, 1, dtype)
+    slot = cute.select(layout.outer, [0, 1])
+    outer = cute.append(slot, cute.make_layout(slots, stride=stride))
+    return cute.make_tensor(cute.recast_ptr(pointer, layout.inner, dtype=dtype), outer)
+
+
 def vectors_at(pointer, length, slots, stride, dtype):
     """Vectors in shared memory: (length, slots), ``stride`` elements apart."""
     layout = cute.make_layout((length, slots), stride=(1, stride))

@@ -111,7 +111,8 @@ def _view(region: Region, view: View) -> Iterator[EmitError]:
     elif not view.vector:
         repeat = SWIZZLED_ROWS * view.panel * DTYPE_BITS[view.dtype] // 8
         apart = view.stride if view.slots > 1 else 0
-        if view.address % repeat or (apart and apart != view.rows * view.row_bytes):
+        alike = apart == view.rows * view.row_bytes
+        if view.address % repeat or (apart % repeat and not alike):
             yield EmitError(
                 f"'{region.base}': {view.rows} x {view.columns} elements of {view.dtype} do not "
                 f"fill blocks of {repeat} bytes that are swizzled together",

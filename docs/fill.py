@@ -378,6 +378,14 @@ PARTS: dict[str, Callable[[], str]] = {
     "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n", "k", "tile")),
     **emulator_tables.parts(),
     **trace_tables.parts(),
+    "head-dims": lambda: results_table(
+        "head_dims",
+        (
+            *("head_dim", "target", "causal", "tile", "II", "bound", "certificate"),
+            *("K and V slots", "O over Q", "registers", "spilled", "conform", "correct", "clean"),
+            "problem",
+        ),
+    ),
     "compiled": lambda: results_table(
         "compiled",
         ("kernel", "registers", "roles", "local bytes", "shared bytes", "tensor columns"),

@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, library
-from schedgen.kernels.errors import ArgumentValueError
+from schedgen.kernels.errors import ArgumentValueError, DeviceError
 from schedgen.kernels.operators import Operator
 
-HEAD_DIMS = (64, 128)
+HEAD_DIMS = {dim: (dim,) for dim in range(64, 257, 32)} | {192: (192, 128)}
+"""head_dim of q and k -> those of v that there are kernels for."""
+ABSENT = {("sm_100a", 160), ("sm_100a", 224), ("sm_100a", 256)}
+"""Architecture and head_dim without a kernel: what the compiler makes of it is refused
+(docs/attention.md)."""
 _ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
 
 
@@ -55,18 +59,19 @@ def attention(
     ``seq_q - seq_k`` rows; without keys, all. There is no backward pass yet.
 
     Args:
-        q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 64 or 128; contiguous in
-            the last dimension, address and other strides multiples of 16 bytes.
+        q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 64 to 256 in steps of 32
+            on Hopper, 64, 96, 128 or 192 on Blackwell; contiguous in the last dimension,
+            address and other strides multiples of 16 bytes.
         k: (batch, seq_k, heads_k, head_dim), where heads is a multiple of heads_k; of q's type.
             Query head h uses key head ``h * heads_k // heads``.
-        v: like k.
+        v: like k; with a head_dim of 192 also (batch, seq_k, heads_k, 128).
         softmax_scale: above 0; ``1 / sqrt(head_dim)`` if None.
         causal: row i of q sees keys up to ``i + seq_k - seq_q`` (aligned bottom right).
         return_lse: whether to return ``lse`` too.
 
     Returns:
-        ``out`` like q, contiguous; or ``(out, lse)`` with the natural logarithm of the sum of
-        exponentials, (batch, heads, seq_q), float32.
+        ``out`` like q with the head_dim of v, contiguous; or ``(out, lse)`` with the natural
+        logarithm of the sum of exponentials, (batch, heads, seq_q), float32.
 
     Raises:
         ArgumentValueError: a ValueError; a shape, layout, device or number that does not fit.
@@ -85,18 +90,23 @@ def _check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
     checks.dimensions("v", v, 4, "(batch, seq_k, heads_k, head_dim)")
     checks.number("softmax_scale", scale, positive=True)
     batch, _, heads, head_dim = q.shape
-    if head_dim not in HEAD_DIMS:
+    if head_dim not in tuple(HEAD_DIMS):  # a symbol under torch.compile, which has no hash
         more = [d for d in HEAD_DIMS if d > head_dim]
         fix = f"pad with zeros to {more[0]} and pass softmax_scale" if more else "split the heads"
-        raise ArgumentValueError("q", f"its head_dim is {head_dim}", "64, 128", fix)
-    if v.shape != k.shape:
-        raise ArgumentValueError(
-            "v", f"its shape is {tuple(v.shape)}", f"{tuple(k.shape)}, that of k", "reshape v"
-        )
+        allowed = ", ".join(map(str, HEAD_DIMS))
+        raise ArgumentValueError("q", f"its head_dim is {head_dim}", allowed, fix)
+    if v.shape[:3] != k.shape[:3]:
+        got, like = f"its shape is {tuple(v.shape)}", f"{(*k.shape[:3], v.shape[3])}, like k"
+        raise ArgumentValueError("v", got, like, "reshape v")
     for name, at, wanted in (("batch", 0, batch), ("head_dim", 3, head_dim)):
         if k.shape[at] != wanted:
             got = f"its {name} is {k.shape[at]}"
             raise ArgumentValueError("k", got, f"{wanted}, that of q", f"make {name} the same")
+    of_v = HEAD_DIMS[int(head_dim)]
+    if v.shape[3] not in of_v:
+        got, allowed = f"its head_dim is {v.shape[3]}", " or ".join(map(str, of_v))
+        fix = "pad q and k, or v, with zeros and pass softmax_scale"
+        raise ArgumentValueError("v", got, f"{allowed}, with {head_dim} of q and k", fix)
     if heads != 0 and (k.shape[2] == 0 or heads % k.shape[2] != 0):
         raise ArgumentValueError(
             "k",
@@ -106,25 +116,40 @@ def _check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
         )
 
 
-def _empty(q: Tensor) -> tuple[Tensor, Tensor]:
+def dims(head_dim: int, head_dim_v: int) -> dict[str, str]:
+    """The parameters of the spec for a head_dim of q and k, and one of v, as they name files."""
+    of_v = {} if head_dim_v == head_dim else {"head_dim_v": str(head_dim_v)}
+    return {"head_dim": str(head_dim), **of_v}
+
+
+def _require(arch: str, head_dim: int) -> None:
+    """Raises DeviceError if there is no kernel of that head_dim for an architecture."""
+    if (arch, head_dim) not in ABSENT:
+        return
+    more = [d for d in HEAD_DIMS if d > head_dim and (arch, d) not in ABSENT]
+    fix = f"pad with zeros to {more[0]} and pass softmax_scale" if more else "split the heads"
+    raise DeviceError(f"there is no attention with a head_dim of {head_dim} for {arch}; fix: {fix}")
+
+
+def _empty(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Room for the output and for lse, whose rows begin at multiples of 16 bytes."""
     batch, seq_q, heads, _ = q.shape
     row = (seq_q + _ROUND - 1) // _ROUND * _ROUND
     strides = (heads * row, row, 1)
     lse = q.new_empty_strided((batch, heads, seq_q), strides, dtype=torch.float32)
-    return q.new_empty(q.shape), lse
+    return q.new_empty((*q.shape[:3], v.shape[3])), lse
 
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
     del causal
     _check(q, k, v, scale)
-    return _empty(q)
+    return _empty(q, v)
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
     _check(q, k, v, scale)
     device = checks.devices(q=q, k=k, v=v)
-    out, lse = _empty(q)
+    out, lse = _empty(q, v)
     seq_q, seq_k = q.shape[1], k.shape[1]
     if not out.numel():
         return out, lse
@@ -133,7 +158,8 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     if seq_k:
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             checks.layout(name, tensor)
-        settings = {"head_dim": str(q.shape[3]), "dtype": checks.DTYPES[q.dtype]}
+        _require(keys.architecture(device), q.shape[3])
+        settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
         if causal:
             settings["causal"] = "true"
         settings |= keys.settings(device, q.shape[3], causal, seq_q, seq_k)

@@ -9,13 +9,14 @@ output tiles are (`tiling`) and whether k is split (`split`) is decided for each
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import cast
+from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from schedgen.kernels import checks, layouts, split
-from schedgen.kernels.errors import ArgumentValueError, GradientError
+from schedgen.kernels import gemm_arguments as arguments
 from schedgen.kernels.operators import Operator
 
 
@@ -26,9 +27,11 @@ def gemm(
     *,
     alpha: float = 1.0,
     beta: float = 1.0,
+    bias: Tensor | None = None,
+    activation: Literal["gelu"] | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """alpha * a @ b + beta * c, accumulated in float32 and rounded once.
+    """activation(alpha * a @ b + beta * c + bias), accumulated in float32 and rounded once.
 
     Shapes and their broadcasting are those of ``torch.matmul`` for matrices, and of addition for
     ``c``. Operands are read as they are if ``a`` is row-major, and ``b`` or ``b.mT``, too. There is
@@ -40,6 +43,9 @@ def gemm(
         c: broadcastable to (..., m, n), of the same type; None for no addend.
         alpha: factor of the product.
         beta: factor of c, which is not read if this is 0.
+        bias: (n,), of the same type; instead of ``c``.
+        activation: ``"gelu"``, with tanh as in ``torch.nn.functional.gelu(approximate="tanh")``;
+            without ``c``, and with ``alpha`` 1.
         out: where the result is written; of the same type and the result's shape. It may be ``c``
             itself, but share no memory with ``a`` or ``b``.
 
@@ -52,9 +58,18 @@ def gemm(
         ArgumentTypeError: a TypeError; a data type that does not fit.
         DeviceError: no kernel for this GPU, or no toolchain.
     """
+    if bias is not None or activation is not None:
+        arguments.check_epilogue(b, c, alpha, bias, activation)
+        c, beta = bias, 1.0
+    if activation is not None:
+        if out is None:
+            return _gemm_gelu(a, b, c)
+        arguments.refuse_gradients(a, b, c, out)
+        _gemm_gelu_out(a, b, c, out)
+        return out
     if out is None:
         return _gemm(a, b, c, alpha, beta)
-    _refuse_gradients(a, b, c, out)
+    arguments.refuse_gradients(a, b, c, out)
     _gemm_out(a, b, c, alpha, beta, out)
     return out
 
@@ -81,91 +96,9 @@ def symmetric_gemm(
     b = a.mT if b is None else b
     if out is None:
         return _symmetric_gemm(a, b, c, alpha, beta)
-    _refuse_gradients(a, b, c, out)
+    arguments.refuse_gradients(a, b, c, out)
     _symmetric_gemm_out(a, b, c, alpha, beta, out)
     return out
-
-
-def _refuse_gradients(*tensors: Tensor | None) -> None:
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
-        raise GradientError(
-            "out= and gradients do not go together, as in torch; fix: torch.no_grad(), or leave "
-            "out= away"
-        )
-
-
-def _result_shape(
-    a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, symmetric: bool
-) -> torch.Size:
-    """Shape of the result, if the arguments fit together."""
-    checks.dtypes(a=a, b=b, c=c)
-    checks.number("alpha", alpha)
-    checks.number("beta", beta)
-    for name, tensor, shape in (("a", a, "(..., m, k)"), ("b", b, "(..., k, n)")):
-        if tensor.dim() < 2:
-            raise ArgumentValueError(
-                name, f"it has {tensor.dim()} dimensions", shape, f"{name}.unsqueeze(...)"
-            )
-    (m, k), (k_b, n) = a.shape[-2:], b.shape[-2:]
-    if k_b != k:
-        got, fix = f"its shape is {tuple(b.shape)}", "transpose an operand with .mT"
-        raise ArgumentValueError("b", got, f"(..., {k}, n), as a is {tuple(a.shape)}", fix)
-    if symmetric and m != n:
-        got, fix = f"its shape is {tuple(b.shape)}", "use gemm for a result that is not square"
-        raise ArgumentValueError("b", got, f"(..., {k}, {m}), for a square result", fix)
-    outer = _broadcast(a.shape[:-2], b.shape[:-2])
-    if outer is None:
-        got, fix = f"its shape is {tuple(b.shape)}", "make the batch dimensions the same"
-        allowed = f"batch dimensions that broadcast with {tuple(a.shape[:-2])}"
-        raise ArgumentValueError("b", got, allowed, fix)
-    shape = torch.Size((*outer, m, n))
-    if c is not None:
-        _check_addend(c, shape)
-    return shape
-
-
-def _broadcast(*shapes: torch.Size) -> torch.Size | None:
-    """The shape that all of ``shapes`` broadcast to, if there is one."""
-    if all(shape == shapes[0] for shape in shapes):
-        return shapes[0]
-    try:
-        return cast("torch.Size", torch.broadcast_shapes(*shapes))
-    except RuntimeError:
-        return None
-
-
-def _check_addend(c: Tensor, shape: torch.Size) -> None:
-    if _broadcast(c.shape, shape) != shape:
-        got, allowed = f"its shape is {tuple(c.shape)}", f"what broadcasts to {tuple(shape)}"
-        raise ArgumentValueError("c", got, allowed, "reshape c")
-
-
-def _check_out(out: Tensor, shape: torch.Size, dtype: torch.dtype) -> None:
-    checks.dtypes(out=out)
-    if out.dtype != dtype or out.shape != shape:
-        got = f"it is {tuple(out.shape)} of {out.dtype}"
-        raise ArgumentValueError("out", got, f"{tuple(shape)} of {dtype}", "pass another out")
-
-
-def _span(tensor: Tensor) -> tuple[int, int]:
-    """Addresses from the first to behind the last element."""
-    start = tensor.data_ptr()
-    return start, start + layouts.span(tensor) * tensor.element_size()
-
-
-def _check_overlap(out: Tensor, a: Tensor, b: Tensor, c: Tensor | None) -> None:
-    """The kernel reads ``a`` and ``b`` while it writes, and of ``c`` what it has not yet written
-    only if both are the same.
-    """
-    if c is not None and layouts.same(c, out):
-        c = None
-    start, end = _span(out)
-    for name, tensor in (("a", a), ("b", b), ("c", c)):
-        if tensor is not None and tensor.numel():
-            first, last = _span(tensor)
-            if first < end and start < last:
-                allowed = "memory apart from a and b, or c itself"
-                raise ArgumentValueError("out", f"it overlaps {name}", allowed, "pass another out")
 
 
 # -- computation ----------------------------------------------------------------------------------
@@ -178,16 +111,22 @@ def _compute(
     alpha: float,
     beta: float,
     out: Tensor,
+    *,
+    activated: bool = False,
 ) -> None:
-    """Writes the result into ``out``; all arguments fit together."""
+    """Writes the result into ``out``; all arguments fit together. Where an activation is applied to
+    it, the addend is a bias: (n,).
+    """
     a, b, c = operands
     if not out.numel():
         return
     if not beta:
         c = None  # also if it is infinite or no number, as in torch
     if not a.shape[-1]:  # an empty sum
-        out.copy_(torch.zeros_like(out) if c is None else c.float() * beta)
+        found = torch.zeros_like(out) if c is None else c.float() * beta
+        out.copy_(functional.gelu(found, approximate="tanh") if activated else found)
         return
+    bias, c = (c, None) if activated else (None, c)
     if b.dim() == 2 and a.dim() > 2 and not symmetric:  # rows of all batches form one matrix
         c = None if c is None else c.expand(out.shape).reshape(1, -1, out.shape[-1])
         rows, target = a.reshape(1, -1, a.shape[-1]), _merged(out, 1)
@@ -201,7 +140,8 @@ def _compute(
     if target is None or not direct:
         shape = (rows.shape[0], rows.shape[1], out.shape[-1])
         target = layouts.room(out, shape)
-    _launch(device, symmetric, (rows, columns, c), alpha, beta, target)
+    addend = bias if activated else c
+    _launch(device, symmetric, (rows, columns, addend), alpha, beta, target, activated=activated)
     if not direct:
         out.copy_(target.reshape(out.shape))
 
@@ -228,8 +168,10 @@ def _launch(
     alpha: float,
     beta: float,
     out: Tensor,
+    *,
+    activated: bool,
 ) -> None:
-    """(batch, m, k), (batch, k, n) and (batch, m, n) or None to ``out`` (batch, m, n)."""
+    """(batch, m, k), (batch, k, n) and (batch, m, n), a bias or None to ``out`` (batch, m, n)."""
     a, b, c = operands
     if symmetric and layouts.same(a, b.mT):  # one copy, if any, is enough for both
         a = layouts.accessible(a)
@@ -240,7 +182,12 @@ def _launch(
         b_layout = "nk"
         b = layouts.accessible(b.mT)
     batch, m, n = out.shape
-    run = _kernel(device, out.dtype, symmetric, b_layout, (batch, m, n, a.shape[-1]))
+    shape = (batch, m, n, a.shape[-1])
+    run = _kernel(device, out.dtype, symmetric, b_layout, shape, activated)
+    if activated:
+        bias = run.zeros[out.dtype] if c is None else layouts.accessible(c)
+        run.launch((layouts.accessible(a), b, bias, out), ())
+        return
     if c is None:
         addend, beta = run.zeros[out.dtype].view(1, 1, -1), 0.0
     else:
@@ -256,10 +203,10 @@ _kernel = lru_cache(1024)(split.kernel)
 
 def _define(name: str, symmetric: bool) -> tuple[Operator, Operator]:
     """The operator that returns its result, and the one that writes it to ``out``."""
-    arguments = "Tensor a, Tensor b, Tensor? c, float alpha, float beta"
+    takes = "Tensor a, Tensor b, Tensor? c, float alpha, float beta"
 
     def fake(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float) -> Tensor:
-        return a.new_empty(_result_shape(a, b, c, alpha, beta, symmetric))
+        return a.new_empty(arguments.result_shape(a, b, c, alpha, beta, symmetric))
 
     def run(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float) -> Tensor:
         out = fake(a, b, c, alpha, beta)
@@ -270,7 +217,7 @@ def _define(name: str, symmetric: bool) -> tuple[Operator, Operator]:
     def fake_out(
         a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor
     ) -> None:
-        _check_out(out, _result_shape(a, b, c, alpha, beta, symmetric), a.dtype)
+        arguments.check_out(out, arguments.result_shape(a, b, c, alpha, beta, symmetric), a.dtype)
 
     def run_out(
         a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor
@@ -278,13 +225,44 @@ def _define(name: str, symmetric: bool) -> tuple[Operator, Operator]:
         fake_out(a, b, c, alpha, beta, out)
         device = checks.devices(a=a, b=b, c=c, out=out)
         if out.numel() and not out.is_meta:  # where calls are planned, each is looked at again
-            _check_overlap(out, a, b, c)
+            arguments.check_overlap(out, a, b, c)
         _compute(device, symmetric, (a, b, c), alpha, beta, out)
 
-    operator = Operator(f"{name}({arguments}) -> Tensor", run, fake)
-    into = Operator(f"{name}_out({arguments}, Tensor(a!) out) -> ()", run_out, fake_out)
+    operator = Operator(f"{name}({takes}) -> Tensor", run, fake)
+    into = Operator(f"{name}_out({takes}, Tensor(a!) out) -> ()", run_out, fake_out)
+    return operator, into
+
+
+def _define_gelu() -> tuple[Operator, Operator]:
+    """The same for gelu(a b + bias)."""
+
+    def fake(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+        return a.new_empty(arguments.result_shape(a, b, bias, 1.0, 1.0, False))
+
+    def fake_out(a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor) -> None:
+        arguments.check_out(out, arguments.result_shape(a, b, bias, 1.0, 1.0, False), a.dtype)
+
+    def run(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+        arguments.check_epilogue(b, None, 1.0, bias, "gelu")  # the operator may be called by itself
+        out = fake(a, b, bias)
+        device = checks.devices(a=a, b=b, bias=bias)
+        _compute(device, False, (a, b, bias), 1.0, 1.0, out, activated=True)
+        return out
+
+    def run_out(a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor) -> None:
+        arguments.check_epilogue(b, None, 1.0, bias, "gelu")
+        fake_out(a, b, bias, out)
+        device = checks.devices(a=a, b=b, bias=bias, out=out)
+        if out.numel() and not out.is_meta:
+            arguments.check_overlap(out, a, b, bias)
+        _compute(device, False, (a, b, bias), 1.0, 1.0, out, activated=True)
+
+    takes = "Tensor a, Tensor b, Tensor? bias"
+    operator = Operator(f"gemm_gelu({takes}) -> Tensor", run, fake)
+    into = Operator(f"gemm_gelu_out({takes}, Tensor(a!) out) -> ()", run_out, fake_out)
     return operator, into
 
 
 _gemm, _gemm_out = _define("gemm", False)
+_gemm_gelu, _gemm_gelu_out = _define_gelu()
 _symmetric_gemm, _symmetric_gemm_out = _define("symmetric_gemm", True)

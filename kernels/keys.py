@@ -13,7 +13,7 @@ import torch
 from schedgen.kernels.launcher import architecture
 
 OWN = 128
-"""Keys of an iteration in the spec."""
+"""Keys of an iteration in the spec, with head_dim 64 and 128."""
 ROWS = 128
 """Rows of q that a block computes at a time, with head_dim 128."""
 KEYS = {

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
+from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, dims
 from schedgen.kernels.keys import KEYS, OWN
 from schedgen.kernels.tiling import TILES, Product
 from schedgen.stored import Store
@@ -45,6 +46,8 @@ EXAMPLES = (
 )
 """Files of this folder to read; all others are made when they are used."""
 
+PRODUCTS = ((False, True), (False, False), (True, False))
+"""Whether products are symmetric, and whether an activation is applied to them."""
 SUMS = (False, True)
 """Whether products that are split along k are symmetric."""
 PARTS = ((False, "nk"), (False, "kn"), (True, "nk"))
@@ -67,17 +70,19 @@ class Shipped:
 def shipped() -> Iterator[Shipped]:
     """All shipped kernels."""
     for target, dtype in product(TARGETS, ("bf16", "fp16")):
-        for head_dim, causal in product(("64", "128"), ((), (("causal", "true"),))):
-            settings = (("head_dim", head_dim), ("dtype", dtype), *causal)
-            of = (TARGETS[target], int(head_dim), bool(causal))
+        every = [dims(q, v) for q, some in HEAD_DIMS.items() for v in some]
+        for of_heads, causal in product(every, ((), (("causal", "true"),))):
+            settings = (*of_heads.items(), ("dtype", dtype), *causal)
+            of = (TARGETS[target], int(of_heads["head_dim"]), bool(causal))
+            if of[:2] in ABSENT:
+                continue
             for each in KEYS.get(of, (OWN,)):
                 more = () if each == OWN else (("keys", str(each)),)
                 yield Shipped("attention_fwd", target, (*settings, *more))
-        for spec in ("gemm_epilogue", "gemm_chain"):
-            yield Shipped(spec, target, (("dtype", dtype),))
+        yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]
-        for symmetric, layout in product((False, True), ("nk", "kn")):
-            one = Product(arch, dtype, symmetric, layout)
+        for (symmetric, activated), layout in product(PRODUCTS, ("nk", "kn")):
+            one = Product(arch, dtype, symmetric, layout, activated)
             for tile in TILES[arch]:
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         for symmetric, layout in PARTS:

@@ -57,7 +57,11 @@ class Split:
 
 @lru_cache(1024)
 def split(product: Product, shape: Shape, sms: int) -> Split | None:
-    """How to split k, None if that is not worth it; arguments as of `tiling.best`."""
+    """How to split k, None if that is not worth it; arguments as of `tiling.best`. Products with an
+    activation are never split: the kernel that adds parts up applies none.
+    """
+    if product.activated:
+        return None
     tile = tiling.best(product, shape, sms)
     if shape[0] * tiling.tiles(shape[1], shape[2], tile, product.symmetric) > WAVES * sms:
         return None
@@ -117,7 +121,7 @@ class SplitProduct:
         return self._sum.zeros
 
     def launch(
-        self, tensors: tuple[Tensor, Tensor, Tensor, Tensor], scalars: tuple[float, float]
+        self, tensors: tuple[Tensor, Tensor, Tensor, Tensor], scalars: tuple[float, ...]
     ) -> None:
         """As of the launcher of a product in one piece: a, b, c, d; alpha, beta."""
         a, b, c, d = tensors
@@ -130,14 +134,19 @@ class SplitProduct:
 
 
 def kernel(
-    device: torch.device, dtype: torch.dtype, symmetric: bool, b_layout: str, shape: Shape
+    device: torch.device,
+    dtype: torch.dtype,
+    symmetric: bool,
+    b_layout: str,
+    shape: Shape,
+    activated: bool = False,
 ) -> Launcher | SplitProduct:
     """The kernel or kernels for a product; the arguments as of `tiling.Product`.
 
     Raises:
         DeviceError: there is none for this GPU.
     """
-    product = Product(architecture(device), checks.DTYPES[dtype], symmetric, b_layout)
+    product = Product(architecture(device), checks.DTYPES[dtype], symmetric, b_layout, activated)
     sms = multiprocessors(device)
     how = split(product, shape, sms)
     if how is not None:

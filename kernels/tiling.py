@@ -48,16 +48,20 @@ class Product:
         dtype: of a, b, c and d, such as ``bf16``.
         symmetric: only tiles on and below the diagonal are computed.
         b_layout: extents of b in memory, outermost first: ``nk`` or ``kn``.
+        activated: a bias is added and an activation applied to each element of the result.
     """
 
     arch: str
     dtype: str
     symmetric: bool = False
     b_layout: str = "nk"
+    activated: bool = False
 
     @property
     def spec(self) -> str:
         """The spec of its kernels."""
+        if self.activated:
+            return "gemm_epilogue"
         return "gemm_symmetric" if self.symmetric else "gemm"
 
     def settings(self, tile: Tile) -> dict[str, str]:
@@ -129,6 +133,7 @@ MEASURED = {
 SMs work at once: of all output tiles, and of those of a triangle, which are stored twice
 (`benchmarks/tiling.py`, H200). They are of kernels that read right operands as they lie; with 64 x
 32 x 256 the model has 412 instead of 384 cycles for the others, so there they are 7 % too high.
+For products with an activation, which have another epilogue, they are taken over, not measured.
 Nobody has measured Blackwell: there the model's are taken."""
 ALONE = {
     "sm_90a": {

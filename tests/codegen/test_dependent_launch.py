@@ -16,8 +16,18 @@ LAUNCH = "cute.arch.griddepcontrol_launch_dependents"
 ALLOWED = {"cpasync.prefetch_descriptor"}
 """What may stand before the wait although it is about global memory: a descriptor is a parameter
 of the kernel, which no kernel writes."""
-SHIPPED = [one for one in shipped() if ("dtype", "bf16") in one.settings]
+_BF16 = [one for one in shipped() if ("dtype", "bf16") in one.settings]
 """Those of the other type differ in nothing that is looked at here."""
+_OFTEN = {
+    one.name
+    for pair in {(one.spec, one.target) for one in _BF16}
+    for one in [some for some in _BF16 if (some.spec, some.target) == pair][:6]
+}
+SHIPPED = [
+    pytest.param(one, marks=() if one.name in _OFTEN else pytest.mark.slow, id=one.name)
+    for one in _BF16
+]
+"""All of them; six of each spec and target are enough to look at often."""
 TOUCHES = ("cute.copy", "tma_", "cute.local_tile", "cpasync.")
 
 
@@ -53,7 +63,7 @@ def check(text: str) -> None:
     assert given["use_pdl"] == "True"
 
 
-@pytest.mark.parametrize("kernel", SHIPPED, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", SHIPPED)
 def test_shipped(kernel: Shipped) -> None:
     check(named(kernel.name).read_text("utf-8"))
 
@@ -85,7 +95,7 @@ def test_one_that_is_missing(line: str) -> None:
         check(text)
 
 
-@pytest.mark.parametrize("kernel", SHIPPED, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", SHIPPED)
 def test_descriptors_are_fetched_by_who_uses_them(kernel: Shipped) -> None:
     """Each one once, by the warp of a role that takes it, before the wait."""
     text = named(kernel.name).read_text("utf-8")

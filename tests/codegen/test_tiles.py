@@ -138,7 +138,7 @@ def test_iterations_of_causal_tiles(seq_q: int, seq_k: int) -> None:
     """As many as its last row sees, at least 1; at the end, shorter and shorter tiles."""
     made = replace(program({}), arch="sm_90a")
     tiles = Tiles(Plan(made, kernel("attention_fwd", causal="true")))
-    extents = {"batch": 1, "heads": 2, "heads_k": 1, "head_dim": 128}
+    extents = {"batch": 1, "heads": 2, "heads_k": 1, "head_dim": 128, "head_dim_v": 128}
     extents |= {"seq_q": seq_q, "seq_k": seq_k}
     found = visited(tiles, extents, "at_heads", "at_seq_q", "trips")
     assert sorted((h, row) for h, row, _ in found) == list(
@@ -167,7 +167,7 @@ def test_heads_that_share_l2(heads: int, heads_k: int, seq_k: int, group: int) -
     """Tiles of a group of heads follow each other, row by row; each tile is there once."""
     made = replace(program({}), arch="sm_90a")
     tiles = Tiles(Plan(made, kernel("attention_fwd")))
-    extents = {"batch": 2, "heads": heads, "heads_k": heads_k, "head_dim": 128}
+    extents = {"batch": 2, "heads": heads, "heads_k": heads_k, "head_dim": 128, "head_dim_v": 128}
     found = visited(
         tiles, extents | {"seq_q": 300, "seq_k": seq_k}, "at_batch", "at_heads", "at_seq_q"
     )
@@ -198,7 +198,7 @@ def test_blocks_have_the_same_work(batch: int, seq: int, heads: int, worst: floa
     """
     made = replace(program({}), arch="sm_90a")
     tiles = Tiles(Plan(made, kernel("attention_fwd", causal="true")))
-    extents = {"batch": batch, "heads": heads, "heads_k": heads, "head_dim": 128}
+    extents = {"batch": batch, "heads": heads, "heads_k": heads, "head_dim": 128, "head_dim_v": 128}
     found = visited(
         *(tiles, extents | {"seq_q": seq, "seq_k": seq}),
         *("at_batch", "at_heads", "at_seq_q", "trips"),
@@ -219,7 +219,7 @@ def test_tiles_of_products_are_not_grouped() -> None:
 
 def test_extents_within_a_tile() -> None:
     """The width of a head and the inner extent of the first product have one tile."""
-    assert "head_dim" in single_extents(kernel("attention_fwd"))
+    assert {"head_dim", "head_dim_v"} <= single_extents(kernel("attention_fwd"))
     assert single_extents(kernel("gemm_chain")) == {"depth"}
     assert single_extents(kernel("gemm")) == set()
 

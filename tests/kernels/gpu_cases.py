@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS
+
 BF16, FP16 = torch.bfloat16, torch.float16
 
 
@@ -29,9 +31,10 @@ class Attention:
     head_dim: int
     causal: bool
     dtype: torch.dtype
+    head_dim_v: int | None = None
 
     def __str__(self) -> str:
-        causal = "-causal" * self.causal
+        causal = f"/{self.head_dim_v}" * bool(self.head_dim_v) + "-causal" * self.causal
         return (
             f"b{self.batch}-q{self.seq_q}-k{self.seq_k}-h{self.heads}/{self.heads_k}"
             f"-d{self.head_dim}{causal}-{_name(self.dtype)}"
@@ -77,6 +80,11 @@ def attention_cases() -> list[Attention]:
             (HEADS[(n + 2) % 4], BF16),
         )
     ]
+    there = [(q, v) for q, some in HEAD_DIMS.items() for v in some if ("sm_90a", q) not in ABSENT]
+    for q, v in there:
+        for n, causal in product((9, 12, 17), (False, True)):
+            shape = (*HEADS[n % 4][:1], *LENGTHS[n], *HEADS[n % 4][1:])
+            cases.append(Attention(*shape, q, causal, (BF16, FP16)[n % 2], v))
     large = [(1, 8192, 8192, 2, 1), (4, 4096, 4096, 4, 4), (1, 16384, 16384, 1, 1)]
     return cases + [
         Attention(*shape, head_dim, causal, BF16)
@@ -170,7 +178,7 @@ def assert_as_good(found: Tensor, torchs: Tensor, reference: Tensor) -> None:
 def attention_reference(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
     """Output and lse in float64, head by head; rows that see no key are 0 with -inf."""
     groups = q.shape[2] // k.shape[2]
-    out = torch.empty(q.shape, dtype=torch.float64, device=q.device)
+    out = torch.empty(*q.shape[:3], v.shape[3], dtype=torch.float64, device=q.device)
     lse = torch.empty(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float64, device=q.device)
     seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device=q.device)
     seen = seen.tril(k.shape[1] - q.shape[1])

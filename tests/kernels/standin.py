@@ -37,11 +37,15 @@ class StandIn:
             assert all(s * tensor.element_size() % 16 == 0 for s in layouts.strides(tensor))
             assert tensor.numel()
         if self.name.startswith("attention_fwd"):
-            assert f"head_dim{tensors[0].shape[-1]}" in self.name
+            q, v = tensors[0].shape[-1], tensors[2].shape[-1]
+            assert f"head_dim{q}_" + f"head_dim_v{v}_" * (v != q) in self.name
             _attention(tensors, scalars[0], causal="causal" in self.name)
         elif self.name.startswith("gemm_epilogue"):
             a, b, bias, _ = (x.float() for x in tensors)
-            tensors[3].copy_(functional.gelu(a @ b.mT + bias, approximate="tanh"))
+            assert bias.dim() == 1
+            bias = functional.pad(bias, (0, tensors[3].shape[-1] - len(bias)))
+            b = b if "_kn" in self.name else b.mT
+            tensors[3].copy_(functional.gelu(a @ b + bias, approximate="tanh"))
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)

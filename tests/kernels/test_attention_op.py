@@ -15,13 +15,22 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.errors import SchedgenError
 from schedgen.kernels import attention
+from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, _require
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 Shape = tuple[int, ...]
+DIMS = [(q, v) for q, some in HEAD_DIMS.items() for v in some]
+HERE = [pair for pair in DIMS if ("sm_90a", pair[0]) not in ABSENT]
 
 
 def operands(
-    batch: int, seq_q: int, seq_k: int, heads: int, heads_k: int, head_dim: int = 64
+    batch: int,
+    seq_q: int,
+    seq_k: int,
+    heads: int,
+    heads_k: int,
+    head_dim: int = 64,
+    head_dim_v: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     make = torch.Generator().manual_seed(0)
 
@@ -31,7 +40,7 @@ def operands(
     return (
         random(batch, seq_q, heads, head_dim),
         random(batch, seq_k, heads_k, head_dim),
-        random(batch, seq_k, heads_k, head_dim),
+        random(batch, seq_k, heads_k, head_dim_v or head_dim),
     )
 
 
@@ -64,6 +73,26 @@ def test_result_is_that_of_float64(launches: list[str], shape: Shape, causal: bo
     assert lse.dtype == torch.float32
     assert all(torch.equal(x, y) for x, y in zip((q, k, v), before, strict=True))
     assert launches == ["attention_fwd_sm_90a_head_dim64_bf16" + "_causal" * causal + ".py"]
+
+
+@pytest.mark.parametrize(("head_dim", "head_dim_v"), HERE)
+def test_head_dims(launches: list[str], head_dim: int, head_dim_v: int) -> None:
+    q, k, v = operands(1, 5, 9, 2, 1, head_dim, head_dim_v)
+    out, lse = attention(q, k, v, return_lse=True)
+    wanted, wanted_lse = reference(q, k, v, head_dim**-0.5, False)
+    assert out.shape == (1, 5, 2, head_dim_v)
+    assert torch.allclose(out.double(), wanted, atol=2e-2)
+    assert torch.allclose(lse.double(), wanted_lse, atol=1e-5)
+    dims = f"head_dim{head_dim}" + f"_head_dim_v{head_dim_v}" * (head_dim_v != head_dim)
+    assert launches == [f"attention_fwd_sm_90a_{dims}_bf16.py"]
+
+
+def test_head_dim_without_a_kernel() -> None:
+    with pytest.raises(DeviceError, match=r"head_dim of 160 for sm_100a; fix: pad .* to 192"):
+        _require("sm_100a", 160)
+    with pytest.raises(DeviceError, match=r"head_dim of 224 for sm_100a; fix: split the heads"):
+        _require("sm_100a", 224)
+    _require("sm_90a", 256)
 
 
 def test_rows_that_see_no_key(launches: list[str]) -> None:
@@ -110,6 +139,14 @@ REFUSED: list[tuple[str, Change, type[Exception], str, str]] = [
     ("no heads", lambda q, k, v: (q, k[:, :, :0], v[:, :, :0]), ValueError, "k", "0 heads"),
     ("batch", lambda q, k, v: (q, k[:1], v[:1]), ValueError, "k", "batch is 1"),
     ("keys", lambda q, k, v: (q, k, v[:, :4]), ValueError, "v", "(2, 4, 4, 64)"),
+    (
+        "wide",
+        lambda q, k, v: (*(torch.cat((x,) * 5, -1) for x in (q, k, v)),),
+        ValueError,
+        "q",
+        "320",
+    ),
+    ("head_dim of v", lambda q, k, v: (q, k, v[..., :32]), ValueError, "v", "32"),
     ("head_dim of k", lambda q, k, v: (q, k[..., :32], v[..., :32]), ValueError, "k", "32"),
 ]
 LAYOUTS: list[tuple[str, Change, type[Exception], str, str]] = [

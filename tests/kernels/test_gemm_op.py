@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
 
 from schedgen.errors import SchedgenError
 from schedgen.kernels import gemm, library, symmetric_gemm
@@ -96,6 +97,43 @@ def test_addend_broadcasts(launches: list[str], addend: Shape) -> None:
     assert close(found, a * 0.5, b, 2.0 * c.double().expand(2, 16, 24))
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_activation(
+    launches: list[str], left: Shape, right: Shape, transposed: bool, bias: bool
+) -> None:
+    a, b = random(*left), random(*right, seed=1)
+    b = b.mT.contiguous().mT if transposed else b
+    row = random(right[-1], seed=2) if bias else None
+    sums = a.double() @ b.double() + (row.double() if row is not None else 0.0)
+    wanted = functional.gelu(sums, approximate="tanh")
+    found = gemm(a, b, bias=row, activation="gelu")
+    assert torch.allclose(found.double(), wanted, rtol=2**-7, atol=1e-2)
+    out = torch.full_like(found, math.nan)
+    assert gemm(a, b, bias=row, activation="gelu", out=out) is out
+    assert torch.equal(out, found)
+    assert all(name.startswith("gemm_epilogue_sm_90a_bf16") for name in launches)
+
+
+def test_activation_has_tiles_for_shapes(launches: list[str]) -> None:
+    """Those of products without one, read along k or along n."""
+    for n, tile in ((64, QUICKEST), (1024, "_tile_m64_consumers1_tile_n128.py"), (4096, ".py")):
+        a, b = (torch.zeros(n, n, dtype=torch.bfloat16) for _ in range(2))
+        gemm(a, b, activation="gelu")
+        gemm(a, b.mT, activation="gelu")
+        wanted = [f"gemm_epilogue_sm_90a_bf16{kn}{tile}" for kn in ("_kn", "")]
+        assert launches[-2:] == wanted
+
+
+def test_bias_is_an_addend(launches: list[str]) -> None:
+    a, b, bias = random(5, 16, 8), random(8, 24, seed=1), random(24, seed=2)
+    assert torch.equal(gemm(a, b, bias=bias, alpha=0.5), gemm(a, b, bias, alpha=0.5))
+    empty = gemm(random(5, 0), random(0, 24), bias=bias, activation="gelu")
+    wanted = functional.gelu(bias.float(), approximate="tanh").bfloat16()
+    assert torch.equal(empty, wanted.expand(5, 24))
+
+
 def test_addend_is_not_read_if_its_factor_is_0(launches: list[str]) -> None:
     a, b = random(16, 8), random(8, 24, seed=1)
     assert torch.equal(gemm(a, b, torch.full_like(gemm(a, b), math.nan), beta=0.0), gemm(a, b))
@@ -174,6 +212,31 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("addend", lambda: gemm(random(4, 8), random(8, 4), random(4, 5)), ValueError, "c"),
     ("larger addend", lambda: gemm(random(4, 8), random(8, 4), random(2, 4, 4)), ValueError, "c"),
     ("alpha", lambda: gemm(random(4, 8), random(8, 4), alpha=math.nan), ValueError, "alpha"),
+    (
+        "activation",
+        lambda: gemm(random(4, 8), random(8, 4), activation="relu"),  # pyright: ignore
+        ValueError,
+        "activation",
+    ),
+    (
+        "factor of an activated product",
+        lambda: gemm(random(4, 8), random(8, 4), alpha=2.0, activation="gelu"),
+        ValueError,
+        "alpha",
+    ),
+    (
+        "addend beside a bias",
+        lambda: gemm(random(4, 8), random(8, 4), random(4), bias=random(4)),
+        ValueError,
+        "c",
+    ),
+    ("bias", lambda: gemm(random(4, 8), random(8, 4), bias=random(4, 4)), ValueError, "bias"),
+    (
+        "one bias for all columns",
+        lambda: torch.ops.schedgen.gemm_gelu(random(4, 8), random(8, 4), random(1)),
+        ValueError,
+        "bias",
+    ),
     ("square", lambda: symmetric_gemm(random(4, 8), random(8, 5)), ValueError, "b"),
     ("out", lambda: gemm(random(4, 8), random(8, 4), out=random(4, 5)), ValueError, "out"),
     (
@@ -213,6 +276,7 @@ def test_opcheck(launches: list[str]) -> None:
         c = random(b.shape[-1], seed=3)
         torch.library.opcheck(torch.ops.schedgen.gemm.default, (a, b, None, 0.5, 1.0))
         torch.library.opcheck(torch.ops.schedgen.gemm.default, (a, b, c, 0.5, 1.0))
+        torch.library.opcheck(torch.ops.schedgen.gemm_gelu.default, (a, b, c))
         out = torch.zeros(*a.shape[:-1], b.shape[-1], dtype=a.dtype)
         torch.library.opcheck(torch.ops.schedgen.gemm_out.default, (a, b, c, 0.5, 1.0, out))
     square = (random(6, 8), random(8, 6), None, 1.0, 1.0)

@@ -65,8 +65,8 @@ def nans(*shape: int, dtype: torch.dtype) -> Tensor:
 def test_attention(case: Attention) -> None:
     q = random(case.batch, case.seq_q, case.heads, case.head_dim, dtype=case.dtype)
     k, v = (
-        random(case.batch, case.seq_k, case.heads_k, case.head_dim, dtype=case.dtype)
-        for _ in range(2)
+        random(case.batch, case.seq_k, case.heads_k, width, dtype=case.dtype)
+        for width in (case.head_dim, case.head_dim_v or case.head_dim)
     )
     with poisoned():
         out, lse = attention(q, k, v, causal=case.causal, return_lse=True)

@@ -46,6 +46,7 @@ OPERATORS = [
     attention_op._attention_fwd,  # pyright: ignore[reportPrivateUsage]
     gemm_op._gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._gemm_out,  # pyright: ignore[reportPrivateUsage]
+    *(gemm_op._gemm_gelu, gemm_op._gemm_gelu_out),  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm_out,  # pyright: ignore[reportPrivateUsage]
 ]

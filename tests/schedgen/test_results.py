@@ -146,7 +146,7 @@ operations:
 def test_extents_that_are_covered_as_a_whole() -> None:
     assert covered(kernel_of(parse_spec(INNER))) == {"inner": 64}
     assert covered(kernel_of(read_spec("gemm_chain"))) == {"depth": 128}
-    assert covered(kernel_of(read_spec("attention_fwd"))) == {"head_dim": 128}
+    assert covered(kernel_of(read_spec("attention_fwd"))) == {"head_dim": 128, "head_dim_v": 128}
     assert covered(kernel_of(read_spec("gemm"))) == {}
     assert covered(kernel_of(product(loops=", one_tile: [n]"))) == {"n": 64}
 

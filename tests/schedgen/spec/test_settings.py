@@ -42,9 +42,9 @@ def test_a_target_settles_on_a_candidate() -> None:
     ("settings", "message"),
     [
         ({"head_dims": "64"}, r"no parameter 'head_dims'; did you mean 'head_dim'\?"),
-        ({"zzz": "64"}, "no parameter 'zzz'; it has head_dim, dtype, causal, "),
-        ({"head_dim": "96"}, "head_dim=96: allowed values are 64, 128$"),
-        ({"head_dim": "true"}, "allowed values are 64, 128$"),
+        ({"zzz": "64"}, "no parameter 'zzz'; it has head_dim, head_dim_v, dtype, "),
+        ({"head_dim": "48"}, "head_dim=48: allowed values are 64, 96, .*, 224, 256$"),
+        ({"head_dim": "true"}, "allowed values are 64, 96, .*, 224, 256$"),
         ({"keys": ""}, "--set keys=: "),
         ({"keys": "64 *"}, r"--set keys=64 \*: the expression ends after"),
         ({"keys": "rows * 2"}, "not an expression over 'rows'; use 'derive'"),
