@@ -5,7 +5,8 @@
 Three tables: the constants that `schedgen calibrate` measured, beside what the model had when the
 measured kernels were scheduled; the experiments of the calibration; and every shipped kernel for
 Hopper. Predictions are cycles of the machine model for roles that share units *in turn* and *in
-step* (`schedgen.execution.contended`); *predicted* is the middle. Measured cycles come from
+step* (`schedgen.execution.contended`); *predicted* is the middle, *with --pace* what it would be if
+warpgroups were kept to their order on the tensor cores. Measured cycles come from
 `results/calibration.json`, of the kernels that were scheduled by the model in it. Needs no GPU.
 """
 
@@ -21,15 +22,18 @@ from report import keep, table
 from schedgen.calibration.experiments import read_experiments
 from schedgen.calibration.measuring import Record, read_record
 from schedgen.calibration.predicting import Predicted, predicted, solved
+from schedgen.driver.found import Solution
 from schedgen.driver.solution import solve
 from schedgen.kernels.regenerate import shipped
 from schedgen.machine import Machine
 from schedgen.machine_file import machine_from, read_machine
 from schedgen.spec.reader import Spec, read_spec
 from schedgen.spec.source import parse_source
+from schedgen.synchronize.build import ProgramError
 
 NAME = "predicted"
 TARGET = "h200"
+PACE = ("TENSOR",)
 RECORD = Path(__file__).parent / "results" / "calibration.json"
 Row = dict[str, Any]
 
@@ -77,7 +81,16 @@ def kernels(record: Record, machine: Machine) -> Iterator[Row]:
                 "kernel": " ".join([one.spec, *(f"{k}={v}" for k, v in own)]),
                 "II": solution.schedule.ii_cycles,
             }
-            yield row | _compared(predicted(solution, machine), known.get((one.spec, own)))
+            row |= _compared(predicted(solution, machine), known.get((one.spec, own)))
+            yield row | {"with --pace": _paced(solution, machine)}
+
+
+def _paced(solution: Solution, machine: Machine) -> int | str:
+    """What is predicted if roles are kept to their order on the tensor cores."""
+    try:
+        return round(predicted(solution, machine, PACE).middle)
+    except ProgramError:  # one role has them, or roles are too far apart
+        return ""
 
 
 def _own(spec: Spec, settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

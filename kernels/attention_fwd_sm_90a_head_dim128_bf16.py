@@ -1135,7 +1135,7 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "qk_first"),
 )
-PROGRAM_SHA256 = "fa383a0e17685db0773f1a46543461651469f5149ad9a9e6cbd0fce4728a3c40"
+PROGRAM_SHA256 = "b60595951d3359aefdf0d5b88e7204ba91768cc0404c8abffd9d98e0a9164190"
 COVERED = (
     ("head_dim", 128),
     ("head_dim_v", 128),

@@ -734,4 +734,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "fccffc6619fb3983f55e553c1e13f790f1475b9d1e1311f42bb5e4abdcc9755a"
+PROGRAM_SHA256 = "bedda5fa0ef5ef4b11c763fd7f71e86008b6af433067ffe5fbfededbf163b660"

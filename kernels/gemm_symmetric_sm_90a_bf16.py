@@ -18,17 +18,11 @@ c_stages full by LC                      3         1   16384
 c_stages full by PUT                     3       256       0
 t_stages full by epilogue0               2       128       0
 t_stages full by epilogue1               2       128       0
+c_stages empty                           3         1       0
+t_stages empty for epilogue0             2         1       0
+t_stages empty for epilogue1             2         1       0
 sA full sB full                          3         2   49152
 sA empty                                 3       256       0
-c_stages empty by STD[0]                 1         1       0
-t_stages empty by STT[0,0]               1         1       0
-t_stages empty by STT[0,1]               1         1       0
-c_stages empty by STD[2]                 1         1       0
-c_stages empty by STD[3]                 1         1       0
-t_stages empty by STT[2,0]               1         1       0
-t_stages empty by STT[2,1]               1         1       0
-t_stages empty by STT[3,0]               1         1       0
-t_stages empty by STT[3,1]               1         1       0
 """
 
 import cuda.bindings.driver as cuda
@@ -335,11 +329,9 @@ def epilogue(
     bar_c_stages_full_by_LC: cute.Pointer,
     bar_c_stages_full_by_PUT: cute.Pointer,
     bar_t_stages_full_by_epilogue: cute.Pointer,
+    bar_t_stages_empty_for_epilogue: cute.Pointer,
     bar_sA_full_sB_full: cute.Pointer,
     bar_sA_empty: cute.Pointer,
-    bar_t_stages_empty_by_STT_0: cute.Pointer,
-    bar_t_stages_empty_by_STT_2: cute.Pointer,
-    bar_t_stages_empty_by_STT_3: cute.Pointer,
     tile: Int32,
     sA: cute.Tensor,
     sB: cute.Tensor,
@@ -351,10 +343,7 @@ def epilogue(
     EPI[2] PUT[2] PUTT[2] EPI[3] PUT[3] PUTT[3]."""
     thread = cute.arch.thread_idx()[0] % 128
     r_acc = cute.make_rmem_tensor(128, Float32)
-    r_rD_0 = cute.make_rmem_tensor(32, BFloat16)
-    r_rD_1 = cute.make_rmem_tensor(32, BFloat16)
-    r_rD_2 = cute.make_rmem_tensor(32, BFloat16)
-    r_rD_3 = cute.make_rmem_tensor(32, BFloat16)
+    r_rD = [cute.make_rmem_tensor(32, BFloat16) for _ in range(4)]
     mma_MMA = sm90_utils.make_trivial_tiled_mma(
         BFloat16,
         BFloat16,
@@ -417,120 +406,41 @@ def epilogue(
         # MMA is complete
         warpgroup.wait_group(1)
         cute.arch.mbarrier_arrive(bar_sA_empty + slot(first + trips - 1, 3))
-        # EPI[0] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t, 3), phase(4 * t, 3))
-        # EPI[0]
-        EPI(
-            part_of(r_acc, 0, 32),
-            cute.local_tile(sC[(None, None, slot(4 * t, 3))], (64, 64), (instance, 0)),
-            part_of(r_rD_0, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[0]: epilogue
-        PUT(
-            part_of(r_rD_0, 0, 32),
-            cute.local_tile(sC[(None, None, slot(4 * t, 3))], (64, 64), (instance, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t, 3))
-        # PUTT[0] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_2, phase(t + 1, 1))
-        # PUTT[0]: epilogue
-        PUTT(
-            part_of(r_rD_0, 0, 32),
-            cute.local_tile(sT[(None, None, slot(4 * t, 2))], (64, 64), (0, instance)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue + slot(4 * t, 2))
-        # EPI[1] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 1, 3), phase(4 * t + 1, 3))
-        # EPI[1]
-        EPI(
-            part_of(r_acc, 32, 32),
-            cute.local_tile(sC[(None, None, slot(4 * t + 1, 3))], (64, 64), (instance, 0)),
-            part_of(r_rD_1, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[1]: epilogue
-        PUT(
-            part_of(r_rD_1, 0, 32),
-            cute.local_tile(sC[(None, None, slot(4 * t + 1, 3))], (64, 64), (instance, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 1, 3))
-        # PUTT[1] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_3, phase(t + 1, 1))
-        # PUTT[1]: epilogue
-        PUTT(
-            part_of(r_rD_1, 0, 32),
-            cute.local_tile(sT[(None, None, slot(4 * t + 1, 2))], (64, 64), (0, instance)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue + slot(4 * t + 1, 2))
-        # EPI[2] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 2, 3), phase(4 * t + 2, 3))
-        # EPI[2]
-        EPI(
-            part_of(r_acc, 64, 32),
-            cute.local_tile(sC[(None, None, slot(4 * t + 2, 3))], (64, 64), (instance, 0)),
-            part_of(r_rD_2, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[2]: epilogue
-        PUT(
-            part_of(r_rD_2, 0, 32),
-            cute.local_tile(sC[(None, None, slot(4 * t + 2, 3))], (64, 64), (instance, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 2, 3))
-        # PUTT[2] writes over t_stages
-        cute.arch.mbarrier_wait(bar_t_stages_empty_by_STT_0, phase(t, 1))
-        # PUTT[2]: epilogue
-        PUTT(
-            part_of(r_rD_2, 0, 32),
-            cute.local_tile(sT[(None, None, slot(4 * t + 2, 2))], (64, 64), (0, instance)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue + slot(4 * t + 2, 2))
-        # EPI[3] uses c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_full_by_LC + slot(4 * t + 3, 3), phase(4 * t + 3, 3))
-        # EPI[3]
-        EPI(
-            part_of(r_acc, 96, 32),
-            cute.local_tile(sC[(None, None, slot(4 * t + 3, 3))], (64, 64), (instance, 0)),
-            part_of(r_rD_3, 0, 32),
-            alpha,
-            beta,
-            thread,
-        )
-        # PUT[3]: epilogue
-        PUT(
-            part_of(r_rD_3, 0, 32),
-            cute.local_tile(sC[(None, None, slot(4 * t + 3, 3))], (64, 64), (instance, 0)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + 3, 3))
-        # PUTT[3]: epilogue
-        PUTT(
-            part_of(r_rD_3, 0, 32),
-            cute.local_tile(sT[(None, None, slot(4 * t + 3, 2))], (64, 64), (0, instance)),
-            thread,
-        )
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue + slot(4 * t + 3, 2))
+        for i in cutlass.range_constexpr(4):
+            # EPI[i] uses c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_full_by_LC + slot(4 * t + i, 3), phase(4 * t + i, 3)
+            )
+            # EPI[i]
+            EPI(
+                part_of(r_acc, 32 * i, 32),
+                cute.local_tile(sC[(None, None, slot(4 * t + i, 3))], (64, 64), (instance, 0)),
+                part_of(r_rD[i], 0, 32),
+                alpha,
+                beta,
+                thread,
+            )
+            # PUT[i]: epilogue
+            PUT(
+                part_of(r_rD[i], 0, 32),
+                cute.local_tile(sC[(None, None, slot(4 * t + i, 3))], (64, 64), (instance, 0)),
+                thread,
+            )
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_c_stages_full_by_PUT + slot(4 * t + i, 3))
+            # PUTT[i] writes over t_stages
+            cute.arch.mbarrier_wait(
+                bar_t_stages_empty_for_epilogue + slot(4 * t + (i + 2), 2),
+                phase(4 * t + (i + 2), 2),
+            )
+            # PUTT[i]: epilogue
+            PUTT(
+                part_of(r_rD[i], 0, 32),
+                cute.local_tile(sT[(None, None, slot(4 * t + i, 2))], (64, 64), (0, instance)),
+                thread,
+            )
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.mbarrier_arrive(bar_t_stages_full_by_epilogue + slot(4 * t + i, 2))
         tile += cute.arch.grid_dim()[0]
         t += 1
 
@@ -548,15 +458,9 @@ def store(
     bar_c_stages_full_by_PUT: cute.Pointer,
     bar_t_stages_full_by_epilogue0: cute.Pointer,
     bar_t_stages_full_by_epilogue1: cute.Pointer,
-    bar_c_stages_empty_by_STD_0: cute.Pointer,
-    bar_t_stages_empty_by_STT_0_0: cute.Pointer,
-    bar_t_stages_empty_by_STT_0_1: cute.Pointer,
-    bar_c_stages_empty_by_STD_2: cute.Pointer,
-    bar_c_stages_empty_by_STD_3: cute.Pointer,
-    bar_t_stages_empty_by_STT_2_0: cute.Pointer,
-    bar_t_stages_empty_by_STT_2_1: cute.Pointer,
-    bar_t_stages_empty_by_STT_3_0: cute.Pointer,
-    bar_t_stages_empty_by_STT_3_1: cute.Pointer,
+    bar_c_stages_empty: cute.Pointer,
+    bar_t_stages_empty_for_epilogue0: cute.Pointer,
+    bar_t_stages_empty_for_epilogue1: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
     at_m: Int32,
@@ -633,7 +537,11 @@ def store(
         # STT[0,0] is complete
         cute.arch.cp_async_bulk_wait_group(4, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_0_0)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue0 + slot(4 * t, 2))
+        # STT[0,1] is complete
+        cute.arch.cp_async_bulk_wait_group(3, read=True)
+        with cute.arch.elect_one():
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue1 + slot(4 * t, 2))
         # STD[2] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(4 * t + 2, 3), phase(4 * t + 2, 3))
         # STD[2]
@@ -641,10 +549,6 @@ def store(
             tma_d, s_STD[(None, slot(4 * t + 2, 3))], t_STD[(None, at_m, 4 * at_n + 2, at_batch)]
         )
         cute.arch.cp_async_bulk_commit_group()
-        # STT[0,1] is complete
-        cute.arch.cp_async_bulk_wait_group(4, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_0_1)
         # STT[2,0] uses t_stages
         cute.arch.mbarrier_wait(
             bar_t_stages_full_by_epilogue0 + slot(4 * t + 2, 2), phase(4 * t + 2, 2)
@@ -659,6 +563,8 @@ def store(
                 t_STT[(None, 4 * at_n + 2, 2 * at_m, at_batch)],
             )
         cute.arch.cp_async_bulk_commit_group()
+        with cute.arch.elect_one():
+            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(4 * t, 3))
         # STT[2,1] uses t_stages
         cute.arch.mbarrier_wait(
             bar_t_stages_full_by_epilogue1 + slot(4 * t + 2, 2), phase(4 * t + 2, 2)
@@ -673,20 +579,17 @@ def store(
                 t_STT_2[(None, 4 * at_n + 2, 2 * at_m + 1, at_batch)],
             )
         cute.arch.cp_async_bulk_commit_group()
-        # STT[1,1] is complete
-        cute.arch.cp_async_bulk_wait_group(3, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty_by_STD_0)
-        # STT[2,0] is complete
-        cute.arch.cp_async_bulk_wait_group(1, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_2_0)
-        # STT[2,1] is complete
-        cute.arch.cp_async_bulk_wait_group(0, read=True)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_2_1)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty_by_STD_2)
+        for i in cutlass.range_constexpr(1, 3):
+            # STT[i,0] is complete
+            cute.arch.cp_async_bulk_wait_group(7 - 3 * i, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue0 + slot(4 * t + i, 2))
+            # STT[i,1] is complete
+            cute.arch.cp_async_bulk_wait_group(6 - 3 * i, read=True)
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue1 + slot(4 * t + i, 2))
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(4 * t + i, 3))
         # STD[3] uses c_stages
         cute.arch.mbarrier_wait(bar_c_stages_full_by_PUT + slot(4 * t + 3, 3), phase(4 * t + 3, 3))
         # STD[3]
@@ -725,13 +628,13 @@ def store(
         # STT[3,0] is complete
         cute.arch.cp_async_bulk_wait_group(1, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_3_0)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue0 + slot(4 * t + 3, 2))
         # STT[3,1] is complete
         cute.arch.cp_async_bulk_wait_group(0, read=True)
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_t_stages_empty_by_STT_3_1)
+            cute.arch.mbarrier_arrive(bar_t_stages_empty_for_epilogue1 + slot(4 * t + 3, 2))
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(bar_c_stages_empty_by_STD_3)
+            cute.arch.mbarrier_arrive(bar_c_stages_empty + slot(4 * t + 3, 3))
         tile += cute.arch.grid_dim()[0]
         t += 1
         if tile < tiles:
@@ -752,9 +655,7 @@ def epilogue_load(
     tiles: Int32,
     by_triangle: cute.FastDivmodDivisorV2,
     bar_c_stages_full_by_LC: cute.Pointer,
-    bar_c_stages_empty_by_STD_0: cute.Pointer,
-    bar_c_stages_empty_by_STD_2: cute.Pointer,
-    bar_c_stages_empty_by_STD_3: cute.Pointer,
+    bar_c_stages_empty: cute.Pointer,
     tile: Int32,
     at_batch: Int32,
     at_m: Int32,
@@ -772,48 +673,25 @@ def epilogue_load(
     t = Int32(0)
     while tile < tiles:
         first = t * trips
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_LC + slot(4 * t, 3), 16384 if (beta != 0.0) else 0
+        for i in cutlass.range_constexpr(3):
+            # LC[i] writes over c_stages
+            cute.arch.mbarrier_wait(
+                bar_c_stages_empty + slot(4 * t + (i + 3), 3), phase(4 * t + (i + 3), 3)
             )
-        # LC[0]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC[(None, at_m, 4 * at_n, at_batch)],
-                s_LC[(None, slot(4 * t, 3))],
-                tma_bar_ptr=bar_c_stages_full_by_LC + slot(4 * t, 3),
-            )
-        # LC[1] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty_by_STD_2, phase(t + 1, 1))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_LC + slot(4 * t + 1, 3), 16384 if (beta != 0.0) else 0
-            )
-        # LC[1]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC[(None, at_m, 4 * at_n + 1, at_batch)],
-                s_LC[(None, slot(4 * t + 1, 3))],
-                tma_bar_ptr=bar_c_stages_full_by_LC + slot(4 * t + 1, 3),
-            )
-        # LC[2] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty_by_STD_3, phase(t + 1, 1))
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                bar_c_stages_full_by_LC + slot(4 * t + 2, 3), 16384 if (beta != 0.0) else 0
-            )
-        # LC[2]
-        if beta != 0.0:
-            cute.copy(
-                tma_c,
-                t_LC[(None, at_m, 4 * at_n + 2, at_batch)],
-                s_LC[(None, slot(4 * t + 2, 3))],
-                tma_bar_ptr=bar_c_stages_full_by_LC + slot(4 * t + 2, 3),
-            )
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(
+                    bar_c_stages_full_by_LC + slot(4 * t + i, 3), 16384 if (beta != 0.0) else 0
+                )
+            # LC[i]
+            if beta != 0.0:
+                cute.copy(
+                    tma_c,
+                    t_LC[(None, at_m, 4 * at_n + i, at_batch)],
+                    s_LC[(None, slot(4 * t + i, 3))],
+                    tma_bar_ptr=bar_c_stages_full_by_LC + slot(4 * t + i, 3),
+                )
         # LC[3] writes over c_stages
-        cute.arch.mbarrier_wait(bar_c_stages_empty_by_STD_0, phase(t, 1))
+        cute.arch.mbarrier_wait(bar_c_stages_empty + slot(4 * t, 3), phase(4 * t, 3))
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive_and_expect_tx(
                 bar_c_stages_full_by_LC + slot(4 * t + 3, 3), 16384 if (beta != 0.0) else 0
@@ -866,17 +744,11 @@ def kernel(
     bar_c_stages_full_by_PUT = barriers + 3
     bar_t_stages_full_by_epilogue0 = barriers + 6
     bar_t_stages_full_by_epilogue1 = barriers + 8
-    bar_sA_full_sB_full = barriers + 10
-    bar_sA_empty = barriers + 13
-    bar_c_stages_empty_by_STD_0 = barriers + 16
-    bar_t_stages_empty_by_STT_0_0 = barriers + 17
-    bar_t_stages_empty_by_STT_0_1 = barriers + 18
-    bar_c_stages_empty_by_STD_2 = barriers + 19
-    bar_c_stages_empty_by_STD_3 = barriers + 20
-    bar_t_stages_empty_by_STT_2_0 = barriers + 21
-    bar_t_stages_empty_by_STT_2_1 = barriers + 22
-    bar_t_stages_empty_by_STT_3_0 = barriers + 23
-    bar_t_stages_empty_by_STT_3_1 = barriers + 24
+    bar_c_stages_empty = barriers + 10
+    bar_t_stages_empty_for_epilogue0 = barriers + 13
+    bar_t_stages_empty_for_epilogue1 = barriers + 15
+    bar_sA_full_sB_full = barriers + 17
+    bar_sA_empty = barriers + 20
     if warp == 0:
         with cute.arch.elect_one():
             # EPI[0,0] uses c_stages after LC[0]
@@ -905,6 +777,24 @@ def kernel(
             # STT[3,1] uses t_stages after PUTT[3,1]
             for i in cutlass.range_constexpr(2):
                 cute.arch.mbarrier_init(bar_t_stages_full_by_epilogue1 + i, 128)
+            # LC[3] writes over c_stages after STD[0]
+            # LC[0] writes over c_stages after STD[1]
+            # LC[1] writes over c_stages after STD[2]
+            # LC[2] writes over c_stages after STD[3]
+            for i in cutlass.range_constexpr(3):
+                cute.arch.mbarrier_init(bar_c_stages_empty + i, 1)
+            # PUTT[2,0] writes over t_stages after STT[0,0]
+            # PUTT[3,0] writes over t_stages after STT[1,0]
+            # PUTT[0,0] writes over t_stages after STT[2,0]
+            # PUTT[1,0] writes over t_stages after STT[3,0]
+            for i in cutlass.range_constexpr(2):
+                cute.arch.mbarrier_init(bar_t_stages_empty_for_epilogue0 + i, 1)
+            # PUTT[2,1] writes over t_stages after STT[0,1]
+            # PUTT[3,1] writes over t_stages after STT[1,1]
+            # PUTT[0,1] writes over t_stages after STT[2,1]
+            # PUTT[1,1] writes over t_stages after STT[3,1]
+            for i in cutlass.range_constexpr(2):
+                cute.arch.mbarrier_init(bar_t_stages_empty_for_epilogue1 + i, 1)
             # MMA[0] uses sA after LA
             # MMA[1] uses sA after LA
             # MMA[0] uses sB after LB
@@ -915,33 +805,6 @@ def kernel(
             # LA writes over sA after MMA[1]
             for i in cutlass.range_constexpr(3):
                 cute.arch.mbarrier_init(bar_sA_empty + i, 256)
-            # LC[3] writes over c_stages after STD[0]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_c_stages_empty_by_STD_0 + i, 1)
-            # PUTT[2,0] writes over t_stages after STT[0,0]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_0_0 + i, 1)
-            # PUTT[2,1] writes over t_stages after STT[0,1]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_0_1 + i, 1)
-            # LC[1] writes over c_stages after STD[2]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_c_stages_empty_by_STD_2 + i, 1)
-            # LC[2] writes over c_stages after STD[3]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_c_stages_empty_by_STD_3 + i, 1)
-            # PUTT[0,0] writes over t_stages after STT[2,0]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_2_0 + i, 1)
-            # PUTT[0,1] writes over t_stages after STT[2,1]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_2_1 + i, 1)
-            # PUTT[1,0] writes over t_stages after STT[3,0]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_3_0 + i, 1)
-            # PUTT[1,1] writes over t_stages after STT[3,1]
-            for i in cutlass.range_constexpr(1):
-                cute.arch.mbarrier_init(bar_t_stages_empty_by_STT_3_1 + i, 1)
     if warp == 8:
         cpasync.prefetch_descriptor(tma_a)
         cpasync.prefetch_descriptor(tma_b)
@@ -972,11 +835,9 @@ def kernel(
             bar_c_stages_full_by_LC,
             bar_c_stages_full_by_PUT,
             bar_t_stages_full_by_epilogue0,
+            bar_t_stages_empty_for_epilogue0,
             bar_sA_full_sB_full,
             bar_sA_empty,
-            bar_t_stages_empty_by_STT_0_0,
-            bar_t_stages_empty_by_STT_2_0,
-            bar_t_stages_empty_by_STT_3_0,
             tile,
             sA,
             sB,
@@ -993,11 +854,9 @@ def kernel(
             bar_c_stages_full_by_LC,
             bar_c_stages_full_by_PUT,
             bar_t_stages_full_by_epilogue1,
+            bar_t_stages_empty_for_epilogue1,
             bar_sA_full_sB_full,
             bar_sA_empty,
-            bar_t_stages_empty_by_STT_0_1,
-            bar_t_stages_empty_by_STT_2_1,
-            bar_t_stages_empty_by_STT_3_1,
             tile,
             sA,
             sB,
@@ -1038,15 +897,9 @@ def kernel(
                 bar_c_stages_full_by_PUT,
                 bar_t_stages_full_by_epilogue0,
                 bar_t_stages_full_by_epilogue1,
-                bar_c_stages_empty_by_STD_0,
-                bar_t_stages_empty_by_STT_0_0,
-                bar_t_stages_empty_by_STT_0_1,
-                bar_c_stages_empty_by_STD_2,
-                bar_c_stages_empty_by_STD_3,
-                bar_t_stages_empty_by_STT_2_0,
-                bar_t_stages_empty_by_STT_2_1,
-                bar_t_stages_empty_by_STT_3_0,
-                bar_t_stages_empty_by_STT_3_1,
+                bar_c_stages_empty,
+                bar_t_stages_empty_for_epilogue0,
+                bar_t_stages_empty_for_epilogue1,
                 tile,
                 at_batch,
                 at_m,
@@ -1064,9 +917,7 @@ def kernel(
                 tiles,
                 by_triangle,
                 bar_c_stages_full_by_LC,
-                bar_c_stages_empty_by_STD_0,
-                bar_c_stages_empty_by_STD_2,
-                bar_c_stages_empty_by_STD_3,
+                bar_c_stages_empty,
                 tile,
                 at_batch,
                 at_m,
@@ -1191,4 +1042,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "d92edf29130d1040f17ab81a195141f743891992ff38efdfff3cf445fbc2b77c"
+PROGRAM_SHA256 = "6d46ddfdd5df0e28f5c04b78d0168b294bcacacc70a375b44481842275f11986"

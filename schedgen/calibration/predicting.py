@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -40,14 +40,18 @@ def solved(experiment: Experiment, machine: Machine) -> Solution:
     return solve(experiment.read(), machine, settings=experiment.settings, advise=False)
 
 
-def predicted(solution: Solution, machine: Machine) -> Predicted:
-    """What the program of a schedule takes with the prices of ``machine``.
+def predicted(solution: Solution, machine: Machine, pace: Sequence[str] = ()) -> Predicted:
+    """What the program of a schedule takes with the prices of ``machine``, its roles kept to their
+    order on the units ``pace``.
 
-    Operations with a condition count for nothing: they are there for what seldom happens. Raises
-    SchedgenError: ``machine`` does not price one of its operations.
+    Operations with a condition count for nothing: they are there for what seldom happens.
+
+    Raises:
+        ProgramError: roles cannot be kept to their order on one of ``pace``.
+        SchedgenError: ``machine`` does not price one of its operations.
     """
     kernel, exact = solution.problem.kernel, middles(machine)
-    program = synthesize(kernel, solution.schedule, exact)
+    program = synthesize(kernel, solution.schedule, exact, pace)
     seldom = {operation.name for operation in kernel.operations if operation.when is not None}
     turn, step = (
         cycles_per_iteration(program, exact, manner, without=seldom)

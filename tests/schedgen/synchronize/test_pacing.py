@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from schedgen.driver.found import Solution
 from schedgen.driver.solution import solve
 from schedgen.errors import SchedgenError
 from schedgen.findings import Claim
-from schedgen.machine_file import read_machine
+from schedgen.machine_file import machine_text, read_machine
 from schedgen.ordering.orders import Orders
 from schedgen.program.digest import program_digest
 from schedgen.program.file import read_program, to_json
@@ -163,9 +164,19 @@ def chain(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_what_follows_from_data_takes_no_barrier(chain: str) -> None:
+@pytest.fixture
+def near(tmp_path: Path) -> str:
+    """A machine with quick hand-offs, so that the roles of the chain are not far apart."""
+    quick = "  handoff: {value: 30, unit: cycle, source: none, certainty: estimate}"
+    path = tmp_path / "h200.yaml"
+    text = re.sub(r"^  handoff: .*$", quick, machine_text("h200"), flags=re.MULTILINE)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_what_follows_from_data_takes_no_barrier(chain: str, near: str) -> None:
     """The second product reads what comes of the first; only the other order is to be kept."""
-    program = paced((chain, "h200"), "TENSOR")
+    program = paced((chain, near), "TENSOR")
     orders = [b.name for b in program.barriers if b.kind == "pace"]
     assert orders == ["pace ONE after TWO"]
     prove(program, ("graph", "execution"))
