@@ -1,0 +1,212 @@
+"""Tables of documents from what benchmarks kept in `benchmarks/results`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+def results_table(name: str, columns: Sequence[str], only: str = "") -> str:
+    """Columns of `benchmarks/results/NAME.json` as a Markdown table, with where it was measured.
+
+    ``only`` picks the rows whose ``table`` it is, where a file holds several.
+    """
+    found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+    rows: list[Mapping[str, object]] = [r for r in found["rows"] if not only or r["table"] == only]
+    lines = [columns, ["---"] * len(columns), *[[_cell(row[c]) for c in columns] for row in rows]]
+    where = found["environment"]
+    versions = ", ".join(f"{key} {where[key]}" for key in ("python", "ortools", "z3-solver"))
+    source = (
+        f"*{where['date']}, {where['cores']} cores, {versions}; `benchmarks/results/{name}.json`*"
+    )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
+def measured_table(name: str, columns: Sequence[str], only: str) -> str:
+    """The rows of `results_table` whose cycles were measured on a GPU earlier than the rest."""
+    rows = [row for row in _results(name)["rows"] if row["table"] == only]
+    lines = [columns, ["---"] * len(columns), *[[_cell(row[c]) for c in columns] for row in rows]]
+    source = f"*{rows[0]['device']}, {rows[0]['measured on']}; `benchmarks/results/{name}.json`*"
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
+def _cell(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def headline() -> str:
+    """Speed over the best peer's: geometric mean, least and most, of each family of kernels."""
+    lines = ["| | shapes | called eagerly | time on the GPU | in CUDA graphs | best peer of |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
+    families: dict[str, list[Mapping[str, Any]]] = {}
+    peers: dict[str, dict[str, None]] = {}
+    for name in ("attention", "gemm"):
+        for row in _results(name)["rows"]:
+            family = f"`{row['spec']}`" if "spec" in row else "attention"
+            if row["provider"] == "schedgen":
+                families.setdefault(family, []).append(row)
+            else:
+                peers.setdefault(family, {})[row["provider"]] = None
+    for family, rows in families.items():
+        shares = ("of best peer eagerly", "of best peer", "of best peer in a graph")
+        cells = [_spread([row[share] for row in rows if row.get(share)]) for share in shares]
+        lines.append(
+            f"| {family} | {len(rows)} | {' | '.join(cells)} | {', '.join(peers[family])} |"
+        )
+    polar = [row["of gram-quack"] for row in _results("polar")["rows"]]
+    lines.append(
+        f"| `polar` | {len(polar)} | | | {_spread(polar)} | gram-newton-schulz with quack |"
+    )
+    sources = [(name, _results(name)["environment"]) for name in ("attention", "gemm", "polar")]
+    source = ", ".join(f"`{name}.json` ({where['date']})" for name, where in sources)
+    return "\n".join(lines) + f"\n\n*{sources[0][1]['gpu']}; in `benchmarks/results`: {source}*"
+
+
+def _results(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+
+
+def _spread(shares: Sequence[float]) -> str:
+    if not shares:
+        return ""
+    return f"{geometric_mean(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})"
+
+
+def fa4() -> str:
+    """FlashAttention-4's barriers, ours, and how many there are of each."""
+    columns = ("barrier", "kind", "slots", "tiles", "count", "producer -> consumer", "protects")
+    parts = [
+        f"{title}\n\n{results_table('fa4_barriers', columns, only)}"
+        for title, only in (("FlashAttention-4, by hand:", "FA4"), ("Synthesized:", "ours"))
+    ]
+    found = json.loads((ROOT / "benchmarks/results/fa4_barriers.json").read_text("utf-8"))
+    totals = next(row for row in found["rows"] if row["table"] == "totals")
+    names = [name for name in totals if name != "table"]
+    return "\n\n".join([*parts, results_table("fa4_barriers", names, "totals")])
+
+
+def mutants() -> str:
+    """What became of the mutants of all programs, by operator."""
+    path = ROOT / "benchmarks/results/mutants.json"
+    found = json.loads(path.read_text("utf-8"))
+    ends = ("killed", "equivalent", "survived", "unproven")
+    total: dict[str, dict[str, int]] = {}
+    for row in found["rows"]:
+        counts = total.setdefault(row["operator"], dict.fromkeys(ends, 0))
+        for end in ends:
+            counts[end] += row[end]
+    everything = {end: sum(counts[end] for counts in total.values()) for end in ends}
+    lines = [("operator", *ends), ("---",) * 5]
+    for name, counts in {**total, "all": everything}.items():
+        lines.append((name, *(str(counts[end]) for end in ends)))
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    where = found["environment"]
+    judged = sum(everything.values()) + sum(row["unrelated"] for row in found["rows"])
+    whole = judged == sum(row["mutants"] for row in found["rows"])
+    which = "all mutants" if whole else "a sample of each operator and program"
+    return f"{text}\n\n*{where['date']}; {which}; `{path.name}`*"
+
+
+def conform() -> str:
+    """Shipped kernels beside their programs, by spec and architecture."""
+    path = ROOT / "benchmarks" / "results" / "conform.json"
+    found = json.loads(path.read_text("utf-8"))
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        groups.setdefault((row["kernel"].partition("_sm_")[0], row["arch"]), []).append(row)
+    columns = ("spec", "arch", "kernels", "conform", "steps", "instructions", "most seconds")
+    lines = [(*columns, "mutants", "refused"), ("---",) * 9]
+    for (spec, arch), rows in groups.items():
+        sums = (sum(row[key] for row in rows) for key in ("conforms", "steps", "compared"))
+        most = max((row["seconds"] for row in rows if row["seconds"] is not None), default="")
+        counts = (sum(row[key] for row in rows) for key in ("mutants", "refused"))
+        lines.append(tuple(map(str, (spec, arch, len(rows), *sums, most, *counts))))
+    where = found["environment"]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{text}\n\n*{where['date']}, {where['cores']} cores; `benchmarks/results/{path.name}`*"
+
+
+def feedback() -> str:
+    """Attempts at kernels: what the assembler leaves beside products in each."""
+    path = ROOT / "benchmarks" / "results" / "feedback.json"
+    found = json.loads(path.read_text("utf-8"))
+    columns = ("kernel", "attempt", "problems", "planned", "lost", "instructions", "taken")
+    lines = [columns, ("---",) * len(columns)]
+    lines += [tuple(str(row[column]) for column in columns) for row in found["rows"]]
+    where = found["environment"]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    compiler = f"nvidia-cutlass-dsl {where['nvidia-cutlass-dsl']}"
+    return f"{text}\n\n*{where['date']}, {compiler}; `benchmarks/results/{path.name}`*"
+
+
+def fuzz() -> str:
+    """How random specs ended, by family, and why some were refused or failed."""
+    found = json.loads((ROOT / "benchmarks" / "results" / "fuzz.json").read_text("utf-8"))
+    share = found["emulated"] / found["specs"]
+    head = (
+        f"Of {found['specs']} specs {found['proven']} were proven and {found['emulated']} "
+        f"({share:.0%}) executed."
+    )
+    parts = [head]
+    for key in ("rows", "families", "refusals", "failures"):
+        rows: list[Mapping[str, object]] = found[key]
+        if rows:
+            lines = [list(rows[0]), ["---"] * len(rows[0]), *[map(_cell, r.values()) for r in rows]]
+            parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    where = found["environment"]
+    source = f"*{where['date']}, seed {found['seed']}; `benchmarks/results/fuzz.json`*"
+    return "\n\n".join([*parts, source])
+
+
+def on_gpu(name: str, problem: Sequence[str]) -> str:
+    """TFLOP/s of a benchmark that ran on a GPU: a line per problem, a column per provider."""
+    found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+    rows = [row for row in found["rows"] if all(key in row for key in problem)]
+    providers = list(dict.fromkeys(row["provider"] for row in rows))
+    shares = ["of best peer", "of best peer eagerly", "of best peer in a graph"]
+    shares = [share for share in shares if any(share in row for row in rows)]
+    lines = [[*problem, *(f"{p} TFLOP/s" for p in providers), *shares, "error", "torch's"]]
+    lines.append(["---"] * len(lines[0]))
+    groups: dict[tuple[object, ...], dict[str, Mapping[str, object]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in problem), {})[row["provider"]] = row
+    for key, group in groups.items():
+        speeds = [group[p].get("TFLOP/s", "") if p in group else "" for p in providers]
+        mine = group["schedgen"]
+        other = next(r for r in group.values() if r is not mine and "error" in r)
+        compared = [mine.get(share, "") for share in shares]
+        cells = [*key, *speeds, *compared, mine["error"], other["error"]]
+        lines.append([_cell(cell) for cell in cells])
+    where = found["environment"]
+    source = (
+        f"*{where['date']}, {where['gpu']}, torch {where['torch']}, "
+        f"nvidia-cutlass-dsl {where['nvidia-cutlass-dsl']}; `benchmarks/results/{name}.json`*"
+    )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
+def gpu_table(name: str, columns: Sequence[str], only: str = "") -> str:
+    """Columns of a result that was measured on a GPU, with where that was."""
+    text = results_table(name, columns, only)
+    where = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text("utf-8"))["environment"]
+    source = f"*{where['date']}, {where['gpu']}; `benchmarks/results/{name}.json`*"
+    return text[: text.rindex("\n\n*")] + f"\n\n{source}"
+
+
+def sanitize() -> str:
+    """What each tool of compute-sanitizer says: a line per kernel."""
+    found = json.loads((ROOT / "benchmarks/results/sanitize.json").read_text("utf-8"))
+    tools = list(dict.fromkeys(row["tool"] for row in found["rows"]))
+    said: dict[str, dict[str, str]] = {}
+    for row in found["rows"]:
+        said.setdefault(row["kernel"], {})[row["tool"]] = row["summary"]
+    lines = [["kernel", *tools], ["---"] * (1 + len(tools))]
+    lines += [[name, *(each[tool] for tool in tools)] for name, each in said.items()]
+    where = found["environment"]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{text}\n\n*{where['date']}, {where['gpu']}; `benchmarks/results/sanitize.json`*"
