@@ -3,8 +3,8 @@
     python benchmarks/polar.py [--serial] [--save]
 
 What `schedgen bench polar` measures, with a line for each shape: ms as CUDA graphs; its
-floor; gram-quack's time over ours; error and defect of ours. --serial measures `polar` also with
-independent products one after the other, instead of side by side.
+floor; gram-quack's time over ours, in graphs and eagerly; error and defect of ours. --serial
+measures `polar` also with independent products one after the other, instead of side by side.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from statistics import geometric_mean
 
 from report import keep, table
 
-from schedgen.benchmarks.polar import SERIAL
+from schedgen.benchmarks.polar import GRAM, PEERS, SERIAL
 from schedgen.benchmarks.shipped import polar_rows, where
 from schedgen.benchmarks.timing import OURS, Row
-
-PEERS = ("torch standard", "torch gram", "torch.compile standard", "gram-quack")
 
 
 def by_shape(rows: Iterable[Row]) -> list[Row]:
@@ -39,9 +37,11 @@ def _line(shape: Row, providers: dict[str, Row]) -> Row:
     if SERIAL in times:
         line |= {SERIAL: times[SERIAL], "of serial": _ratio(times[SERIAL], times[OURS])}
     line |= {name: times.get(name, "") for name in PEERS}
-    line |= {"floor": ours["floor ms"], "of gram-quack": ""}
-    if "gram-quack" in times:
-        line["of gram-quack"] = _ratio(times["gram-quack"], times[OURS])
+    line |= {"floor": ours["floor ms"], "eager": ours["eager ms"]}
+    line |= {"of gram-quack": "", "of gram-quack eagerly": ""}
+    if GRAM in times:
+        line["of gram-quack"] = _ratio(times[GRAM], times[OURS])
+        line["of gram-quack eagerly"] = _ratio(providers[GRAM]["eager ms"], ours["eager ms"])
     return line | {"error": ours["error"], "defect": ours["defect"]}
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     found = by_shape(polar_rows(serial="--serial" in sys.argv))
     print(where())
     print(table(found))
-    for column in ("of gram-quack", "of serial"):
+    for column in ("of gram-quack", "of gram-quack eagerly", "of serial"):
         ratios = [float(str(row[column])) for row in found if row.get(column)]
         if ratios:
             print(f"geometric mean {column}: {geometric_mean(ratios):.3f}")

@@ -1,13 +1,13 @@
 """Speed of `polar` beside its peers, on the GPU at hand.
 
 All iterate the same polynomials, Polar Express with five steps and safety 1.05, on the same inputs
-in bf16, the Gram iterations with one restart at iteration 2; all as CUDA graphs.
+in bf16, the Gram iterations with one restart at iteration 2; as CUDA graphs and as they are called.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +25,7 @@ Times = Callable[[dict[str, Run]], dict[str, float]]
 SHAPES = [
     *((1, 2048, 2048), (1, 2048, 7168), (4, 2048, 7168), (16, 2048, 7168), (1, 2048, 8192)),
     *((8, 1024, 4096), (16, 1024, 8192), (1, 4096, 4096), (1, 4096, 11008), (1, 7168, 18432)),
+    *((24, 1024, 1024), (64, 768, 3072), (6, 1536, 1536)),
 ]
 """Batch, n and m."""
 STEPS = 5
@@ -32,9 +33,14 @@ _DENSE = 8192
 """m, n and k of the product whose rate the floor is based on."""
 SERIAL = "schedgen serial"
 """`polar` with its independent products one after the other; `OURS` is `polar` as it is."""
+GRAM = "gram-quack"
+"""gram-newton-schulz, which takes its products from quack."""
+PEERS = ("torch standard", "torch gram", "torch.compile standard", GRAM)
 
 
-def polar_rows(times: Times, serial: bool = False) -> Iterator[Row]:
+def polar_rows(
+    times: Times, called: Times, serial: bool = False, peers: Collection[str] = PEERS
+) -> Iterator[Row]:
     """A row for each shape and provider.
 
     ``floor ms`` is the work of the iteration that `polar` takes, symmetric products halved, at the
@@ -42,30 +48,38 @@ def polar_rows(times: Times, serial: bool = False) -> Iterator[Row]:
     ``defect`` ||X X^T - I|| / sqrt(n), both of the first matrix of the batch.
 
     Args:
-        times: measures all candidates of a shape.
+        times: measures all candidates of a shape, as CUDA graphs.
+        called: measures them as they are called, in the column ``eager ms``.
         serial: whether `SERIAL` is a candidate, too.
+        peers: those that are measured.
     """
     rate = _rate(times)
     for batch, n, m in SHAPES:
         x = torch.randn(batch, n, m, device=_device()).to(torch.bfloat16)
         problem: Row = {"batch": batch, "n": n, "m": m}
         reference, runs, notes = _reference(x[:1]), dict[str, Run](), dict[str, Row]()
-        for name, run in _candidates(x, serial).items():
+        plain: dict[str, Run] = {}
+        for name, run in _candidates(x, serial, peers).items():
             try:
                 runs[name], found = captured(run)
                 runs[name]()
                 apart = f"{error(found[:1], reference):.2e}"
                 notes[name] = {"error": apart, "defect": f"{_defect(found[0]):.4f}"}
+                plain[name] = run
             except Exception as refusal:  # a peer that cannot do this is no failure here
                 if name in (OURS, SERIAL):
                     raise
                 runs.pop(name, None)
                 yield _refused(problem, name, refusal)
+        eager = called(plain)
+        for name, time in eager.items():
+            notes[name]["eager ms"] = round(time, 3)
+        notes[OURS]["of best peer eagerly"] = _of_best(eager)
         yield from _compared(problem, times(runs), notes, floor(batch, n, m) / rate * 1e3)
-        del runs
-    if _peer() is None:
+        del runs, plain
+    if GRAM in peers and _peer() is None:
         note = "not installed: pip install gram-newton-schulz quack-kernels"
-        yield {"batch": "all", "provider": "gram-quack", "note": note}
+        yield {"batch": "all", "provider": GRAM, "note": note}
 
 
 def floor(batch: int, n: int, m: int) -> float:
@@ -78,19 +92,22 @@ def floor(batch: int, n: int, m: int) -> float:
 def _compared(
     problem: Row, milliseconds: dict[str, float], notes: dict[str, Row], least: float
 ) -> Iterator[Row]:
-    ours = milliseconds[OURS]
-    peers = (t for name, t in milliseconds.items() if name not in (OURS, SERIAL))
-    best = min(peers, default=math.nan)
     for name, time in milliseconds.items():
-        mine = name == OURS and not math.isnan(best)
         yield {
             **problem,
             "provider": name,
             "ms": round(time, 3),
-            "of best peer": round(best / ours, 3) if mine else "",
+            "of best peer": _of_best(milliseconds) if name == OURS else "",
             "floor ms": round(least, 3),
             **notes[name],
         }
+
+
+def _of_best(milliseconds: dict[str, float]) -> float | str:
+    """Of the fastest peer's time over ours; nothing if there is none."""
+    peers = (t for name, t in milliseconds.items() if name not in (OURS, SERIAL))
+    best = min(peers, default=math.nan)
+    return "" if math.isnan(best) else round(best / milliseconds[OURS], 3)
 
 
 def _refused(problem: Row, name: str, refusal: Exception) -> Row:
@@ -113,11 +130,9 @@ def _serial(x: Tensor) -> Tensor:
         return polar(x)
 
 
-def _candidates(x: Tensor, serial: bool) -> dict[str, Run]:
+def _candidates(x: Tensor, serial: bool, peers: Collection[str]) -> dict[str, Run]:
     compiled: Any = torch.compile(_plain, dynamic=False)
     found: dict[str, Run] = {
-        OURS: lambda: polar(x),
-        **({SERIAL: lambda: _serial(x)} if serial else {}),
         "torch standard": lambda: polar(x, "standard", backend="torch"),
         "torch gram": lambda: polar(x, "gram", backend="torch"),
         "torch.compile standard": lambda: compiled(x),
@@ -126,8 +141,12 @@ def _candidates(x: Tensor, serial: bool) -> dict[str, Run]:
     if peer is not None:
         options = {"fullgraph": True, "mode": "default"}
         gram = peer.GramNewtonSchulz(ns_epsilon=1e-7, compile_kwargs=options)
-        found["gram-quack"] = lambda: gram(x)
-    return found
+        found[GRAM] = lambda: gram(x)
+    return {
+        OURS: lambda: polar(x),
+        **({SERIAL: lambda: _serial(x)} if serial else {}),
+        **{name: run for name, run in found.items() if name in peers},
+    }
 
 
 def _peer() -> Any:

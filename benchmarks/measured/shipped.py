@@ -7,7 +7,7 @@ stand beside those that the machine model predicts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -50,9 +50,14 @@ ATTENTION = [
     *((4, 4096, 32, 32, 64, False), (4, 4096, 32, 32, 64, True)),
 ]
 """Batch, sequence, heads of queries, of keys, head_dim, causal."""
-SQUARES = [(n, n) for n in (1024, 2048, 4096, 8192)]
-"""m = n, and k, of products."""
-SYMMETRIC = [(n, k) for n in (512, 1024, 2048, 4096, 8192) for k in (n, 4 * n)]
+SQUARES = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
+"""m, n and k of products."""
+WEIGHTS = [(12288, 4096), (4096, 4096), (22016, 4096), (4096, 11008)]
+"""n and k of the products of a transformer with 7 B parameters: queries, keys and values; the
+result of attention; gate and up; down."""
+LAYERS = [(rows, *weight) for weight in WEIGHTS for rows in (16, 128, 512, 2048, 8192)]
+"""The same for that many tokens at a time."""
+SYMMETRIC = [(n, n, k) for n in (512, 1024, 2048, 4096, 8192) for k in (n, 4 * n)]
 """The same for symmetric results."""
 CHAINS = [(1, 8192, 8192, 128), (8, 2048, 8192, 128)]
 """Batch, m, n and width of chained products."""
@@ -182,40 +187,40 @@ def _attention_error(q: Tensor, k: Tensor, v: Tensor, causal: bool, found: Any) 
 # -- products -------------------------------------------------------------------------------------
 
 
-def _square_rows(
-    spec: str, candidates: Callable[[Tensor, Tensor, Tensor], dict[str, Run]], gelu: bool = False
+def _product_rows(
+    spec: str,
+    shapes: Iterable[tuple[int, int, int]],
+    candidates: Callable[[Tensor, Tensor, Tensor], dict[str, Run]],
 ) -> Iterator[Row]:
-    symmetric = spec == "gemm_symmetric"
-    for n, k in SYMMETRIC if symmetric else SQUARES:
-        a, b, bias = _random(n, k), _random(n, k), _random(n)
-        right = a if symmetric else b
-        reference = a.double() @ right.double().mT
+    triangle, gelu = spec == "gemm_symmetric", spec == "gemm_epilogue"
+    for m, n, k in shapes:
+        a, b, bias = _random(m, k), _random(n, k), _random(n)
+        reference = a.double() @ (a if triangle else b).double().mT
         if gelu:
             reference = functional.gelu(reference + bias.double(), approximate="tanh")
-        how, work = _work(spec, n, k, symmetric)
+        how, work = _work(spec, m, n, k)
         yield from _rows(
-            {"spec": spec, "m=n": n, "k": k, "tile": how},
+            {"spec": spec, "m": m, "n": n, "k": k, "tile": how},
             candidates(a, b, bias),
-            2.0 * n * n * k,
+            2.0 * m * n * k,
             partial(_product_error, reference),
             work,
             graphed=True,
         )
 
 
-def _work(spec: str, n: int, k: int, triangle: bool) -> tuple[str, tuple[Path, int]]:
+def _work(spec: str, m: int, n: int, k: int) -> tuple[str, tuple[Path, int]]:
     """Output tiles, file and iterations of the kernel that is taken for a shape in bf16."""
     arch, sms = launcher.architecture(_gpu()), launcher.multiprocessors(_gpu())
-    tile, parts, file = tiling.Tile(), 1, (spec, {"dtype": "bf16"})
+    triangle = spec == "gemm_symmetric"
     product = tiling.Product(arch, "bf16", triangle, activated=spec == "gemm_epilogue")
-    if spec == product.spec:
-        tile = tiling.best(product, (1, n, n, k), sms)
-        file = spec, product.settings(tile)
-        how = split.split(product, (1, n, n, k), sms)
-        if how is not None:
-            tile, parts = how.tile, how.parts
-            file = tiling.PARTS, product.parts_settings(tile)
-    iterations = tiling.tiles(n, n, tile, triangle) * parts * math.ceil(k / parts / tile.depth)
+    tile, parts = tiling.best(product, (1, m, n, k), sms), 1
+    file = spec, product.settings(tile)
+    how = split.split(product, (1, m, n, k), sms)
+    if how is not None:
+        tile, parts = how.tile, how.parts
+        file = tiling.PARTS, product.parts_settings(tile)
+    iterations = tiling.tiles(m, n, tile, triangle) * parts * math.ceil(k / parts / tile.depth)
     shown = f"{tile} in {parts}" if parts > 1 else str(tile)
     return shown, (_file(*file), iterations)
 
@@ -235,7 +240,7 @@ def gemm_rows() -> Iterator[Row]:
             found["quack"] = lambda: quack(a, b.mT, tuned=False)
         return found
 
-    return _square_rows("gemm", candidates)
+    return _product_rows("gemm", [*SQUARES, *LAYERS], candidates)
 
 
 def symmetric_rows() -> Iterator[Row]:
@@ -249,7 +254,7 @@ def symmetric_rows() -> Iterator[Row]:
             found["quack"] = lambda: quack(a, a.mT)
         return found
 
-    return _square_rows("gemm_symmetric", candidates)
+    return _product_rows("gemm_symmetric", SYMMETRIC, candidates)
 
 
 def epilogue_rows() -> Iterator[Row]:
@@ -264,7 +269,7 @@ def epilogue_rows() -> Iterator[Row]:
 
         return {OURS: ours, "torch": torchs}
 
-    return _square_rows("gemm_epilogue", candidates, gelu=True)
+    return _product_rows("gemm_epilogue", SQUARES, candidates)
 
 
 def chain_rows() -> Iterator[Row]:
@@ -293,17 +298,19 @@ def chain_rows() -> Iterator[Row]:
         )
 
 
-def polar_rows(serial: bool = False) -> Iterator[Row]:
-    """Polar factors beside torch and gram-newton-schulz with quack's kernels.
-
-    ``serial`` adds `polar` with its independent products one after the other.
+def polar_rows(serial: bool = False, peers: Collection[str] = polar.PEERS) -> Iterator[Row]:
+    """Polar factors beside torch and gram-newton-schulz with quack's kernels; arguments as of
+    `polar.polar_rows`.
     """
 
     def times(runs: dict[str, Run]) -> dict[str, float]:
         return {name: time.milliseconds for name, time in in_turns(runs).items()}
 
+    def called(runs: dict[str, Run]) -> dict[str, float]:
+        return {name: time.milliseconds for name, time in eagerly(runs).items()}
+
     with torch.no_grad():
-        yield from polar.polar_rows(times, serial)
+        yield from polar.polar_rows(times, called, serial, peers)
 
 
 def where() -> dict[str, str]:

@@ -30,6 +30,8 @@ _ROUNDS = 40
 _SHORT = 0.05
 """Milliseconds: if one candidate takes less, all run again, in `_MORE` times as many rounds."""
 _MORE = 5
+_LONG, _FEWER = 2.0, 3
+"""Milliseconds: if all candidates take more, a part of the rounds is enough."""
 _WARM_UP = 5
 OURS = "schedgen"
 """The candidate that is compared with the others."""
@@ -70,7 +72,9 @@ def warm(run: Run, seconds: float = _WARM) -> None:
 
 
 def _timed(turns: _Turns, rounds: int) -> dict[str, Timed]:
-    turns.run(_WARM_UP)
+    tried, _ = turns.run(_WARM_UP)
+    if min(_middle(found) for found in tried.values()) > _LONG:
+        rounds = max(1, rounds // _FEWER)
     times, clocks = turns.run(rounds)
     if min(_middle(found) for found in times.values()) < _SHORT:
         times, clocks = turns.run(_MORE * rounds)

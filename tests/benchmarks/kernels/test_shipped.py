@@ -63,8 +63,9 @@ def small(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(shipped, "warm", lambda run: None)  # pyright: ignore
     monkeypatch.setattr(shipped, "in_graphs", in_graphs)
     monkeypatch.setattr(shipped, "ATTENTION", [(1, 64, 2, 2, 64, False), (1, 64, 2, 2, 128, True)])
-    monkeypatch.setattr(shipped, "SQUARES", [(64, 64)])
-    monkeypatch.setattr(shipped, "SYMMETRIC", [(64, 128)])
+    monkeypatch.setattr(shipped, "SQUARES", [(64, 64, 64)])
+    monkeypatch.setattr(shipped, "LAYERS", [(32, 64, 128)])
+    monkeypatch.setattr(shipped, "SYMMETRIC", [(64, 64, 128)])
     monkeypatch.setattr(shipped, "CHAINS", [(2, 64, 32, 128)])
     monkeypatch.setattr(shipped.launcher, "architecture", lambda device: "sm_90a")  # pyright: ignore
     monkeypatch.setattr(shipped.library, "load", lambda path: Loaded(launches, path.name))  # pyright: ignore
@@ -79,9 +80,9 @@ FLOPS = {
         (1, 64, 2, 64, False): 4 * 2 * 64 * 64 * 64,
         (1, 64, 2, 128, True): 4 * 2 * 64 * 64 * 128 / 2,
     },
-    "gemm": {(64, 64): 2 * 64**3},
-    "gemm_symmetric": {(64, 128): 2 * 64 * 64 * 128},
-    "gemm_epilogue": {(64, 64): 2 * 64**3},
+    "gemm": {(64, 64, 64): 2 * 64**3, (32, 64, 128): 2 * 32 * 64 * 128},
+    "gemm_symmetric": {(64, 64, 128): 2 * 64 * 64 * 128},
+    "gemm_epilogue": {(64, 64, 64): 2 * 64**3},
     "gemm_chain": {(2, 64, 32, 128): 2 * (2 * 2 * 64 * 32 * 128)},
 }
 """Operations of the small problems, by hand."""
@@ -96,7 +97,7 @@ def test_rows(small: list[str], spec: str, monkeypatch: pytest.MonkeyPatch) -> N
     """A row of ours and one of a peer for each problem; operations over the time of each."""
     monkeypatch.setattr(shipped, "in_turns", in_no_time)
     rows = [row for row in shipped.SPECS[spec]() if "TFLOP/s" in row]
-    keys = PROBLEM.get(spec, ("m=n", "k"))
+    keys = PROBLEM.get(spec, ("m", "n", "k"))
     ours = {tuple(row[key] for key in keys): row for row in rows if row["provider"] == "schedgen"}
     assert ours.keys() == FLOPS[spec].keys()
     for problem, flops in FLOPS[spec].items():
@@ -115,8 +116,8 @@ def test_rows(small: list[str], spec: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_rows_have_times_in_graphs() -> None:
     """Of products, which longer computations consist of."""
     rows = [row for spec in ("gemm", "gemm_symmetric") for row in shipped.SPECS[spec]()]
-    assert [row["graph ms"] for row in rows] == [1.0, 2.0] * 2
-    assert [row["of best peer in a graph"] for row in rows] == [2.0, ""] * 2
+    assert [row["graph ms"] for row in rows] == [1.0, 2.0] * 3
+    assert [row["of best peer in a graph"] for row in rows] == [2.0, ""] * 3
 
 
 def test_a_peer_that_refuses_is_noted(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +159,11 @@ def test_polar() -> None:
     assert all(0 < float(str(row["error"])) < 1e-2 for row in rows[:-1])
     assert all(0 < float(str(row["defect"])) < 1 for row in rows[:-1])
     rate = 2 * 64**3 / 2e-3
+    assert [row["eager ms"] for row in rows[:4]] == [2.0, 3.0, 4.0, 5.0]
+    assert [row["of best peer eagerly"] for row in rows if row["provider"] == "schedgen"] == [
+        1.5,
+        1.5,
+    ]
     assert rows[4]["floor ms"] == round(polar.floor(3, 16, 40) / rate * 1e3, 3)
 
 
@@ -201,6 +207,7 @@ def test_polar_with_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     # Candidates take 2 ms, 3 and so on: ours, ours in order, three of torch and the peer.
     assert [line["of serial"] for line in lines] == [1.5, 1.5]
     assert [line["of gram-quack"] for line in lines] == [3.5, ""]
+    assert [line["of gram-quack eagerly"] for line in lines] == [3.5, ""]
     assert [line["torch standard"] for line in lines] == [4.0, 4.0]
     assert {"batch", "n", "m", "schedgen", "floor", "error", "defect"} <= set(lines[0])
 
@@ -213,9 +220,9 @@ def test_command(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     lines = run(app, ["bench", "gemm"]).stdout.splitlines()
     assert lines[0].startswith("gpu a GPU")
-    assert lines[1].split()[:5] == ["spec", "m=n", "k", "tile", "provider"]
-    assert lines[2].split()[:5] == ["gemm", "64", "64", "64x64x128", "schedgen"]
+    assert lines[1].split()[:5] == ["spec", "m", "n", "k", "tile"]
+    assert lines[2].split()[:5] == ["gemm", "64", "64", "64", "64x64x128"]
     assert lines[2].index("schedgen") == lines[1].index("provider")
     found = json.loads(run(app, ["bench", "gemm", "--json"]).stdout)
     assert found["gpu"] == "a GPU"
-    assert found["rows"][0]["m=n"] == 64
+    assert found["rows"][0]["m"] == 64
