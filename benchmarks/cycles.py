@@ -1,11 +1,12 @@
 """Cycles that kernels take on Hopper, by hardware counters, beside those of the machine model.
 
-    python benchmarks/cycles.py [--save]
+    python benchmarks/cycles.py [--save] [BEGINNING_OF_A_PROBLEM ...]
 
 Nsight Compute runs one launch of each kernel alone, at the clock that the GPU then has, so cycles
 here do not depend on the power limit as times in the other benchmarks do. Elapsed cycles count to
 the end of the last SM, active ones are an average over the SMs; *busiest unit* is the share of the
-elapsed cycles in which the busiest pipeline of an SM works, here the tensor cores. Needs a GPU and
+elapsed cycles in which the busiest pipeline of an SM works, here the tensor cores; *no instruction*
+is the share of the time of warps in which the next instruction is not there yet. Needs a GPU and
 ncu. FlashAttention-4, cuBLAS and quack are measured in the same run.
 """
 
@@ -25,7 +26,7 @@ import torch
 from report import keep, table
 
 from schedgen.codegen.facts import read_facts
-from schedgen.kernels import attention, gemm, symmetric_gemm
+from schedgen.kernels import attention, gemm, keys, symmetric_gemm
 from schedgen.kernels.launcher import architecture, multiprocessors
 from schedgen.kernels.library import path_of
 
@@ -34,6 +35,8 @@ METRICS = {
     "active": "sm__cycles_active.avg",
     "busiest": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "clock": "sm__cycles_elapsed.avg.per_second",
+    "fetching": "smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio",
+    "warps": "smsp__average_warp_latency_per_inst_issued.ratio",
 }
 _KERNELS = "regex:cutlass|nvjet|schedgen"
 _WARM_UP = 2
@@ -60,7 +63,7 @@ def _random(*shape: int) -> torch.Tensor:
 
 
 def _attention(seq: int, head_dim: int, causal: bool) -> Case:
-    batch, heads, rows = 16384 // seq, 16, math.ceil(seq / 128)
+    batch, heads = 16384 // seq, 16
 
     def ours() -> Callable[[], Any]:
         q, k, v = (_random(batch, seq, heads, head_dim) for _ in range(3))
@@ -74,7 +77,10 @@ def _attention(seq: int, head_dim: int, causal: bool) -> Case:
     settings = {"head_dim": str(head_dim), "dtype": "bf16"}
     if causal:
         settings["causal"] = "true"
-    iterations = batch * heads * (rows * (rows + 1) / 2 if causal else rows**2)
+    settings |= keys.settings(_GPU, head_dim, causal, seq, seq)
+    made = dict(read_facts(path_of("attention_fwd", architecture(_GPU), settings)).settings)
+    rows = int(made["tiles"]) * int(made["rows"])  # of queries, of a CTA
+    iterations = batch * heads * keys.iterations(causal, seq, seq, int(made["keys"]), rows)
     name = f"attention {batch}x{seq}x{heads}x{head_dim}{' causal' * causal}"
     return Case(name, "attention_fwd", settings, iterations, {"schedgen": ours, "FA4": fa4})
 
@@ -153,6 +159,7 @@ def row(case: Case, provider: str, sms: int) -> dict[str, object]:
         "elapsed cycles/iteration": round(found["elapsed"] / per_sm),
         "active cycles/iteration": round(found["active"] / per_sm),
         "busiest unit %": round(found["busiest"], 1),
+        "no instruction %": round(100 * found["fetching"] / found["warps"], 1),
         "MHz": round(found["clock"]),
     }
 
@@ -164,6 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--save", action="store_true", help="keep the results")
+    parser.add_argument("names", nargs="*", help="beginnings of problems; default: all")
     options = parser.parse_args()
     if options.one:
         one(*options.one)
@@ -171,6 +179,8 @@ def main() -> None:
     sms = multiprocessors(_GPU)
     rows: list[dict[str, object]] = []
     for case in cases():
+        if options.names and not case.name.startswith(tuple(options.names)):
+            continue
         for provider in case.providers:
             try:
                 rows.append(row(case, provider, sms))

@@ -1,21 +1,22 @@
-"""Matrix products on the GPU at hand, beside torch and quack.
+"""Products with an activation and chained ones on the GPU at hand, beside torch.
 
 python benchmarks/gemm.py [--save]
+
+Plain and symmetric ones are in `benchmarks/h200.py`.
 """
 
 from __future__ import annotations
 
 from report import keep, table
 
-from schedgen.benchmarks.shipped import chain_rows, epilogue_rows, gemm_rows, symmetric_rows, where
+from schedgen.benchmarks.shipped import chain_rows, epilogue_rows, where
 
 
 def main() -> None:
-    squares = [*gemm_rows(), *symmetric_rows(), *epilogue_rows()]
-    chains = list(chain_rows())
+    activated, chains = list(epilogue_rows()), list(chain_rows())
     print(where())
-    print(table(squares), table(chains), sep="\n\n")
-    keep("gemm", [row | where() for row in (*squares, *chains)])
+    print(table(activated), table(chains), sep="\n\n")
+    keep("gemm", [row | where() for row in (*activated, *chains)])
 
 
 if __name__ == "__main__":

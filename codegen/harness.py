@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.events import Silent
 from schedgen.codegen.frame import Frame
-from schedgen.codegen.ir import Code, Function, called, code
+from schedgen.codegen.ir import Function, code
 from schedgen.codegen.merging import Call, merged
-from schedgen.codegen.plan import DTYPES, View
+from schedgen.codegen.plan import View
 from schedgen.codegen.roles import Role
+from schedgen.codegen.sharing import Shared, as_variable, shared, view_at, write
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.codegen.style import PLAIN, Style
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.extents import covered
-from schedgen.kernel import DTYPE_BITS
 from schedgen.roles import RoleKind
 
 
@@ -25,7 +28,7 @@ class Harness:
     """All functions of a generated file beside those of its library."""
 
     def __init__(self, architecture: Architecture, events: Silent, style: Style = PLAIN) -> None:
-        self.architecture, self.plan = architecture, architecture.plan
+        self.architecture, self.plan, self.style = architecture, architecture.plan, style
         self.transfers = Transfers(self.plan)
         self.tiles = Tiles(self.plan)
         self.barriers, self.events = Barriers(self.plan), events
@@ -42,7 +45,10 @@ class Harness:
         kernel = Source()
         scope = parameters | self._variables(kernel)
         roles, calls = merged([role.body(scope) for role in self.roles], self._function)
-        self._dispatch(kernel, calls)
+        branches = self._branches(calls, {role.name: role for role in roles}, {*scope})
+        called_so = {one.call.function for one in branches if isinstance(one, Joint)}
+        roles = [as_variable(role) if role.name in called_so else role for role in roles]
+        self._dispatch(kernel, calls, branches)
         self.frame.teardown(kernel)
         self.architecture.threads.functions(source)
         for role in roles:
@@ -86,7 +92,7 @@ class Harness:
 
         self.frame.setup(source, beside)
         for view in {view.name: view for view in self.plan.views.values()}.values():
-            source.add(code(f"{view.name} = {{}}", _made(view)))
+            source.add(code(f"{view.name} = {{}}", view_at(view, f"shared + {view.address}")))
             found[view.name] = "cute.Tensor"
         return found
 
@@ -101,26 +107,62 @@ class Harness:
                     source.add(*(f"cpasync.prefetch_descriptor(tma_{name})" for name in names))
             fetched.update(names)
 
-    def _dispatch(self, source: Source, calls: dict[str, Call]) -> None:
-        """One branch for each warpgroup, because its warps change their registers together."""
+    def _branches(
+        self, calls: dict[str, Call], functions: dict[str, Function], taken: set[str]
+    ) -> list[Joint | list[Role]]:
+        """The roles of each warpgroup, whose warps change their registers together; those of
+        several, if they are equal and the style says so.
+        """
         first = self.plan.first_warp
-        for group in range(self.plan.warps // 4):
-            here = [role for role in self.roles if first[role.role.name] // 4 == group]
-            last = group == self.plan.warps // 4 - 1
-            head = (
-                "else" if group and last else f"{'elif' if group else 'if'} warp < {4 * group + 4}"
-            )
-            with source.block(f"{head}:"):
-                self.frame.enter(source, here[0].role)
-                for role in here:
-                    call = calls[role.name]
-                    if role.role.kind is RoleKind.WARPGROUP:
-                        self.frame.grant(source, role.role)
-                        source.call(call.function, call.arguments)
-                        continue
-                    with source.block(f"if warp == {first[role.role.name]}:"):
-                        self.frame.grant(source, role.role)
-                        source.call(call.function, call.arguments)
+        groups = [
+            [role for role in self.roles if first[role.role.name] // 4 == group]
+            for group in range(self.plan.warps // 4)
+        ]
+        found: list[Joint | list[Role]] = []
+        while groups:
+            team = list(takewhile(partial(_like, groups[0]), groups)) if self.style.shared else []
+            roles = [role for group in team for role in group]
+            given = [calls[role.name] for role in roles]
+            call = shared(given, functions, self._made, {*taken, "warp", "shared", "barriers"})
+            found.append(groups[0] if call is None else Joint(call, roles))
+            del groups[: 1 if call is None else len(team)]
+        return found
+
+    @property
+    def _made(self) -> dict[str, View | int]:
+        """Variables of the kernel by what they are made of."""
+        words = {self.barriers.name(n): word for n, word in self.plan.mbarriers.items()}
+        return {**words, **{view.name: view for view in self.plan.views.values()}}
+
+    def _dispatch(
+        self, source: Source, calls: dict[str, Call], branches: Sequence[Joint | list[Role]]
+    ) -> None:
+        """A branch for each."""
+        begin = 0
+        for number, branch in enumerate(branches):
+            roles = branch.roles if isinstance(branch, Joint) else branch
+            warps = 4 * len(roles) if isinstance(branch, Joint) else 4
+            last = number == len(branches) - 1
+            head = "else" if number and last else f"{'elif' if number else 'if'} warp < "
+            with source.block(f"{head}:" if head == "else" else f"{head}{begin + warps}:"):
+                self.frame.enter(source, roles[0].role)
+                if isinstance(branch, Joint):
+                    write(source, branch.call, begin, [role.name for role in roles])
+                else:
+                    self._calls(source, roles, calls)
+            begin += warps
+
+    def _calls(self, source: Source, roles: Sequence[Role], calls: dict[str, Call]) -> None:
+        """Each role of a warpgroup by itself."""
+        for role in roles:
+            call = calls[role.name]
+            if role.role.kind is RoleKind.WARPGROUP:
+                self.frame.grant(source, role.role)
+                source.call(call.function, call.arguments)
+                continue
+            with source.block(f"if warp == {self.plan.first_warp[role.role.name]}:"):
+                self.frame.grant(source, role.role)
+                source.call(call.function, call.arguments)
 
     # -- host ----------------------------------------------------------------------------------
 
@@ -163,17 +205,20 @@ class Harness:
                 source.add("tiles = Int32(0)")
 
 
-def _made(view: View) -> Code:
-    """A view as an expression over ``shared``."""
-    dtype = DTYPES[view.dtype]
-    if view.vector:
-        stride = view.stride * 8 // DTYPE_BITS[view.dtype]
-        sizes = f"{view.rows * view.columns}, {view.slots}, {stride}"
-        return called("vectors_at", f"shared + {view.address}", sizes, dtype)
-    if view.slots > 1 and view.stride != view.rows * view.row_bytes:
-        # Tiles of another shape share the slots.
-        stride = view.stride * 8 // DTYPE_BITS[view.dtype]
-        sizes = f"{view.rows}, {view.columns}, {view.slots}, {stride}"
-        return called("tiles_apart", f"shared + {view.address}", sizes, dtype)
-    sizes = f"{view.rows}, {view.columns}, {view.slots}"
-    return called("tiles_at", f"shared + {view.address}", sizes, dtype)
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Roles of neighbouring warpgroups that have one call."""
+
+    call: Shared
+    roles: list[Role]
+
+
+def _like(one: Sequence[Role], other: Sequence[Role]) -> bool:
+    """Whether warpgroups may have one branch: a role each, which takes the same registers and
+    grants nothing.
+    """
+    if len(one) > 1 or len(other) > 1:
+        return False
+    mine, its = one[0].role, other[0].role
+    alike = mine.kind is its.kind is RoleKind.WARPGROUP and mine.budgets == its.budgets
+    return alike and not (mine.grants or its.grants)

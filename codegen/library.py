@@ -39,6 +39,17 @@ def as_dtype(registers, dtype):
     return converted
 
 
+def instance_of(warp, first):
+    """Which of the roles it is whose warps begin with the first one, four each."""
+    return (warp - first) // 4
+
+
+def place(shared, offset, aligned):
+    """A place in shared memory that is known when the kernel runs, on a multiple of bytes."""
+    space = cute.AddressSpace.smem
+    return cute.make_ptr(cutlass.Uint8, shared.toint() + offset, space, assumed_align=aligned)
+
+
 def one_tile(rows, columns, dtype):
     return cute.select(tile_layout(rows, columns, 1, dtype), [0, 1])
 

@@ -146,6 +146,20 @@ def row_sum(registers, row):
     return across_row(registers, row, lambda x, y: x + y)
 
 
+def lane_sum(registers, row):
+    """What a thread has of a row, see `across_lanes`."""
+    mine = [Float32(registers[v]) for v in range(cute.size(registers)) if v // 2 % 2 == row]
+    return pairwise(mine, lambda x, y: x + y)
+
+
+@cute.jit
+def across_lanes(sums: cute.Tensor):
+    """Sums of rows, from those of each of the four threads of a row."""
+    for v in cutlass.range_constexpr(cute.size(sums)):
+        for distance in cutlass.range_constexpr(1, 3):
+            sums[v] = sums[v] + cute.arch.shuffle_sync_bfly(sums[v], distance)
+
+
 def row_sums(registers):
     """Each element with all before it in its row; four neighbours have two of eight columns."""
     sums = cute.make_rmem_tensor(cute.size(registers), Float32)

@@ -57,11 +57,15 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a role is called."""
+    """How a role is called; ``numbered``: the last argument says which of several roles it is."""
 
     function: str
     arguments: tuple[str, ...]
+    numbered: bool = False
 
+
+CONSTANT = "cutlass.Constexpr"
+"""The type of a parameter that is known when a function is compiled."""
 
 Give = Callable[[str, Sequence[str]], str]
 """Makes the name of a function: what it should be, and the roles that call it."""
@@ -73,10 +77,11 @@ def merged(bodies: Sequence[Body], give: Give) -> tuple[list[Function], dict[str
     for group in _groups(bodies):
         roles = [body.role for body in group]
         name = give(common_name(roles), roles) if len(group) > 1 else roles[0]
-        found = _Merge(group).function(name)
-        functions.append(found[0])
-        for role, arguments in zip(roles, found[1], strict=True):
-            calls[role] = Call(name, arguments)
+        merge = _Merge(group)
+        function, given = merge.function(name)
+        functions.append(function)
+        for role, arguments in zip(roles, given, strict=True):
+            calls[role] = Call(name, arguments, numbered=bool(merge.instance))
     return functions, calls
 
 
@@ -127,7 +132,7 @@ class _Merge(Rules):
         parameters = [(self.parameters[names], first[names[0]]) for names in given]
         arguments = [list(each) for each in zip(*given, strict=True)] or [[] for _ in self.group]
         if self.instance:
-            parameters.append((self.instance, "cutlass.Constexpr"))
+            parameters.append((self.instance, CONSTANT))
             for number, each in enumerate(arguments):
                 each.append(str(number))
         words = wrap(self._described(), WIDTH - 4, break_on_hyphens=False)

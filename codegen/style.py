@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
 
 from schedgen.codegen.errors import EmitError
@@ -16,9 +16,12 @@ class Style:
         blocks: in turns of a loop, what threads compute behind a product of Hopper begins a basic
             block of its own. In one block the assembler issues the instructions of the product
             between others as it sees fit, so that its last ones come late.
+        shared: equal roles of neighbouring warpgroups are one branch of the kernel, so that their
+            warps execute the same instructions, see `schedgen.codegen.sharing`.
     """
 
     blocks: bool = False
+    shared: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -41,10 +44,14 @@ class Style:
 PLAIN = Style()
 BLOCK = "begin_block"
 """The function of the library that begins a block."""
+INSTANCE = "instance_of"
+"""The function of the library that says which of several equal roles a warp has."""
 
 
-def seen(style: Style, used: Iterable[str]) -> Style:
+def seen(style: Style, used: Collection[str]) -> Style:
     """What of ``style`` a text shows that uses these functions of the library: where nothing is
-    computed behind products it is plain.
+    computed behind products, or no roles are equal, it is plain.
     """
-    return replace(style, blocks=style.blocks and BLOCK in used)
+    return replace(
+        style, blocks=style.blocks and BLOCK in used, shared=style.shared and INSTANCE in used
+    )

@@ -53,6 +53,8 @@ class Threads:
             self.plan, self.fragment, operation, self._span(role, operation), initial
         )
         name = self._function(operation, body)
+        for sums in self._apart(operation):
+            source.add(called("across_lanes", sums))
         for first in range(0, self._rows(operation, body), self.fragment.rows):
             operands = [
                 band_of(operation, operand, self.fragment.rows, first // self.fragment.rows)
@@ -61,6 +63,15 @@ class Threads:
             arguments = [self._argument(operation, operand, at) for operand in operands]
             arguments += [self._beside(operation, use, at, first) for use in self._uses(body)]
             source.call(name, arguments)
+
+    def _apart(self, operation: Operation) -> list[Code]:
+        """Registers with sums that an operation reads, where several threads have parts of them."""
+        if not operation.work.combined or self.fragment.values == 1:
+            return []
+        made = {n for o in self.plan.kernel.operations if o.work.apart for n in o.writes}
+        pieces = [self.plan.kernel.piece[read.piece] for read in operation.reads]
+        parts = [self.plan.covered([piece]) for piece in pieces if piece.name in made]
+        return [self.registers.tensor(part) for part in parts]
 
     def _rows(self, operation: Operation, body: OperationFunction) -> int:
         """Rows of an operation's tiles: a multiple of what four warps work on at a time."""

@@ -27,6 +27,7 @@ from result_tables import (
     measured_table,
     mutants,
     on_gpu,
+    polar_on_gpu,
     results_table,
     sanitize,
 )
@@ -173,8 +174,11 @@ PARTS: dict[str, Callable[[], str]] = {
         ("copies of", "operations", "steps", "barriers", "graph s", "proven but for size"),
     ),
     "attention-h200": lambda: on_gpu(
-        "attention", ("batch", "seq", "heads", "heads_k", "head_dim", "causal")
+        "h200", ("batch", "seq", "heads", "heads_k", "head_dim", "causal"), "attention"
     ),
+    "products-h200": lambda: on_gpu("h200", ("m", "n", "k", "tile"), "gemm"),
+    "symmetric-h200": lambda: on_gpu("h200", ("n", "k", "tile"), "symmetric"),
+    "polar-h200": polar_on_gpu,
     "launch-host": lambda: gpu_table("launch", ("call", "us on the host"), only="host"),
     "launch-eager": lambda: gpu_table(
         "launch",
@@ -184,7 +188,7 @@ PARTS: dict[str, Callable[[], str]] = {
         ),
         only="eager",
     ),
-    "gemm-h200": lambda: on_gpu("gemm", ("spec", "m=n", "k", "tile")),
+    "gemm-h200": lambda: on_gpu("gemm", ("spec", "m", "n", "k", "tile")),
     **emulator_tables.parts(),
     **trace_tables.parts(),
     "head-dims": lambda: results_table(

@@ -45,9 +45,10 @@ def headline() -> str:
     lines.append("| --- | --- | --- | --- | --- | --- |")
     families: dict[str, list[Mapping[str, Any]]] = {}
     peers: dict[str, dict[str, None]] = {}
-    for name in ("attention", "gemm"):
+    for name in ("h200", "gemm"):
         for row in _results(name)["rows"]:
-            family = f"`{row['spec']}`" if "spec" in row else "attention"
+            family = f"`{row['spec']}`" if "spec" in row else row["family"]
+            family = "`polar`" if family == "polar" else family
             if row["provider"] == "schedgen":
                 families.setdefault(family, []).append(row)
             else:
@@ -55,14 +56,12 @@ def headline() -> str:
     for family, rows in families.items():
         shares = ("of best peer eagerly", "of best peer", "of best peer in a graph")
         cells = [_spread([row[share] for row in rows if row.get(share)]) for share in shares]
+        if family == "`polar`":
+            cells[1] = ""  # it is measured as a graph
         lines.append(
             f"| {family} | {len(rows)} | {' | '.join(cells)} | {', '.join(peers[family])} |"
         )
-    polar = [row["of gram-quack"] for row in _results("polar")["rows"]]
-    lines.append(
-        f"| `polar` | {len(polar)} | | | {_spread(polar)} | gram-newton-schulz with quack |"
-    )
-    sources = [(name, _results(name)["environment"]) for name in ("attention", "gemm", "polar")]
+    sources = [(name, _results(name)["environment"]) for name in ("h200", "gemm")]
     source = ", ".join(f"`{name}.json` ({where['date']})" for name, where in sources)
     return "\n".join(lines) + f"\n\n*{sources[0][1]['gpu']}; in `benchmarks/results`: {source}*"
 
@@ -163,16 +162,22 @@ def fuzz() -> str:
     return "\n\n".join([*parts, source])
 
 
-def on_gpu(name: str, problem: Sequence[str]) -> str:
-    """TFLOP/s of a benchmark that ran on a GPU: a line per problem, a column per provider."""
-    found = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+def on_gpu(name: str, problem: Sequence[str], only: str = "") -> str:
+    """TFLOP/s of a benchmark that ran on a GPU: a line per problem, a column per provider.
+
+    ``only`` picks a family, where a file holds several. *of tensor rate* is ours over what the
+    tensor cores do at the clock that was seen, where that is known.
+    """
+    found = _results(name)
     rows = [row for row in found["rows"] if all(key in row for key in problem)]
+    rows = [row for row in rows if not only or row["family"] == only]
     providers = list(dict.fromkeys(row["provider"] for row in rows))
     shares = ["of best peer", "of best peer eagerly", "of best peer in a graph"]
     shares = [share for share in shares if any(share in row for row in rows)]
-    lines = [[*problem, *(f"{p} TFLOP/s" for p in providers), *shares, "error", "torch's"]]
+    columns = [*problem, *(f"{p} TFLOP/s" for p in providers), *shares, "of tensor rate"]
+    lines = [[*columns, "error", "torch's"]]
     lines.append(["---"] * len(lines[0]))
-    groups: dict[tuple[object, ...], dict[str, Mapping[str, object]]] = {}
+    groups: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(row[key] for key in problem), {})[row["provider"]] = row
     for key, group in groups.items():
@@ -180,13 +185,48 @@ def on_gpu(name: str, problem: Sequence[str]) -> str:
         mine = group["schedgen"]
         other = next(r for r in group.values() if r is not mine and "error" in r)
         compared = [mine.get(share, "") for share in shares]
-        cells = [*key, *speeds, *compared, mine["error"], other["error"]]
+        cells = [*key, *speeds, *compared, _of_tensor_rate(mine), mine["error"], other["error"]]
         lines.append([_cell(cell) for cell in cells])
     where = found["environment"]
     source = (
         f"*{where['date']}, {where['gpu']}, torch {where['torch']}, "
         f"nvidia-cutlass-dsl {where['nvidia-cutlass-dsl']}; `benchmarks/results/{name}.json`*"
     )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
+_SMS = 132
+_DENSE = 4096
+"""FLOP of products of 16-bit numbers in a cycle of an SM (`product_flops` of the model of h200)."""
+
+
+def _of_tensor_rate(row: Mapping[str, Any]) -> str:
+    if not row.get("MHz"):
+        return ""
+    done = row["TFLOP/s"] * (0.5 if row.get("spec") == "gemm_symmetric" else 1)
+    return f"{done * 1e6 / (_SMS * _DENSE * row['MHz']):.2f}"
+
+
+def polar_on_gpu() -> str:
+    """`polar` of `benchmarks/h200.py`: a line per shape."""
+    found = _results("h200")
+    groups: dict[tuple[int, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        if row["family"] == "polar":
+            shape = row["batch"], row["n"], row["m"]
+            groups.setdefault(shape, {})[row["provider"]] = row
+    times = ("eager ms", "graph ms")
+    columns = ["batch", "n", "m", *(f"{p} {t}" for p in ("schedgen", "gram-quack") for t in times)]
+    shares = ("of best peer eagerly", "of best peer in a graph")
+    lines = [[*columns, "floor ms", *shares, "error", "defect"]]
+    lines.append(["---"] * len(lines[0]))
+    for shape, group in groups.items():
+        mine, theirs = group["schedgen"], group.get("gram-quack", {})
+        cells = [*shape, *(row.get(time, "") for row in (mine, theirs) for time in times)]
+        cells += [mine["floor ms"], *(mine[share] for share in shares)]
+        lines.append([_cell(cell) for cell in (*cells, mine["error"], mine["defect"])])
+    where = found["environment"]
+    source = f"*{where['date']}, {where['gpu']}; `benchmarks/results/h200.json`*"
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
 
 

@@ -17,14 +17,15 @@ OWN = 128
 ROWS = 128
 """Rows of q that a block computes at a time, with head_dim 128."""
 KEYS = {
-    ("sm_90a", 128, False): (OWN, 176),
+    ("sm_90a", 128, False): (OWN, 160),
     ("sm_90a", 128, True): (OWN, 160),
 }
 """Architecture, head_dim and causal -> what there are kernels for, where there are several."""
-BESIDE, FILL = 24, 1.1
+BESIDE, FILL = 49, 1.1
 """What an iteration takes beside its products and exponentials, in keys; and what the first and the
-last one of an output tile take longer than others, in iterations of keys alone. Both are fitted to
-`benchmarks/keys.py` on an H200, and are less than 3 % off where there are 1024 keys or more."""
+last one of an output tile take longer than others, in iterations of keys alone. The first is fitted to
+times of 128 and 160 keys, with and without a causal mask, with 4096 and 16384 keys on an H200, the
+second was to `benchmarks/keys.py`; ratios of times are less than 1 % off."""
 
 
 @lru_cache(4096)

@@ -206,6 +206,9 @@ class Read:
 class Work:
     """What an operation does, as numbers a machine model can price. Lane counts are summed over the
     tile. ``element_bytes`` is the size of an element of the operands of a product.
+
+    ``apart`` is 1 for a sum along rows whose parts may stay apart in the threads that share a row,
+    ``combined`` counts such sums that an operation reads (`schedgen.spec.apart`).
     """
 
     rows: int = 0
@@ -227,6 +230,8 @@ class Work:
     a_bytes: int = 0
     b_bytes: int = 0
     element_bytes: int = 0
+    apart: int = 0
+    combined: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ def write(body: Body, operation: Operation) -> None:
         body.elements.coordinates(operation.formulas, rows=True)
         body.elements.remember(operation.formulas, rows=True)
         combined = "row_max" if largest else "row_sum"
+        if operation.work.apart and body.fragment.values > 1:
+            combined = "lane_sum"  # what reads it adds up what the threads of a row have
         value = f"{combined}({registers}, v)"
         body.source.uses(combined)
         if "carry" in formulas:

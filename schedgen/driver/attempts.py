@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -70,20 +71,26 @@ def best(attempts: Sequence[Attempt]) -> int | None:
 
     The one that loses least of what the first of them has beside products in its PTX, so that one
     which plans less does not win by that; of those the one with the fewest instructions in loops
-    with products; of those the first. One that cannot be compared comes behind all that can.
+    with products; of those the first. Where roles share instructions there are fewer loops, so work
+    beside products is compared by the loop. One that cannot be compared comes behind all that can.
     """
     usable = [n for n, one in enumerate(attempts) if one.usable]
     known = [one.overlap for one in attempts if one.overlap is not None and not one.overlap.unknown]
-    planned = known[0].cycles if known else 0
+    planned = _by_loop(known[0].cycles, known[0]) if known else Fraction(0)
 
-    def rank(number: int) -> tuple[bool, int, int, int]:
+    def rank(number: int) -> tuple[bool, Fraction, int, int]:
         found = attempts[number].overlap
         if found is None or found.unknown:
-            return True, 0, 0, number
-        lost = max(0, planned - (found.cycles - found.lost_cycles))
-        return False, 0 if lost * _SLACK <= planned else lost, found.instructions, number
+            return True, Fraction(0), 0, number
+        lost = max(Fraction(0), planned - _by_loop(found.cycles - found.lost_cycles, found))
+        lost = Fraction(0) if lost * _SLACK <= planned else lost
+        return False, lost, found.instructions, number
 
     return min(usable, key=rank, default=None)
+
+
+def _by_loop(cycles: int, overlap: Overlap) -> Fraction:
+    return Fraction(cycles, max(1, len(overlap.loops)))
 
 
 def compiled(

@@ -46,6 +46,8 @@ class Variation:
             parts.append("waits where products are complete")
         if self.style.blocks:
             parts.append("blocks behind products")
+        if self.style.shared:
+            parts.append("equal roles in the same instructions")
         return ", ".join(parts) or "as it was planned"
 
     @property
@@ -60,10 +62,15 @@ class Variation:
 
 def otherwise(one: Variation) -> Iterator[Variation]:
     """The same schedule in other ways, in the order in which they are tried."""
-    blocks = Style(blocks=True)
+    blocks = replace(one.style, blocks=True)
     yield replace(one, style=blocks)
     yield replace(one, early=True)
     yield replace(one, early=True, style=blocks)
+
+
+def sharing(one: Variation) -> Variation:
+    """The same with equal roles in the same instructions."""
+    return replace(one, style=replace(one.style, shared=True))
 
 
 def with_registers(machine: Machine, more: int) -> Machine:

@@ -11,6 +11,7 @@ from schedgen.expressions import ExpressionError, parse, references
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase, Space
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
+from schedgen.spec.apart import sums_apart
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
@@ -118,7 +119,7 @@ def _kernel(
         locations=_locations(source, spec),
         decided=decided,
     )
-    return _storable(elide_copies(kernel), spec, scope)
+    return _storable(sums_apart(elide_copies(kernel)), spec, scope)
 
 
 def _locations(source: Source, spec: SpecFile) -> dict[tuple[str, str], Location]:

@@ -23,7 +23,7 @@ from schedgen.tuning.basics import Deadline, mean, shown
 from schedgen.tuning.estimating import Pace, bound, cycles
 from schedgen.tuning.records import Dropped
 from schedgen.tuning.shapes import Shape, complete
-from schedgen.tuning.space import parameters, schedule_of
+from schedgen.tuning.space import pace_of, parameters, schedule_of
 
 REPEATED = 0.05
 """By how much settings have to be faster in the model to be tried after others with the same output
@@ -205,7 +205,9 @@ def _essence(one: Setting) -> str:
     for.
     """
     bare = replace(one.kernel, parameters=(), choices=(), decided=(), locations={})
-    return sha256(repr((bare, schedule_of(one.settings))).encode()).hexdigest()
+    return sha256(
+        repr((bare, schedule_of(one.settings), pace_of(one.settings))).encode()
+    ).hexdigest()
 
 
 def first_line(error: Exception) -> str:

@@ -33,7 +33,7 @@ from schedgen.tuning.candidates import (
 from schedgen.tuning.estimating import paced
 from schedgen.tuning.records import MANIFEST, AxisTried, Dropped, Manifest, Prepared, manifest_text
 from schedgen.tuning.shapes import Shape, complete, distinct
-from schedgen.tuning.space import Axis, parameters, schedule_of, settings_of
+from schedgen.tuning.space import Axis, pace_of, parameters, schedule_of, settings_of
 
 if TYPE_CHECKING:
     from schedgen.driver.emitting import Emission
@@ -44,8 +44,8 @@ CONSIDERED = 256
 Progress = Callable[[str], None]
 Made = tuple["Emission", int, tuple[str, ...]]
 """An emission, registers that its schedule leaves beside tiles, packages that compiled it."""
-Make = Callable[[Spec, Machine, Mapping[str, str], str, Store], Made]
-"""Of a spec, a machine, parameters, latencies and a store."""
+Make = Callable[[Spec, Machine, Mapping[str, str], str, tuple[str, ...], Store], Made]
+"""Of a spec, a machine, parameters, latencies, units whose order is kept, and a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,12 @@ class Wanted:
 
 
 def compiled(
-    spec: Spec, machine: Machine, settings: Mapping[str, str], latencies: str, store: Store
+    spec: Spec,
+    machine: Machine,
+    settings: Mapping[str, str],
+    latencies: str,
+    pace: tuple[str, ...],
+    store: Store,
 ) -> Made:
     """The kernel that the compiler accepts and that is its program.
 
@@ -89,7 +94,7 @@ def compiled(
     from schedgen.driver.selecting import compiled_emission
 
     made, attempts = compiled_emission(
-        spec, machine, settings, conform=True, store=store, latencies=latencies
+        spec, machine, settings, conform=True, store=store, latencies=latencies, pace=pace
     )
     chosen = next(attempt for attempt in attempts if attempt.chosen)
     return made, chosen.variation.more_registers, packages()
@@ -196,7 +201,9 @@ class _Preparation:
         self.progress(f"compiling candidate {len(self.found) + 1}: {shown(settings)}")
         chosen, latencies, machine = self._solved_for(settings)
         try:
-            made, more, self.compiler = self.make(self.spec, machine, chosen, latencies, self.store)
+            made, more, self.compiler = self.make(
+                self.spec, machine, chosen, latencies, pace_of(settings), self.store
+            )
         except SchedgenError as error:
             self.dropped.append(Dropped(settings, "compile", first_line(error)))
             return False

@@ -23,10 +23,12 @@ from schedgen.spec.reader import Spec
 from schedgen.spec.schema import Parameter, SpecFile
 from schedgen.spec.values import show
 
-LATENCIES, REGISTERS = "@latencies", "@registers"
-"""The end of the machine model's ranges that a schedule is made for, and registers of a thread that
-it leaves beside tiles, more than the model says."""
-SCHEDULES = {LATENCIES: ("high", "low"), REGISTERS: ("0", "16")}
+LATENCIES, REGISTERS, PACE = "@latencies", "@registers", "@pace"
+"""The end of the machine model's ranges that a schedule is made for; registers of a thread that it
+leaves beside tiles, more than the model says; the unit on which roles are kept to its order."""
+NOWHERE = "none"
+"""The value of `PACE` if they are not."""
+SCHEDULES = {LATENCIES: ("high", "low"), REGISTERS: ("0", "16"), PACE: (NOWHERE, "TENSOR")}
 """What they are if nobody says otherwise, the usual one first."""
 FEW = 16
 """Numbers up to here change by one (slots, warpgroups), those above by parts of them (tiles)."""
@@ -116,6 +118,12 @@ def schedule_of(settings: Mapping[str, str]) -> tuple[str, int]:
     """The latencies, and more registers, that settings are solved for."""
     found = {name: settings.get(name, values[0]) for name, values in SCHEDULES.items()}
     return found[LATENCIES], int(found[REGISTERS])
+
+
+def pace_of(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """The units on which roles are kept to the order of the schedule."""
+    unit = settings.get(PACE, NOWHERE)
+    return () if unit == NOWHERE else (unit,)
 
 
 def near(number: int, round_: int = 0) -> tuple[int, ...]:

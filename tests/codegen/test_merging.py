@@ -73,8 +73,8 @@ def test_equal_roles() -> None:
         "    MASK(r_S, sQ[0], 128 * at + (64 * instance))",
     ]
     assert calls == {
-        "softmax0": Call("softmax", ("bar_sQ_0_full", "kv", "sQ_0", "0")),
-        "softmax1": Call("softmax", ("bar_sQ_1_full", "kv", "sQ_1", "1")),
+        "softmax0": Call("softmax", ("bar_sQ_0_full", "kv", "sQ_0", "0"), numbered=True),
+        "softmax1": Call("softmax", ("bar_sQ_1_full", "kv", "sQ_1", "1"), numbered=True),
     }
 
 

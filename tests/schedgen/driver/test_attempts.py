@@ -61,6 +61,14 @@ def test_best(attempts: list[Attempt], taken: int | None) -> None:
     assert best(attempts) == taken
 
 
+def test_roles_that_share_instructions() -> None:
+    """They have one loop instead of two, which has what one of those had."""
+    two = Overlap((*overlap(100, 0).loops, *overlap(100, 0).loops))
+    assert best([attempt(two), attempt(overlap(100, 1))]) == 1
+    assert best([attempt(two), attempt(overlap(90, 0))]) == 0
+    assert best([attempt(two), attempt(overlap(100, 0, 250))]) == 0
+
+
 def test_keeps() -> None:
     assert attempt(None).keeps
     assert attempt(overlap(100, 2)).keeps

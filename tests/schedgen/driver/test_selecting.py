@@ -133,3 +133,18 @@ def test_another_program_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         Driver(monkeypatch, [differs]).run()
     driver = Driver(monkeypatch, [attempt(overlap(100, 50)), differs, differs, differs])
     assert [one.chosen for one in driver.run()[1]] == [True, False, False, False]
+
+
+def test_long_loops_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where equal roles have more instructions than caches hold; what has the fewest is taken."""
+    driver = Driver(monkeypatch, [attempt(overlap(100, 0, 1200)), attempt(overlap(100, 0, 600))])
+    made, found = driver.run()
+    assert [one.style.words for one in driver.asked] == [(), ("shared",)]
+    assert (made.style.words, found[1].chosen) == (("shared",), True)
+    driver = Driver(monkeypatch, [attempt(overlap(100, 0, 1200)), SPILLS])
+    assert driver.run()[0].style == PLAIN
+    driver = Driver(monkeypatch, [attempt(overlap(100, 0, 1000))])
+    assert len(driver.run()[1]) == 1
+    driver = Driver(monkeypatch, [attempt(overlap(100, 0, 1200))])
+    driver.same = True  # no roles are equal
+    assert len(driver.run()[1]) == 1

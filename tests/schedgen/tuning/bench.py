@@ -72,8 +72,15 @@ def benches(cost: Cost, **options: object) -> Callable[[Manifest, Path], FakeBen
 
 
 def uncompiled(
-    spec: Spec, machine: Machine, settings: Mapping[str, str], latencies: str, store: Store
+    spec: Spec,
+    machine: Machine,
+    settings: Mapping[str, str],
+    latencies: str,
+    pace: tuple[str, ...],
+    store: Store,
 ) -> Made:
     """`schedgen.tuning.preparing.Make` without the compiler, and with the quickest proof."""
-    made = emission(spec, machine, settings, methods=("graph",), store=store, latencies=latencies)
+    made = emission(
+        spec, machine, settings, methods=("graph",), store=store, latencies=latencies, pace=pace
+    )
     return made, 0, ()

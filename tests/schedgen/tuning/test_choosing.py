@@ -98,7 +98,7 @@ def test_refinement_ends() -> None:
     times = record({name: [1.0] * 3 for name in NAMES})
     first = refined(times, "c00", 8, 10.0)
     assert first is not None
-    assert [axis.name for axis in first.axes] == ["@latencies", "@registers"]
+    assert [axis.name for axis in first.axes] == ["@latencies", "@registers", "@pace"]
     assert (first.round, first.kept) == (1, [{}])
     late = replace(times, prepared=replace(times.prepared, round=MOST))
     assert refined(late, "c00", 8, 10.0) is None

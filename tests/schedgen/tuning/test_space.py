@@ -96,9 +96,9 @@ def test_what_cannot_be_is_dropped_with_its_reason() -> None:
 def test_kernels_that_are_the_same_are_one() -> None:
     problem = Problem(read_spec("attention_fwd"), read_machine("h200"), {}, [{}], 132)
     dropped: list[Dropped] = []
-    settings: list[dict[str, str]] = [{}, {"p_storage": "own"}, {"@latencies": "low"}]
-    found = possible(problem, settings, Deadline(100), dropped)
-    assert [one.settings for one in found] == [{}, {"@latencies": "low"}]
+    others: list[dict[str, str]] = [{"@latencies": "low"}, {"@pace": "TENSOR"}]
+    found = possible(problem, [{}, {"p_storage": "own"}, *others], Deadline(100), dropped)
+    assert [one.settings for one in found] == [{}, *others]
     assert dropped[0].reason == "the kernel is that of the spec's own"
 
 
