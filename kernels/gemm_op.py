@@ -3,7 +3,8 @@
 ``a`` is read along its rows, ``b`` along its rows or columns: it is row-major, or the transposed
 view of a row-major matrix, such as ``weight.mT``. Any other layout is copied first, and a result
 whose rows are no multiples of 16 bytes is computed beside its place and copied there. How large
-output tiles are (`tiling`) and whether k is split (`split`) is decided for each shape.
+output tiles are, whether k is split, and whether the result is computed transposed is decided for
+each shape (`choosing`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from schedgen.kernels import checks, layouts, split
+from schedgen.kernels import checks, choosing, layouts
 from schedgen.kernels import gemm_arguments as arguments
 from schedgen.kernels.operators import Operator
 
@@ -183,7 +184,7 @@ def _launch(
         b = layouts.accessible(b.mT)
     batch, m, n = out.shape
     shape = (batch, m, n, a.shape[-1])
-    run = _kernel(device, out.dtype, symmetric, b_layout, shape, activated)
+    run = _kernel(device, out.dtype, symmetric, b_layout, shape, activated, c is not None)
     if activated:
         bias = run.zeros[out.dtype] if c is None else layouts.accessible(c)
         run.launch((layouts.accessible(a), b, bias, out), ())
@@ -195,7 +196,7 @@ def _launch(
     run.launch((layouts.accessible(a), b, addend, out), (alpha, beta))
 
 
-_kernel = lru_cache(1024)(split.kernel)
+_kernel = lru_cache(1024)(choosing.kernel)
 
 
 # -- operators ------------------------------------------------------------------------------------

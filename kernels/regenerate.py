@@ -26,7 +26,7 @@ from schedgen.driver import lock_file
 from schedgen.kernels import split
 from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, dims
 from schedgen.kernels.keys import KEYS, OWN
-from schedgen.kernels.tiling import TILES, Product
+from schedgen.kernels.tiling import Product, sizes
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -83,8 +83,11 @@ def shipped() -> Iterator[Shipped]:
         arch = TARGETS[target]
         for (symmetric, activated), layout in product(PRODUCTS, ("nk", "kn")):
             one = Product(arch, dtype, symmetric, layout, activated)
-            for tile in TILES[arch]:
+            for tile in sizes(one):
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        one = Product(arch, dtype, transposed=True)
+        for tile in sizes(one):
+            yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         for symmetric, layout in PARTS:
             one = Product(arch, dtype, symmetric, layout)
             for tile in split.TILES[arch]:

@@ -13,8 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, library, tiling
-from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
+from schedgen.kernels import library, tiling
 from schedgen.kernels.tiling import Product, Shape, Tile
 
 TILES = {
@@ -66,8 +65,8 @@ def split(product: Product, shape: Shape, sms: int) -> Split | None:
     if shape[0] * tiling.tiles(shape[1], shape[2], tile, product.symmetric) > WAVES * sms:
         return None
     whole = tiling.cycles(product, shape, sms, tile)
-    cycles, best = estimated(product, shape, sms)
-    return best if cycles < WORTH * whole else None
+    needed, best = estimated(product, shape, sms)
+    return best if needed < WORTH * whole else None
 
 
 def estimated(product: Product, shape: Shape, sms: int) -> tuple[float, Split | None]:
@@ -78,11 +77,16 @@ def estimated(product: Product, shape: Shape, sms: int) -> tuple[float, Split | 
     for one in _candidates(product.arch, shape):
         if _memory(shape, one.parts) > MOST_BYTES:
             continue
-        needed = tiling.cycles(product, shape, sms, one.tile, one.parts)
+        needed = cycles(product, shape, sms, one)
         if math.isfinite(needed):
-            needed += _sum(product, shape, one.parts, sms)
             found = min(found, (needed, one), key=lambda f: f[0])
     return found
+
+
+def cycles(product: Product, shape: Shape, sms: int, how: Split) -> float:
+    """Cycles that both kernels should take; infinite if there are no such kernels."""
+    needed = tiling.cycles(product, shape, sms, how.tile, how.parts)
+    return needed + _sum(product, shape, how.parts, sms)
 
 
 def _candidates(arch: str, shape: Shape) -> Iterator[Split]:
@@ -131,25 +135,3 @@ class SplitProduct:
         p = torch.empty(shape, device=d.device, dtype=torch.float32)[..., :n]
         self._products.launch((a, b, p))
         self._sum.launch((p, c, d), scalars)
-
-
-def kernel(
-    device: torch.device,
-    dtype: torch.dtype,
-    symmetric: bool,
-    b_layout: str,
-    shape: Shape,
-    activated: bool = False,
-) -> Launcher | SplitProduct:
-    """The kernel or kernels for a product; the arguments as of `tiling.Product`.
-
-    Raises:
-        DeviceError: there is none for this GPU.
-    """
-    product = Product(architecture(device), checks.DTYPES[dtype], symmetric, b_layout, activated)
-    sms = multiprocessors(device)
-    how = split(product, shape, sms)
-    if how is not None:
-        return SplitProduct(product, device, how)
-    settings = product.settings(tiling.best(product, shape, sms))
-    return library.launcher(device, product.spec, **settings)

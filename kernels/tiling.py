@@ -33,6 +33,8 @@ class Tile:
             found["tile_n"] = str(self.columns)
         if self.depth != 64:
             found["tile_k"] = str(self.depth)
+        if self.columns > 32 and self.columns % 32:  # slices of the epilogue divide a tile
+            found["widest_slice"] = "16"
         return found
 
     def __str__(self) -> str:
@@ -49,6 +51,7 @@ class Product:
         symmetric: only tiles on and below the diagonal are computed.
         b_layout: extents of b in memory, outermost first: ``nk`` or ``kn``.
         activated: a bias is added and an activation applied to each element of the result.
+        transposed: the kernel multiplies the other way around and stores its result transposed.
     """
 
     arch: str
@@ -56,12 +59,15 @@ class Product:
     symmetric: bool = False
     b_layout: str = "nk"
     activated: bool = False
+    transposed: bool = False
 
     @property
     def spec(self) -> str:
         """The spec of its kernels."""
         if self.activated:
             return "gemm_epilogue"
+        if self.transposed:
+            return "gemm_transposed"
         return "gemm_symmetric" if self.symmetric else "gemm"
 
     def settings(self, tile: Tile) -> dict[str, str]:
@@ -100,6 +106,22 @@ TILES = {
     "sm_100a": (Tile(), Tile(columns=128)),
 }
 """Sizes of output tiles that there are kernels for; the first is the specs' own."""
+MORE = {
+    "sm_90a": (
+        *(Tile(columns=96), Tile(columns=176), Tile(columns=224)),
+        Tile(columns=32, depth=128),
+    )
+}
+"""More of them, of products that are not symmetric: with these tiles results of a few rows fill
+whole waves."""
+TRANSPOSED = {
+    "sm_90a": (
+        *(Tile(rows=64, columns=16, depth=128), Tile(rows=64, columns=32, depth=256)),
+        Tile(columns=64, depth=128),
+    )
+}
+"""The same of products that are stored transposed: rows of such a tile are columns of the result,
+and its columns are rows."""
 FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much
 larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the first load comes
@@ -107,8 +129,20 @@ from far."""
 FEWEST, COLUMN = 1000, 8
 """Cycles for the same at least, an estimate: however small a tile is, its first load comes from far
 and its results, more or fewer columns, have to go through an epilogue."""
-BYTES = 2400
-"""Bytes of operands that come from memory in a cycle: 4.8 TB/s, of an H200; Blackwell has more."""
+BYTES, PEAK = 1900, 2400
+"""Bytes of operands that come from memory in a cycle where all SMs work: 3.8 TB/s, the most that
+products of few rows have seen on an H200, of the 4.8 TB/s that it has. Symmetric products, which
+none of these numbers was fitted to, are held against what it has."""
+FEWER = 0.125
+"""With fewer SMs in a wave that falls with this power of their share: to 92 % with half of them."""
+PORT, LARGE = 64, 16 << 20
+"""Bytes that an SM takes in a cycle at most where operands are larger than so many bytes, and come
+from memory: what tiles of 64 x 64 x 128 and 128 x 64 x 64 did (H200, 64 and 128 rows)."""
+OUTSIDE = 0.45
+"""How much longer products take whose tiles had all their rows outside of the result. On an H200,
+with 16 and 64 rows, 22 to 56 % where 50 to 87 % are outside. Stored transposed they do not."""
+UNSURE = 1.01
+"""By so much tiles have to be better that were timed with few shapes only (`MORE`)."""
 MEASURED = {
     "sm_90a": {
         False: {
@@ -135,6 +169,29 @@ SMs work at once: of all output tiles, and of those of a triangle, which are sto
 32 x 256 the model has 412 instead of 384 cycles for the others, so there they are 7 % too high.
 For products with an activation, which have another epilogue, they are taken over, not measured.
 Nobody has measured Blackwell: there the model's are taken."""
+ESTIMATED = {
+    "sm_90a": {
+        False: {
+            Tile(columns=96): 1.38,
+            Tile(columns=176): 1.31,
+            Tile(columns=224): 1.31,
+            Tile(columns=32, depth=128): 1.5,
+        },
+        True: {},
+    }
+}
+"""The same of tiles that were timed with a few shapes of 128 and 512 rows only (H200, by hand; the
+times are in the tests of this rule). The narrowest took 1.87 there; the estimates that it is
+compared with are as much too low, since all of these read a large right operand once."""
+STORED_TRANSPOSED = {
+    "sm_90a": {
+        Tile(rows=64, columns=16, depth=128): 3.3,
+        Tile(rows=64, columns=32, depth=256): 3.5,
+        Tile(columns=64, depth=128): 1.7,
+    }
+}
+"""The same of products that are stored transposed, from kernels that did not transpose (H200, 16
+and 64 rows). The last of them has always waited for memory."""
 ALONE = {
     "sm_90a": {
         Tile(): 1.1,
@@ -143,10 +200,22 @@ ALONE = {
         Tile(rows=64, columns=128): 1.1,
         Tile(rows=64, columns=64, depth=128): 1.4,
         Tile(rows=64, columns=32, depth=256): 1.8,
+        Tile(rows=64, columns=16, depth=128): 1.9,
+        **dict.fromkeys([Tile(columns=64, depth=128), Tile(columns=32, depth=128)], 1.7),
+        **dict.fromkeys([Tile(columns=96), Tile(columns=176), Tile(columns=224)], 1.1),
     }
 }
-"""The same where few SMs work (`benchmarks/iterations.py`, H200). Above that it is taken to grow
-with the SMs that work, since what they share is the way to memory."""
+"""The same where few SMs work (`benchmarks/iterations.py`, H200; the last three lines are estimates
+from the times that the two above are from). Above that it is taken to grow with the SMs that work,
+since what they share is the way to memory."""
+
+
+def sizes(product: Product) -> tuple[Tile, ...]:
+    """Of the output tiles that there are kernels of ``product`` for."""
+    if product.transposed:
+        return TRANSPOSED.get(product.arch, ())
+    more = () if product.symmetric else MORE.get(product.arch, ())
+    return (*TILES.get(product.arch, ()), *more)
 
 
 @cache
@@ -162,8 +231,9 @@ def best(product: Product, shape: Shape, sms: int) -> Tile:
         DeviceError: there is no kernel of it for that architecture and data type.
     """
     found: tuple[float, Tile] = (math.inf, Tile())
-    for tile in TILES.get(product.arch, ()):
+    for tile in sizes(product):
         needed = cycles(product, shape, sms, tile)
+        needed *= UNSURE if tile in MORE.get(product.arch, ()) else 1.0
         found = min(found, (needed, tile), key=lambda f: f[0])
     if math.isinf(found[0]):
         raise DeviceError(
@@ -177,16 +247,39 @@ def cycles(product: Product, shape: Shape, sms: int, tile: Tile, parts: int = 1)
     kernel; ``parts`` tiles share the iterations of each. Other arguments are those of `best`.
     """
     batch, m, n, k = shape
-    count = batch * parts * tiles(m, n, tile, product.symmetric)
+    rows, columns = (n, m) if product.transposed else (m, n)
+    count = batch * parts * tiles(rows, columns, tile, product.symmetric)
     spec = product.spec if parts == 1 else PARTS
     chosen = product.settings(tile) if parts == 1 else product.parts_settings(tile)
     each = _cycles(spec, product.arch, tuple(chosen.items()))
-    together = MEASURED.get(product.arch, {}).get(product.symmetric, {}).get(tile, 1.0)
-    each *= max(ALONE.get(product.arch, {}).get(tile, 1.0), together * min(count / sms, 1.0))
+    waves = -(-count // sms)
+    together = _together(product, tile) * min(count / sms, 1.0)
+    each *= max(ALONE.get(product.arch, {}).get(tile, 1.0), together)
+    if product.symmetric:
+        return max(waves * _wave(tile, k, parts, each), 2 * batch * m * k / PEAK)
+    operands = 2 * batch * k * (m + n)
+    if operands > LARGE:
+        each = max(each, 2 * (tile.rows + tile.columns) * tile.depth / PORT)
+    share = count / (waves * sms)
+    found = max(waves * _wave(tile, k, parts, each), operands / (BYTES * share**FEWER))
+    if product.transposed:
+        return found
+    return found * (1 + OUTSIDE * (1 - m / (-(-m // tile.rows) * tile.rows)))
+
+
+def _wave(tile: Tile, k: int, parts: int, each: float) -> float:
+    """Cycles of one output tile, or of its part, with ``each`` for an iteration."""
     fill = max(FILL / tile.depth * each, FEWEST + COLUMN * tile.columns)
-    needed = -(-count // sms) * (-(-k // (tile.depth * parts)) * each + fill)
-    operands = 2 * batch * k * (m if product.symmetric else m + n)
-    return max(needed, operands / BYTES)
+    return -(-k // (tile.depth * parts)) * each + fill
+
+
+def _together(product: Product, tile: Tile) -> float:
+    """See `MEASURED`."""
+    arch = product.arch
+    if product.transposed:
+        return STORED_TRANSPOSED.get(arch, {}).get(tile, 1.0)
+    found = MEASURED.get(arch, {}).get(product.symmetric, {})
+    return found.get(tile) or ESTIMATED.get(arch, {}).get(product.symmetric, {}).get(tile, 1.0)
 
 
 @lru_cache(1024)

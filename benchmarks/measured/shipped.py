@@ -34,7 +34,7 @@ from schedgen.benchmarks.timing import (
     warm,
 )
 from schedgen.codegen.facts import read_facts
-from schedgen.kernels import keys, launcher, library, split, tiling
+from schedgen.kernels import choosing, keys, launcher, library, split, tiling
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 
@@ -214,15 +214,17 @@ def _work(spec: str, m: int, n: int, k: int) -> tuple[str, tuple[Path, int]]:
     arch, sms = launcher.architecture(_gpu()), launcher.multiprocessors(_gpu())
     triangle = spec == "gemm_symmetric"
     product = tiling.Product(arch, "bf16", triangle, activated=spec == "gemm_epilogue")
-    tile, parts = tiling.best(product, (1, m, n, k), sms), 1
-    file = spec, product.settings(tile)
-    how = split.split(product, (1, m, n, k), sms)
-    if how is not None:
+    found = choosing.choice(product, (1, m, n, k), sms)
+    product, how, parts = found.product, found.how, 1
+    if isinstance(how, split.Split):
         tile, parts = how.tile, how.parts
         file = tiling.PARTS, product.parts_settings(tile)
-    iterations = tiling.tiles(m, n, tile, triangle) * parts * math.ceil(k / parts / tile.depth)
-    shown = f"{tile} in {parts}" if parts > 1 else str(tile)
-    return shown, (_file(*file), iterations)
+    else:
+        tile, file = how, (product.spec, product.settings(how))
+    rows, columns = (n, m) if product.transposed else (m, n)
+    tiles = tiling.tiles(rows, columns, tile, triangle)
+    iterations = tiles * parts * math.ceil(k / parts / tile.depth)
+    return str(found), (_file(*file), iterations)
 
 
 def _product_error(reference: Tensor, found: Tensor) -> float:

@@ -104,6 +104,9 @@ def gemm_cases() -> list[Product]:
     cases += [Product(b, 200, 264, 136, BF16) for b in (2, 3, 7)]
     cases += [Product(*bmnk, BF16) for bmnk in SPLIT]
     cases += [Product(1, 13, 7, 8191, FP16), Product(2, 101, 131, 20000, FP16)]
+    cases += [Product(1, m, 12288, 4096, BF16) for m in (7, 16, 33, 64, 128)]
+    cases += [Product(1, m, 22016, 4096, FP16) for m in (64, 128, 512)]
+    cases += [Product(2, 33, 1001, 300, BF16), Product(1, 128, 4096, 4096, BF16)]
     return cases + [Product(1, n, n, n, BF16) for n in (1024, 2048, 4096, 8192)]
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import checks, gemm_op, keys, layouts, library, split
+from schedgen.kernels import checks, choosing, gemm_op, keys, layouts, library
 
 CPU = torch.device("cpu")
 
@@ -49,6 +49,10 @@ class StandIn:
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
+        elif self.name.startswith("gemm_transposed"):
+            a, b, d = tensors
+            (alpha,) = scalars
+            d.copy_((alpha * (a.float() @ b.float().mT)).mT)
         elif "_parts_" in self.name:
             a, b, d = tensors
             _parts(a, b if "_kn" in self.name else b.mT, d, triangle="symmetric" in self.name)
@@ -126,8 +130,8 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     patch.setattr(checks, "devices", _cpu)
     patch.setattr(library, "launcher", partial(launcher, calls))
-    for module in (keys, split):
+    for module in (keys, choosing):
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
-    patch.setattr(split, "multiprocessors", lambda device: 132)  # pyright: ignore
+    patch.setattr(choosing, "multiprocessors", lambda device: 132)  # pyright: ignore
     gemm_op._kernel.cache_clear()
     return calls

@@ -22,6 +22,8 @@ from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, Devic
 Shape = tuple[int, ...]
 QUICKEST = "_tile_m64_consumers1_tile_n64_tile_k128.py"
 """What names of files end with whose iterations are the shortest: the ones for small products."""
+NARROWEST = "gemm_transposed_sm_90a_bf16_tile_m64_consumers1_tile_n16_tile_k128.py"
+"""The one for a few rows."""
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -59,7 +61,7 @@ def test_product(launches: list[str], left: Shape, right: Shape, transposed: boo
     assert torch.equal(a, before[0])
     assert torch.equal(b, before[1])
     (name,) = launches
-    assert re.fullmatch(rf"gemm_sm_90a_bf16(_kn)?{QUICKEST}", name)
+    assert re.fullmatch(rf"gemm_sm_90a_bf16(_kn)?{QUICKEST}|{NARROWEST}", name)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -87,7 +89,9 @@ def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: boo
         multiply(a, a)
     assert pointers == [a.data_ptr()] * 2
     kind = "gemm_symmetric" if symmetric else "gemm"
-    assert launches == [f"{kind}_sm_90a_bf16{kn}{QUICKEST}" for kn in ("", "_kn")]
+    along_n = f"{kind}_sm_90a_bf16_kn{QUICKEST}"
+    along_k = f"{kind}_sm_90a_bf16{QUICKEST}" if symmetric else NARROWEST
+    assert launches == [along_k, along_n]
 
 
 @pytest.mark.parametrize("addend", [(2, 16, 24), (16, 24), (24,), (16, 1), (1, 1), ()])

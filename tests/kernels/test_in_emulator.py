@@ -17,7 +17,7 @@ from torch.nn import functional
 from schedgen.codegen.compiling import _module as imported
 from schedgen.codegen.facts import file_name
 from schedgen.emulator.emulation import device
-from schedgen.kernels import attention, gemm, keys, layouts, library, split, symmetric_gemm
+from schedgen.kernels import attention, choosing, gemm, keys, layouts, library, symmetric_gemm
 from schedgen.kernels.attention_op import ABSENT
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
@@ -63,7 +63,7 @@ def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gen
         return Emulated(file_name(spec, request.param, settings), request.param)
 
     monkeypatch.setattr(library, "launcher", launcher)
-    for module in (keys, split):
+    for module in (keys, choosing):
         monkeypatch.setattr(module, "architecture", lambda device: request.param)  # pyright: ignore
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield request.param
@@ -95,6 +95,13 @@ def test_product(m: int, n: int, k: int) -> None:
     """Without an addend the kernel reads eight zeros, out of bounds, as a tensor of any shape."""
     a, b = random(m, k), random(k, n, seed=1)
     assert close(gemm(a, b), a, b)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 130), (33, 264)])
+def test_product_of_few_rows(m: int, n: int) -> None:
+    """Stored transposed on Hopper, also where rows are no multiples of 16 bytes."""
+    a, weight = random(m, 72), random(n, 72, seed=1)
+    assert close(gemm(a, weight.mT, alpha=0.5), a * 0.5, weight.mT)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

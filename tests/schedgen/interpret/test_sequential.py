@@ -88,6 +88,16 @@ def test_gemm(
     close(found["d"], reference(inputs)["d"], dtype)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(16, 32, 16), (40, 70, 50), (1, 3, 5)])
+def test_transposed_product(target: str, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    a, b = random(2, m, k), random(2, n, k)
+    inputs = {"a": a, "b": b, "alpha": 0.25}
+    found = run(kernel("gemm_transposed", target, tile_m="32", tile_n="16", tile_k="16"), inputs)
+    close(found["d"], 0.25 * b.double() @ a.double().mT, "bf16")
+
+
 def test_product_without_iterations() -> None:
     inputs = gemm_inputs(20, 40, 0)
     found = run(kernel("gemm", "b200", **SMALL), inputs)

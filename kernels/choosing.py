@@ -1,0 +1,118 @@
+"""Which kernels compute a product: one in large tiles or small ones (`tiling`), one that is stored
+transposed, or two that share k (`split`).
+
+A result of few rows leaves most rows of a tile empty, and what it takes is the way of the right
+operand through the SMs. The other way around, d^T = b^T a^T, that operand has the rows of tiles,
+and tiles are as narrow as the result has rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from schedgen.kernels import checks, library, split, tiling
+from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
+from schedgen.kernels.split import Split, SplitProduct
+from schedgen.kernels.tiling import Product, Shape, Tile
+
+TRANSPOSED = 1.1
+"""Part of the estimate of other kernels up to which products are stored transposed: those are too
+low where a large right operand comes from memory, more so than these (H200, 16 and 64 rows)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The kernel of ``product`` with these output tiles, or how k is split among tiles."""
+
+    product: Product
+    how: Tile | Split
+
+    def __str__(self) -> str:
+        return f"{self.how} transposed" if self.product.transposed else str(self.how)
+
+
+@lru_cache(1024)
+def choice(product: Product, shape: Shape, sms: int, *, addend: bool = False) -> Choice:
+    """What should be the fastest for ``shape``: batch, m, n, k.
+
+    Args:
+        product: what is computed, as it is written: not transposed.
+        sms: SMs of the GPU.
+        addend: something is added to the product. No kernel that is stored transposed does that.
+
+    Raises:
+        DeviceError: there is no kernel of it for that architecture and data type.
+    """
+    found = split.split(product, shape, sms) or tiling.best(product, shape, sms)
+    plain = product.b_layout == "nk" and not (product.symmetric or product.activated or addend)
+    other = _transposed(product, shape, sms) if plain else None
+    if other is None:
+        return Choice(product, found)
+    (needed, tile), transposed = other, replace(product, transposed=True)
+    if needed > TRANSPOSED * _cycles(product, shape, sms, found):
+        return Choice(product, found)
+    return Choice(transposed, tile)
+
+
+def _transposed(product: Product, shape: Shape, sms: int) -> tuple[float, Tile] | None:
+    """Cycles and tiles of the best kernel that is stored transposed; None if the result has more
+    rows than its tiles.
+    """
+    transposed = replace(product, transposed=True)
+    fitting = [tile for tile in tiling.sizes(transposed) if shape[1] <= tile.columns]
+    found = ((tiling.cycles(transposed, shape, sms, tile), tile) for tile in fitting)
+    return min(found, key=lambda one: one[0], default=None)
+
+
+def _cycles(product: Product, shape: Shape, sms: int, how: Tile | Split) -> float:
+    """What `choice` compares with."""
+    if isinstance(how, Tile):
+        return tiling.cycles(product, shape, sms, how)
+    return split.cycles(product, shape, sms, how)
+
+
+class TransposedProduct:
+    """The kernel of a product that is stored transposed, loaded for one GPU."""
+
+    def __init__(self, product: Product, device: torch.device, tile: Tile) -> None:
+        self._kernel = library.launcher(device, product.spec, **product.settings(tile))
+
+    @property
+    def zeros(self) -> dict[torch.dtype, Tensor]:
+        """See `launcher.Launcher`."""
+        return self._kernel.zeros
+
+    def launch(
+        self, tensors: tuple[Tensor, Tensor, Tensor, Tensor], scalars: tuple[float, ...]
+    ) -> None:
+        """As of the launcher of a product: a, b, c, d; alpha, beta. Nothing is added."""
+        a, b, _, d = tensors
+        self._kernel.launch((b, a, d), scalars[:1])
+
+
+def kernel(
+    device: torch.device,
+    dtype: torch.dtype,
+    symmetric: bool,
+    b_layout: str,
+    shape: Shape,
+    activated: bool = False,
+    addend: bool = False,
+) -> Launcher | SplitProduct | TransposedProduct:
+    """The kernel or kernels for a product; the arguments as of `tiling.Product` and `choice`.
+
+    Raises:
+        DeviceError: there is none for this GPU.
+    """
+    written = Product(architecture(device), checks.DTYPES[dtype], symmetric, b_layout, activated)
+    found = choice(written, shape, multiprocessors(device), addend=addend)
+    if isinstance(found.how, Split):
+        return SplitProduct(found.product, device, found.how)
+    if found.product.transposed:
+        return TransposedProduct(found.product, device, found.how)
+    settings = found.product.settings(found.how)
+    return library.launcher(device, found.product.spec, **settings)
