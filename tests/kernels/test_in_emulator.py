@@ -76,7 +76,7 @@ def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gen
         ((1, 70, 150, 2, 1, 64), False),
         ((1, 150, 70, 1, 1, 64), True),
         ((1, 130, 131, 1, 1, 128), True),
-        ((1, 70, 300, 1, 1, 128), False),  # Hopper: two iterations of 176 keys
+        ((1, 70, 300, 1, 1, 128), False),  # Hopper: two iterations of 160 keys
         *((((1, 70, 150, 2, 1, *dims), dims[0] % 64 == 0)) for dims in DIMS),
     ],
 )
