@@ -185,10 +185,10 @@ def main() -> None:
             try:
                 rows.append(row(case, provider, sms))
                 print(rows[-1], flush=True)
+                keep("cycles", rows)
             except RuntimeError as nothing:  # a peer that is not installed
                 print(nothing, flush=True)
     print(table(rows))
-    keep("cycles", rows)
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ PARTS: dict[str, Callable[[], str]] = {
         "cycles",
         (
             *("problem", "provider", "model cycles/iteration", "elapsed cycles/iteration"),
-            *("active cycles/iteration", "busiest unit %", "MHz"),
+            *("active cycles/iteration", "busiest unit %", "no instruction %", "MHz"),
         ),
     ),
     "polar": lambda: gpu_table(

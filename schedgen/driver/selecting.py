@@ -29,8 +29,8 @@ ROUNDS = 4
 """Schedules that are tried before a kernel that spills is given up."""
 CACHED = 1024
 """Instructions of 16 bytes: with more in loops with products, warps may wait for them. On an H200
-kernels of attention with 1262 in two loops and 1738 in three did for 2 and 4 % of their time, those
-with 550 to 600 in one loop for next to none."""
+kernels of attention with 1262 in two loops and 1738 in three did for 2 and 4 % of their time
+(docs/adr/0019), one with 701 in one loop for 1 %."""
 _SHOWN = 4
 
 Progress = Callable[[str], None]
