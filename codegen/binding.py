@@ -41,6 +41,7 @@ def bound(kernel: Kernel) -> Kernel:
         operations=tuple(_operation(operation, values) for operation in kernel.operations),
         trip_count=None if kernel.trip_count is None else fold(kernel.trip_count, values),
         tile_trips=None if kernel.tile_trips is None else fold(kernel.tile_trips, values),
+        tile_first=None if kernel.tile_first is None else fold(kernel.tile_first, values),
         parameters=tuple((renamed(n) if n in extents else n, v) for n, v in kernel.parameters),
         arguments=tuple(
             replace(a, name=_argument(a), shape=tuple(map(renamed, a.shape)))

@@ -129,7 +129,7 @@ class _Tile:
         for operation in phases[Phase.BEFORE]:
             self._execute(operation, 0)
         self.ends = {name: [self.now[name].copy()] for name in old}
-        for iteration in range(self.problem.sizes.trips(self.tile)):
+        for iteration in self.problem.sizes.iterations(self.tile):
             for name in lost:  # what an iteration does not write it must not read
                 if not self.kernel.region[name].per_tile:
                     self.now[name] = unknown(self.now[name].value.shape)
