@@ -8,7 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.names import renamed, renamed_tensor
+from schedgen.codegen.names import element_name, renamed, renamed_tensor
+from schedgen.elements import elements
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
 from schedgen.tensors import Argument
@@ -36,6 +37,7 @@ def bound(kernel: Kernel) -> Kernel:
             fix="give it another name",
         )
     values |= {name: Name(renamed(name)) for name in names}
+    values |= {a.name: Name(element_name(renamed_tensor(a.name))) for a in elements(kernel)}
     return replace(
         kernel,
         operations=tuple(_operation(operation, values) for operation in kernel.operations),

@@ -102,7 +102,15 @@ class Threads:
 
     def _uses(self, body: OperationFunction) -> list[str]:
         """What a function takes beside operands, in the order in which it is passed."""
-        order = [*self.plan.scalars, *self.plan.extents, *_TILE, "row_0", "column_0", "fresh"]
+        order = [
+            *self.plan.scalars,
+            *self.plan.elements,
+            *self.plan.extents,
+            *_TILE,
+            "row_0",
+            "column_0",
+            "fresh",
+        ]
         unknown = body.uses - {*order, "thread"}
         if unknown:
             names = ", ".join(sorted(unknown))
@@ -110,7 +118,7 @@ class Threads:
         return [use for use in (*order, "thread") if use in body.uses]
 
     def _type(self, use: str) -> str:
-        if use in self.plan.scalars:
+        if use in self.plan.scalars or use in self.plan.elements:
             return "Float32"
         return "cutlass.Boolean" if use == "fresh" else "Int32"
 

@@ -13,6 +13,7 @@ from schedgen.codegen.source import Source
 from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, references, render
 from schedgen.extents import single_extents
 from schedgen.kernel import Kind, Operation, Phase
+from schedgen.tensors import Argument
 
 BAND = 8
 """Rows of tiles in a band, see `in_bands` of the library."""
@@ -227,14 +228,18 @@ class Tiles:
         at the end of each. That takes registers.
         """
         used, differ = ir.names(body), bool(self.plan.kernel.tile_range)
-        placed = differ or used & {f"at_{axis}" for axis in self.axes}
+        elements = {n: a for n, a in self.plan.elements.items() if n in used}
+        placed = differ or elements or used & {f"at_{axis}" for axis in self.axes}
         ahead = ahead and not differ
+        used |= {f"at_{extent}" for tensor in elements.values() for extent in tensor.shape}
         source.add(*self._constants(used))
         with source.block(code("while {} < {}:", _TILE, _TILES)):
             if placed and not ahead:
                 self.coordinates(source)
             if not differ:
                 source.add(code("first = t * {}", _TRIPS))
+            for name, tensor in elements.items():
+                source.add(self._element(name, tensor))
             source.put(*body)
             if differ:
                 source.add("first += trips")
@@ -242,6 +247,12 @@ class Tiles:
             if placed and ahead:
                 with source.block(code("if {} < {}:", _TILE, _TILES)):
                     self.coordinates(source)
+
+    def _element(self, name: str, tensor: Argument) -> Code:
+        """The element of a tensor that belongs to the tile; all threads read the same."""
+        at = joined(", ", (Name(f"at_{extent}") for extent in tensor.shape))
+        element = code("{}[({},)]", Name(f"of_{tensor.name}"), at)
+        return code("{} = Float32({})", Name(name), element)
 
     def _constants(self, used: set[str]) -> list[str]:
         """Lines for coordinates that are the same for all tiles, as far as a role uses them."""

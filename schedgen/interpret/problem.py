@@ -89,6 +89,12 @@ class Problem:
         """Whether the condition of a store holds for an output tile."""
         return bool(evaluate(condition, self._at(coordinates)))
 
+    def element(self, tensor: str, coordinates: Coordinates) -> torch.Tensor:
+        """The element of a tensor that belongs to an output tile, as float32."""
+        argument = next(a for a in self.kernel.arguments if a.name == tensor)
+        at = tuple(coordinates[extent] for extent in argument.shape)
+        return self.inputs[tensor][at].to(torch.float32)
+
     def _at(self, coordinates: Coordinates) -> dict[str, Fraction | bool | str | int]:
         """What names of an output tile's arithmetic stand for."""
         row, column = (coordinates.get(extent, 0) for extent in self.kernel.tile_extents)

@@ -24,6 +24,9 @@ SETTINGS: Mapping[str, tuple[Mapping[str, str], ...]] = {
     "window": ({"causal": "true", "window": "150"}, {"window": "1"}),
     "prefix": ({"causal": "true", "prefix": "150"},),
     "soft_cap": ({"causal": "true"},),
+    "alibi": ({"causal": "true"},),
+    "sinks": ({"causal": "true"},),
+    "document": ({},),
 }
 """Such that the few keys that are emulated have iterations of all kinds."""
 
