@@ -8,7 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.names import renamed, renamed_tensor
+from schedgen.codegen.names import element_name, renamed, renamed_tensor
+from schedgen.elements import elements
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
 from schedgen.tensors import Argument
@@ -36,11 +37,13 @@ def bound(kernel: Kernel) -> Kernel:
             fix="give it another name",
         )
     values |= {name: Name(renamed(name)) for name in names}
+    values |= {a.name: Name(element_name(renamed_tensor(a.name))) for a in elements(kernel)}
     return replace(
         kernel,
         operations=tuple(_operation(operation, values) for operation in kernel.operations),
         trip_count=None if kernel.trip_count is None else fold(kernel.trip_count, values),
         tile_trips=None if kernel.tile_trips is None else fold(kernel.tile_trips, values),
+        tile_first=None if kernel.tile_first is None else fold(kernel.tile_first, values),
         parameters=tuple((renamed(n) if n in extents else n, v) for n, v in kernel.parameters),
         arguments=tuple(
             replace(a, name=_argument(a), shape=tuple(map(renamed, a.shape)))

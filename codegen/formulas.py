@@ -113,16 +113,23 @@ def library_functions(expression: Expression) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-def integer(expression: Expression, names: Mapping[str, str] | None = None) -> str:
-    """An expression over extents, in integers."""
-    return as_text(whole(expression, names))
+def integer(
+    expression: Expression, names: Mapping[str, str] | None = None, *, extremes: bool = False
+) -> str:
+    """An expression over extents, in integers; arguments as of `whole`."""
+    return as_text(whole(expression, names, extremes=extremes))
 
 
-def whole(expression: Expression, names: Mapping[str, str] | None = None) -> Code:
-    """The same with its variables as values; ``names`` has other variables for some of them."""
+def whole(
+    expression: Expression, names: Mapping[str, str] | None = None, *, extremes: bool = False
+) -> Code:
+    """The same with its variables as values; ``names`` has other variables for some of them.
+
+    ``extremes``: it may have ``min`` and ``max``, because all of its variables are integers.
+    """
 
     def again(part: Expression) -> Code:
-        return whole(part, names)
+        return whole(part, names, extremes=extremes)
 
     match expression:
         case Call("ceil", (Binary("/", left, right),)):
@@ -137,6 +144,11 @@ def whole(expression: Expression, names: Mapping[str, str] | None = None) -> Cod
             return piece(f"({{}} {operator} {{}})", again(left), again(right))
         case Unary("+" | "-" as operator, operand):
             return piece(f"({operator}{{}})", again(operand))
+        case Call("min" | "max" as function, (first, *rest)) if extremes:
+            found = piece("Int32({})", again(first))
+            for other in rest:
+                found = piece(f"cutlass.{function}({{}}, Int32({{}}))", found, again(other))
+            return found
         case _:
             raise EmitError(
                 f"there is no emitter for the whole number '{render(expression)}'",

@@ -71,6 +71,7 @@ class Harness:
             found[f"tma_{map_.name}"] = "cute.CopyAtom"
             found[f"g_{map_.name}"] = "cute.Tensor"
         found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
+        found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.plan.scalars, "Float32")
         found |= dict.fromkeys(self.plan.extents, "Int32")
         return found | self.tiles.parameters()
@@ -181,6 +182,7 @@ class Harness:
             body.add(f"{here[extent]} = Int32({shape})")
         self.tiles.host(body, here)
         self._refuse(body, here)
+        here |= {f"of_{a.name}": a.name for a in self.plan.elements.values()}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
         body.add(
             "    grid=[cutlass.min(tiles, sms), 1, 1],",

@@ -11,6 +11,7 @@ from schedgen.codegen.formulas import code, integer
 from schedgen.expressions import (
     Binary,
     Boolean,
+    Call,
     Compare,
     Expression,
     Logical,
@@ -136,12 +137,31 @@ def limits(keep: Expression, whole: Collection[str]) -> Limits | None:
             if one is None or other is None:
                 return None
             return Limits(one.first + other.first, one.end + other.end)
+        case Logical("or", left, right):
+            return _either(limits(left, whole), limits(right, whole))
         case Unary("not", Compare(operator, left, right)) if operator in _OPPOSITE:
             return limits(Compare(_OPPOSITE[operator], left, right), whole)
         case Compare(operator, left, right) if operator in _OPPOSITE:
             return _limit(operator, left, right, {*whole, "row"})
         case _:
             return None
+
+
+def _either(one: Limits | None, other: Limits | None) -> Limits | None:
+    """The columns that one of two keeps, if that is a single range: both have no first column, or
+    none has an end.
+    """
+    if one is None or other is None:
+        return None
+    if not one.first and not other.first:
+        return Limits(end=(Call("max", (_of("min", one.end), _of("min", other.end))),))
+    if not one.end and not other.end:
+        return Limits(first=(Call("min", (_of("max", one.first), _of("max", other.first))),))
+    return None
+
+
+def _of(function: str, bounds: tuple[Expression, ...]) -> Expression:
+    return bounds[0] if len(bounds) == 1 else Call(function, bounds)
 
 
 def _limit(operator: str, left: Expression, right: Expression, whole: set[str]) -> Limits | None:

@@ -14,7 +14,7 @@ from schedgen.codegen.library import COMMON
 from schedgen.codegen.library_sm90 import LIBRARY as HOPPER
 from schedgen.codegen.library_sm100 import LIBRARY as BLACKWELL
 
-_MADE = "a at b bar by d event g in mma n new old out phase r s slot t tma x"
+_MADE = "a at b bar by d event g in its mma n new of old out phase r s slot t tma x"
 """What variables begin with that are made of names of the spec, and ``_``."""
 _FIXED = """
     ARGUMENTS BFloat16 COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32 KERNEL
@@ -23,8 +23,8 @@ _FIXED = """
     stream tcgen05 tiles triangle trips warpgroup
 """
 _ON_DEVICE = """
-    barriers column column_0 end first fresh i inside k_step piece rest row row_0 shared start t
-    thread tile tmem tmem_address turn v warp
+    barriers column column_0 end first fresh i inside k_step piece rest row row_0 shared skipped
+    start t thread tile tmem tmem_address turn v warp
 """
 """Names in functions that no tensor is known in."""
 
@@ -59,6 +59,11 @@ def renamed(name: str) -> str:
 def renamed_tensor(name: str) -> str:
     """The same for a tensor, which only the host has by its name."""
     return f"x_{name}" if is_taken(name) else name
+
+
+def element_name(tensor: str) -> str:
+    """The variable with the element of a tensor that belongs to an output tile."""
+    return f"its_{tensor}"
 
 
 def is_taken(name: str) -> bool:

@@ -8,14 +8,16 @@ from math import prod
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, Name, Stage, code
-from schedgen.codegen.names import Names
+from schedgen.codegen.names import Names, element_name
 from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
+from schedgen.elements import named
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space, panel_bytes
 from schedgen.program.model import Program, RoleProgram, Run, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
+from schedgen.tensors import Argument
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
@@ -349,6 +351,13 @@ class Plan:
         """Names of all extents, in order of appearance."""
         shapes = (extent for argument in self.kernel.arguments for extent in argument.shape)
         return tuple(dict.fromkeys(shapes))
+
+    @cached_property
+    def elements(self) -> dict[str, Argument]:
+        """Variables with the element of a tensor that belongs to an output tile, by name."""
+        names = named(self.kernel)
+        tensors = {element_name(a.name): a for a in self.kernel.arguments if a.shape}
+        return {name: a for name, a in tensors.items() if name in names}
 
     @cached_property
     def scalars(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.transfers import atom, shared
-from schedgen.kernel import Operation, Space
+from schedgen.kernel import Kernel, Operation, Space
 from schedgen.program.model import RoleProgram
 from schedgen.tensors import Place
 
@@ -113,7 +113,15 @@ class Threads:
 
     def _uses(self, body: OperationFunction) -> list[str]:
         """What a function takes beside operands, in the order in which it is passed."""
-        order = [*self.plan.scalars, *self.plan.extents, *_TILE, "row_0", "column_0", "fresh"]
+        order = [
+            *self.plan.scalars,
+            *self.plan.elements,
+            *self.plan.extents,
+            *_TILE,
+            "row_0",
+            "column_0",
+            "fresh",
+        ]
         unknown = body.uses - {*order, "thread"}
         if unknown:
             names = ", ".join(sorted(unknown))
@@ -121,7 +129,7 @@ class Threads:
         return [use for use in (*order, "thread") if use in body.uses]
 
     def _type(self, use: str) -> str:
-        if use in self.plan.scalars:
+        if use in self.plan.scalars or use in self.plan.elements:
             return "Float32"
         return "cutlass.Boolean" if use == "fresh" else "Int32"
 
@@ -203,9 +211,9 @@ class Threads:
         if use in _TILE:
             return self._tile_number(operation, use)
         if use == "row_0" and first:
-            return plus(start(operation.places[0], at), first)
+            return plus(start(operation.places[0], at, self.plan.kernel), first)
         if use in ("row_0", "column_0"):
-            return start(operation.places[use == "column_0"], at)
+            return start(operation.places[use == "column_0"], at, self.plan.kernel)
         return code("{}", Name(use))
 
     def _tile_number(self, operation: Operation, use: str) -> Code:
@@ -224,10 +232,10 @@ class Threads:
         return code("Int32({})", Name(f"at_{extent}"))
 
 
-def start(place: Place, at: Iteration | None) -> Code:
+def start(place: Place, at: Iteration | None, kernel: Kernel) -> Code:
     """Where a tile begins along an axis, in an iteration."""
     along = Name(f"at_{place.along}")
     terms = [code(f"{place.block} * {{}}", along)] if place.block else []
     if place.step:
-        terms.append(code(f"{place.step} * {{}}", atom(shared(place, at))))
+        terms.append(code(f"{place.step} * {{}}", atom(shared(place, at, kernel))))
     return plus(joined(" + ", terms), place.offset) if terms else code(str(place.offset))

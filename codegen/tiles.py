@@ -13,6 +13,7 @@ from schedgen.codegen.source import Source
 from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, references, render
 from schedgen.extents import single_extents
 from schedgen.kernel import Kind, Operation, Phase
+from schedgen.tensors import Argument
 
 BAND = 8
 """Rows of tiles in a band, see `in_bands` of the library."""
@@ -62,7 +63,7 @@ class Tiles:
     @property
     def _all_trips(self) -> str:
         """The name for the iterations of a tile, or the most that one may have."""
-        return "trips" if self.plan.kernel.tile_trips is None else "all_trips"
+        return "all_trips" if self.plan.kernel.tile_range else "trips"
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
@@ -182,13 +183,13 @@ class Tiles:
         kernel = self.plan.kernel
         fixed = {name for name, _ in kernel.parameters} | self.single
         axes = tuple(axis.extent for axis in kernel.grid[-2:])
-        return kernel.tile_trips is None and axes == kernel.tile_extents and not fixed & {*axes}
+        return not kernel.tile_range and axes == kernel.tile_extents and not fixed & {*axes}
 
     @property
     def uneven(self) -> bool:
         """Whether tiles differ in their iterations."""
-        needed = self.plan.kernel.tile_trips
-        return needed is not None and bool({n.name for n in references(needed)} & {*_COORDINATES})
+        formulas = self.plan.kernel.tile_range
+        return bool({n.name for f in formulas for n in references(f)} & {*_COORDINATES})
 
     @property
     def sliced(self) -> bool:
@@ -203,7 +204,7 @@ class Tiles:
         Nor do they take over the number of the tile then: on an H200 attention with head_dim 128
         and no mask took 3 % longer (files edited by hand).
         """
-        if self.plan.kernel.tile_trips is not None:
+        if self.plan.kernel.tile_range:
             return {}
         source.add(_FIRST)
         self.coordinates(source)
@@ -212,12 +213,11 @@ class Tiles:
     @property
     def handed_over(self) -> list[str]:
         """Variables that say where a block's first tile lies, if the kernel computes them."""
-        differ = self.plan.kernel.tile_trips is not None
-        return [] if differ else [f"at_{axis}" for axis in self.axes]
+        return [] if self.plan.kernel.tile_range else [f"at_{axis}" for axis in self.axes]
 
     def begin(self, source: Source) -> None:
         """Before a role's loop over tiles."""
-        if self.plan.kernel.tile_trips is not None:
+        if self.plan.kernel.tile_range:
             source.add(_FIRST, "first = Int32(0)")
         source.add("t = Int32(0)")
 
@@ -227,22 +227,32 @@ class Tiles:
         ``ahead``: coordinates of the first tile are handed over, those of the next one are computed
         at the end of each. That takes registers.
         """
-        used, trips = ir.names(body), self.plan.kernel.tile_trips
-        placed = trips is not None or used & {f"at_{axis}" for axis in self.axes}
-        ahead = ahead and trips is None
+        used, differ = ir.names(body), bool(self.plan.kernel.tile_range)
+        elements = {n: a for n, a in self.plan.elements.items() if n in used}
+        placed = differ or elements or used & {f"at_{axis}" for axis in self.axes}
+        ahead = ahead and not differ
+        used |= {f"at_{extent}" for tensor in elements.values() for extent in tensor.shape}
         source.add(*self._constants(used))
         with source.block(code("while {} < {}:", _TILE, _TILES)):
             if placed and not ahead:
                 self.coordinates(source)
-            if trips is None:
+            if not differ:
                 source.add(code("first = t * {}", _TRIPS))
+            for name, tensor in elements.items():
+                source.add(self._element(name, tensor))
             source.put(*body)
-            if trips is not None:
+            if differ:
                 source.add("first += trips")
             source.add("tile += cute.arch.grid_dim()[0]", "t += 1")
             if placed and ahead:
                 with source.block(code("if {} < {}:", _TILE, _TILES)):
                     self.coordinates(source)
+
+    def _element(self, name: str, tensor: Argument) -> Code:
+        """The element of a tensor that belongs to the tile; all threads read the same."""
+        at = joined(", ", (Name(f"at_{extent}") for extent in tensor.shape))
+        element = code("{}[({},)]", Name(f"of_{tensor.name}"), at)
+        return code("{} = Float32({})", Name(name), element)
 
     def _constants(self, used: set[str]) -> list[str]:
         """Lines for coordinates that are the same for all tiles, as far as a role uses them."""
@@ -250,7 +260,9 @@ class Tiles:
         return [f"{name} = 0" for name in names if name in used]
 
     def coordinates(self, source: Source) -> None:
-        """``at_X`` for each extent that has several tiles; ``trips``, if that depends on them."""
+        """``at_X`` for each extent that has several tiles; ``trips`` and ``skipped``, how many
+        iterations come before the tile's first one, if they depend on them.
+        """
         rows, columns = self.plan.kernel.tile_extents
         rest, axes = _TILE, self.axes
         if self.triangle:
@@ -302,13 +314,21 @@ class Tiles:
         return [Name(f"at_{axis}") for axis in axes]
 
     def _trips(self, source: Source) -> None:
-        needed = self.plan.kernel.tile_trips
-        if needed is None:
-            return
-        rows, columns = self.plan.kernel.tile_extents
-        count = whole(needed, {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"})
-        trips = "trips = cutlass.min({}, cutlass.max(Int32({}), Int32(1)))"
-        source.add(code(trips, Name("all_trips"), count))
+        kernel, every = self.plan.kernel, Name("all_trips")
+        rows, columns = kernel.tile_extents
+        names = {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"}
+        end = "trips" if kernel.tile_first is None else "end"
+        if kernel.tile_trips is not None:
+            needed = f"{end} = cutlass.min({{}}, cutlass.max(Int32({{}}), Int32(1)))"
+            source.add(code(needed, every, whole(kernel.tile_trips, names, extremes=True)))
+        elif kernel.tile_first is not None:
+            source.add(code("end = {}", every))
+        if kernel.tile_first is not None:
+            # At least 1 is said last, and of a single number: that is what a loop counts to.
+            left = "trips = cutlass.min(end, cutlass.max(end - {}, Int32(1)))"
+            source.add(
+                code(left, whole(kernel.tile_first, names, extremes=True)), "skipped = end - trips"
+            )
 
     def condition_of(self, when: Expression) -> Code:
         """A condition of a store, over the coordinates of the tile."""

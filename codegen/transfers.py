@@ -12,7 +12,7 @@ from schedgen.codegen.plan import DTYPES, Part, Plan
 from schedgen.codegen.printing import expression
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
-from schedgen.kernel import Kind, Operation
+from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.program.operations import Access
 from schedgen.tensors import Argument, Place
 
@@ -185,7 +185,7 @@ class Transfers:
         along = Name(f"at_{place.along}")
         if place.grouped:
             return code("{} * {} // {}", along, Name(place.extent), Name(place.along))
-        i = shared(place, at)
+        i = shared(place, at, self.plan.kernel)
         terms: list[Code] = []
         for size in (place.block, place.step, place.offset):
             if size % place.size:
@@ -207,8 +207,10 @@ def _tuple(values: Sequence[object]) -> str:
     return f"({', '.join(map(str, values))}{',' if len(values) == 1 else ''})"
 
 
-def shared(place: Place, at: Iteration | None) -> Code:
-    """An iteration counted from the first one of all tiles that share the main loop."""
+def shared(place: Place, at: Iteration | None, kernel: Kernel) -> Code:
+    """An iteration of an output tile, counted from where the main loop begins, or that of the first
+    tile if several share it.
+    """
     if at is None and place.step:
         raise EmitError(
             f"a tile outside of the loop moves along '{place.extent}' with it",
@@ -216,6 +218,8 @@ def shared(place: Place, at: Iteration | None) -> Code:
             fix="load it in the body",
         )
     found = Code(()) if at is None else code("{}", at)
+    if place.step and kernel.tile_first is not None:
+        found = code("{} + {}", Name("skipped"), found)
     if not place.split_k:
         return found
     return code("{} + {} * {}", found, Name("trips"), Name(f"at_{place.split_k}"))

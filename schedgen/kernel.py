@@ -307,7 +307,9 @@ class Order:
 class Kernel:
     """A kernel for one target with every parameter bound. ``trips`` is the nominal main-loop trip
     count, ``trip_count`` gives the one of a problem from the extents of its tensors, ``tile_trips``
-    how many of them a single output tile needs, which is at least 1 and may be more than there are.
+    how many of them a single output tile needs, which is at least 1 and may be more than there are,
+    ``tile_first`` how many of these it leaves out at the beginning: never all, and none if it is
+    negative.
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
@@ -334,6 +336,7 @@ class Kernel:
     arguments: tuple[Argument, ...] = ()
     trip_count: Expression | None = None
     tile_trips: Expression | None = None
+    tile_first: Expression | None = None
     grid: tuple[GridAxis, ...] = ()
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"
@@ -368,6 +371,11 @@ class Kernel:
     def outer(self) -> tuple[Operation, ...]:
         """The operations that run once per tile, before or after the main loop."""
         return tuple(o for o in self.operations if o.phase is not Phase.BODY)
+
+    @property
+    def tile_range(self) -> tuple[Expression, ...]:
+        """The formulas that say which iterations an output tile has, if it is not all of them."""
+        return tuple(f for f in (self.tile_trips, self.tile_first) if f is not None)
 
     def region_of(self, piece: str) -> Region:
         return self.region[self.piece[piece].region]

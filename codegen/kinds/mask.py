@@ -56,9 +56,9 @@ def _limits(body: Body, kept: Limits) -> str:
         if any(Name("row") in references(bound) for side in used for bound in side[1]):
             body.source.add(f"row = row_0 + {body.fragment.row_at('v')}")
         for name, bounds, _, choose in used:
-            text = integer(bounds[0])
+            text = integer(bounds[0], extremes=True)
             for bound in bounds[1:]:
-                text = f"cutlass.{choose}({text}, {integer(bound)})"
+                text = f"cutlass.{choose}({text}, {integer(bound, extremes=True)})"
             body.source.add(f"{name}[v] = {text} - {zero}")
     at, row = body.fragment.column_step, body.fragment.row
     terms = [f"{at} {compare} {name}[{row}]" for name, _, compare, _ in used]

@@ -154,7 +154,13 @@ class Check:
     # -- one role ------------------------------------------------------------------------------
 
     def _role(self, role: _Role) -> RoleResult:
-        walk = Walk(self.flow, self.terms, 32 * role.first, 32 * role.warps)
+        walk = Walk(
+            self.flow,
+            self.terms,
+            32 * role.first,
+            32 * role.warps,
+            elements=bool(self.plan.elements),
+        )
         items = reduced(walk.skeleton(), self.terms)
         closed = Closed(items, self._rings())
         parts = self._split(items)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from schedgen.conform.minima import not_negative
 from schedgen.conform.terms import Term, Terms, addends
 from schedgen.emulator.ptx.tree import Immediate, Instruction
 
 _WRAP = 2**32
 _SIGNED = frozenset(("s16", "s32", "s64"))
+_UNSIGNED = frozenset(("u16", "u32", "u64"))
 _UNORDERED = {"neu": "eq", "ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
 """Comparisons that hold where the opposite ones do not, NaN included."""
 _SMALL = frozenset(("div", "mod"))
@@ -157,9 +159,10 @@ class Integers:
         return self.terms.select(s[2], s[0], s[1])
 
     def _extreme(self, one: Instruction, s: list[Term]) -> Term | None:
-        if one.modifiers[-1] not in _SIGNED:
+        kind = one.modifiers[-1]
+        if kind not in _SIGNED and not (kind in _UNSIGNED and all(map(not_negative, s))):
             return None
-        return self.terms.commuted(one.opcode, s[0], s[1])
+        return self.terms.extreme(one.opcode, s[0], s[1])
 
     def _move(self, one: Instruction, s: list[Term]) -> Term | None:
         if len(s) != 1:

@@ -9,6 +9,7 @@ checked for all numbers of 32 bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 
 Argument = "Term | int | str"
 
@@ -68,6 +69,14 @@ class Terms:
         """An operator whose arguments may be exchanged: in one of both orders, constants last."""
         return self.make(op, *sorted((a, b), key=lambda term: (term.op == "const", term.serial)))
 
+    def extreme(self, op: str, a: Term, b: Term) -> Term:
+        """The ``op`` "min" or "max" of two numbers with their signs, which may be minima or maxima
+        themselves: one form for each set of numbers.
+        """
+        leaves = dict.fromkeys(leaf for term in (a, b) for leaf in _operands(op, term))
+        first, *rest = sorted(leaves, key=lambda term: (term.op == "const", term.serial))
+        return reduce(lambda found, leaf: self.make(op, found, leaf), rest, first)
+
     def again(self, term: Term, parts: Iterable[Term]) -> Term:
         """The operator of ``term`` with other ``parts``, in the form that it would have been made
         in: which of two terms comes first depends on the terms.
@@ -76,6 +85,8 @@ class Terms:
         if term.op == "sum":
             constant, pairs = addends(term)
             return self.sum(((next(new), factor) for _, factor in pairs), constant)
+        if term.op in ("min", "max"):
+            return self.extreme(term.op, next(new), next(new))
         if term.op in COMMUTATIVE:
             a, b = new
             return self.product(a, b) if term.op == "mul" else self.commuted(term.op, a, b)
@@ -256,7 +267,7 @@ class Terms:
         return self.make(how, difference)
 
 
-COMMUTATIVE = frozenset(("mul", "min", "max", "and", "or", "xor", "and?", "or?", "eq?"))
+COMMUTATIVE = frozenset(("mul", "and", "or", "xor", "and?", "or?", "eq?"))
 """Operators of two terms that may be exchanged."""
 CONDITIONS = {"eq", "lt", "le", "not", "and?", "or?", "float?", "elect", "vote?"}
 
@@ -274,6 +285,13 @@ def addends(term: Term) -> tuple[int, list[tuple[Term, int]]]:
         return 0, [(term, 1)]
     constant, *flat = term.args
     return constant, list(zip(flat[::2], flat[1::2], strict=True))  # type: ignore[return-value]
+
+
+def _operands(op: str, term: Term) -> list[Term]:
+    """The numbers that a term is the minimum or maximum of."""
+    if term.op != op:
+        return [term]
+    return [leaf for part in term.parts for leaf in _operands(op, part)]
 
 
 def _collect(factors: dict[Term, int], term: Term, factor: int) -> int:

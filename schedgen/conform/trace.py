@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from schedgen.conform.cases import END, Case, Turn
 from schedgen.conform.closed import Closed
 from schedgen.conform.evaluate import Environment, Linear
+from schedgen.conform.minima import no_less
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop
 from schedgen.conform.terms import Term, Terms
@@ -73,9 +74,8 @@ class Trace:
         if value is not None:
             values[count] = value
         forms[count] = form
-        if count.op == "min":  # its arguments are as large, or larger
-            for number, part in enumerate(count.parts):
-                forms[part] = form.plus(Linear(0, ((f"more {number}", 1),)))
+        for number, part in enumerate(no_less(count)):
+            forms[part] = form.plus(Linear(0, ((f"more {number}", 1),)))
 
     def events(self, items: Items, case: Case | None) -> list[Event]:
         """All events of ``items``."""

@@ -36,9 +36,16 @@ class _Way:
 
 
 class Walk:
-    """Follows the threads ``first`` to ``first + threads - 1``."""
+    """Follows the threads ``first`` to ``first + threads - 1``.
 
-    def __init__(self, flow: Flow, terms: Terms, first: int, threads: int) -> None:
+    ``elements``: formulas have elements of tensors in global memory. Nothing that the kernel does
+    writes these, so reading them is computing, once the kernel before has been waited for.
+    """
+
+    def __init__(
+        self, flow: Flow, terms: Terms, first: int, threads: int, *, elements: bool = False
+    ) -> None:
+        self._elements, self._awaited = elements, False
         self.flow, self.terms = flow, terms
         self.kernel: Kernel = flow.kernel
         self.registers = Registers(self.kernel, terms)
@@ -207,18 +214,25 @@ class Walk:
     def _straight(self, block: Block, state: State, found: list[Item]) -> None:
         for number in range(block.begin, block.end):
             one = self.kernel.body[number]
-            if one.opcode in PURE or (
-                one.opcode == "ld" and one.modifiers[0] in ("param", "const")
-            ):
+            if one.opcode in PURE or self._constant(one):
                 self.registers.execute(state, one, number)
             elif one.opcode not in IGNORED:
                 action = self._action(one, state, bulk_kind(one) or kind(one))
+                self._awaited |= action.kind == "griddepcontrol.wait"
                 if one.guard is None:
                     found.append(action)
                 else:
                     condition = self.registers.condition(state, one)
                     found.append(Branch(condition, (action,), (), one))
                 self._forget(one, action, state)
+
+    def _constant(self, one: Instruction) -> bool:
+        """Whether it reads what never changes."""
+        if one.opcode != "ld":
+            return False
+        if one.modifiers[0] in ("param", "const"):
+            return True
+        return one.modifiers[0] == "global" and self._elements and self._awaited
 
     def _forget(self, one: Instruction, action: Action, state: State) -> None:
         """What an action writes to registers is not known, but for words that never change."""

@@ -56,8 +56,7 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
         else:
             found[extent] = most.get(extent, 1)
     found.update(dict.fromkeys(sorted(twice), 2))
-    named = references(kernel.tile_trips) if kernel.tile_trips is not None else ()
-    decide = {name.name for name in named}
+    decide = {name.name for formula in kernel.tile_range for name in references(formula)}
     least = max((found[extent] for extent in blocks if extent in decide & found.keys()), default=0)
     found |= {extent: max(found[extent], least) for extent in steps if extent in decide}
     found = {extent: min(size, most.get(extent, size)) for extent, size in found.items()}

@@ -11,6 +11,7 @@ It serves two purposes with one grammar:
 """
 
 from schedgen.expressions.arithmetic import Value, Values, evaluate, evaluate_int
+from schedgen.expressions.arrays import Array, evaluate_arrays
 from schedgen.expressions.counting import OperationCounts, count_operations
 from schedgen.expressions.errors import ExpressionError
 from schedgen.expressions.folding import fold
@@ -37,6 +38,7 @@ __all__ = [
     "ELEMENTWISE",
     "MAX_DEPTH",
     "MAX_LENGTH",
+    "Array",
     "Binary",
     "Boolean",
     "Call",
@@ -56,6 +58,7 @@ __all__ = [
     "check_formula",
     "count_operations",
     "evaluate",
+    "evaluate_arrays",
     "evaluate_int",
     "fold",
     "parse",

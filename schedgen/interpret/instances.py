@@ -117,7 +117,7 @@ class Instances:
             taken.add(access)
             reads.append((read, access))
         writes = tuple(access for access in operation.accesses if access.write)
-        return _Plan(what, operation, tuple(reads), writes, positional(what))
+        return _Plan(what, operation, tuple(reads), writes, positional(what, self.kernel))
 
     def _instance(
         self,

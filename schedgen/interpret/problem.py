@@ -69,15 +69,31 @@ class Problem:
 
     def trips_of(self, coordinates: Coordinates) -> int:
         """Iterations of the main loop for one output tile."""
-        needed = self.kernel.tile_trips
-        if needed is None:
+        return self._end(coordinates) - self.first_of(coordinates)
+
+    def first_of(self, coordinates: Coordinates) -> int:
+        """The iteration of the main loop that is an output tile's first one."""
+        if self.kernel.tile_first is None:
+            return 0
+        count = evaluate_int(self.kernel.tile_first, self._at(coordinates))
+        return min(max(count, 0), self._end(coordinates) - 1)
+
+    def _end(self, coordinates: Coordinates) -> int:
+        """The iteration of the main loop before which an output tile ends."""
+        if self.kernel.tile_trips is None:
             return self.trips
-        count = evaluate_int(needed, self._at(coordinates))
+        count = evaluate_int(self.kernel.tile_trips, self._at(coordinates))
         return min(self.trips, max(count, 1))
 
     def holds(self, condition: Expression, coordinates: Coordinates) -> bool:
         """Whether the condition of a store holds for an output tile."""
         return bool(evaluate(condition, self._at(coordinates)))
+
+    def element(self, tensor: str, coordinates: Coordinates) -> torch.Tensor:
+        """The element of a tensor that belongs to an output tile, as float32."""
+        argument = next(a for a in self.kernel.arguments if a.name == tensor)
+        at = tuple(coordinates[extent] for extent in argument.shape)
+        return self.inputs[tensor][at].to(torch.float32)
 
     def _at(self, coordinates: Coordinates) -> dict[str, Fraction | bool | str | int]:
         """What names of an output tile's arithmetic stand for."""
@@ -104,10 +120,14 @@ class Problem:
     # -- tiles ---------------------------------------------------------------------------------
 
     def start(self, place: Place, coordinates: Coordinates, iteration: int) -> int:
-        """The first element of a tile along an axis."""
+        """The first element of a tile along an axis; ``iteration`` is counted from the output
+        tile's first one.
+        """
         coordinate = coordinates[place.along] if place.along else 0
         if place.grouped:
             return coordinate * self.extents[place.extent] // self.extents[place.along]
+        if place.step:
+            iteration += self.first_of(coordinates)
         if place.split_k:
             iteration += coordinates[place.split_k] * self.trips
         return place.block * coordinate + place.step * iteration + place.offset

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import torch
 
+from schedgen.elements import elements
 from schedgen.expressions import Expression, Name, references
 from schedgen.interpret.formulas import compute
 from schedgen.interpret.pieces import TORCH, assemble, split, whole
 from schedgen.interpret.problem import Coordinates, InterpretationError, Problem
-from schedgen.kernel import Operation, Read
+from schedgen.kernel import Kernel, Operation, Read
 from schedgen.operations import KINDS, Condition
 
 CURRENT = -1
@@ -45,13 +46,14 @@ def _of_elements(operation: Operation) -> bool:
     return KINDS[operation.kind].CONDITION is Condition.ELEMENTS
 
 
-def positional(operation: Operation) -> bool:
+def positional(operation: Operation, kernel: Kernel) -> bool:
     """Whether the result depends on the tile or the iteration, beside on what is read."""
     formulas = [formula for _, formula in operation.formulas]
     if operation.when is not None:
         formulas.append(operation.when)
     names = {name.name for formula in formulas for name in references(formula)}
-    return operation.tensor is not None or bool(names & _COORDINATES)
+    of_tile = _COORDINATES | {argument.name for argument in elements(kernel)}
+    return operation.tensor is not None or bool(names & of_tile)
 
 
 def execute(
@@ -184,7 +186,9 @@ class _Execution:
         if name.name in ("tile_row", "tile_column"):
             extent = self.kernel.tile_extents[name.name == "tile_column"]
             return torch.tensor(float(self.moment.coordinates.get(extent, 0)))
-        return self.problem.names[name.name]
+        if name.name in self.problem.names:
+            return self.problem.names[name.name]
+        return self.problem.element(name.name, self.moment.coordinates)
 
     def _made(self, name: str) -> torch.Tensor | None:
         """The value of an operand that this operation has computed a moment ago."""

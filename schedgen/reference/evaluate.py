@@ -129,7 +129,7 @@ class _Tile:
         for operation in phases[Phase.BEFORE]:
             self._execute(operation, 0)
         self.ends = {name: [self.now[name].copy()] for name in old}
-        for iteration in range(self.problem.sizes.trips(self.tile)):
+        for iteration in self.problem.sizes.iterations(self.tile):
             for name in lost:  # what an iteration does not write it must not read
                 if not self.kernel.region[name].per_tile:
                     self.now[name] = unknown(self.now[name].value.shape)
@@ -331,6 +331,11 @@ class _Execution:
             return self._axis(name.name)
         if name.name in self.tile.problem.scalars:
             return self.tile.problem.scalars[name.name]
+        tensor = self.tile.problem.tensors.get(name.name)
+        if tensor is not None:
+            argument = next(a for a in self.kernel.arguments if a.name == name.name)
+            at = tuple(self.tile.tile[extent] for extent in argument.shape)
+            return exact(float(tensor.value[at]))
         value = self.tile.problem.sizes.names(self.tile.tile)[name.name]
         return exact(float(np.float32(float(value))))
 

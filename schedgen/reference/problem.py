@@ -37,13 +37,15 @@ class Sizes:
         assert self.kernel.trip_count is not None
         return int(arithmetic(self.kernel.trip_count, self.names({})))
 
-    def trips(self, tile: Mapping[str, int]) -> int:
-        """Iterations of the main loop of one output tile."""
-        if self.kernel.tile_trips is None:
-            return self.all_trips
-        return min(
-            self.all_trips, max(1, int(arithmetic(self.kernel.tile_trips, self.names(tile))))
-        )
+    def iterations(self, tile: Mapping[str, int]) -> range:
+        """The iterations of the main loop that one output tile has, at least one."""
+        kernel, names = self.kernel, self.names(tile)
+        end, first = self.all_trips, 0
+        if kernel.tile_trips is not None:
+            end = min(end, max(1, int(arithmetic(kernel.tile_trips, names))))
+        if kernel.tile_first is not None:
+            first = max(0, min(end - 1, int(arithmetic(kernel.tile_first, names))))
+        return range(first, end)
 
     def tiles(self) -> list[dict[str, int]]:
         """The output tiles, by the extents that they are cut along.

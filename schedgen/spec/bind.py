@@ -17,6 +17,7 @@ from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.draft import COORDINATES
 from schedgen.spec.elide import elide_copies
+from schedgen.spec.kept import left_out
 from schedgen.spec.layout import Layout
 from schedgen.spec.operations import OperationBinder
 from schedgen.spec.orders import bind_orders
@@ -112,6 +113,9 @@ def _kernel(
         tile_trips=None
         if spec.loops.tile_trips is None
         else scope.expression(spec.loops.tile_trips, ("loops", "tile_trips")),
+        tile_first=None
+        if spec.loops.tile_first is None
+        else scope.expression(spec.loops.tile_first, ("loops", "tile_first")),
         grid=binder.placing.grid(operations),
         tile_extents=binder.placing.tile_extents,
         tiles=str(spec.loops.tiles),
@@ -135,13 +139,15 @@ def _locations(source: Source, spec: SpecFile) -> dict[tuple[str, str], Location
 def _check_tile_trips(
     source: Source, spec: SpecFile, values: dict[str, Value], sink: DiagnosticSink
 ) -> None:
-    """Evaluate the trip count of the first tile: a mistake in it is one in all of them."""
-    if spec.loops.tile_trips is not None:
-        extents = {size for argument in spec.arguments.values() for size in argument.shape}
-        known = {name: Fraction(1) for name in sorted(extents)} | values
-        first = {"tile_row": Fraction(0), "tile_column": Fraction(0)}
-        scope = Scope(source, sink, known | first)
-        scope.value(spec.loops.tile_trips, ("loops", "tile_trips"))
+    """Evaluate the iterations of the first tile: a mistake in them is one in all of them."""
+    extents = {size for argument in spec.arguments.values() for size in argument.shape}
+    known = {name: Fraction(1) for name in sorted(extents)} | values
+    first = {"tile_row": Fraction(0), "tile_column": Fraction(0)}
+    scope = Scope(source, sink, known | first)
+    for key in ("tile_trips", "tile_first"):
+        formula: str | int | None = getattr(spec.loops, key)
+        if formula is not None:
+            scope.value(formula, ("loops", key))
 
 
 def _check_split(spec: SpecFile, scope: Scope) -> None:
@@ -157,9 +163,10 @@ def _check_split(spec: SpecFile, scope: Scope) -> None:
     trips = scope.expression(spec.loops.trips, ("loops", "trips"))
     if extent not in common:
         _unknown_extent(scope, extent, common, path)
-    elif spec.loops.tile_trips is not None:
+    elif spec.loops.tile_trips is not None or spec.loops.tile_first is not None:
+        which = "tile_trips" if spec.loops.tile_first is None else "tile_first"
         message = "tiles share the main loop, and each of them may have another number of trips"
-        scope.error("bad-split", message, path, key=True, fix="remove 'split_k' or 'tile_trips'")
+        scope.error("bad-split", message, path, key=True, fix=f"remove 'split_k' or '{which}'")
     elif trips is not None and extent not in {name.name for name in references(trips)}:
         message = (
             f"the tiles along '{extent}' share the iterations, but 'trips' does not depend on it"
@@ -225,6 +232,9 @@ def _storable(kernel: Kernel, spec: SpecFile, scope: Scope) -> Kernel:
     for mistake in coverage_mistakes(kernel):
         at = _listed(spec, mistake.operation) or ("arguments", mistake.tensor)
         scope.error(mistake.rule, mistake.message, at, fix=mistake.fix)
+    missed = left_out(kernel)
+    if missed is not None:
+        scope.error("bad-trips", missed.message, ("loops", missed.key), fix=missed.fix)
     scope.sink.raise_if_any()
     return kernel
 

@@ -38,6 +38,21 @@ class Names:
         sizes = {size for argument in spec.arguments.values() for size in argument.shape}
         numbers = {name for name in spec.parameters if not isinstance(scope.values[name], str)}
         self.known = {*layout.present, *layout.broken, *scalars, *sizes, *numbers, *COORDINATES}
+        self.known |= {name for name in spec.arguments if self._is_element(name)}
+
+    def _is_element(self, tensor: str) -> bool:
+        """Whether an output tile has one element of a tensor: results are cut along all of its
+        extents, into single elements. One that is stored may have been written by then, or not.
+        """
+        extents = self.spec.arguments[tensor].shape
+        if any(store.to == tensor for store in self.spec.stores):
+            return False
+        beside: list[set[str]] = []
+        for store in self.spec.stores:
+            if store.source in self.layout.present:
+                result, rank = self.spec.arguments[store.to], self.layout.rank(store.source)
+                beside.append(set(result.shape) - set(result.tiled or result.shape[-rank:]))
+        return bool(extents and beside) and all({*extents} <= found for found in beside)
 
     def check(self, expression: Expression, path: Path, *, condition: bool) -> bool:
         """Report whatever keeps ``expression`` from being a formula; return whether it is one."""
@@ -76,7 +91,7 @@ class Names:
             message = f"'{text}@{name.distance}' is more than {MAX_DISTANCE} iterations old"
             report("out-of-range", message, location, fix=f"use {MAX_DISTANCE} or less")
         elif text in self.spec.arguments and text not in self.known:
-            message = f"'{text}' is a tensor in global memory"
+            message = f"'{text}' is a tensor of which an output tile has not just one element"
             report("bad-formula", message, location, fix="load it into a buffer and use that")
         elif text in self.spec.parameters and text not in self.known:
             message = f"parameter '{text}' is the word '{self.scope.values[text]}', not a number"

@@ -140,6 +140,12 @@ class Loops(Model):
         "tile_row and tile_column; more than there are means all",
         examples=["ceil((tile_row + 1) * tile_m / tile_k)"],
     )
+    tile_first: Arithmetic | None = Field(
+        None,
+        description="how many of those an output tile leaves out at the beginning: a formula like "
+        "that of tile_trips; less than 0 means none, and one iteration is always left",
+        examples=["(tile_row * tile_m - window) // tile_k"],
+    )
     split_k: Identifier | None = Field(
         None,
         description="an extent of the results whose tiles share the main loop: the one at c takes "

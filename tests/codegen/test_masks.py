@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,14 +59,23 @@ def test_other_masks_are_refused(keep: str) -> None:
         always(parse(keep), "row_0", "column_0", ROWS, COLUMNS)
 
 
-@pytest.mark.parametrize("keep", [k for k in KEEPS if " or " not in k])
+@pytest.mark.parametrize(
+    "keep",
+    [
+        *(k for k in KEEPS if " or " not in k),
+        "column < 3 or column <= row + seq_k - seq_q",
+        "column < seq_k and (column < 3 or column <= row and column < 9)",
+        "column >= 7 or column > row or column - row > 2 and column > 1",
+    ],
+)
 def test_limits_keep_the_same_columns(keep: str) -> None:
     found = limits(parse(keep), ("seq_q", "seq_k"))
     assert found is not None
     for row, seq_q, seq_k in product(range(9), (1, 9), (2, 15)):
         names = {"row": row, "seq_q": seq_q, "seq_k": seq_k}
-        first = max((eval(integer(b), {}, names) for b in found.first), default=-100)
-        end = min((eval(integer(b), {}, names) for b in found.end), default=100)
+        names |= {"Int32": int, "cutlass": SimpleNamespace(min=min, max=max)}
+        first = max((eval(integer(b, extremes=True), names) for b in found.first), default=-100)
+        end = min((eval(integer(b, extremes=True), names) for b in found.end), default=100)
         for column in range(-20, 30):
             assert (first <= column < end) == kept(keep, row, column, seq_q, seq_k)
 
@@ -74,6 +84,8 @@ def test_limits_keep_the_same_columns(keep: str) -> None:
     "keep",
     [
         "column < seq_k or row < 3",
+        "column < seq_k or column > row",
+        "column < seq_k or column < row and column > 3",
         "column + column < seq_k",
         "column < limit",
         "column < 0.5",

@@ -131,4 +131,13 @@ def test_vectors_cannot_be_reduced() -> None:
     ],
 )
 def test_start(place: Place, wanted: str) -> None:
-    assert expression(start(place, Iteration("turn", -1))) == wanted
+    assert expression(start(place, Iteration("turn", -1), PLAN.kernel)) == wanted
+
+
+def test_start_where_tiles_skip_iterations() -> None:
+    """Only what moves with the main loop is later in it."""
+    kernel = replace(PLAN.kernel, tile_first=parse("tile_row // 2"))
+    at = Iteration("turn", -1)
+    moving, fixed = Place("k", step=32, offset=8), Place("m", along="m", block=128)
+    assert expression(start(moving, at, kernel)) == "32 * (skipped + turn - 1) + 8"
+    assert expression(start(fixed, at, kernel)) == "128 * at_m"

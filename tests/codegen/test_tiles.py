@@ -151,6 +151,26 @@ def test_iterations_of_causal_tiles(seq_q: int, seq_k: int) -> None:
     assert last == sorted(last, reverse=True)
 
 
+@pytest.mark.parametrize("causal", ["true", "false"])
+@pytest.mark.parametrize(
+    "first", ["(tile_row * 128 + seq_k - seq_q - 200) // 128", "-1", "max(9, 99, 9)"]
+)
+def test_iterations_that_are_left_out(causal: str, first: str) -> None:
+    """Never all of a tile, and none if there would be less than none of them."""
+    made = replace(program({}), arch="sm_90a")
+    one = replace(kernel("attention_fwd", causal=causal), tile_first=parse(first))
+    if causal == "false":
+        one = replace(one, tile_trips=None)
+    extents = {"batch": 1, "heads": 2, "heads_k": 1, "head_dim": 128, "head_dim_v": 128}
+    extents |= {"seq_q": 700, "seq_k": 900}
+    found = visited(Tiles(Plan(made, one)), extents, "at_seq_q", "skipped", "trips")
+    assert {row for row, _, _ in found} == set(range(6))
+    for row, skipped, trips in found:
+        end = 8 if causal == "false" else min(8, -(-((row + 1) * 128 + 200) // 128))
+        formula = {"-1": -1, "max(9, 99, 9)": 99}.get(first, row * 128 // 128)
+        assert (skipped, skipped + trips) == (min(max(formula, 0), end - 1), end)
+
+
 @pytest.mark.parametrize(
     ("heads", "heads_k", "seq_k", "group"),
     [

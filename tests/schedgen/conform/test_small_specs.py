@@ -25,6 +25,19 @@ def _causal(kernel: Compiled) -> Iterator[Module]:
             yield kernel.changed(at, replace(one, opcode="max"))
 
 
+def _band(kernel: Compiled) -> Iterator[Module]:
+    """The same, and an element that is read, instead of a prefetch, before the kernel ahead is
+    known to be over.
+    """
+    yield from _causal(kernel)
+    body = kernel.code.body
+    awaited = next(at for at, one in enumerate(body) if one.name == "griddepcontrol.wait")
+    read = next(one for one in body if one.name.startswith("ld.global"))
+    early = [at for at, one in enumerate(body[:awaited]) if one.opcode.startswith("prefetch")]
+    assert kernel.conforms(kernel.changed(early[0], None)).holds
+    yield kernel.changed(early[0], replace(read, guard=body[early[0]].guard))
+
+
 def _conditions(kernel: Compiled) -> Iterator[Module]:
     """Bytes on no condition, copies on the opposite one, and copies that are lost."""
     body = kernel.code.body
@@ -66,10 +79,23 @@ def _vector(kernel: Compiled) -> Iterator[Module]:
 
 
 @pytest.mark.slow
+def test_global_memory_is_read_for_formulas_only(of_spec: OfSpec) -> None:
+    kernel = of_spec("band_with_factors")
+    operations = tuple(
+        replace(operation, formulas=()) if operation.base == "CAST" else operation
+        for operation in kernel.kernel.operations
+    )
+    other = replace(kernel, kernel=replace(kernel.kernel, operations=operations))
+    found = other.conforms()
+    assert any("ld.global" in one.text for one in found.findings)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
         ("causal_chain", _causal),
+        ("band_with_factors", _band),
         ("condition_of_wide_load", _conditions),
         ("bands_of_one_tile", _bands),
         ("two_sums_in_tensor_memory", _sums),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from schedgen.conform.induction import Written
+from schedgen.conform.minima import no_less, not_negative
 from schedgen.conform.terms import Term, Terms
 
 
@@ -66,3 +68,27 @@ def test_comparisons(terms: Terms) -> None:
     assert terms.compare("gt", x, two) is terms.negation(terms.compare("le", x, two))
     truth: Term = terms.compare("lt", terms.const(1), two)
     assert truth.number == 1
+
+
+def test_minima_of_several_have_one_form(terms: Terms) -> None:
+    """Whichever two a compiler takes first, also after what they are made of got other names."""
+    x, y, z = (terms.symbol(name) for name in "xyz")
+    one = terms.extreme("min", terms.extreme("min", x, y), z)
+    assert terms.extreme("min", x, terms.extreme("min", z, y)) is one
+    assert terms.extreme("min", one, y) is one
+    assert set(no_less(one)) == {x, y, z, terms.extreme("min", x, y)}
+    assert terms.extreme("min", terms.extreme("max", x, y), z).op == "min"
+    late, early = terms.symbol("late"), x
+    other = terms.extreme("min", terms.extreme("min", y, late), z)
+    assert Written(terms, {late: early}).term(other) is one
+    assert terms.extreme("max", x, x) is x
+
+
+def test_numbers_that_are_not_negative(terms: Terms) -> None:
+    x, passed = terms.symbol("x"), terms.make("loaded?", terms.symbol("parameter 3"), 0)
+    one = terms.extreme("max", x, terms.const(1))
+    assert not_negative(terms.extreme("min", one, passed))
+    assert not not_negative(terms.extreme("min", one, x))
+    assert not not_negative(x)
+    assert not not_negative(terms.const(-1))
+    assert not not_negative(terms.extreme("max", x, terms.const(-1)))

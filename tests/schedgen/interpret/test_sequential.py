@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from schedgen.expressions import parse
 from schedgen.interpret.problem import InterpretationError, Problem
 from schedgen.interpret.sequential import run
+from schedgen.reference.problem import Sizes
 from tests.schedgen.interpret.problems import (
     SMALL,
     attention_inputs,
@@ -240,3 +244,27 @@ def test_causal_tiles_stop_at_the_diagonal() -> None:
     problem = Problem(made, inputs)
     assert [problem.trips_of(tile) for tile in problem.tiles] == [1, 2, 3, 3]
     assert problem.trips == 3
+
+
+def test_tiles_begin_at_their_first_iteration() -> None:
+    """None are left out where the formula is negative, and one is always left."""
+    made = kernel("attention_fwd", "h200", causal="true", rows="16", keys="32")
+    made = replace(made, tile_first=parse("2 * tile_row - 1"))
+    q, k = torch.zeros(1, 100, 1, 128), torch.zeros(1, 70, 1, 128)
+    inputs = {"q": q.bfloat16(), "k": k.bfloat16(), "v": k.bfloat16(), "scale": 1.0}
+    problem = Problem(made, inputs)
+    assert [problem.first_of(tile) for tile in problem.tiles] == [0, 1, 2, 2]
+    assert [problem.trips_of(tile) for tile in problem.tiles] == [1, 1, 1, 1]
+    sizes = Sizes(made, problem.extents)
+    assert [sizes.iterations(tile) for tile in problem.tiles] == [
+        range(1),
+        range(1, 2),
+        range(2, 3),
+        range(2, 3),
+    ]
+    load = made.operation["LK"]
+    (place,) = (place for place in load.places if place.step)
+    assert problem.start(place, problem.tiles[2], 0) == 64
+    everything = replace(made, tile_trips=None)
+    ends = Problem(everything, inputs)
+    assert [ends.trips_of(tile) for tile in ends.tiles] == [3, 2, 1, 1]

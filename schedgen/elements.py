@@ -1,0 +1,26 @@
+"""Tensors of which formulas have the element that belongs to an output tile, such as a factor of
+each head.
+"""
+
+from __future__ import annotations
+
+from schedgen.expressions import references
+from schedgen.kernel import Kernel
+from schedgen.tensors import Argument
+
+
+def elements(kernel: Kernel) -> tuple[Argument, ...]:
+    """The arguments that formulas name and that no buffer has the name of."""
+    names = named(kernel)
+    return tuple(a for a in kernel.arguments if a.shape and a.name in names)
+
+
+def named(kernel: Kernel) -> set[str]:
+    """Names in formulas and conditions that are no operands."""
+    found: set[str] = set()
+    for operation in kernel.operations:
+        operands = {name for name, _ in operation.operands}
+        formulas = [formula for _, formula in operation.formulas]
+        formulas += [] if operation.when is None else [operation.when]
+        found |= {n.name for formula in formulas for n in references(formula)} - operands
+    return found
