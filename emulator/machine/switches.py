@@ -111,6 +111,11 @@ class EarlyStart(StrEnum):
     ANY = "any"
 
 
+class RepeatedArrival(StrEnum):
+    COUNTS = "counts"
+    ERROR = "error"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
     """One reading of the ISA."""
@@ -171,6 +176,12 @@ class Switches:
     ended (L1): those behind a launch that this emulator saw execute griddepcontrol.
     launch_dependents, or all, because nobody knows what they will be launched behind."""
 
+    repeated_arrival: RepeatedArrival = RepeatedArrival.COUNTS
+    """S26: may a warp arrive at a named barrier again before the barrier is reset (N3)? 9.7.13.1
+    asks for care that a warp does not execute more barrier instructions than intended; it calls
+    unpredictable only what mixes bar.red with other forms. Where warpgroups take turns (quack,
+    FlashAttention-4), the first one arrives for the turn that it waits for itself."""
+
 
 IDS = {
     "async_scope": "S1", "bulk_clause": "S2", "async_other_cta": "S3", "fence_position": "S5",
@@ -179,6 +190,7 @@ IDS = {
     "consumption": "S15", "dealloc_blocks": "S16", "read_read": "S17", "spurious": "S19",
     "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
     "accumulation": "S24", "early_start": "S25",
+    "repeated_arrival": "S26",
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
@@ -188,6 +200,7 @@ STRICT = Switches(
     product_order=ProductOrder.ACCUMULATOR,
     store_at_exit=Verdict.ERROR,
     early_start=EarlyStart.ANY,
+    repeated_arrival=RepeatedArrival.ERROR,
 )
 """The letter of the PTX ISA, where its text is clear and NVIDIA's kernels rely on less."""
 
