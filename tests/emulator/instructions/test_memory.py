@@ -294,3 +294,32 @@ def test_st_async_completes_on_the_remote_mbarrier() -> None:
         policy=Adversarial(1),
     )
     assert np.array_equal(outcome.out, np.concatenate([LANE + 100, LANE]))
+
+
+def test_vectors_of_registers() -> None:
+    """As inline assembly of quack and Triton writes them (PTX ISA 5.4.2)."""
+    source = random(128)
+    outcome = run(
+        f"""{ADDRESS.format(16)}{SHARED}
+        .reg .v4 .b32 %v, %w; .reg .v2 .b32 %u;
+        ld.global.v4.b32 %v, [%rd2]; mov.v4.b32 %w, 0; mov.v4.u32 %w, %v;
+        mov.v2.b32 {{%v.x, %v.y}}, {{%v.y, %v.x}}; add.s32 %w.z, %v.r, %w.b;
+        mov.b64 %rd4, {{%w.z, %w.w}}; mov.b64 %u, %rd4; mov.v2.b32 {{%r1, %r2}}, %u;
+        st.shared.v4.b32 [%r21], {{%v.x, %v.y, %u.x, %u.y}};
+        ld.shared.v4.b32 %w, [%r21]; st.global.v4.b32 [%rd3], %w;""",
+        elements=128,
+        source=aligned(source),
+    )
+    x, y, z, w = source.reshape(32, 4).T
+    with np.errstate(over="ignore"):
+        assert np.array_equal(outcome.out.reshape(32, 4).T, [y, x, z + y, w])
+
+
+@pytest.mark.parametrize(
+    ("move", "message"),
+    [("mov.v4.b32 %v, %r1;", "a vector or a literal"), ("mov.v2.b32 %v, 0;", "of 2 elements"),
+     ("mov.v4.b32 %v, {%r1, %r2};", "of 4 elements"), ("add.s32 %v, %r1, 1;", "operand of type")],
+)  # fmt: skip
+def test_vectors_that_do_not_fit(move: str, message: str) -> None:
+    with pytest.raises(EmulationError, match=message):
+        run(f".reg .v4 .b32 %v; {move}")
