@@ -116,6 +116,11 @@ class RepeatedArrival(StrEnum):
     ERROR = "error"
 
 
+class LaneInAddress(StrEnum):
+    OF_THE_WARP = "of-the-warp"
+    AS_WRITTEN = "as-written"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
     """One reading of the ISA."""
@@ -182,6 +187,11 @@ class Switches:
     unpredictable only what mixes bar.red with other forms. Where warpgroups take turns (quack,
     FlashAttention-4), the first one arrives for the turn that it waits for itself."""
 
+    lane_in_address: LaneInAddress = LaneInAddress.OF_THE_WARP
+    """S27: what lanes 0 to 31 in the address of tcgen05.ld and st are in warps 1 to 3 of a
+    warpgroup, which cannot reach them (C16, 9.7.16.8.1): those of the warp's own lanes, or an
+    error. DeepGEMM's epilogues for sm_100 add no lane to the address, in any warp."""
+
 
 IDS = {
     "async_scope": "S1", "bulk_clause": "S2", "async_other_cta": "S3", "fence_position": "S5",
@@ -190,7 +200,7 @@ IDS = {
     "consumption": "S15", "dealloc_blocks": "S16", "read_read": "S17", "spurious": "S19",
     "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
     "accumulation": "S24", "early_start": "S25",
-    "repeated_arrival": "S26",
+    "repeated_arrival": "S26", "lane_in_address": "S27",
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
@@ -201,6 +211,7 @@ STRICT = Switches(
     store_at_exit=Verdict.ERROR,
     early_start=EarlyStart.ANY,
     repeated_arrival=RepeatedArrival.ERROR,
+    lane_in_address=LaneInAddress.AS_WRITTEN,
 )
 """The letter of the PTX ISA, where its text is clear and NVIDIA's kernels rely on less."""
 

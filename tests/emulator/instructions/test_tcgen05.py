@@ -16,7 +16,7 @@ from schedgen.emulator.layouts.tensor_memory import COPIES, SHAPES, moved
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.operations import Operation
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
-from schedgen.emulator.machine.switches import EmptyCommit, Switches
+from schedgen.emulator.machine.switches import EmptyCommit, LaneInAddress, Switches
 from schedgen.emulator.machine.warp import Warp
 from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 from tests.emulator.instructions.matrices import BASE, bring, encoded, put
@@ -97,6 +97,21 @@ def test_loads_are_the_inverse_of_stores(shape: str) -> None:
     {WAIT_LOAD} {save(count, 200)} {FREE}"""
     found = run(text, count=count)
     assert np.array_equal(found, 1000 * np.arange(128)[:, None] + np.arange(count))
+
+
+@pytest.mark.parametrize(("shape", "lane"), [("32x32b", 0), ("16x64b", 0), ("16x64b", 16)])
+def test_lanes_of_the_address_are_the_own_of_a_warp(shape: str, lane: int) -> None:
+    """As epilogues of DeepGEMM have it: no warp adds its first lane (S27)."""
+    text = f"""{ALLOCATE} {number(2)}
+    add.u32 %r9, %r9, {lane << 16}; add.u32 %r12, %r8, {lane << 16};
+    tcgen05.st.sync.aligned.{shape}.x2.b32 [%r12], {names(2)}; {WAIT_STORE}
+    tcgen05.ld.sync.aligned.{shape}.x2.b32 {names(2, 200)}, [%r9]; {WAIT_LOAD}
+    tcgen05.ld.sync.aligned.{shape}.x2.b32 {names(2, 202)}, [%r12]; {WAIT_LOAD}
+    {save(4, 200)} {FREE}"""
+    found = run(text, count=4)
+    assert np.array_equal(found, 1000 * np.arange(128)[:, None] + np.array([0, 1, 0, 1]))
+    with pytest.raises(EmulationError, match=r"begins in lane \d+; warp [123] .*rule C16"):
+        run(text, switches=Switches(lane_in_address=LaneInAddress.AS_WRITTEN))
 
 
 def test_unpacking_puts_halves_into_two_columns() -> None:
@@ -276,8 +291,8 @@ def test_deallocation_in_one_cta_before_the_barrier_hangs() -> None:
             r"allocation after relinquish_alloc_permit",
         ),
         (
-            f"{ALLOCATE} tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r100}}, [%r8];",
-            r"reaches lanes \d+ to \d+ and \.32x32b begins in lane \d+ \(rule C16\)",
+            f"{ALLOCATE} tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r100}}, [%r8+2097152];",
+            r"lane 32; .*reaches lanes \d+ to \d+ and \.32x32b begins in lane \d+ \(rule C16\)",
         ),
         (
             f"{ALLOCATE} tcgen05.ld.sync.aligned.16x64b.x1.b32 {{%r100}}, [%r9+524288];",
