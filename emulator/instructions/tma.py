@@ -77,7 +77,7 @@ class _Load(WarpOperation):
             barrier = target.mbarrier(where)
             target.block.shared.plain_range(target.offset, box.size, where)
             chunks_of(target.block)[box_chunks(box.size, target.offset, tensor.swizzle)] = stored
-            phase = barrier.complete(box.size if full else box.inside, where)
+            phase = barrier.complete(box.packed if full else box.inside, where)
             if machine.tracking:
                 cells = shared_cells(target.block, target.offset, box.size)
                 machine.tracker.access(self.handle, cells, write=True)

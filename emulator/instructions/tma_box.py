@@ -43,8 +43,14 @@ class Box:
     def size(self) -> int:
         """Bytes in shared memory."""
         element = self.operand.tensor.element
-        size = prod(self.shape)
-        return size * 8 // element.bits if element.is_padded else size
+        return self.packed * 8 // element.bits if element.is_padded else self.packed
+
+    @property
+    def packed(self) -> int:
+        """Bytes in global memory, which are those that a copy reports to its mbarrier: gaps of
+        padded types do not count. DeepGEMM and TileLang expect them so for 4-bit operands of
+        tcgen05.mma; the ISA says only that it is the amount that is copied (9.7.9.25.4.1)."""
+        return prod(self.shape)
 
     @property
     def inside(self) -> int:
