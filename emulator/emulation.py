@@ -9,15 +9,17 @@ from functools import cached_property, lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
+from schedgen.emulator.contents import OTHER, UNUSED, Contents, independent
 from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT, STALL, Statistics, execute
+from schedgen.emulator.machine.machine import POISON
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded
-from schedgen.emulator.machine.switches import EarlyStart, Switches
+from schedgen.emulator.machine.switches import EarlyStart, Switches, Uninitialized, Verdict
 from schedgen.emulator.order.checker import Checker
-from schedgen.emulator.order.findings import Finding, Severity
+from schedgen.emulator.order.findings import Finding, Flaw, Severity
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel, Module
@@ -106,30 +108,10 @@ class Emulator:
             module = self.rewrite(module)
         kernel = _kernel(module, launch)
         checker = None if self.races == "off" else self._checker(launch)
-        memory = HostMemory()
-        for one in launch.allocations:
-            memory.register(one.start, one.size, one.name)
+        before = Contents(launch.allocations) if self._tries_other_contents else None
         begin = perf_counter()
         try:
-            statistics = execute(
-                kernel,
-                grid=launch.grid,
-                block=launch.block,
-                cluster=None if launch.cluster == (1, 1, 1) else launch.cluster,
-                shared_bytes=launch.shared_bytes,
-                parameters=_parameters(kernel, launch),
-                memory=memory,
-                target=module.target,
-                variables=module.variables,
-                policy=self.policy,
-                tracker=checker,
-                switches=self.switches,
-                limit=self.limit,
-                stall=self.stall,
-                seconds=self.seconds,
-                registers=self.registers,
-                decoded=self.decoded,
-            )
+            statistics = self._execute(launch, module, kernel, self.policy, checker)
             if checker is not None:
                 checker.close()
             self._triggered = _triggers(kernel, statistics)
@@ -137,7 +119,50 @@ class Emulator:
             if checker is not None and checker.errors:
                 raise EmulationError(f"{error}\n{checker.report()}") from error
             raise
+        if checker is not None and before is not None and checker.reads_unwritten:
+            parts = launch, module, kernel, RoundRobin(), None
+            if independent(before, launch.allocations, lambda: self._execute(*parts, poison=OTHER)):
+                checker.demote(Flaw.UNINITIALIZED, UNUSED)
         self._report(launch, checker, statistics, perf_counter() - begin)
+
+    def _execute(
+        self,
+        launch: Launch,
+        module: Module,
+        kernel: Kernel,
+        policy: Policy,
+        checker: Checker | None,
+        poison: int = POISON,
+    ) -> Statistics:
+        memory = HostMemory()
+        for one in launch.allocations:
+            memory.register(one.start, one.size, one.name)
+        return execute(
+            kernel,
+            grid=launch.grid,
+            block=launch.block,
+            cluster=None if launch.cluster == (1, 1, 1) else launch.cluster,
+            shared_bytes=launch.shared_bytes,
+            parameters=_parameters(kernel, launch),
+            memory=memory,
+            target=module.target,
+            variables=module.variables,
+            policy=policy,
+            tracker=checker,
+            switches=self.switches,
+            limit=self.limit,
+            stall=self.stall,
+            seconds=self.seconds,
+            registers=self.registers,
+            decoded=self.decoded,
+            poison=poison,
+        )
+
+    @property
+    def _tries_other_contents(self) -> bool:
+        """Whether reads of what nobody wrote are judged by executing a launch again (S28)."""
+        judged = self.races in ("raise", "report")
+        return judged and self.switches.uninitialized is Uninitialized.USED
 
     def _checker(self, launch: Launch) -> Checker:
         quote = _Lines(self.module or _module(launch.ptx))
@@ -145,6 +170,7 @@ class Emulator:
             warps_per_cta(launch.block),
             cluster_of(launch.grid, launch.cluster),
             switches=self.switches,
+            uninitialized=_VERDICTS[self.switches.uninitialized],
             describe=quote.describe,
             stop=self.races == "first",
             dependent=launch.programmatic
@@ -165,6 +191,14 @@ class Emulator:
         )
         if self.races == "raise" and checker is not None and checker.errors:
             raise RaceError(text)
+
+
+_VERDICTS = {
+    Uninitialized.USED: Verdict.ERROR,
+    Uninitialized.ERROR: Verdict.ERROR,
+    Uninitialized.WARNING: Verdict.WARNING,
+    Uninitialized.OFF: Verdict.OFF,
+}
 
 
 @dataclass

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from schedgen.emulator.instructions.table import Environment
 from schedgen.emulator.machine.addresses import RESERVED
 from schedgen.emulator.machine.lanes import LANES, EmulationError
-from schedgen.emulator.machine.machine import Machine, Shape, Triple
+from schedgen.emulator.machine.machine import POISON, Machine, Shape, Triple
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded, Program
@@ -69,6 +69,7 @@ def execute(
     processors: int = PROCESSORS,
     registers: int | None = None,
     decoded: Decoded | None = None,
+    poison: int = POISON,
 ) -> Statistics:
     """Runs all CTAs of a grid to their end.
 
@@ -90,6 +91,7 @@ def execute(
         processors: CTAs that may be resident at a time.
         registers: per thread at launch, for setmaxnreg; None: ``.maxnreg``, or what fits.
         decoded: shared with other launches of the kernel and of its mutants, one at a time.
+        poison: the byte that shared and tensor memory hold at the start.
 
     Raises:
         EmulationError: the launch is not possible, or the kernel does something undefined, is
@@ -125,6 +127,7 @@ def execute(
         tracker=tracker,
         switches=switches,
         processors=processors,
+        poison=poison,
     )
     program = Program(Environment(kernel, target, switches, symbols, shared), decoded)
     running = Grid(machine, program)

@@ -18,6 +18,8 @@ from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Ignore, Tracker
 
 Triple = tuple[int, int, int]
+POISON = 0xFF
+"""Byte that memory holds at the start: NaN in every floating-point format that has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,7 @@ class Machine:
         events: counts what may let others go on: arrivals, operations, exits.
         policy: what has a choice asks it.
         operations: those in flight.
+        poison: the byte that shared and tensor memory hold at the start.
         warnings: deviations from the ISA that are tolerated.
     """
 
@@ -89,6 +92,7 @@ class Machine:
         tracker: Tracker | None,
         switches: Switches,
         processors: int,
+        poison: int = POISON,
     ) -> None:
         self.shape = shape
         self.memory = memory
@@ -97,6 +101,7 @@ class Machine:
         self.tracker: Tracker = tracker or cast(Tracker, Ignore())
         self.switches = switches
         self.processors = processors
+        self.poison = poison
         self.operations = Operations(self)
         self.executed = 0
         self.events = 0

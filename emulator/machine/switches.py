@@ -121,6 +121,13 @@ class LaneInAddress(StrEnum):
     AS_WRITTEN = "as-written"
 
 
+class Uninitialized(StrEnum):
+    USED = "used"
+    ERROR = "error"
+    WARNING = "warning"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
     """One reading of the ISA."""
@@ -192,6 +199,11 @@ class Switches:
     warpgroup, which cannot reach them (C16, 9.7.16.8.1): those of the warp's own lanes, or an
     error. DeepGEMM's epilogues for sm_100 add no lane to the address, in any warp."""
 
+    uninitialized: Uninitialized = Uninitialized.USED
+    """S28: reads of shared or tensor memory that nobody wrote (K9): an error if what the launch
+    leaves in global memory depends on what is read there, else a warning; or one and the same for
+    all of them. Rows behind the end of a tensor are loaded and computed with, and not stored."""
+
 
 IDS = {
     "async_scope": "S1", "bulk_clause": "S2", "async_other_cta": "S3", "fence_position": "S5",
@@ -201,6 +213,7 @@ IDS = {
     "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
     "accumulation": "S24", "early_start": "S25",
     "repeated_arrival": "S26", "lane_in_address": "S27",
+    "uninitialized": "S28",
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
@@ -212,6 +225,7 @@ STRICT = Switches(
     early_start=EarlyStart.ANY,
     repeated_arrival=RepeatedArrival.ERROR,
     lane_in_address=LaneInAddress.AS_WRITTEN,
+    uninitialized=Uninitialized.ERROR,
 )
 """The letter of the PTX ISA, where its text is clear and NVIDIA's kernels rely on less."""
 

@@ -15,8 +15,6 @@ from schedgen.emulator.ptx.tree import Instruction
 
 ROWS = 128
 COLUMNS = 512
-POISON = 0xFFFFFFFF
-"""What memory holds at the start: NaN in every floating-point format that has one."""
 
 
 class TensorMemory(Resource):
@@ -46,7 +44,7 @@ class TensorMemory(Resource):
     @cached_property
     def cells(self) -> NDArray[np.uint32]:
         """The memory; made at the first use."""
-        return np.full((ROWS, COLUMNS), POISON, np.uint32)
+        return np.full((ROWS, COLUMNS), 0x01010101 * self._machine.poison, np.uint32)
 
     def use(self, group: int, where: Instruction) -> None:
         """Notes the ``.cta_group`` of an instruction.

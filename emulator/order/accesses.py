@@ -203,7 +203,7 @@ class Accesses:
         low, high, count = _overlap(part, part.shadow.written, 0)
         defect = Defect(
             Flaw.UNINITIALIZED, cells.space, cells.cta, self.side(now, cells), low, high, count,
-            needs="a write before", rule="K9",
+            needs="a write before", rule="K9", switch=label("uninitialized"),
             severity=Severity.ERROR if error else Severity.WARNING,
         )  # fmt: skip
         keys.append(defect.key)

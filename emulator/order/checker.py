@@ -16,7 +16,7 @@ from schedgen.emulator.order.accesses import Accesses, Who
 from schedgen.emulator.order.arrivals import Mbarriers
 from schedgen.emulator.order.barriers import Atomics, Barriers
 from schedgen.emulator.order.exits import Exits
-from schedgen.emulator.order.findings import Describe, Finding, Severity
+from schedgen.emulator.order.findings import Defect, Describe, Finding, Flaw, Severity
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
 from schedgen.emulator.order.operations import Operations
 from schedgen.emulator.order.predecessor import Predecessor
@@ -79,6 +79,15 @@ class Checker:
     def errors(self) -> tuple[Finding, ...]:
         """The findings that no switch makes advice."""
         return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+
+    @property
+    def reads_unwritten(self) -> bool:
+        """Whether there is an error about a read of what nobody wrote (K9)."""
+        return any(isinstance(f, Defect) and f.flaw is Flaw.UNINITIALIZED for f in self.errors)
+
+    def demote(self, flaw: Flaw, needs: str) -> None:
+        """Makes defects of a kind warnings: more became known than one execution can tell."""
+        self._state.findings.demote(flaw, needs)
 
     def report(self) -> str:
         """What was found, for a person."""

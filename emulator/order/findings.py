@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from schedgen.emulator.machine.lanes import EmulationError
@@ -205,6 +205,15 @@ class Findings:
             self.beyond += 1
         else:
             self._kept[key] = known[0], known[1] + 1
+
+    def demote(self, flaw: Flaw, needs: str) -> None:
+        """Makes defects of a kind warnings, with another text of what they need."""
+        self._kept = {
+            key: (replace(finding, severity=Severity.WARNING, needs=needs), count)
+            if isinstance(finding, Defect) and finding.flaw is flaw
+            else (finding, count)
+            for key, (finding, count) in self._kept.items()
+        }
 
     def all(self) -> tuple[tuple[Finding, int], ...]:
         """Findings and their counts, in the order in which they were met."""

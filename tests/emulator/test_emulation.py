@@ -18,6 +18,8 @@ from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.program import Decoded
+from schedgen.emulator.machine.switches import Switches, Uninitialized
+from schedgen.emulator.order.findings import Severity
 from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.parse import parse
 
@@ -120,6 +122,42 @@ def test_the_first_finding_ends_the_launch() -> None:
     with pytest.raises(EmulationError, match=r"at the first finding(.|\n)*error: uninitialized"):
         run()
     assert not run.emulator.reports
+
+
+def rows(store: str, reading: Uninitialized = Uninitialized.USED) -> Run:
+    """Only the first 40 threads write their row; all read theirs, and ``store`` it or not."""
+    ptx = PTX.replace("st.shared.b32 [%r3], %r1;", "setp.lt.u32 %p3, %r1, 40;\n"
+                      "@%p3 st.shared.b32 [%r3], %r1;")  # fmt: skip
+    ptx = ptx.replace("xor.b32 %r6, %r2, 128;", "mov.b32 %r6, %r2;")
+    run = Run(ptx.replace("st.global", f"{store} st.global"), races="report")
+    run.out[:] = 1000
+    run.emulator.switches = Switches(uninitialized=reading)
+    return run()
+
+
+def test_rows_that_are_read_and_not_stored_are_no_error() -> None:
+    run = rows("@%p3")
+    (report,) = run.emulator.reports
+    assert run.out.tolist() == [*range(40), *[1000] * 24]
+    assert report.clean
+    assert report.text.startswith("warning: uninitialized: ")
+    assert "the same with other values there" in report.text
+
+
+def test_what_is_stored_may_not_depend_on_what_nobody_wrote() -> None:
+    run = rows("")
+    (report,) = run.emulator.reports
+    assert run.out[40:].tolist() == [0xFFFFFFFF] * 24
+    assert [(f.rule, f.severity) for f in report.errors] == [("K9", Severity.ERROR)]
+    assert "S28 uninitialized" in report.text
+
+
+@pytest.mark.parametrize(("reading", "errors", "found"), [
+    (Uninitialized.ERROR, 1, 1), (Uninitialized.WARNING, 0, 1), (Uninitialized.OFF, 0, 0),
+])  # fmt: skip
+def test_readings_of_uninitialized(reading: Uninitialized, errors: int, found: int) -> None:
+    (report,) = rows("@%p3", reading).emulator.reports
+    assert (len(report.errors), len(report.findings or ())) == (errors, found)
 
 
 def test_clean_kernels_come_to_their_end() -> None:

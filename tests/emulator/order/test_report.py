@@ -40,7 +40,7 @@ def test_text_of_a_defect() -> None:
         "error: uninitialized: 4 bytes in 0x200…0x203 of shared memory of CTA 0\n"
         "  by     warp 4 of CTA 0 reads, line 12, iteration 0\n"
         "  needs  a write before\n"
-        "  rule   K9"
+        "  rule   K9; the verdict depends on the switch S28 uninitialized"
     )
 
 
