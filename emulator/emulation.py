@@ -20,6 +20,7 @@ from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import EarlyStart, Switches, Uninitialized, Verdict
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Finding, Flaw, Severity
+from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel, Module
@@ -94,6 +95,8 @@ class Emulator:
     reports: list[Report] = field(default_factory=list[Report])
     _triggered: bool = False
     """Whether the last launch let the next one begin before its own end."""
+    _running: Footprint | None = None
+    """What launches that may still run when the next one begins did to global memory."""
 
     def run(self, launch: Launch) -> None:
         """Executes a launch.
@@ -114,7 +117,7 @@ class Emulator:
             statistics = self._execute(launch, module, kernel, self.policy, checker)
             if checker is not None:
                 checker.close()
-            self._triggered = _triggers(kernel, statistics)
+            self._leave_behind(launch, kernel, checker, statistics)
         except EmulationError as error:
             if checker is not None and checker.errors:
                 raise EmulationError(f"{error}\n{checker.report()}") from error
@@ -164,6 +167,19 @@ class Emulator:
         judged = self.races in ("raise", "report")
         return judged and self.switches.uninitialized is Uninitialized.USED
 
+    def _leave_behind(
+        self, launch: Launch, kernel: Kernel, checker: Checker | None, statistics: Statistics
+    ) -> None:
+        """Notes what the next launch may find still running. A launch that began early itself may
+        let the next one begin before the one in front of it has ended."""
+        earlier = self._running if launch.programmatic else None
+        self._triggered = _triggers(kernel, statistics)
+        self._running = None
+        if self._triggered and checker is not None:
+            self._running = checker.footprint()
+            if earlier is not None:
+                self._running |= earlier
+
     def _checker(self, launch: Launch) -> Checker:
         quote = _Lines(self.module or _module(launch.ptx))
         return self._new_checker(
@@ -175,6 +191,7 @@ class Emulator:
             stop=self.races == "first",
             dependent=launch.programmatic
             and (self._triggered or self.switches.early_start is EarlyStart.ANY),
+            before=None if self.switches.early_start is EarlyStart.ANY else self._running,
         )
 
     def _new_checker(self, *arguments: Any, **options: Any) -> Checker:

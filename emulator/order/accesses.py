@@ -67,7 +67,11 @@ class Accesses:
         flags = (WRITE if write else 0) | (ATOMIC if atomic else 0)
         number = self._state.records.add(who.agent, who.clock, who.origin, flags)
         before = self.predecessor if cells.space is Space.GLOBAL else None
-        if before is not None and not before.ended(who.origin.warp, who.view):
+        if (
+            before is not None
+            and not before.ended(who.origin.warp, who.view)
+            and before.concerns(cells, write=write)
+        ):
             before.early(self.side(self._state.records.get(number), cells), cells)
         manners = self._manners(who, write, atomic)
         for part in self._state.memory.parts(cells):

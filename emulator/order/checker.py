@@ -17,6 +17,7 @@ from schedgen.emulator.order.arrivals import Mbarriers
 from schedgen.emulator.order.barriers import Atomics, Barriers
 from schedgen.emulator.order.exits import Exits
 from schedgen.emulator.order.findings import Defect, Describe, Finding, Flaw, Severity
+from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
 from schedgen.emulator.order.operations import Operations
 from schedgen.emulator.order.predecessor import Predecessor
@@ -40,6 +41,7 @@ class Checker:
         describe: the text and source of a line of PTX, for reports.
         stop: raise an error at the first finding that is no mere advice.
         dependent: the kernel may begin while the one before it still runs.
+        before: what that one, and others that may still run, did to global memory; None: anything.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Checker:
         describe: Describe | None = None,
         stop: bool = False,
         dependent: bool = False,
+        before: Footprint | None = None,
     ) -> None:
         self._state = State(
             warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop,
@@ -60,7 +63,7 @@ class Checker:
         self._describe = describe or _no_text
         self._accesses = Accesses(self._state, uninitialized)
         if dependent:
-            self._accesses.predecessor = Predecessor(self._state)
+            self._accesses.predecessor = Predecessor(self._state, before)
         self._operations = Operations(self._state, self._accesses)
         self._mbarriers = Mbarriers(self._state, self._operations)
         self._barriers = Barriers(self._state)
@@ -79,6 +82,10 @@ class Checker:
     def errors(self) -> tuple[Finding, ...]:
         """The findings that no switch makes advice."""
         return tuple(f for f in self.findings if f.severity is Severity.ERROR)
+
+    def footprint(self) -> Footprint:
+        """What the launch did to global memory."""
+        return self._state.memory.footprint()
 
     @property
     def reads_unwritten(self) -> bool:
