@@ -97,6 +97,7 @@ def _dealloc(instruction: Instruction, decoder: Decoder, environment: Environmen
                 return condition
         columns = uniform(warp, counts(warp), "the number of columns", instruction)
         first = uniform(warp, targets(warp), "the address", instruction)
+        warp.block.tensor.held(first, columns, instruction)
         if warp.machine.tracking:
             cells = tensor_cells(warp.block, first, columns)
             warp.machine.tracker.deallocate(warp.number, cells, instruction.line)

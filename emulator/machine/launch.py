@@ -129,7 +129,8 @@ def execute(
         processors=processors,
         poison=poison,
     )
-    program = Program(Environment(kernel, target, switches, symbols, shared), decoded)
+    scratch = frozenset(v.name for v in every if v.space == "param")
+    program = Program(Environment(kernel, target, switches, symbols, shared, scratch), decoded)
     running = Grid(machine, program)
     try:
         with np.errstate(all="ignore"):  # infinities and NaN are ordinary values of a kernel
@@ -178,7 +179,8 @@ class _Layout:
             )
         self.local = 0
         for variable in variables:
-            if variable.space == "local":
+            # What a kernel passes to functions (.param variables of its body) is local memory.
+            if variable.space in ("local", "param"):
                 at = _up(self.local, variable.align)
                 self.symbols[variable.name] = at
                 self.local = at + variable.size

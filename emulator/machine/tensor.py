@@ -126,11 +126,11 @@ class TensorMemory(Resource):
             ),
         )
 
-    def free(self, first: int, columns: int, where: Instruction) -> None:
-        """Frees an allocation.
+    def held(self, first: int, columns: int, where: Instruction) -> None:
+        """Checks that columns are an allocation.
 
         Raises:
-            EmulationError: it is not one.
+            EmulationError: they are not one.
         """
         live = self._live.get(first)
         if live is None or live[0] != columns:
@@ -140,6 +140,14 @@ class TensorMemory(Resource):
                 f"{columns} columns at column {first} are no allocation; allocated: "
                 f"{self._allocated()}",
             )
+
+    def free(self, first: int, columns: int, where: Instruction) -> None:
+        """Frees an allocation.
+
+        Raises:
+            EmulationError: it is not one.
+        """
+        self.held(first, columns, where)
         del self._live[first]
         self.owner[first : first + columns] = -1
         self._machine.events += 1

@@ -18,6 +18,7 @@ from schedgen.emulator.machine.operations import Operation
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.emulator.machine.switches import EmptyCommit, LaneInAddress, Switches
 from schedgen.emulator.machine.warp import Warp
+from schedgen.emulator.order.checker import Checker
 from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 from tests.emulator.instructions.matrices import BASE, bring, encoded, put
 
@@ -281,6 +282,14 @@ def test_deallocation_in_one_cta_before_the_barrier_hangs() -> None:
             f"{ALLOCATE} tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 128;",
             r"128 columns at column 0 are no allocation",
         ),
+        *(
+            (
+                f"""{ALLOCATE} add.u32 %r12, %r8, {more};
+                tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r12, 64;""",
+                rf"dealloc.*: 64 columns at column {column} are no allocation; allocated: 256",
+            )
+            for more, column in ((480, 480), (600, 600), (-1, 0xFFFFFFFF), (1 << 21, 1 << 21))
+        ),
         (
             f"{ALLOCATE} tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;",
             r"cta_group::2, but PTX line \d+ uses cta_group::1.*C15",
@@ -337,7 +346,7 @@ def test_deallocation_in_one_cta_before_the_barrier_hangs() -> None:
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(EmulationError, match=message):
-        run(text, threads=128, policy=partial(Adversarial, 0, "late"))
+        run(text, threads=128, policy=partial(Adversarial, 0, "late"), tracker=Checker(4))
 
 
 def test_tensor_memory_needs_blackwell() -> None:
