@@ -31,6 +31,7 @@ class Verdict(StrEnum):
 
 
 class FencePosition(StrEnum):
+    WRITER_SIDE = "writer-side"
     ACCESSOR_SIDE = "accessor-side"
     ANYWHERE = "anywhere"
 
@@ -138,8 +139,12 @@ class Switches:
     """S2: does a phase cover all copies that it tracks, or those requested before an arrive?"""
     async_other_cta: Verdict = Verdict.WARNING
     """S3: asynchronous writes of different CTAs into the same shared memory (advisory)."""
-    fence_position: FencePosition = FencePosition.ACCESSOR_SIDE
-    """S5: must the proxy fence be on the side of the accessing thread, before the hand-off?"""
+    fence_position: FencePosition = FencePosition.WRITER_SIDE
+    """S5: must the proxy fence be on the side of the accessing thread, before the hand-off? That of
+    writes must (CUDA programming guide; pytorch/ao PR 4278, FlashKDA issue 24): what was written
+    has to get out of the generic proxy of whoever wrote it. A read leaves nothing behind: once the
+    thread that issues the copy knows of it, a fence of that thread, on the path that 8.9.5 asks
+    for, keeps the copy behind it (DeepEP PR 642, "between mbarrier wait and TMA load")."""
     product_steps: ProductSteps = ProductSteps.STRICT
     """S6: which N tcgen05.mma takes."""
     empty_commit: EmptyCommit = EmptyCommit.LOCAL_ONLY
@@ -217,6 +222,7 @@ IDS = {
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
+    fence_position=FencePosition.ACCESSOR_SIDE,
     unwaited_load=UnwaitedLoad.ERROR,
     tensor_fences=TensorFences.REQUIRED,
     remote_scope=RemoteScope.AS_WRITTEN,

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.machine.switches import ReadRead, UnwaitedLoad, Verdict, label
+from schedgen.emulator.machine.switches import FencePosition, ReadRead, UnwaitedLoad, Verdict, label
 from schedgen.emulator.order.agents import Agent, Kind
 from schedgen.emulator.order.findings import Access, Defect, Flaw, Missing, Race, Severity
-from schedgen.emulator.order.knowledge import CAUSAL, FENCED_GLOBAL, Message
+from schedgen.emulator.order.knowledge import ANYWHERE, CAUSAL, FENCED_GLOBAL, Message
 from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
 from schedgen.emulator.order.predecessor import Predecessor
@@ -57,6 +57,7 @@ class Accesses:
         self._state = state
         self.explain = Explainer(state.warps, state.fenced)
         self._uninitialized = uninitialized
+        self._reads_anywhere = state.switches.fence_position is FencePosition.WRITER_SIDE
         self._read_read = state.switches.read_read is ReadRead.FENCE_REQUIRED
         self._other_cta = state.switches.async_other_cta
         self.predecessor: Predecessor | None = None
@@ -112,7 +113,7 @@ class Accesses:
         for earlier in shadow.last_writes(part.place):
             if earlier == 0:
                 self._unwritten(who, number, cells, part)
-            elif not self._ordered(who, earlier):
+            elif not self._ordered(who, earlier, cells.space):
                 self._conflict(who, earlier, number, cells, part, shadow.written)
             elif who.agent.kind in _ASYNC_WRITERS and self._other_cta is not Verdict.OFF:
                 self._other_block(who, earlier, number, cells, part)
@@ -123,20 +124,25 @@ class Accesses:
         """Whether there was a conflict. If so, one with the write before that follows from it."""
         conflict = False
         for layer, earlier in part.shadow.touches(part.place, part.pages, manners):
-            if not self._ordered(who, earlier):
+            if not self._ordered(who, earlier, cells.space):
                 conflict |= self._conflict(who, earlier, number, cells, part, layer)
         return conflict
 
-    def _ordered(self, who: Who, earlier: int) -> bool:
+    def _ordered(self, who: Who, earlier: int, space: Space) -> bool:
         records = self._state.records
         agent = records.agents[earlier]
         assert agent is not None
         clock = records.clocks[earlier]
-        if agent.cluster == who.agent.cluster:
-            return agent.column < who.vector.size and bool(who.vector[agent.column] >= clock)
         fenced = who.asynchronous and agent.kind in self._state.fenced
-        row = FENCED_GLOBAL if fenced else CAUSAL
-        return who.view.knows(row, agent.cluster, agent.column, clock)
+        if agent.cluster != who.agent.cluster:
+            row = FENCED_GLOBAL if fenced else CAUSAL
+            return who.view.knows(row, agent.cluster, agent.column, clock)
+        if agent.column < who.vector.size and who.vector[agent.column] >= clock:
+            return True
+        # Behind a read the fence may be anybody's on the way (S5).
+        read = fenced and self._reads_anywhere and not records.flags[earlier] & WRITE
+        shared = space is not Space.GLOBAL
+        return read and shared and who.view.knows(ANYWHERE, agent.cluster, agent.column, clock)
 
     # -- findings -------------------------------------------------------------------------------
 
