@@ -17,10 +17,11 @@ from schedgen.emulator.instructions.tma_operands import (
     signed,
     tensor_map,
 )
+from schedgen.emulator.launch.tensor_map_bits import SIZE
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.tiles import Block, block, box_shape, rows
 from schedgen.emulator.machine.lanes import Lanes, error
-from schedgen.emulator.order.tracker import Cells
+from schedgen.emulator.order.tracker import Cells, Space
 from schedgen.emulator.ptx.tree import Address
 
 if TYPE_CHECKING:
@@ -91,6 +92,10 @@ class Source:
         where = self.where
         first, *others = lanes
         operand = tensor_map(warp, int(first[lane]), where)
+        if warp.machine.tracking:
+            start = int(first[lane])
+            cells = Cells(Space.GLOBAL, -1, slice(start, start + SIZE))
+            warp.machine.tracker.map_use(warp.number, cells, where.line)
         tensor = operand.tensor
         if tensor.rank != self.rank:
             raise error(where, f"the tensor map has {tensor.rank} dimensions, not {self.rank}")

@@ -19,6 +19,7 @@ from schedgen.emulator.order.exits import Exits
 from schedgen.emulator.order.findings import Defect, Describe, Finding, Flaw, Severity
 from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
+from schedgen.emulator.order.maps import Maps
 from schedgen.emulator.order.operations import Operations
 from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.state import State
@@ -68,6 +69,7 @@ class Checker:
         self._mbarriers = Mbarriers(self._state, self._operations)
         self._barriers = Barriers(self._state)
         self._atomics = Atomics()
+        self._maps = Maps(self._state, self._accesses)
         self._streams = Streams(self._state)
         self._exits = Exits(self._state, self._accesses, self._mbarriers)
 
@@ -220,6 +222,15 @@ class Checker:
 
     def proxy_fence(self, warp: int, space: Space | None) -> None:
         self._state.warp(warp).proxy_fence(space)
+
+    def map_release(self, warp: int) -> None:
+        self._maps.release(warp)
+
+    def map_acquire(self, warp: int, address: int) -> None:
+        self._maps.acquire(warp, address)
+
+    def map_use(self, warp: int, cells: Cells, line: int) -> None:
+        self._maps.use(warp, cells, line)
 
     def barrier_init_fence(self, warp: int) -> None:
         self._state.warp(warp).publish_inits()

@@ -36,6 +36,7 @@ class Missing(StrEnum):
     GROUP_WAIT = "wait for a group"
     ARRIVE = "arrive after the copy"
     THREAD_BLOCK = "same thread block"
+    MAP_FENCE = "fence for the tensor map"
 
 
 class Flaw(StrEnum):

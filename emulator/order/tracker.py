@@ -178,6 +178,18 @@ class Tracker(Protocol):
 
     # fences
     def proxy_fence(self, warp: int, space: Space | None) -> None: ...
+    def map_release(self, warp: int) -> None:
+        """fence.proxy.tensormap::generic.release."""
+        ...
+
+    def map_acquire(self, warp: int, address: int) -> None:
+        """fence.proxy.tensormap::generic.acquire, for the tensor map at a global address."""
+        ...
+
+    def map_use(self, warp: int, cells: Cells, line: int) -> None:
+        """A copy that reads a tensor map is issued; ``cells`` are the bytes of the map."""
+        ...
+
     def barrier_init_fence(self, warp: int) -> None: ...
     def predecessor_wait(self, warp: int) -> None:
         """griddepcontrol.wait: the kernel before this one has ended."""
