@@ -62,6 +62,9 @@ class Accesses:
         self._other_cta = state.switches.async_other_cta
         self.predecessor: Predecessor | None = None
         self._met: dict[Hashable, list[Hashable]] = {}
+        self._given_back: dict[Hashable, dict[int, tuple[int, int, int]]] = {}
+        """Tensor memory that one CTA of a pair has given back and the other one not: what was
+        accessed there last."""
 
     def access(self, who: Who, cells: Cells, *, write: bool, atomic: bool = False) -> None:
         """Checks one access and enters it."""
@@ -90,13 +93,45 @@ class Accesses:
         for shadow, place, pages, _ in self._state.memory.parts(cells):
             shadow.write(place, pages, 0)
 
-    def deallocate(self, who: Who, cells: Cells) -> None:
-        """Tensor memory is given back: that is as good as a write after which nothing may come."""
+    def deallocate(self, who: Who, cells: Cells, peer: Cells | None) -> None:
+        """Tensor memory is given back: that is as good as a write after which nothing may come.
+
+        ``peer`` are the cells of the other CTA of a pair, which its own warp gives back: accesses
+        there have to be over, too, before either warp does so (9.7.16.7.1).
+        """
         freed = self._state.records.add(who.agent, NEVER, who.origin, WRITE | FREED)
+        if peer is not None:
+            self._over(who, freed, peer, self._given_back.pop(_key(peer), None))
+            self._given_back[_key(cells)] = self._last(cells)
         for part in self._state.memory.parts(cells):
             if not self._after_touches(who, freed, cells, part, tuple(Manner)):
                 self._after_writes(who, freed, cells, part)
             part.shadow.write(part.place, part.pages, freed)
+
+    def _last(self, cells: Cells) -> dict[int, tuple[int, int, int]]:
+        """The last accesses to some cells: number -> first and last cell, and their count."""
+        found: dict[int, tuple[int, int, int]] = {}
+        for part in self._state.memory.parts(cells):
+            written = [(part.shadow.written, one) for one in part.shadow.last_writes(part.place)]
+            touched = part.shadow.touches(part.place, part.pages, tuple(Manner))
+            for layer, number in (*written, *touched):
+                if number:
+                    found[number] = _overlap(part, layer, number)
+        return found
+
+    def _over(
+        self, who: Who, now: int, cells: Cells, before: dict[int, tuple[int, int, int]] | None
+    ) -> None:
+        """Accesses to the peer's tensor memory have to be over; ``before`` are the last ones if the
+        peer has given it back."""
+        for number, overlap in (self._last(cells) if before is None else before).items():
+            earlier, later = self._state.records.get(number), self._state.records.get(now)
+            if not earlier.flags & FREED and not self._ordered(who, number, cells.space):
+                need = self.explain.need(earlier, later, who.view, cells.space, who.born)
+                self._state.findings.add(Race(
+                    cells.space, cells.cta, self.side(earlier, cells), self.side(later, cells),
+                    *overlap, need.missing, need.text, "C14", need.switch, self._severity(earlier),
+                ))  # fmt: skip
 
     # -- order ----------------------------------------------------------------------------------
 
@@ -255,6 +290,12 @@ class Accesses:
             origin.warp, origin.cta, origin.line, origin.iteration, proxy, origin.queue,
             record.writes, bool(record.flags & ATOMIC), action,
         )  # fmt: skip
+
+
+def _key(cells: Cells) -> Hashable:
+    """Equal for the same columns of one CTA."""
+    assert not isinstance(cells.index, slice)
+    return cells.cta, int(cells.index[0]), cells.width
 
 
 def _overlap(part: Part, layer: Layer, earlier: int) -> tuple[int, int, int]:

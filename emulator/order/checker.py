@@ -147,11 +147,11 @@ class Checker:
     def allocate(self, warp: int, cells: Cells, line: int) -> None:
         self._accesses.allocate(cells)
 
-    def deallocate(self, warp: int, cells: Cells, line: int) -> None:
+    def deallocate(self, warp: int, cells: Cells, line: int, peer: Cells | None = None) -> None:
         # Synchronous: what reached the warp is over, whether or not a fence::after came (C1).
         who = self._who(warp, line, TENSOR)
         after = np.maximum(who.vector, who.view.rows[PUBLISHED])
-        self._accesses.deallocate(who._replace(vector=after), cells)
+        self._accesses.deallocate(who._replace(vector=after), cells, peer)
 
     # -- mbarriers ------------------------------------------------------------------------------
 
