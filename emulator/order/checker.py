@@ -98,6 +98,10 @@ class Checker:
         """Makes defects of a kind warnings: more became known than one execution can tell."""
         self._state.findings.demote(flaw, needs)
 
+    def join_findings(self, other: Checker) -> None:
+        """Adds what the checker of another execution of the same launch has found."""
+        self._state.findings.join(other._state.findings)
+
     def report(self) -> str:
         """What was found, for a person."""
         return self._state.findings.report(self._describe)

@@ -199,6 +199,18 @@ class Findings:
         else:
             self.beyond += 1
 
+    def join(self, other: Findings) -> None:
+        """Adds what was found in another execution of the same launch."""
+        for key, (finding, count) in other._kept.items():
+            known = self._kept.get(key)
+            if known is not None:
+                self._kept[key] = known[0], known[1] + count
+            elif len(self._kept) < self._limit:
+                self._kept[key] = finding, count
+            else:
+                self.beyond += count
+        self.beyond += other.beyond
+
     def again(self, key: Hashable) -> None:
         """Counts one more of a known kind."""
         known = self._kept.get(key)

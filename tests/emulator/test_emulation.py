@@ -160,6 +160,33 @@ def test_readings_of_uninitialized(reading: Uninitialized, errors: int, found: i
     assert (len(report.errors), len(report.findings or ())) == (errors, found)
 
 
+def test_schedules_find_what_round_robin_does_not() -> None:
+    """A try_wait that is not repeated: it may return False for no reason (B10)."""
+    ptx = PTX.replace("@!%p2 bra WAIT;", "")
+    assert Run(ptx, races="report")().emulator.reports[0].clean
+    run = Run(ptx, races="report")
+    run.emulator.schedules = 3
+    (report,) = run().emulator.reports
+    assert not report.clean
+    assert "ld.shared.b32" in report.text
+
+
+def test_schedules_begin_with_the_same_memory() -> None:
+    """A kernel that adds to what is there does so once, whatever else was tried."""
+    ptx = PTX.replace("st.global.b32 [%rd3], %r7;", "red.global.add.u32 [%rd3], %r7;")
+    run = Run(ptx)
+    run.emulator.schedules = 3
+    assert run().out.tolist() == RIGHT
+    assert len(run.emulator.reports) == 1
+
+
+def test_an_error_names_the_schedule() -> None:
+    run = Run(without(ARRIVE))
+    run.emulator.schedules = 2
+    with pytest.raises(EmulationError, match=r"deadlock(.|\n)*under Adversarial\(seed=0\)"):
+        run()
+
+
 def test_clean_kernels_come_to_their_end() -> None:
     (report,) = Run(races="first")().emulator.reports
     assert report.clean
