@@ -22,6 +22,7 @@ from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Finding, Flaw, Severity
 from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
+from schedgen.emulator.order.groups import Group
 from schedgen.emulator.ptx.tree import Kernel, Module
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Report:
     Attributes:
         findings: races and other defects, and warnings; None if nobody looked for them.
         text: the findings for a person, "" if there are none.
+        groups: the findings, those together that have the same lines of the source and needs.
         seconds: how long the execution took, parsing not included.
     """
 
@@ -53,6 +55,7 @@ class Report:
     findings: tuple[Finding, ...] | None
     text: str
     seconds: float
+    groups: tuple[Group, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -208,6 +211,7 @@ class Emulator:
             switches=self.switches,
             uninitialized=_VERDICTS[self.switches.uninitialized],
             describe=quote.describe,
+            source=quote.source,
             stop=self.races == "first",
             dependent=launch.programmatic
             and (self._triggered or self.switches.early_start is EarlyStart.ANY),
@@ -227,9 +231,9 @@ class Emulator:
             checkers[0].join_findings(other)
         findings = None if checker is None else checker.findings
         text = checker.report() if checker is not None and findings else ""
-        self.reports.append(
-            Report(launch.kernel, launch.grid, launch.block, statistics, findings, text, seconds)
-        )
+        groups = () if checker is None else checker.groups
+        about = launch.kernel, launch.grid, launch.block, statistics
+        self.reports.append(Report(*about, findings, text, seconds, groups))
         if self.races == "raise" and checker is not None and checker.errors:
             raise RaceError(text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -28,6 +29,18 @@ class Lines:
                 text = module.lines[instruction.line - 1].strip()
                 found[instruction.line] = f"{text}  [{where.file}:{where.line}]" if where else text
         return found
+
+    @cached_property
+    def _sources(self) -> dict[int, Hashable]:
+        return {
+            instruction.line: instruction.location or instruction.line
+            for kernel in self.module.kernels.values()
+            for instruction in kernel.body
+        }
+
+    def source(self, line: int) -> Hashable:
+        """Equal for lines of PTX that come from one line of the CuTe DSL source."""
+        return self._sources.get(line, line)
 
     def describe(self, line: int) -> str:
         """The text of a line, and the place in the CuTe DSL source that it comes from."""

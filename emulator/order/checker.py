@@ -18,6 +18,7 @@ from schedgen.emulator.order.barriers import Atomics, Barriers
 from schedgen.emulator.order.exits import Exits
 from schedgen.emulator.order.findings import Defect, Describe, Finding, Flaw, Severity
 from schedgen.emulator.order.footprint import Footprint
+from schedgen.emulator.order.groups import Group, Source, grouped
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
 from schedgen.emulator.order.maps import Maps
 from schedgen.emulator.order.operations import Operations
@@ -40,6 +41,7 @@ class Checker:
         uninitialized: what reading a cell of shared or tensor memory is that nobody wrote.
         limit: how many different findings are kept.
         describe: the text and source of a line of PTX, for reports.
+        source: where a line of PTX comes from, to group findings by; each line by default.
         stop: raise an error at the first finding that is no mere advice.
         dependent: the kernel may begin while the one before it still runs.
         before: what that one, and others that may still run, did to global memory; None: anything.
@@ -54,6 +56,7 @@ class Checker:
         uninitialized: Verdict = Verdict.ERROR,
         limit: int = _LIMIT,
         describe: Describe | None = None,
+        source: Source | None = None,
         stop: bool = False,
         dependent: bool = False,
         before: Footprint | None = None,
@@ -62,6 +65,7 @@ class Checker:
             warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop,
         )  # fmt: skip
         self._describe = describe or _no_text
+        self._source = source or _itself
         self._accesses = Accesses(self._state, uninitialized)
         if dependent:
             self._accesses.predecessor = Predecessor(self._state, before)
@@ -79,6 +83,11 @@ class Checker:
     def findings(self) -> tuple[Finding, ...]:
         """Each finding once, in the order in which they were met."""
         return tuple(finding for finding, _ in self._state.findings.all())
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The findings, those together that are one to a person; errors first."""
+        return grouped(self._state.findings.all(), self._source)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -104,7 +113,12 @@ class Checker:
 
     def report(self) -> str:
         """What was found, for a person."""
-        return self._state.findings.report(self._describe)
+        if not self.findings:
+            return "no race found"
+        texts = [group.text(self._describe) for group in self.groups]
+        if beyond := self._state.findings.beyond:
+            texts.append(f"… and others, met {beyond} times")
+        return "\n\n".join(texts)
 
     def close(self) -> None:
         """The launch is over: looks at what may have been under way when CTAs exited (N9)."""
@@ -289,6 +303,10 @@ class Checker:
 
 def _alone(cta: int) -> int:
     return cta
+
+
+def _itself(line: int) -> int:
+    return line
 
 
 def _no_text(line: int) -> str:

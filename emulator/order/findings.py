@@ -232,16 +232,6 @@ class Findings:
         """Findings and their counts, in the order in which they were met."""
         return tuple(self._kept.values())
 
-    def report(self, describe: Describe) -> str:
-        """Text for a person, errors first; says so when there is nothing to report."""
-        kept = sorted(self._kept.values(), key=lambda item: list(Severity).index(item[0].severity))
-        if not kept:
-            return "no race found"
-        texts = [finding.text(describe, count) for finding, count in kept]
-        if self.beyond:
-            texts.append(f"… and others, met {self.beyond} times")
-        return "\n\n".join(texts)
-
 
 def where(finding: Finding) -> str:
     """The cells of a finding in words."""

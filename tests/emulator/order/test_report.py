@@ -79,6 +79,31 @@ def test_the_same_lines_are_one_finding() -> None:
     assert "(100 times)" in k.checker.report()
 
 
+def test_lines_of_one_source_line_are_one_group() -> None:
+    """Two stores that come from one line of the source, each read by a line of its own."""
+    checker = Checker(8, source=lambda line: line // 10)
+    for line in (70, 71):
+        checker.generic(3, shared((4 * line, 4)), write=True, line=line)
+    for line, word in ((90, 70), (91, 71), (200, 71)):
+        checker.generic(4, shared((4 * word, 4)), write=False, line=line)
+    first, second = checker.groups
+    assert [(f.earlier.line, f.later.line) for f in first.findings if isinstance(f, Race)] == [
+        (70, 90), (71, 91),
+    ]  # fmt: skip
+    assert len(second.findings) == 1
+    text = checker.report()
+    assert text.count("error: race") == 2
+    assert "  also   1 of the same source lines: PTX lines 71 and 91\n\nerror" in text
+
+
+def test_groups_do_not_mix_what_needs_different_things() -> None:
+    checker = Checker(8, source=lambda line: 0)
+    checker.generic(3, shared(WORD), write=True, line=1)
+    checker.generic(4, shared(WORD), write=False, line=2)
+    checker.generic(4, shared((4096, 4)), write=False, line=3)
+    assert [len(group.findings) for group in checker.groups] == [1, 1]
+
+
 def test_limit() -> None:
     checker = Checker(8, limit=3, uninitialized=Verdict.OFF)
     for line in range(5):
