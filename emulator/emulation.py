@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -95,6 +95,8 @@ class Emulator:
     seconds: float | None = None
     registers: int | None = None
     reports: list[Report] = field(default_factory=list[Report])
+    demoted: frozenset[str] = frozenset()
+    """Ids of rules of which breaches are warnings."""
     schedules: int = 0
     """Adversarial schedules under which each launch is executed before `policy`."""
     _triggered: bool = False
@@ -182,7 +184,12 @@ class Emulator:
             registers=self.registers,
             decoded=self.decoded,
             poison=poison,
+            tolerated=self._tolerates,
         )
+
+    def _tolerates(self, rule: str) -> bool:
+        """Whether a breach of a rule is a finding, where execution survives it."""
+        return self.races == "report" or rule in self.demoted
 
     @property
     def _judges(self) -> bool:
@@ -213,6 +220,7 @@ class Emulator:
             describe=quote.describe,
             source=quote.source,
             stop=self.races == "first",
+            demoted=self.demoted,
             dependent=launch.programmatic
             and (self._triggered or self.switches.early_start is EarlyStart.ANY),
             before=None if self.switches.early_start is EarlyStart.ANY else self._running,
@@ -276,6 +284,7 @@ def device(
     registers: int | None = None,
     sms: int = 4,
     schedules: int = 0,
+    demoted: Collection[str] = (),
 ) -> Generator[EmulatedDevice]:
     """Execute what compiled CuTe DSL functions launch on CPU tensors, in this context.
 
@@ -297,6 +306,7 @@ def device(
         sms: streaming multiprocessors that host code is told of.
         schedules: adversarial schedules, with the seeds from 0 on, under which each launch is
             executed before ``policy``, from the same contents of memory; findings are joined.
+        demoted: ids of rules, as findings print them, of which breaches are warnings.
 
     Raises:
         LaunchError: there is no such device, or another one is in use.
@@ -305,6 +315,6 @@ def device(
 
     emulator = Emulator(policy or RoundRobin(), races, switches or Switches(), limit)
     emulator.stall, emulator.seconds, emulator.registers = stall, seconds, registers
-    emulator.schedules = schedules
+    emulator.schedules, emulator.demoted = schedules, frozenset(demoted)
     with capture(name, run=emulator.run, sms=sms) as opened:
         yield EmulatedDevice(opened, emulator)

@@ -59,7 +59,7 @@ class _Load(WarpOperation):
 
     def execute(self) -> None:
         box, where, machine = self._box, self._where, self.warp.machine
-        box.operand.check_unchanged(where)
+        box.operand.check_unchanged(machine, where)
         tensor = box.operand.tensor
         nan = fill(tensor)
         if nan is None:
@@ -111,7 +111,7 @@ class _Store(WarpOperation):
 
     def execute(self) -> None:
         box, machine = self._box, self.warp.machine
-        box.operand.check_unchanged(self._where)
+        box.operand.check_unchanged(machine, self._where)
         check_source(self.warp, self._block, self._where)
         tensor = box.operand.tensor
         found = chunks_of(self._block)[box_chunks(box.size, self._offset, tensor.swizzle)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,6 +70,7 @@ def execute(
     registers: int | None = None,
     decoded: Decoded | None = None,
     poison: int = POISON,
+    tolerated: Callable[[str], bool] | None = None,
 ) -> Statistics:
     """Runs all CTAs of a grid to their end.
 
@@ -92,6 +93,7 @@ def execute(
         registers: per thread at launch, for setmaxnreg; None: ``.maxnreg``, or what fits.
         decoded: shared with other launches of the kernel and of its mutants, one at a time.
         poison: the byte that shared and tensor memory hold at the start.
+        tolerated: of the id of a rule: whether a breach is a finding where execution survives it.
 
     Raises:
         EmulationError: the launch is not possible, or the kernel does something undefined, is
@@ -128,6 +130,7 @@ def execute(
         switches=switches,
         processors=processors,
         poison=poison,
+        tolerated=tolerated,
     )
     scratch = frozenset(v.name for v in every if v.space == "param")
     program = Program(Environment(kernel, target, switches, symbols, shared, scratch), decoded)

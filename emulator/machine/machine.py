@@ -7,15 +7,16 @@ clusters and warps of the launch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 from schedgen.emulator.machine.agents import Chance, Operations
-from schedgen.emulator.machine.lanes import LANES
+from schedgen.emulator.machine.lanes import LANES, EmulationError
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Ignore, Tracker
+from schedgen.emulator.ptx.tree import Instruction
 
 Triple = tuple[int, int, int]
 POISON = 0xFF
@@ -80,6 +81,9 @@ class Machine:
         policy: what has a choice asks it.
         operations: those in flight.
         poison: the byte that shared and tensor memory hold at the start.
+
+    Args:
+        tolerated: of the id of a rule: whether breaking it is a finding (`broken`) and no error.
         warnings: deviations from the ISA that are tolerated.
     """
 
@@ -93,6 +97,7 @@ class Machine:
         switches: Switches,
         processors: int,
         poison: int = POISON,
+        tolerated: Callable[[str], bool] | None = None,
     ) -> None:
         self.shape = shape
         self.memory = memory
@@ -102,6 +107,7 @@ class Machine:
         self.switches = switches
         self.processors = processors
         self.poison = poison
+        self._tolerated = tolerated or _nothing
         self.operations = Operations(self)
         self.executed = 0
         self.events = 0
@@ -129,10 +135,25 @@ class Machine:
         self.tracker = cast(Tracker, Ignore())
         self.kept.clear()
 
+    def broken(self, where: Instruction, rule: str, problem: str) -> None:
+        """A rule is broken in a way that execution can survive: an error, or a finding.
+
+        Raises:
+            EmulationError: it is not to be reported and survived.
+        """
+        text = f"PTX line {where.line}: {where.name}: {problem} (rule {rule})"
+        if not self.tracking or not self._tolerated(rule):
+            raise EmulationError(text)
+        self.tracker.broken(where.line, rule, problem)
+
     def warn(self, text: str) -> None:
         """Notes something that is wrong by the letter of the ISA but no error here."""
         if text not in self.warnings:
             self.warnings.append(text)
+
+
+def _nothing(_rule: str) -> bool:
+    return False
 
 
 def _order(shape: Shape) -> Iterator[Triple]:

@@ -7,7 +7,7 @@ what the run happened to do first counts, but what the kernel's synchronization 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from schedgen.emulator.order.accesses import Accesses, Who
 from schedgen.emulator.order.arrivals import Mbarriers
 from schedgen.emulator.order.barriers import Atomics, Barriers
 from schedgen.emulator.order.exits import Exits
-from schedgen.emulator.order.findings import Defect, Describe, Finding, Flaw, Severity
+from schedgen.emulator.order.findings import Broken, Defect, Describe, Finding, Flaw, Severity
 from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.groups import Group, Source, grouped
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
@@ -43,6 +43,7 @@ class Checker:
         describe: the text and source of a line of PTX, for reports.
         source: where a line of PTX comes from, to group findings by; each line by default.
         stop: raise an error at the first finding that is no mere advice.
+        demoted: rules of which breaches are warnings.
         dependent: the kernel may begin while the one before it still runs.
         before: what that one, and others that may still run, did to global memory; None: anything.
     """
@@ -58,11 +59,12 @@ class Checker:
         describe: Describe | None = None,
         source: Source | None = None,
         stop: bool = False,
+        demoted: Collection[str] = frozenset(),
         dependent: bool = False,
         before: Footprint | None = None,
     ) -> None:
         self._state = State(
-            warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop,
+            warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop, demoted,
         )  # fmt: skip
         self._describe = describe or _no_text
         self._source = source or _itself
@@ -106,6 +108,9 @@ class Checker:
     def demote(self, flaw: Flaw, needs: str) -> None:
         """Makes defects of a kind warnings: more became known than one execution can tell."""
         self._state.findings.demote(flaw, needs)
+
+    def broken(self, line: int, rule: str, problem: str) -> None:
+        self._state.findings.add(Broken(line, rule, problem))
 
     def join_findings(self, other: Checker) -> None:
         """Adds what the checker of another execution of the same launch has found."""

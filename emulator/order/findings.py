@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -168,7 +168,30 @@ class Defect:
         ))  # fmt: skip
 
 
-Finding = Race | Defect
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule of the ISA that an instruction breaks, whatever else is executed."""
+
+    line: int
+    rule: str
+    problem: str
+    severity: Severity = Severity.ERROR
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for what is one finding to a person."""
+        return self.line, self.rule, self.severity
+
+    def text(self, describe: Describe, count: int) -> str:
+        """Some lines about it."""
+        return "\n".join((
+            f"{self.severity.value}: {self.problem}{_times(count)}",
+            f"  by     line {self.line}{_quoted(self.line, describe)}",
+            f"  rule   {self.rule}",
+        ))  # fmt: skip
+
+
+Finding = Race | Defect | Broken
 
 
 class Findings:
@@ -177,10 +200,14 @@ class Findings:
     Args:
         limit: how many are kept; of the rest only the number is.
         stop: raise an EmulationError when the first error is added.
+        demoted: rules of which breaches are warnings.
     """
 
-    def __init__(self, limit: int, stop: bool = False) -> None:
+    def __init__(
+        self, limit: int, stop: bool = False, demoted: Collection[str] = frozenset()
+    ) -> None:
         self._limit = limit
+        self._demoted = demoted
         self._stop = stop
         self._kept: dict[Hashable, tuple[Finding, int]] = {}
         self.beyond = 0
@@ -188,6 +215,8 @@ class Findings:
 
     def add(self, finding: Finding) -> None:
         """Keeps a finding, or counts one that is known."""
+        if finding.rule in self._demoted and finding.severity is Severity.ERROR:
+            finding = replace(finding, severity=Severity.WARNING)
         key = finding.key
         known = self._kept.get(key)
         if known is not None:
@@ -233,7 +262,7 @@ class Findings:
         return tuple(self._kept.values())
 
 
-def where(finding: Finding) -> str:
+def where(finding: Race | Defect) -> str:
     """The cells of a finding in words."""
     low, high, cells = finding.low, finding.high, finding.cells
     if finding.space is Space.TENSOR:

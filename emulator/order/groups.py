@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from schedgen.emulator.order.findings import Describe, Finding, Race, Severity
+from schedgen.emulator.order.findings import Broken, Describe, Finding, Race, Severity
 
 Source = Callable[[int], Hashable]
 """Equal for lines of PTX that come from one place in the source."""
@@ -53,6 +53,8 @@ def grouped(found: Iterable[tuple[Finding, int]], source: Source) -> tuple[Group
 
 
 def _key(finding: Finding, source: Source) -> Hashable:
+    if isinstance(finding, Broken):
+        return source(finding.line), finding.rule, finding.severity
     if isinstance(finding, Race):
         places = source(finding.earlier.line), source(finding.later.line)
         about: Hashable = finding.missing, finding.kind, finding.earlier.proxy, finding.later.proxy
@@ -65,4 +67,4 @@ def _key(finding: Finding, source: Source) -> Hashable:
 def _lines(finding: Finding) -> str:
     if isinstance(finding, Race):
         return f"{finding.earlier.line} and {finding.later.line}"
-    return str(finding.access.line)
+    return str(finding.line if isinstance(finding, Broken) else finding.access.line)

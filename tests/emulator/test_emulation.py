@@ -160,6 +160,36 @@ def test_readings_of_uninitialized(reading: Uninitialized, errors: int, found: i
     assert (len(report.errors), len(report.findings or ())) == (errors, found)
 
 
+LEAK = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+.reg .b64 %rd<2>; .reg .pred %p<2>; .reg .b32 %r<4>;
+.shared .align 16 .b8 data[16];
+ld.param.b64 %rd1, [out]; mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 31;
+@%p1 bra END;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [data], 32;
+END: st.global.b32 [%rd1], 7;
+ret;
+}
+"""
+
+
+def test_rules_that_are_broken_are_findings_of_a_report() -> None:
+    """The launch comes to its end; elsewhere it is an error at once."""
+    run = Run(LEAK, races="report", name="sm_100a")
+    run.launch = replace(run.launch, block=(32, 1, 1))
+    (report,) = run().emulator.reports
+    assert run.out[0] == 7
+    assert [(f.rule, f.severity) for f in report.findings or ()] == [("C14", Severity.ERROR)]
+    run.emulator.races = "raise"
+    with pytest.raises(EmulationError, match=r"32 columns at column 0 are not dealloc.*rule C14"):
+        run()
+    run.emulator.demoted = frozenset(["C14"])
+    assert run().emulator.reports[-1].clean
+
+
 def test_schedules_find_what_round_robin_does_not() -> None:
     """A try_wait that is not repeated: it may return False for no reason (B10)."""
     ptx = PTX.replace("@!%p2 bra WAIT;", "")

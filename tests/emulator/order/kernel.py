@@ -232,7 +232,7 @@ class Kernel:
 
     def missing(self) -> set[Missing | Flaw]:
         """What all findings are about."""
-        return {f.missing if isinstance(f, Race) else f.flaw for f in self.checker.findings}
+        return {f.missing for f in self.races()} | {f.flaw for f in self.defects()}
 
     def defect(self) -> Defect:
         """The only finding."""

@@ -79,6 +79,22 @@ def test_the_same_lines_are_one_finding() -> None:
     assert "(100 times)" in k.checker.report()
 
 
+def test_breaches_of_rules_are_findings_and_may_be_demoted() -> None:
+    checker = Checker(8, demoted={"W2", "K1"}, describe=lambda line: f"text {line}")
+    for _ in range(2):
+        checker.broken(7, "W2", "register %r1 of D")
+    checker.broken(8, "C14", "64 columns")
+    checker.generic(3, shared(WORD), write=True, line=1)
+    checker.generic(4, shared(WORD), write=True, line=2)
+    assert [(f.rule, f.severity) for f in checker.findings] == [
+        ("W2", Severity.WARNING), ("C14", Severity.ERROR), ("K1", Severity.WARNING),
+    ]  # fmt: skip
+    assert checker.report().startswith(
+        "error: 64 columns\n  by     line 8: text 8\n  rule   C14\n\n"
+        "warning: register %r1 of D (2 times)\n"
+    )
+
+
 def test_lines_of_one_source_line_are_one_group() -> None:
     """Two stores that come from one line of the source, each read by a line of its own."""
     checker = Checker(8, source=lambda line: line // 10)
