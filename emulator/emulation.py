@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
+from schedgen.emulator.contents import OTHER, UNUSED, Contents, independent
 from schedgen.emulator.launch.capture import Launch
+from schedgen.emulator.launched import Lines, kernel_of, module_of, parameters_of, triggers
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT, STALL, Statistics, execute
+from schedgen.emulator.machine.machine import POISON
 from schedgen.emulator.machine.memory import HostMemory
-from schedgen.emulator.machine.policies import Policy, RoundRobin
+from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded
-from schedgen.emulator.machine.switches import EarlyStart, Switches
+from schedgen.emulator.machine.switches import EarlyStart, Switches, Uninitialized, Verdict
 from schedgen.emulator.order.checker import Checker
-from schedgen.emulator.order.findings import Finding, Severity
+from schedgen.emulator.order.findings import Finding, Flaw, Severity
+from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
-from schedgen.emulator.ptx.parse import parse
+from schedgen.emulator.order.groups import Group
 from schedgen.emulator.ptx.tree import Kernel, Module
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ class Report:
     Attributes:
         findings: races and other defects, and warnings; None if nobody looked for them.
         text: the findings for a person, "" if there are none.
+        groups: the findings, those together that have the same lines of the source and needs.
         seconds: how long the execution took, parsing not included.
     """
 
@@ -51,6 +55,7 @@ class Report:
     findings: tuple[Finding, ...] | None
     text: str
     seconds: float
+    groups: tuple[Group, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -90,8 +95,14 @@ class Emulator:
     seconds: float | None = None
     registers: int | None = None
     reports: list[Report] = field(default_factory=list[Report])
+    demoted: frozenset[str] = frozenset()
+    """Ids of rules of which breaches are warnings."""
+    schedules: int = 0
+    """Adversarial schedules under which each launch is executed before `policy`."""
     _triggered: bool = False
     """Whether the last launch let the next one begin before its own end."""
+    _running: Footprint | None = None
+    """What launches that may still run when the next one begins did to global memory."""
 
     def run(self, launch: Launch) -> None:
         """Executes a launch.
@@ -101,54 +112,118 @@ class Emulator:
             EmulationError: the kernel does something undefined, is deadlocked or does not end.
             RaceError: its accesses are not ordered, and ``races`` is ``"raise"``.
         """
-        module = self.module or _module(launch.ptx)
+        module = self.module or module_of(launch.ptx)
         if self.rewrite is not None:
             module = self.rewrite(module)
-        kernel = _kernel(module, launch)
+        kernel = kernel_of(module, launch)
+        before = Contents(launch.allocations) if self.schedules or self._judges else None
+        begin = perf_counter()
+        checkers: list[Checker] = []
+        for seed in range(self.schedules):
+            checkers += self._checked(launch, module, kernel, Adversarial(seed), before)[0]
+            assert before is not None
+            before.restore()
+        last, statistics = self._checked(launch, module, kernel, self.policy, before)
+        self._leave_behind(launch, kernel, last[-1] if last else None, statistics)
+        self._report(launch, checkers + last, statistics, perf_counter() - begin)
+
+    def _checked(
+        self,
+        launch: Launch,
+        module: Module,
+        kernel: Kernel,
+        policy: Policy,
+        before: Contents | None,
+    ) -> tuple[list[Checker], Statistics]:
+        """One execution; its race checker, if there is one."""
         checker = None if self.races == "off" else self._checker(launch)
+        try:
+            statistics = self._execute(launch, module, kernel, policy, checker)
+            if checker is not None:
+                checker.close()
+        except EmulationError as error:
+            under = "" if policy is self.policy else f"\n  under {policy}"
+            found = f"\n{checker.report()}" if checker is not None and checker.errors else ""
+            if under or found:
+                raise EmulationError(f"{error}{under}{found}") from error
+            raise
+        if checker is not None and before is not None and self._judges and checker.reads_unwritten:
+            parts = launch, module, kernel, RoundRobin(), None
+            if independent(before, launch.allocations, lambda: self._execute(*parts, poison=OTHER)):
+                checker.demote(Flaw.UNINITIALIZED, UNUSED)
+        return [] if checker is None else [checker], statistics
+
+    def _execute(
+        self,
+        launch: Launch,
+        module: Module,
+        kernel: Kernel,
+        policy: Policy,
+        checker: Checker | None,
+        poison: int = POISON,
+    ) -> Statistics:
         memory = HostMemory()
         for one in launch.allocations:
             memory.register(one.start, one.size, one.name)
-        begin = perf_counter()
-        try:
-            statistics = execute(
-                kernel,
-                grid=launch.grid,
-                block=launch.block,
-                cluster=None if launch.cluster == (1, 1, 1) else launch.cluster,
-                shared_bytes=launch.shared_bytes,
-                parameters=_parameters(kernel, launch),
-                memory=memory,
-                target=module.target,
-                variables=module.variables,
-                policy=self.policy,
-                tracker=checker,
-                switches=self.switches,
-                limit=self.limit,
-                stall=self.stall,
-                seconds=self.seconds,
-                registers=self.registers,
-                decoded=self.decoded,
-            )
-            if checker is not None:
-                checker.close()
-            self._triggered = _triggers(kernel, statistics)
-        except EmulationError as error:
-            if checker is not None and checker.errors:
-                raise EmulationError(f"{error}\n{checker.report()}") from error
-            raise
-        self._report(launch, checker, statistics, perf_counter() - begin)
+        return execute(
+            kernel,
+            grid=launch.grid,
+            block=launch.block,
+            cluster=None if launch.cluster == (1, 1, 1) else launch.cluster,
+            shared_bytes=launch.shared_bytes,
+            parameters=parameters_of(kernel, launch),
+            memory=memory,
+            target=module.target,
+            variables=module.variables,
+            policy=policy,
+            tracker=checker,
+            switches=self.switches,
+            limit=self.limit,
+            stall=self.stall,
+            seconds=self.seconds,
+            registers=self.registers,
+            decoded=self.decoded,
+            poison=poison,
+            tolerated=self._tolerates,
+        )
+
+    def _tolerates(self, rule: str) -> bool:
+        """Whether a breach of a rule is a finding, where execution survives it."""
+        return self.races == "report" or rule in self.demoted
+
+    @property
+    def _judges(self) -> bool:
+        """Whether reads of what nobody wrote are judged by executing a launch again (S28)."""
+        judged = self.races in ("raise", "report")
+        return judged and self.switches.uninitialized is Uninitialized.USED
+
+    def _leave_behind(
+        self, launch: Launch, kernel: Kernel, checker: Checker | None, statistics: Statistics
+    ) -> None:
+        """Notes what the next launch may find still running. A launch that began early itself may
+        let the next one begin before the one in front of it has ended."""
+        earlier = self._running if launch.programmatic else None
+        self._triggered = triggers(kernel, statistics)
+        self._running = None
+        if self._triggered and checker is not None:
+            self._running = checker.footprint()
+            if earlier is not None:
+                self._running |= earlier
 
     def _checker(self, launch: Launch) -> Checker:
-        quote = _Lines(self.module or _module(launch.ptx))
+        quote = Lines(self.module or module_of(launch.ptx))
         return self._new_checker(
             warps_per_cta(launch.block),
             cluster_of(launch.grid, launch.cluster),
             switches=self.switches,
+            uninitialized=_VERDICTS[self.switches.uninitialized],
             describe=quote.describe,
+            source=quote.source,
             stop=self.races == "first",
+            demoted=self.demoted,
             dependent=launch.programmatic
             and (self._triggered or self.switches.early_start is EarlyStart.ANY),
+            before=None if self.switches.early_start is EarlyStart.ANY else self._running,
         )
 
     def _new_checker(self, *arguments: Any, **options: Any) -> Checker:
@@ -156,74 +231,27 @@ class Emulator:
         return Checker(*arguments, **options)
 
     def _report(
-        self, launch: Launch, checker: Checker | None, statistics: Statistics, seconds: float
+        self, launch: Launch, checkers: list[Checker], statistics: Statistics, seconds: float
     ) -> None:
+        """Joins what was found under all schedules."""
+        checker = checkers[0] if checkers else None
+        for other in checkers[1:]:
+            checkers[0].join_findings(other)
         findings = None if checker is None else checker.findings
         text = checker.report() if checker is not None and findings else ""
-        self.reports.append(
-            Report(launch.kernel, launch.grid, launch.block, statistics, findings, text, seconds)
-        )
+        groups = () if checker is None else checker.groups
+        about = launch.kernel, launch.grid, launch.block, statistics
+        self.reports.append(Report(*about, findings, text, seconds, groups))
         if self.races == "raise" and checker is not None and checker.errors:
             raise RaceError(text)
 
 
-@dataclass
-class _Lines:
-    """Quotes lines of PTX, with where in the CuTe DSL source they come from."""
-
-    module: Module
-
-    @cached_property
-    def _known(self) -> dict[int, str]:
-        module = self.module
-        found: dict[int, str] = {}
-        for kernel in module.kernels.values():
-            for instruction in kernel.body:
-                where = instruction.location
-                text = module.lines[instruction.line - 1].strip()
-                found[instruction.line] = f"{text}  [{where.file}:{where.line}]" if where else text
-        return found
-
-    def describe(self, line: int) -> str:
-        return self._known.get(line, "")
-
-
-@lru_cache(maxsize=16)
-def _module(ptx: str) -> Module:
-    return parse(ptx)
-
-
-def _kernel(module: Module, launch: Launch) -> Kernel:
-    if module.target != launch.target.name:
-        raise EmulationError(
-            f"the PTX is for {module.target}, the device is {launch.target.name}; "
-            "compile inside of device(...), which sets the architecture"
-        )
-    kernel = module.kernels.get(launch.kernel)
-    if kernel is None:
-        names = ", ".join(module.kernels) or "none"
-        raise EmulationError(f"the PTX has no kernel '{launch.kernel}'; it has {names}")
-    return kernel
-
-
-def _triggers(kernel: Kernel, statistics: Statistics) -> bool:
-    """Whether a launch executed ``griddepcontrol.launch_dependents``."""
-    return any(
-        one.opcode == "griddepcontrol"
-        and one.modifiers == ("launch_dependents",)
-        and one.line in statistics.lines
-        for one in kernel.body
-    )
-
-
-def _parameters(kernel: Kernel, launch: Launch) -> bytes:
-    """The parameter space: each parameter at its offset."""
-    size = max((p.offset + p.size for p in kernel.parameters), default=0)
-    image = bytearray(size)
-    for index, parameter in enumerate(kernel.parameters):
-        end = parameter.offset + parameter.size
-        image[parameter.offset : end] = launch.parameter(index, parameter.size)
-    return bytes(image)
+_VERDICTS = {
+    Uninitialized.USED: Verdict.ERROR,
+    Uninitialized.ERROR: Verdict.ERROR,
+    Uninitialized.WARNING: Verdict.WARNING,
+    Uninitialized.OFF: Verdict.OFF,
+}
 
 
 @dataclass
@@ -255,6 +283,8 @@ def device(
     seconds: float | None = None,
     registers: int | None = None,
     sms: int = 4,
+    schedules: int = 0,
+    demoted: Collection[str] = (),
 ) -> Generator[EmulatedDevice]:
     """Execute what compiled CuTe DSL functions launch on CPU tensors, in this context.
 
@@ -274,6 +304,9 @@ def device(
         seconds: by the clock, for a whole launch; None: any.
         registers: per thread at launch, for setmaxnreg; None: ``.maxnreg``, or what fits.
         sms: streaming multiprocessors that host code is told of.
+        schedules: adversarial schedules, with the seeds from 0 on, under which each launch is
+            executed before ``policy``, from the same contents of memory; findings are joined.
+        demoted: ids of rules, as findings print them, of which breaches are warnings.
 
     Raises:
         LaunchError: there is no such device, or another one is in use.
@@ -282,5 +315,6 @@ def device(
 
     emulator = Emulator(policy or RoundRobin(), races, switches or Switches(), limit)
     emulator.stall, emulator.seconds, emulator.registers = stall, seconds, registers
+    emulator.schedules, emulator.demoted = schedules, frozenset(demoted)
     with capture(name, run=emulator.run, sms=sms) as opened:
         yield EmulatedDevice(opened, emulator)

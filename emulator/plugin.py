@@ -14,7 +14,7 @@ loads the plugin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,12 +38,30 @@ if TYPE_CHECKING:
             switches: Switches | None = None,
             limit: int = ...,
             sms: int = 4,
+            schedules: int | None = None,
         ) -> AbstractContextManager[EmulatedDevice]: ...
+
+
+SCHEDULES = 3
+"""Adversarial schedules of each launch where a test asks for no policy: operations are as late as
+can be, at once, and anything between. Round-robin, which comes last, finds the least."""
 
 
 @pytest.fixture
 def emulated_device() -> EmulatedDeviceFactory:
-    """A function that opens an emulated GPU as a context manager; see `EmulatedDeviceFactory`."""
+    """A function that opens an emulated GPU as a context manager; see `EmulatedDeviceFactory`.
+
+    Launches are executed under `SCHEDULES` adversarial schedules before the last one, unless the
+    test says how many, asks for a policy, or switches the search for races off.
+    """
     from schedgen.emulator.emulation import device
 
-    return device
+    def opened(
+        name: str = "sm_100a", *, schedules: int | None = None, **options: Any
+    ) -> AbstractContextManager[EmulatedDevice]:
+        if schedules is None:
+            plain = options.get("policy") is None and options.get("races") != "off"
+            schedules = SCHEDULES if plain else 0
+        return device(name, schedules=schedules, **options)
+
+    return opened

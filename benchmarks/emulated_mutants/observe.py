@@ -122,9 +122,9 @@ class _Observer(Checker):
         self._acts(warp)
         super().allocate(warp, cells, line)
 
-    def deallocate(self, warp: int, cells: Cells, line: int) -> None:
+    def deallocate(self, warp: int, cells: Cells, line: int, peer: Cells | None = None) -> None:
         self._acts(warp)
-        super().deallocate(warp, cells, line)
+        super().deallocate(warp, cells, line, peer)
 
     def proxy_fence(self, warp: int, space: Space | None) -> None:
         self._acts(warp)

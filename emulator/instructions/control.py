@@ -119,11 +119,6 @@ def _trap(instruction: Instruction, _decoder: Decoder, _environment: Environment
     return trap
 
 
-@builds("call")
-def _call(instruction: Instruction, _decoder: Decoder, _environment: Environment) -> Control:
-    raise error(instruction, "calls of functions are not supported; let the compiler inline them")
-
-
 @builds("nanosleep")
 def _nanosleep(_instruction: Instruction, _decoder: Decoder, _environment: Environment) -> Control:
     def sleep(_warp: Warp) -> Condition | None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schedgen.emulator.instructions.operands import SCOPES
+from schedgen.emulator.instructions.operands import SCOPES, address, executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
+from schedgen.emulator.launch.tensor_map_bits import SIZE
 from schedgen.emulator.machine.lanes import Decoder
 from schedgen.emulator.order.tracker import Space
-from schedgen.emulator.ptx.tree import Instruction
+from schedgen.emulator.ptx.tree import Immediate, Instruction
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
@@ -27,10 +28,12 @@ _ASYNC: dict[tuple[str, ...], Space | None] = {
 
 
 @builds("fence.proxy", "membar.proxy")
-def _proxy(instruction: Instruction, _decoder: Decoder, _environment: Environment) -> Execute:
+def _proxy(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
     kind = instruction.modifiers[1:]
-    if kind == ("alias",) or kind[:1] == ("tensormap::generic",):
-        return lambda _warp: None  # aliases and tensor maps are not tracked
+    if kind == ("alias",):
+        return lambda _warp: None  # aliases are not tracked
+    if kind[:1] == ("tensormap::generic",):
+        return _maps(instruction, decoder)
     if kind not in _ASYNC:
         raise unsupported(instruction, kind)
     space = _ASYNC[kind]
@@ -40,6 +43,29 @@ def _proxy(instruction: Instruction, _decoder: Decoder, _environment: Environmen
             warp.machine.tracker.proxy_fence(warp.number, space)
 
     return run
+
+
+def _maps(instruction: Instruction, decoder: Decoder) -> Execute:
+    """fence.proxy.tensormap::generic.release, and .acquire with the address of a map."""
+    match instruction.modifiers[2:], instruction.operands:
+        case ("release", scope), () if scope in SCOPES:
+
+            def release(warp: Warp) -> None:
+                if warp.machine.tracking:
+                    warp.machine.tracker.map_release(warp.number)
+
+            return release
+        case ("acquire", scope), (place, size) if scope in SCOPES and size == Immediate(SIZE):
+            maps = address(place, decoder, instruction)
+
+            def acquire(warp: Warp) -> None:
+                if warp.machine.tracking:
+                    for found in sorted(set(executing(warp, maps(warp)).tolist())):
+                        warp.machine.tracker.map_acquire(warp.number, found)
+
+            return acquire
+        case _:
+            raise unsupported(instruction, instruction.modifiers[1:])
 
 
 @builds("fence.mbarrier_init")

@@ -1,9 +1,15 @@
 """ldmatrix and stmatrix (PTX ISA 9.7.14.5.15 and 9.7.14.5.16).
 
 Lanes hold the addresses of rows of 16 bytes. Which bytes of which rows make up the register of a
-lane is a table per shape. The ISA shows those of 8-bit elements in figures only; they are taken
-from ``SM100_U8x8_LDSM_T``, ``SM100_U8x16_LDSM_T`` and ``SM100_U8x4_STSM_T`` to
-``SM100_U8x16_STSM_T`` in CUTLASS ``include/cute/atom/copy_traits_sm100.hpp``.
+lane is a table per shape. The ISA shows those of 8-bit elements in figures only. They are taken
+from the layouts of CuTe DSL's copy atoms, ``layout_dst_tv`` of ``LdMatrix16x16x8bOp`` and
+``LdMatrix8x16x8bOp`` and ``layout_src_tv`` of ``StMatrix16x8x8bOp``. CUTLASS agrees:
+``include/cute/atom/copy_traits_sm100.hpp``, where the traits ``SM100_U8x8_LDSM_T`` and
+``SM100_U8x16_LDSM_T`` describe registers *after* an exchange of bytes that ``copy_sm100.hpp``
+beside it makes behind the instruction.
+
+Elements of 4 and 6 bits become bytes with zeros above them: CUTLASS shifts those of 4 bits left by
+two before the products that want them there (``fp4_shift_A``).
 """
 
 from __future__ import annotations
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
 
 _ROW_BYTES = 16
 _COUNTS = {"x1": 1, "x2": 2, "x4": 4}
+_PACKED = {"b4x16_p64": 4, "b6x16_p32": 6}
+"""Bits of an element: 16 of them stand in front of the padding of a row."""
 _T = np.arange(LANES)[:, None]
 _B = np.arange(4)
 """Byte of a register."""
@@ -37,11 +45,13 @@ class _Layout:
     """``row`` and ``column`` (registers, 32, 4): where each byte of each lane's register lies.
 
     The row is the number of the lane that has its address; the first ``rows`` lanes have one.
+    ``bits`` is what an element has in shared memory: 8, or less where it becomes a byte.
     """
 
     row: NDArray[Any]
     column: NDArray[Any]
     rows: int
+    bits: int = 8
 
 
 def _halves(number: int, *, transposed: bool) -> _Layout:
@@ -60,11 +70,39 @@ def _stored_bytes(number: int) -> _Layout:
     return _Layout(row, np.broadcast_to(_T // 4 + 8 * (_B // 2), row.shape), 8 * number)
 
 
-def _loaded_bytes(number: int) -> _Layout:
-    """ldmatrix m16n16.trans.b8: two registers per matrix; rows alternate between them."""
+def _transposed_bytes(number: int, bits: int) -> _Layout:
+    """ldmatrix m16n16.trans: register r of a matrix is rows 4(t%4) to +3 of column t/4 + 8r."""
     register = np.arange(2 * number)[:, None, None]
-    row = _B % 2 + 2 * (register % 2) + 4 * (_T % 4) + 16 * (register // 2)
-    return _Layout(row, np.broadcast_to(_T // 4 + 8 * (_B // 2), row.shape), 16 * number)
+    row = 16 * (register // 2) + 4 * (_T % 4) + _B
+    column = np.broadcast_to(_T // 4 + 8 * (register % 2), row.shape)
+    return _Layout(row, column, 16 * number, bits)
+
+
+def _unpacked_rows(number: int, bits: int) -> _Layout:
+    """ldmatrix m8n16: lane t holds elements 4(t%4) to +3 of row t/4."""
+    row = 8 * np.arange(number)[:, None, None] + _T // 4 + 0 * _B
+    return _Layout(row, np.broadcast_to(4 * (_T % 4) + _B, row.shape), 8 * number, bits)
+
+
+def _layout(opcode: str, kind: tuple[str, ...], number: int) -> _Layout | None:
+    """The layout of a form, None if there is no such form; ``kind`` is its shape and types."""
+    if not number:
+        return None
+    match opcode, *kind:
+        case _, "m8n8", "b16":
+            return _halves(number, transposed=False)
+        case _, "m8n8", "trans", "b16":
+            return _halves(number, transposed=True)
+        case "stmatrix", "m16n8", "trans", "b8":
+            return _stored_bytes(number)
+        case "ldmatrix", "m16n16", "trans", "b8" if number < 4:
+            return _transposed_bytes(number, 8)
+        case "ldmatrix", "m16n16", "trans", "b8x16", packed if number < 4 and packed in _PACKED:
+            return _transposed_bytes(number, _PACKED[packed])
+        case "ldmatrix", "m8n16", "b8x16", packed if packed in _PACKED:
+            return _unpacked_rows(number, _PACKED[packed])
+        case _:
+            return None
 
 
 def _form(instruction: Instruction, vector: Operand) -> tuple[Access, _Layout]:
@@ -77,18 +115,21 @@ def _form(instruction: Instruction, vector: Operand) -> tuple[Access, _Layout]:
     space = spaces(modifiers)
     number = next((_COUNTS[m] for m in modifiers if m in _COUNTS), 0)
     kind = tuple(m for m in modifiers if m not in ("sync", "aligned", space, *_COUNTS))
-    layout: _Layout | None = None
-    if kind in (("m8n8", "b16"), ("m8n8", "trans", "b16")):
-        layout = _halves(number, transposed="trans" in kind)
-    elif kind == ("m16n8", "trans", "b8") and instruction.opcode == "stmatrix":
-        layout = _stored_bytes(number)
-    elif kind == ("m16n16", "trans", "b8") and instruction.opcode == "ldmatrix" and number < 4:
-        layout = _loaded_bytes(number)
-    if layout is None or not number:
+    layout = _layout(instruction.opcode, kind, number)
+    if layout is None:
         raise unsupported(instruction, modifiers)
     if len(items(vector)) != len(layout.row):
         raise error(instruction, f"{len(items(vector))} registers; it takes {len(layout.row)}")
     return Access(instruction, space, width=1, count=_ROW_BYTES), layout
+
+
+def _unpacked(matrices: NDArray[Any], bits: int) -> NDArray[Any]:
+    """(16 bytes, rows) with elements of ``bits`` bits as (16 elements, rows) bytes."""
+    if bits == 8:
+        return matrices
+    packed = np.unpackbits(matrices[: 2 * bits], axis=0, bitorder="little")
+    elements = packed.reshape(_ROW_BYTES, bits, -1)
+    return np.packbits(elements, axis=1, bitorder="little")[:, 0]
 
 
 def _rows(warp: Warp, lanes: Lanes, layout: _Layout, where: Instruction) -> Lanes:
@@ -105,7 +146,8 @@ def _ldmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
     addresses = address(instruction.operands[1], decoder, instruction)
 
     def run(warp: Warp) -> None:
-        matrices = access.fetch(warp, _rows(warp, addresses(warp), layout, instruction))
+        fetched = access.fetch(warp, _rows(warp, addresses(warp), layout, instruction))
+        matrices = _unpacked(fetched, layout.bits)
         registers = matrices[layout.column, layout.row].view(np.uint32)[..., 0]
         for write, lanes in zip(writes, registers, strict=True):
             write(warp, lanes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from schedgen.emulator.instructions.operands import HINTS, SCOPES, address, item
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import spaces
 from schedgen.emulator.machine.lanes import NUMPY, Decoder, Lanes, Read, error
-from schedgen.emulator.ptx.tree import Address, Instruction, Symbol
+from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Symbol
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
@@ -49,8 +50,9 @@ def access_of(instruction: Instruction, known: Iterable[str] = ()) -> tuple[Acce
 
 
 @builds("ld", "ldu")
-def _ld(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
+def _ld(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
     access, type_, elements = access_of(instruction)
+    access = _of_a_call(access, instruction.operands[1], environment)
     destinations = items(instruction.operands[0])
     if len(destinations) != elements:
         raise error(instruction, f"{len(destinations)} destinations for {elements} elements")
@@ -66,7 +68,7 @@ def _ld(instruction: Instruction, decoder: Decoder, _environment: Environment) -
     def run(warp: Warp) -> None:
         put(warp, access.load(warp, addresses(warp)).view(seen))
 
-    if not access.space.startswith("param") or not _fixed(instruction):
+    if access.space not in ("param", "param::entry") or not _fixed(instruction):
         return run
     known: list[Lanes] = []
 
@@ -80,14 +82,24 @@ def _ld(instruction: Instruction, decoder: Decoder, _environment: Environment) -
     return parameter
 
 
+def _of_a_call(access: Access, operand: Operand, environment: Environment) -> Access:
+    """The access, in local memory if it is to a .param variable of the body."""
+    match operand:
+        case Address(Symbol(name)) if access.space == "param" and name in environment.scratch:
+            return replace(access, space="local")
+        case _:
+            return access
+
+
 def _fixed(instruction: Instruction) -> bool:
     source = instruction.operands[1]
     return isinstance(source, Address) and isinstance(source.base, Symbol)
 
 
 @builds("st")
-def _st(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
+def _st(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
     access, type_, elements = access_of(instruction)
+    access = _of_a_call(access, instruction.operands[0], environment)
     addresses = address(instruction.operands[0], decoder, instruction)
     sources = items(instruction.operands[1])
     if len(sources) != elements:

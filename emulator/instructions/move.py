@@ -1,5 +1,5 @@
 """mov (PTX ISA 9.7.9.3 and 9.7.9.4): between registers, from special registers and symbols, and
-between a register and the vector of its parts.
+between a register and the vector of its parts; ``mov.v4`` element by element.
 
 Registers of 128 bits are (32, 2) uint64, the low half first.
 """
@@ -18,11 +18,13 @@ from schedgen.emulator.machine.lanes import (
     WarpState,
     stored,
 )
-from schedgen.emulator.ptx.tree import Operand, Register, Vector
+from schedgen.emulator.ptx.tree import Immediate, Operand, Register, Vector
 
 
 @typed("mov", "pred u16 u32 u64 s16 s32 s64 f32 f64")
 def _move(form: Form) -> Step:
+    if count := _vector(form):
+        return _elements(form, count)
     # The bits are moved as they are: a literal has the type, a register its own.
     form.finish(2)
     write = form.target(form.operands[0], form.type)
@@ -34,6 +36,8 @@ def _move(form: Form) -> Step:
 
 @typed("mov", "b8 b16 b32 b64 b128")
 def _move_bits(form: Form) -> Step:
+    if count := _vector(form):
+        return _elements(form, count)
     form.finish(2)
     to, source = form.operands
     if isinstance(to, Vector):
@@ -45,6 +49,31 @@ def _move_bits(form: Form) -> Step:
         raise form.error("a 128-bit source is a register or a vector")
     a = form.source(source, form.type)
     return lambda warp: write(warp, a(warp))
+
+
+def _vector(form: Form) -> int:
+    """2 or 4 for ``mov.v2`` and ``mov.v4``, else 0."""
+    return next((count for count in (2, 4) if form.flag(f"v{count}")), 0)
+
+
+def _elements(form: Form, count: int) -> Step:
+    """``mov.v4.b32 {a, b, c, d}, {e, f, g, h}``; a literal is put into all elements."""
+    form.finish(2)
+    to, source = form.operands
+    given = source.items if isinstance(source, Vector) else (source,) * count
+    if not isinstance(source, Vector | Immediate):
+        raise form.error(f"the source of .v{count} is a vector or a literal, not {source}")
+    if not isinstance(to, Vector) or not len(to.items) == len(given) == count:
+        raise form.error(f".v{count} moves between vectors of {count} elements")
+    writes = [form.target(item, form.type) for item in to.items]
+    reads = [form.source(item, form.type) for item in given]
+
+    def step(warp: WarpState) -> None:
+        values = [read(warp) for read in reads]
+        for write, value in zip(writes, values, strict=True):
+            write(warp, value)
+
+    return step
 
 
 def _part(form: Form, vector: Vector) -> int:

@@ -46,6 +46,8 @@ class Environment:
     symbols: dict[str, int]
     shared: frozenset[str] = frozenset()
     """Names of the ``.shared`` variables."""
+    scratch: frozenset[str] = frozenset()
+    """Names of the ``.param`` variables in the body, which calls take; they are local memory."""
 
     @property
     def architecture(self) -> int:
@@ -66,6 +68,7 @@ Builder = Callable[[Instruction, Decoder, Environment], Execute | Control]
 
 FAMILIES = (
     "control",
+    "calls",
     "barriers",
     "mbarriers",
     "mbarrier_waits",
@@ -143,7 +146,11 @@ def build(
             return builder(instruction, decoder, environment)
         except (IndexError, KeyError, ValueError) as cause:
             raise error(instruction, f"operands or modifiers not understood: {cause!r}") from cause
-    raise error(instruction, "this instruction is not supported")
+    raise error(
+        instruction,
+        "this instruction is not supported; supporting it needs a builder for "
+        f"{instruction.opcode} in schedgen.emulator.instructions",
+    )
 
 
 def unsupported(instruction: Instruction, modifiers: Iterable[str]) -> EmulationError:

@@ -97,9 +97,13 @@ def _dealloc(instruction: Instruction, decoder: Decoder, environment: Environmen
                 return condition
         columns = uniform(warp, counts(warp), "the number of columns", instruction)
         first = uniform(warp, targets(warp), "the address", instruction)
+        warp.block.tensor.held(first, columns, instruction)
         if warp.machine.tracking:
-            cells = tensor_cells(warp.block, first, columns)
-            warp.machine.tracker.deallocate(warp.number, cells, instruction.line)
+            cells, peer = tensor_cells(warp.block, first, columns), None
+            if group == 2:
+                other = warp.block.cluster.blocks[warp.block.rank ^ 1]
+                peer = tensor_cells(other, first, columns)
+            warp.machine.tracker.deallocate(warp.number, cells, instruction.line, peer)
         warp.block.tensor.free(first, columns, instruction)
         return None
 

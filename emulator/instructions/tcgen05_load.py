@@ -21,6 +21,7 @@ from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.tensor_memory import COLUMNS, SHAPES, moved, moved_lanes
 from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, error
 from schedgen.emulator.machine.steps import WarpOperation
+from schedgen.emulator.machine.switches import LaneInAddress
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register
 
@@ -66,12 +67,14 @@ class _Place:
     def __init__(self, warp: Warp, access: _Access, taddr: int, where: Instruction) -> None:
         lane, column = taddr >> 16, taddr & 0xFFFF
         first = LANES * (warp.rank % 4)
+        if lane < LANES and warp.machine.switches.lane_in_address is LaneInAddress.OF_THE_WARP:
+            lane += first
         allowed = (first,) if SHAPES[access.shape].lanes == LANES else (first, first + 16)
         if lane not in allowed:
             raise error(
                 where,
-                f"tensor-memory address {taddr:#010x} begins in lane {lane}; {warp.title} reaches "
-                f"lanes {first} to {first + LANES - 1} and .{access.shape} begins in lane "
+                f"tensor-memory address {taddr:#010x} begins in lane {taddr >> 16}; {warp.title} "
+                f"reaches lanes {first} to {first + LANES - 1} and .{access.shape} begins in lane "
                 f"{' or '.join(map(str, allowed))} (rule C16)",
             )
         self.warp = warp

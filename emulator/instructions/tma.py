@@ -59,7 +59,7 @@ class _Load(WarpOperation):
 
     def execute(self) -> None:
         box, where, machine = self._box, self._where, self.warp.machine
-        box.operand.check_unchanged(where)
+        box.operand.check_unchanged(machine, where)
         tensor = box.operand.tensor
         nan = fill(tensor)
         if nan is None:
@@ -77,7 +77,7 @@ class _Load(WarpOperation):
             barrier = target.mbarrier(where)
             target.block.shared.plain_range(target.offset, box.size, where)
             chunks_of(target.block)[box_chunks(box.size, target.offset, tensor.swizzle)] = stored
-            phase = barrier.complete(box.size if full else box.inside, where)
+            phase = barrier.complete(box.packed if full else box.inside, where)
             if machine.tracking:
                 cells = shared_cells(target.block, target.offset, box.size)
                 machine.tracker.access(self.handle, cells, write=True)
@@ -111,7 +111,7 @@ class _Store(WarpOperation):
 
     def execute(self) -> None:
         box, machine = self._box, self.warp.machine
-        box.operand.check_unchanged(self._where)
+        box.operand.check_unchanged(machine, self._where)
         check_source(self.warp, self._block, self._where)
         tensor = box.operand.tensor
         found = chunks_of(self._block)[box_chunks(box.size, self._offset, tensor.swizzle)]

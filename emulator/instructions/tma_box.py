@@ -17,10 +17,11 @@ from schedgen.emulator.instructions.tma_operands import (
     signed,
     tensor_map,
 )
+from schedgen.emulator.launch.tensor_map_bits import SIZE
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.tiles import Block, block, box_shape, rows
 from schedgen.emulator.machine.lanes import Lanes, error
-from schedgen.emulator.order.tracker import Cells
+from schedgen.emulator.order.tracker import Cells, Space
 from schedgen.emulator.ptx.tree import Address
 
 if TYPE_CHECKING:
@@ -43,8 +44,14 @@ class Box:
     def size(self) -> int:
         """Bytes in shared memory."""
         element = self.operand.tensor.element
-        size = prod(self.shape)
-        return size * 8 // element.bits if element.is_padded else size
+        return self.packed * 8 // element.bits if element.is_padded else self.packed
+
+    @property
+    def packed(self) -> int:
+        """Bytes in global memory, which are those that a copy reports to its mbarrier: gaps of
+        padded types do not count. DeepGEMM and TileLang expect them so for 4-bit operands of
+        tcgen05.mma; the ISA says only that it is the amount that is copied (9.7.9.25.4.1)."""
+        return prod(self.shape)
 
     @property
     def inside(self) -> int:
@@ -85,6 +92,10 @@ class Source:
         where = self.where
         first, *others = lanes
         operand = tensor_map(warp, int(first[lane]), where)
+        if warp.machine.tracking:
+            start = int(first[lane])
+            cells = Cells(Space.GLOBAL, -1, slice(start, start + SIZE))
+            warp.machine.tracker.map_use(warp.number, cells, where.line)
         tensor = operand.tensor
         if tensor.rank != self.rank:
             raise error(where, f"the tensor map has {tensor.rank} dimensions, not {self.rank}")

@@ -159,10 +159,11 @@ def _inward(form: Form, reduction: _Reduction) -> Execute:
             count = int(size[lane])
             to = place(warp, int(target[lane]), where, remote=remote)
             if local and to[0] is warp.block:
-                raise error(
+                warp.machine.broken(
                     where,
+                    "T5",
                     "the destination is in the executing CTA; a copy from .shared::cta goes to "
-                    "another CTA of the cluster (rule T5)",
+                    "another CTA of the cluster",
                 )
             signal = place(warp, int(barrier[lane]), where, remote=remote)
             chosen = None if mask is None else int(mask[lane])

@@ -16,6 +16,7 @@ from schedgen.emulator.layouts.tiles import Block as Part
 from schedgen.emulator.machine.addresses import SHARED_WINDOW
 from schedgen.emulator.machine.block import RANK_SHIFT, Block
 from schedgen.emulator.machine.lanes import error
+from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.memory import Flat
 from schedgen.emulator.order.tracker import Cells, Space
@@ -139,7 +140,7 @@ class MapOperand:
     offset: int
     data: bytes
 
-    def check_unchanged(self, where: Instruction) -> None:
+    def check_unchanged(self, machine: Machine, where: Instruction) -> None:
         """A map must not change while a copy that uses it is under way (X12, T13).
 
         Raises:
@@ -147,10 +148,11 @@ class MapOperand:
         """
         now = self.memory.bytes[self.offset : self.offset + SIGNIFICANT].tobytes()
         if now != self.data:
-            raise error(
+            machine.broken(
                 where,
+                "T13",
                 "the tensor map was rewritten while this copy was under way; wait for the copy "
-                "first (rule T13)",
+                "first",
             )
 
 

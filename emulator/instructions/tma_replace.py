@@ -149,5 +149,7 @@ def _copy(instruction: Instruction, decoder: Decoder, environment: Environment) 
         from_ = np.array([uniform(warp, lanes, "the source", instruction)], lanes.dtype)
         to = np.array([uniform(warp, target(warp), "the target", instruction)], np.uint64)
         _store(writes, warp, to, _load(reads, warp, from_))
+        if warp.machine.tracking:
+            warp.machine.tracker.map_release(warp.number)
 
     return run

@@ -202,7 +202,7 @@ def _accumulators(
         lanes: Any = registers[slot]
         kept = id(lanes) in mine or (fenced is not None and fenced[slot] is lanes)
         if not kept and (fenced is None or isinstance(lanes, Promise) or lanes.any()):
-            raise _unfenced(member, names[slot], "D", where)
+            _unfenced(member, names[slot], "D", where)
         found.append(lanes.now() if isinstance(lanes, Promise) else lanes)
     return found
 
@@ -211,20 +211,21 @@ def _operand(member: Member, slot: int, names: dict[int, str], where: Instructio
     """Lanes of a register of A, of which the warp must have been fenced since (W2)."""
     lanes: Any = member.warp.registers[slot]
     if member.fenced is None or member.fenced[slot] is not lanes:
-        raise _unfenced(member, names[slot], "A", where)
+        _unfenced(member, names[slot], "A", where)
     return lanes.now() if isinstance(lanes, Promise) else lanes
 
 
-def _unfenced(member: Member, name: str, matrix: str, where: Instruction) -> Exception:
+def _unfenced(member: Member, name: str, matrix: str, where: Instruction) -> None:
     since = (
         "there was no wgmma.fence before"
         if member.fenced is None
         else "a thread has accessed it since the last wgmma.fence"
     )
-    return error(
+    member.warp.machine.broken(
         where,
+        "W2",
         f"register {name} of {matrix}: {since}; put wgmma.fence between accesses to registers and "
-        "the wgmma.mma_async that uses them (rule W2)",
+        "the wgmma.mma_async that uses them",
     )
 
 

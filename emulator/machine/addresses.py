@@ -146,4 +146,5 @@ _RESOLVERS: dict[str, Resolve] = {
     "param": _global,
     "param::entry": _global,
     "local": _local,
+    "param::func": _local,
 }

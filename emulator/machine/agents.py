@@ -70,6 +70,11 @@ class Operations:
             operation.execute()
         except EmulationError as problem:
             raise EmulationError(f"{problem}\n  when it executed: {operation.explain()}") from None
+        except Exception as problem:
+            raise EmulationError(
+                f"PTX line {operation.line}: {operation.name}: the emulator failed: "
+                f"{type(problem).__name__}: {problem}\n  when it executed: {operation.explain()}"
+            ) from problem
         if operation.handle >= 0:
             self._machine.tracker.finish(operation.handle)
         operation.done = True

@@ -8,6 +8,7 @@ from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import LANES, EmulationError
 from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.participants import Participant
+from schedgen.emulator.machine.switches import RepeatedArrival
 from schedgen.emulator.ptx.tree import Instruction
 
 BARRIERS = 16
@@ -17,7 +18,10 @@ BARRIERS = 16
 class NamedBarrier(Resource):
     """One of the 16 barriers of a CTA.
 
-    ``generation`` counts completions. An arrival counts all 32 threads of its warp (N1).
+    ``generation`` counts completions. An arrival counts all 32 threads of its warp (N1), whoever
+    has arrived before: a barrier of 256 threads is complete when eight warps have arrived, or four
+    of them twice. The ISA asks for care "to keep a warp from executing more barrier instructions
+    than intended" before the barrier is reset; turns that warpgroups take (ping-pong) intend it.
 
     Args:
         machine: the launch.
@@ -27,6 +31,7 @@ class NamedBarrier(Resource):
     """
 
     __slots__ = (
+        "_arrivals",
         "_arrived",
         "_count",
         "_machine",
@@ -52,7 +57,8 @@ class NamedBarrier(Resource):
         self.results: dict[int, tuple[int, int]] = {}
         """Of bar.red, by generation: lanes that voted true, lanes that voted."""
         self._count: int | None = 0
-        self._arrived: dict[int, tuple[str, int]] = {}
+        self._arrived: dict[int, list[tuple[str, int]]] = {}
+        self._arrivals = 0
         self._red = False
         self._votes = (0, 0)
 
@@ -72,14 +78,17 @@ class NamedBarrier(Resource):
             votes: of bar.red: lanes that vote true, lanes that vote.
 
         Raises:
-            EmulationError: N1 (count), N3 (arrival twice, counts disagree, red mixed with others).
+            EmulationError: N1 (count); N3: counts disagree, red is mixed with other forms or a warp
+                arrives at it twice, or, by switch S26, a warp arrives at any form twice.
         """
         if count is not None and (count <= 0 or count % LANES):
             raise self._broken(
                 where, "N1", f"the thread count {count} is no positive multiple of {LANES}"
             )
-        if warp.rank in self._arrived:
-            kind, line = self._arrived[warp.rank]
+        if warp.rank in self._arrived and (
+            self._red or self._machine.switches.repeated_arrival is RepeatedArrival.ERROR
+        ):
+            kind, line = self._arrived[warp.rank][-1]
             raise self._broken(
                 where,
                 "N3",
@@ -88,6 +97,8 @@ class NamedBarrier(Resource):
             )
         if not self._arrived:
             self._count, self._red = count, votes is not None
+        elif self._red != (votes is not None):
+            raise self._broken(where, "N3", f"bar.red is mixed with other forms on {self.title}")
         elif self._needed(count) != self._needed(self._count):
             raise self._broken(
                 where,
@@ -95,10 +106,9 @@ class NamedBarrier(Resource):
                 f"{warp.title} says that {self._needed(count)} threads take part in {self.title}, "
                 f"but the generation was begun with {self._needed(self._count)}",
             )
-        elif self._red != (votes is not None):
-            raise self._broken(where, "N3", f"bar.red is mixed with other forms on {self.title}")
         generation = self.generation
-        self._arrived[warp.rank] = (where.name, where.line)
+        self._arrived.setdefault(warp.rank, []).append((where.name, where.line))
+        self._arrivals += 1
         if votes is not None:
             self._votes = (self._votes[0] + votes[0], self._votes[1] + votes[1])
         self._machine.events += 1
@@ -107,13 +117,14 @@ class NamedBarrier(Resource):
 
     def settle(self) -> None:
         """Completes the generation if all have arrived; also called when warps exit (N5)."""
-        if not self._arrived or len(self._arrived) * LANES < self._needed(self._count):
+        if not self._arrived or self._arrivals * LANES < self._needed(self._count):
             return
         if self._red:
             self.results[self.generation] = self._votes
             self._votes = (0, 0)
         self.generation += 1
         self._arrived = {}
+        self._arrivals = 0
         self.changed()
 
     def until(self, generation: int) -> Condition:
@@ -129,10 +140,11 @@ class NamedBarrier(Resource):
         """The state of the barrier."""
         arrived = ", ".join(
             f"warp {warp} ({kind}, PTX line {line})"
-            for warp, (kind, line) in sorted(self._arrived.items())
+            for warp, arrivals in sorted(self._arrived.items())
+            for kind, line in arrivals
         )
         return (
-            f"{self.title}, generation {self.generation}: {len(self._arrived) * LANES} of "
+            f"{self.title}, generation {self.generation}: {self._arrivals * LANES} of "
             f"{self._needed(self._count)} threads have arrived: {arrived or 'nobody'}"
         )
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.machine.barriers import BARRIERS, ClusterBarrier, NamedBarrier
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.machine import Machine
+from schedgen.emulator.machine.machine import POISON, Machine
 from schedgen.emulator.machine.mbarrier import SIZE, Mbarrier
 from schedgen.emulator.machine.memory import Flat, Offsets
 from schedgen.emulator.machine.operations import Groups, InOrder
@@ -21,15 +21,13 @@ from schedgen.emulator.ptx.tree import Instruction
 
 RANK_SHIFT = 24
 """Bits of a ``.shared`` address below the rank of its CTA in the cluster."""
-POISON = 0xFF
-"""Byte that shared memory holds at the start: NaN in every floating-point format that has one."""
 
 
 class SharedMemory(Flat):
-    """Shared memory of a CTA, with the mbarriers in it."""
+    """Shared memory of a CTA, with the mbarriers in it; all bytes are ``poison`` at the start."""
 
-    def __init__(self, size: int, number: int, title: str) -> None:
-        data = np.full(-(-size // 16) * 16, POISON, np.uint8)
+    def __init__(self, size: int, number: int, title: str, poison: int = POISON) -> None:
+        data = np.full(-(-size // 16) * 16, poison, np.uint8)
         super().__init__(data, size, f"shared memory of {title}", Space.SHARED, cta=number)
         self.barriers: dict[int, Mbarrier] = {}
         self._guard: NDArray[np.bool_] = np.zeros(len(data) // SIZE + 1, np.bool_)
@@ -99,7 +97,7 @@ class Block:
         self.rank = rank
         self.index = index
         self.title = f"CTA {index}".replace(", ", ",")
-        self.shared = SharedMemory(machine.shape.shared, number, self.title)
+        self.shared = SharedMemory(machine.shape.shared, number, self.title, machine.poison)
         self.base = np.uint32(rank << RANK_SHIFT)
         """Shared address of the first byte of this CTA's shared memory."""
         self.warps = warps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from schedgen.emulator.instructions.table import Environment
 from schedgen.emulator.machine.addresses import RESERVED
 from schedgen.emulator.machine.lanes import LANES, EmulationError
-from schedgen.emulator.machine.machine import Machine, Shape, Triple
+from schedgen.emulator.machine.machine import POISON, Machine, Shape, Triple
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded, Program
@@ -69,6 +69,8 @@ def execute(
     processors: int = PROCESSORS,
     registers: int | None = None,
     decoded: Decoded | None = None,
+    poison: int = POISON,
+    tolerated: Callable[[str], bool] | None = None,
 ) -> Statistics:
     """Runs all CTAs of a grid to their end.
 
@@ -90,6 +92,8 @@ def execute(
         processors: CTAs that may be resident at a time.
         registers: per thread at launch, for setmaxnreg; None: ``.maxnreg``, or what fits.
         decoded: shared with other launches of the kernel and of its mutants, one at a time.
+        poison: the byte that shared and tensor memory hold at the start.
+        tolerated: of the id of a rule: whether a breach is a finding where execution survives it.
 
     Raises:
         EmulationError: the launch is not possible, or the kernel does something undefined, is
@@ -125,8 +129,11 @@ def execute(
         tracker=tracker,
         switches=switches,
         processors=processors,
+        poison=poison,
+        tolerated=tolerated,
     )
-    program = Program(Environment(kernel, target, switches, symbols, shared), decoded)
+    scratch = frozenset(v.name for v in every if v.space == "param")
+    program = Program(Environment(kernel, target, switches, symbols, shared, scratch), decoded)
     running = Grid(machine, program)
     try:
         with np.errstate(all="ignore"):  # infinities and NaN are ordinary values of a kernel
@@ -175,7 +182,8 @@ class _Layout:
             )
         self.local = 0
         for variable in variables:
-            if variable.space == "local":
+            # What a kernel passes to functions (.param variables of its body) is local memory.
+            if variable.space in ("local", "param"):
                 at = _up(self.local, variable.align)
                 self.symbols[variable.name] = at
                 self.local = at + variable.size

@@ -7,17 +7,20 @@ clusters and warps of the launch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 from schedgen.emulator.machine.agents import Chance, Operations
-from schedgen.emulator.machine.lanes import LANES
+from schedgen.emulator.machine.lanes import LANES, EmulationError
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.order.tracker import Ignore, Tracker
+from schedgen.emulator.ptx.tree import Instruction
 
 Triple = tuple[int, int, int]
+POISON = 0xFF
+"""Byte that memory holds at the start: NaN in every floating-point format that has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +80,10 @@ class Machine:
         events: counts what may let others go on: arrivals, operations, exits.
         policy: what has a choice asks it.
         operations: those in flight.
+        poison: the byte that shared and tensor memory hold at the start.
+
+    Args:
+        tolerated: of the id of a rule: whether breaking it is a finding (`broken`) and no error.
         warnings: deviations from the ISA that are tolerated.
     """
 
@@ -89,6 +96,8 @@ class Machine:
         tracker: Tracker | None,
         switches: Switches,
         processors: int,
+        poison: int = POISON,
+        tolerated: Callable[[str], bool] | None = None,
     ) -> None:
         self.shape = shape
         self.memory = memory
@@ -97,6 +106,8 @@ class Machine:
         self.tracker: Tracker = tracker or cast(Tracker, Ignore())
         self.switches = switches
         self.processors = processors
+        self.poison = poison
+        self._tolerated = tolerated or _nothing
         self.operations = Operations(self)
         self.executed = 0
         self.events = 0
@@ -124,10 +135,25 @@ class Machine:
         self.tracker = cast(Tracker, Ignore())
         self.kept.clear()
 
+    def broken(self, where: Instruction, rule: str, problem: str) -> None:
+        """A rule is broken in a way that execution can survive: an error, or a finding.
+
+        Raises:
+            EmulationError: it is not to be reported and survived.
+        """
+        text = f"PTX line {where.line}: {where.name}: {problem} (rule {rule})"
+        if not self.tracking or not self._tolerated(rule):
+            raise EmulationError(text)
+        self.tracker.broken(where.line, rule, problem)
+
     def warn(self, text: str) -> None:
         """Notes something that is wrong by the letter of the ISA but no error here."""
         if text not in self.warnings:
             self.warnings.append(text)
+
+
+def _nothing(_rule: str) -> bool:
+    return False
 
 
 def _order(shape: Shape) -> Iterator[Triple]:

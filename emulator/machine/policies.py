@@ -96,6 +96,7 @@ class Adversarial:
         self.quantum = self._random.choice((16, 64, 1024))
         self.clusters = self._random.choice((1, 2))
         self._delay = delay or ("late", "mixed", "early")[seed % 3]
+        self._seed = seed
         self._changes = self._random.choice((1 / 256, 1 / 32, 1 / 8))
         self._priority: dict[int, float] = {}
         self._turn = 0
@@ -122,6 +123,9 @@ class Adversarial:
 
     def spurious(self) -> bool:
         return self._random.random() < 1 / 4
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(seed={self._seed}), operations {self._delay}"
 
     def _of(self, warp: Warp) -> float:
         priority = self._priority.get(warp.number)

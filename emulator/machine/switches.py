@@ -31,6 +31,7 @@ class Verdict(StrEnum):
 
 
 class FencePosition(StrEnum):
+    WRITER_SIDE = "writer-side"
     ACCESSOR_SIDE = "accessor-side"
     ANYWHERE = "anywhere"
 
@@ -111,6 +112,23 @@ class EarlyStart(StrEnum):
     ANY = "any"
 
 
+class RepeatedArrival(StrEnum):
+    COUNTS = "counts"
+    ERROR = "error"
+
+
+class LaneInAddress(StrEnum):
+    OF_THE_WARP = "of-the-warp"
+    AS_WRITTEN = "as-written"
+
+
+class Uninitialized(StrEnum):
+    USED = "used"
+    ERROR = "error"
+    WARNING = "warning"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
     """One reading of the ISA."""
@@ -121,8 +139,12 @@ class Switches:
     """S2: does a phase cover all copies that it tracks, or those requested before an arrive?"""
     async_other_cta: Verdict = Verdict.WARNING
     """S3: asynchronous writes of different CTAs into the same shared memory (advisory)."""
-    fence_position: FencePosition = FencePosition.ACCESSOR_SIDE
-    """S5: must the proxy fence be on the side of the accessing thread, before the hand-off?"""
+    fence_position: FencePosition = FencePosition.WRITER_SIDE
+    """S5: must the proxy fence be on the side of the accessing thread, before the hand-off? That of
+    writes must (CUDA programming guide; pytorch/ao PR 4278, FlashKDA issue 24): what was written
+    has to get out of the generic proxy of whoever wrote it. A read leaves nothing behind: once the
+    thread that issues the copy knows of it, a fence of that thread, on the path that 8.9.5 asks
+    for, keeps the copy behind it (DeepEP PR 642, "between mbarrier wait and TMA load")."""
     product_steps: ProductSteps = ProductSteps.STRICT
     """S6: which N tcgen05.mma takes."""
     empty_commit: EmptyCommit = EmptyCommit.LOCAL_ONLY
@@ -171,6 +193,22 @@ class Switches:
     ended (L1): those behind a launch that this emulator saw execute griddepcontrol.
     launch_dependents, or all, because nobody knows what they will be launched behind."""
 
+    repeated_arrival: RepeatedArrival = RepeatedArrival.COUNTS
+    """S26: may a warp arrive at a named barrier again before the barrier is reset (N3)? 9.7.13.1
+    asks for care that a warp does not execute more barrier instructions than intended; it calls
+    unpredictable only what mixes bar.red with other forms. Where warpgroups take turns (quack,
+    FlashAttention-4), the first one arrives for the turn that it waits for itself."""
+
+    lane_in_address: LaneInAddress = LaneInAddress.OF_THE_WARP
+    """S27: what lanes 0 to 31 in the address of tcgen05.ld and st are in warps 1 to 3 of a
+    warpgroup, which cannot reach them (C16, 9.7.16.8.1): those of the warp's own lanes, or an
+    error. DeepGEMM's epilogues for sm_100 add no lane to the address, in any warp."""
+
+    uninitialized: Uninitialized = Uninitialized.USED
+    """S28: reads of shared or tensor memory that nobody wrote (K9): an error if what the launch
+    leaves in global memory depends on what is read there, else a warning; or one and the same for
+    all of them. Rows behind the end of a tensor are loaded and computed with, and not stored."""
+
 
 IDS = {
     "async_scope": "S1", "bulk_clause": "S2", "async_other_cta": "S3", "fence_position": "S5",
@@ -179,15 +217,21 @@ IDS = {
     "consumption": "S15", "dealloc_blocks": "S16", "read_read": "S17", "spurious": "S19",
     "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
     "accumulation": "S24", "early_start": "S25",
+    "repeated_arrival": "S26", "lane_in_address": "S27",
+    "uninitialized": "S28",
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
+    fence_position=FencePosition.ACCESSOR_SIDE,
     unwaited_load=UnwaitedLoad.ERROR,
     tensor_fences=TensorFences.REQUIRED,
     remote_scope=RemoteScope.AS_WRITTEN,
     product_order=ProductOrder.ACCUMULATOR,
     store_at_exit=Verdict.ERROR,
     early_start=EarlyStart.ANY,
+    repeated_arrival=RepeatedArrival.ERROR,
+    lane_in_address=LaneInAddress.AS_WRITTEN,
+    uninitialized=Uninitialized.ERROR,
 )
 """The letter of the PTX ISA, where its text is clear and NVIDIA's kernels rely on less."""
 

@@ -15,8 +15,6 @@ from schedgen.emulator.ptx.tree import Instruction
 
 ROWS = 128
 COLUMNS = 512
-POISON = 0xFFFFFFFF
-"""What memory holds at the start: NaN in every floating-point format that has one."""
 
 
 class TensorMemory(Resource):
@@ -35,7 +33,7 @@ class TensorMemory(Resource):
         self._machine = machine
         self._title = title
         self.owner: NDArray[np.int16] = np.full(COLUMNS, -1, np.int16)
-        self._live: dict[int, tuple[int, int]] = {}
+        self._live: dict[int, tuple[int, Instruction]] = {}
         self._next = 0
         self._last = COLUMNS
         self._relinquished: int | None = None
@@ -46,7 +44,7 @@ class TensorMemory(Resource):
     @cached_property
     def cells(self) -> NDArray[np.uint32]:
         """The memory; made at the first use."""
-        return np.full((ROWS, COLUMNS), POISON, np.uint32)
+        return np.full((ROWS, COLUMNS), 0x01010101 * self._machine.poison, np.uint32)
 
     def use(self, group: int, where: Instruction) -> None:
         """Notes the ``.cta_group`` of an instruction.
@@ -57,7 +55,7 @@ class TensorMemory(Resource):
         if self._group is None:
             self._group = (group, where.line)
         elif self._group[0] != group:
-            raise self._broken(
+            self._machine.broken(
                 where,
                 "C15",
                 f"cta_group::{group}, but PTX line {self._group[1]} uses cta_group::"
@@ -105,13 +103,13 @@ class TensorMemory(Resource):
                 where, "C12", f"{columns} columns; allowed are powers of two in 32…512"
             )
         if self._relinquished is not None:
-            raise self._broken(
+            self._machine.broken(
                 where,
                 "C12",
                 f"allocation after relinquish_alloc_permit (PTX line {self._relinquished})",
             )
         if columns > self._last:
-            raise self._broken(
+            self._machine.broken(
                 where,
                 "C12",
                 f"{columns} columns after an allocation of {self._last}; the count must not grow",
@@ -128,11 +126,11 @@ class TensorMemory(Resource):
             ),
         )
 
-    def free(self, first: int, columns: int, where: Instruction) -> None:
-        """Frees an allocation.
+    def held(self, first: int, columns: int, where: Instruction) -> None:
+        """Checks that columns are an allocation.
 
         Raises:
-            EmulationError: it is not one.
+            EmulationError: they are not one.
         """
         live = self._live.get(first)
         if live is None or live[0] != columns:
@@ -142,6 +140,14 @@ class TensorMemory(Resource):
                 f"{columns} columns at column {first} are no allocation; allocated: "
                 f"{self._allocated()}",
             )
+
+    def free(self, first: int, columns: int, where: Instruction) -> None:
+        """Frees an allocation.
+
+        Raises:
+            EmulationError: it is not one.
+        """
+        self.held(first, columns, where)
         del self._live[first]
         self.owner[first : first + columns] = -1
         self._machine.events += 1
@@ -157,14 +163,14 @@ class TensorMemory(Resource):
         Raises:
             EmulationError: C14: something is still allocated.
         """
-        for first, (columns, line) in self._live.items():
-            raise EmulationError(
-                f"PTX line {line}: tcgen05.alloc: {columns} columns at column {first} are not "
-                f"deallocated when {self._title} exits (rule C14)"
+        for first, (columns, where) in self._live.items():
+            problem = (
+                f"{columns} columns at column {first} are not deallocated when {self._title} exits"
             )
+            self._machine.broken(where, "C14", problem)
 
     def _occupy(self, first: int, columns: int, where: Instruction) -> None:
-        self._live[first] = (columns, where.line)
+        self._live[first] = (columns, where)
         self._last = columns
         self.owner[first : first + columns] = self._next
         self._next += 1
@@ -173,8 +179,9 @@ class TensorMemory(Resource):
 
     def _allocated(self) -> str:
         live = [
-            f"{columns} columns at column {first} (PTX line {line})"
-            for first, (columns, line) in sorted(self._live.items())
+            f"{self._live[first][0]} columns at column {first} (PTX line "
+            f"{self._live[first][1].line})"
+            for first in sorted(self._live)
         ]
         return ", ".join(live) or "nothing"
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.machine.switches import ReadRead, UnwaitedLoad, Verdict, label
+from schedgen.emulator.machine.switches import FencePosition, ReadRead, UnwaitedLoad, Verdict, label
 from schedgen.emulator.order.agents import Agent, Kind
 from schedgen.emulator.order.findings import Access, Defect, Flaw, Missing, Race, Severity
-from schedgen.emulator.order.knowledge import CAUSAL, FENCED_GLOBAL, Message
+from schedgen.emulator.order.knowledge import ANYWHERE, CAUSAL, FENCED_GLOBAL, Message
 from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
 from schedgen.emulator.order.predecessor import Predecessor
@@ -57,17 +57,25 @@ class Accesses:
         self._state = state
         self.explain = Explainer(state.warps, state.fenced)
         self._uninitialized = uninitialized
+        self._reads_anywhere = state.switches.fence_position is FencePosition.WRITER_SIDE
         self._read_read = state.switches.read_read is ReadRead.FENCE_REQUIRED
         self._other_cta = state.switches.async_other_cta
         self.predecessor: Predecessor | None = None
         self._met: dict[Hashable, list[Hashable]] = {}
+        self._given_back: dict[Hashable, dict[int, tuple[int, int, int]]] = {}
+        """Tensor memory that one CTA of a pair has given back and the other one not: what was
+        accessed there last."""
 
     def access(self, who: Who, cells: Cells, *, write: bool, atomic: bool = False) -> None:
         """Checks one access and enters it."""
         flags = (WRITE if write else 0) | (ATOMIC if atomic else 0)
         number = self._state.records.add(who.agent, who.clock, who.origin, flags)
         before = self.predecessor if cells.space is Space.GLOBAL else None
-        if before is not None and not before.ended(who.origin.warp, who.view):
+        if (
+            before is not None
+            and not before.ended(who.origin.warp, who.view)
+            and before.concerns(cells, write=write)
+        ):
             before.early(self.side(self._state.records.get(number), cells), cells)
         manners = self._manners(who, write, atomic)
         for part in self._state.memory.parts(cells):
@@ -85,13 +93,45 @@ class Accesses:
         for shadow, place, pages, _ in self._state.memory.parts(cells):
             shadow.write(place, pages, 0)
 
-    def deallocate(self, who: Who, cells: Cells) -> None:
-        """Tensor memory is given back: that is as good as a write after which nothing may come."""
+    def deallocate(self, who: Who, cells: Cells, peer: Cells | None) -> None:
+        """Tensor memory is given back: that is as good as a write after which nothing may come.
+
+        ``peer`` are the cells of the other CTA of a pair, which its own warp gives back: accesses
+        there have to be over, too, before either warp does so (9.7.16.7.1).
+        """
         freed = self._state.records.add(who.agent, NEVER, who.origin, WRITE | FREED)
+        if peer is not None:
+            self._over(who, freed, peer, self._given_back.pop(_key(peer), None))
+            self._given_back[_key(cells)] = self._last(cells)
         for part in self._state.memory.parts(cells):
             if not self._after_touches(who, freed, cells, part, tuple(Manner)):
                 self._after_writes(who, freed, cells, part)
             part.shadow.write(part.place, part.pages, freed)
+
+    def _last(self, cells: Cells) -> dict[int, tuple[int, int, int]]:
+        """The last accesses to some cells: number -> first and last cell, and their count."""
+        found: dict[int, tuple[int, int, int]] = {}
+        for part in self._state.memory.parts(cells):
+            written = [(part.shadow.written, one) for one in part.shadow.last_writes(part.place)]
+            touched = part.shadow.touches(part.place, part.pages, tuple(Manner))
+            for layer, number in (*written, *touched):
+                if number:
+                    found[number] = _overlap(part, layer, number)
+        return found
+
+    def _over(
+        self, who: Who, now: int, cells: Cells, before: dict[int, tuple[int, int, int]] | None
+    ) -> None:
+        """Accesses to the peer's tensor memory have to be over; ``before`` are the last ones if the
+        peer has given it back."""
+        for number, overlap in (self._last(cells) if before is None else before).items():
+            earlier, later = self._state.records.get(number), self._state.records.get(now)
+            if not earlier.flags & FREED and not self._ordered(who, number, cells.space):
+                need = self.explain.need(earlier, later, who.view, cells.space, who.born)
+                self._state.findings.add(Race(
+                    cells.space, cells.cta, self.side(earlier, cells), self.side(later, cells),
+                    *overlap, need.missing, need.text, "C14", need.switch, self._severity(earlier),
+                ))  # fmt: skip
 
     # -- order ----------------------------------------------------------------------------------
 
@@ -108,7 +148,7 @@ class Accesses:
         for earlier in shadow.last_writes(part.place):
             if earlier == 0:
                 self._unwritten(who, number, cells, part)
-            elif not self._ordered(who, earlier):
+            elif not self._ordered(who, earlier, cells.space):
                 self._conflict(who, earlier, number, cells, part, shadow.written)
             elif who.agent.kind in _ASYNC_WRITERS and self._other_cta is not Verdict.OFF:
                 self._other_block(who, earlier, number, cells, part)
@@ -119,20 +159,25 @@ class Accesses:
         """Whether there was a conflict. If so, one with the write before that follows from it."""
         conflict = False
         for layer, earlier in part.shadow.touches(part.place, part.pages, manners):
-            if not self._ordered(who, earlier):
+            if not self._ordered(who, earlier, cells.space):
                 conflict |= self._conflict(who, earlier, number, cells, part, layer)
         return conflict
 
-    def _ordered(self, who: Who, earlier: int) -> bool:
+    def _ordered(self, who: Who, earlier: int, space: Space) -> bool:
         records = self._state.records
         agent = records.agents[earlier]
         assert agent is not None
         clock = records.clocks[earlier]
-        if agent.cluster == who.agent.cluster:
-            return agent.column < who.vector.size and bool(who.vector[agent.column] >= clock)
         fenced = who.asynchronous and agent.kind in self._state.fenced
-        row = FENCED_GLOBAL if fenced else CAUSAL
-        return who.view.knows(row, agent.cluster, agent.column, clock)
+        if agent.cluster != who.agent.cluster:
+            row = FENCED_GLOBAL if fenced else CAUSAL
+            return who.view.knows(row, agent.cluster, agent.column, clock)
+        if agent.column < who.vector.size and who.vector[agent.column] >= clock:
+            return True
+        # Behind a read the fence may be anybody's on the way (S5).
+        read = fenced and self._reads_anywhere and not records.flags[earlier] & WRITE
+        shared = space is not Space.GLOBAL
+        return read and shared and who.view.knows(ANYWHERE, agent.cluster, agent.column, clock)
 
     # -- findings -------------------------------------------------------------------------------
 
@@ -203,7 +248,7 @@ class Accesses:
         low, high, count = _overlap(part, part.shadow.written, 0)
         defect = Defect(
             Flaw.UNINITIALIZED, cells.space, cells.cta, self.side(now, cells), low, high, count,
-            needs="a write before", rule="K9",
+            needs="a write before", rule="K9", switch=label("uninitialized"),
             severity=Severity.ERROR if error else Severity.WARNING,
         )  # fmt: skip
         keys.append(defect.key)
@@ -245,6 +290,12 @@ class Accesses:
             origin.warp, origin.cta, origin.line, origin.iteration, proxy, origin.queue,
             record.writes, bool(record.flags & ATOMIC), action,
         )  # fmt: skip
+
+
+def _key(cells: Cells) -> Hashable:
+    """Equal for the same columns of one CTA."""
+    assert not isinstance(cells.index, slice)
+    return cells.cta, int(cells.index[0]), cells.width
 
 
 def _overlap(part: Part, layer: Layer, earlier: int) -> tuple[int, int, int]:

@@ -7,7 +7,7 @@ what the run happened to do first counts, but what the kernel's synchronization 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from schedgen.emulator.order.accesses import Accesses, Who
 from schedgen.emulator.order.arrivals import Mbarriers
 from schedgen.emulator.order.barriers import Atomics, Barriers
 from schedgen.emulator.order.exits import Exits
-from schedgen.emulator.order.findings import Describe, Finding, Severity
+from schedgen.emulator.order.findings import Broken, Defect, Describe, Finding, Flaw, Severity
+from schedgen.emulator.order.footprint import Footprint
+from schedgen.emulator.order.groups import Group, Source, grouped
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
+from schedgen.emulator.order.maps import Maps
 from schedgen.emulator.order.operations import Operations
 from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.state import State
@@ -38,8 +41,11 @@ class Checker:
         uninitialized: what reading a cell of shared or tensor memory is that nobody wrote.
         limit: how many different findings are kept.
         describe: the text and source of a line of PTX, for reports.
+        source: where a line of PTX comes from, to group findings by; each line by default.
         stop: raise an error at the first finding that is no mere advice.
+        demoted: rules of which breaches are warnings.
         dependent: the kernel may begin while the one before it still runs.
+        before: what that one, and others that may still run, did to global memory; None: anything.
     """
 
     def __init__(
@@ -51,20 +57,25 @@ class Checker:
         uninitialized: Verdict = Verdict.ERROR,
         limit: int = _LIMIT,
         describe: Describe | None = None,
+        source: Source | None = None,
         stop: bool = False,
+        demoted: Collection[str] = frozenset(),
         dependent: bool = False,
+        before: Footprint | None = None,
     ) -> None:
         self._state = State(
-            warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop,
+            warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop, demoted,
         )  # fmt: skip
         self._describe = describe or _no_text
+        self._source = source or _itself
         self._accesses = Accesses(self._state, uninitialized)
         if dependent:
-            self._accesses.predecessor = Predecessor(self._state)
+            self._accesses.predecessor = Predecessor(self._state, before)
         self._operations = Operations(self._state, self._accesses)
         self._mbarriers = Mbarriers(self._state, self._operations)
         self._barriers = Barriers(self._state)
         self._atomics = Atomics()
+        self._maps = Maps(self._state, self._accesses)
         self._streams = Streams(self._state)
         self._exits = Exits(self._state, self._accesses, self._mbarriers)
 
@@ -76,13 +87,43 @@ class Checker:
         return tuple(finding for finding, _ in self._state.findings.all())
 
     @property
+    def groups(self) -> tuple[Group, ...]:
+        """The findings, those together that are one to a person; errors first."""
+        return grouped(self._state.findings.all(), self._source)
+
+    @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings that no switch makes advice."""
         return tuple(f for f in self.findings if f.severity is Severity.ERROR)
 
+    def footprint(self) -> Footprint:
+        """What the launch did to global memory."""
+        return self._state.memory.footprint()
+
+    @property
+    def reads_unwritten(self) -> bool:
+        """Whether there is an error about a read of what nobody wrote (K9)."""
+        return any(isinstance(f, Defect) and f.flaw is Flaw.UNINITIALIZED for f in self.errors)
+
+    def demote(self, flaw: Flaw, needs: str) -> None:
+        """Makes defects of a kind warnings: more became known than one execution can tell."""
+        self._state.findings.demote(flaw, needs)
+
+    def broken(self, line: int, rule: str, problem: str) -> None:
+        self._state.findings.add(Broken(line, rule, problem))
+
+    def join_findings(self, other: Checker) -> None:
+        """Adds what the checker of another execution of the same launch has found."""
+        self._state.findings.join(other._state.findings)
+
     def report(self) -> str:
         """What was found, for a person."""
-        return self._state.findings.report(self._describe)
+        if not self.findings:
+            return "no race found"
+        texts = [group.text(self._describe) for group in self.groups]
+        if beyond := self._state.findings.beyond:
+            texts.append(f"… and others, met {beyond} times")
+        return "\n\n".join(texts)
 
     def close(self) -> None:
         """The launch is over: looks at what may have been under way when CTAs exited (N9)."""
@@ -129,11 +170,11 @@ class Checker:
     def allocate(self, warp: int, cells: Cells, line: int) -> None:
         self._accesses.allocate(cells)
 
-    def deallocate(self, warp: int, cells: Cells, line: int) -> None:
+    def deallocate(self, warp: int, cells: Cells, line: int, peer: Cells | None = None) -> None:
         # Synchronous: what reached the warp is over, whether or not a fence::after came (C1).
         who = self._who(warp, line, TENSOR)
         after = np.maximum(who.vector, who.view.rows[PUBLISHED])
-        self._accesses.deallocate(who._replace(vector=after), cells)
+        self._accesses.deallocate(who._replace(vector=after), cells, peer)
 
     # -- mbarriers ------------------------------------------------------------------------------
 
@@ -205,6 +246,15 @@ class Checker:
     def proxy_fence(self, warp: int, space: Space | None) -> None:
         self._state.warp(warp).proxy_fence(space)
 
+    def map_release(self, warp: int) -> None:
+        self._maps.release(warp)
+
+    def map_acquire(self, warp: int, address: int) -> None:
+        self._maps.acquire(warp, address)
+
+    def map_use(self, warp: int, cells: Cells, line: int) -> None:
+        self._maps.use(warp, cells, line)
+
     def barrier_init_fence(self, warp: int) -> None:
         self._state.warp(warp).publish_inits()
 
@@ -258,6 +308,10 @@ class Checker:
 
 def _alone(cta: int) -> int:
     return cta
+
+
+def _itself(line: int) -> int:
+    return line
 
 
 def _no_text(line: int) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from schedgen.emulator.machine.lanes import EmulationError
@@ -36,6 +36,7 @@ class Missing(StrEnum):
     GROUP_WAIT = "wait for a group"
     ARRIVE = "arrive after the copy"
     THREAD_BLOCK = "same thread block"
+    MAP_FENCE = "fence for the tensor map"
 
 
 class Flaw(StrEnum):
@@ -167,7 +168,30 @@ class Defect:
         ))  # fmt: skip
 
 
-Finding = Race | Defect
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule of the ISA that an instruction breaks, whatever else is executed."""
+
+    line: int
+    rule: str
+    problem: str
+    severity: Severity = Severity.ERROR
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for what is one finding to a person."""
+        return self.line, self.rule, self.severity
+
+    def text(self, describe: Describe, count: int) -> str:
+        """Some lines about it."""
+        return "\n".join((
+            f"{self.severity.value}: {self.problem}{_times(count)}",
+            f"  by     line {self.line}{_quoted(self.line, describe)}",
+            f"  rule   {self.rule}",
+        ))  # fmt: skip
+
+
+Finding = Race | Defect | Broken
 
 
 class Findings:
@@ -176,10 +200,14 @@ class Findings:
     Args:
         limit: how many are kept; of the rest only the number is.
         stop: raise an EmulationError when the first error is added.
+        demoted: rules of which breaches are warnings.
     """
 
-    def __init__(self, limit: int, stop: bool = False) -> None:
+    def __init__(
+        self, limit: int, stop: bool = False, demoted: Collection[str] = frozenset()
+    ) -> None:
         self._limit = limit
+        self._demoted = demoted
         self._stop = stop
         self._kept: dict[Hashable, tuple[Finding, int]] = {}
         self.beyond = 0
@@ -187,6 +215,8 @@ class Findings:
 
     def add(self, finding: Finding) -> None:
         """Keeps a finding, or counts one that is known."""
+        if finding.rule in self._demoted and finding.severity is Severity.ERROR:
+            finding = replace(finding, severity=Severity.WARNING)
         key = finding.key
         known = self._kept.get(key)
         if known is not None:
@@ -198,6 +228,18 @@ class Findings:
         else:
             self.beyond += 1
 
+    def join(self, other: Findings) -> None:
+        """Adds what was found in another execution of the same launch."""
+        for key, (finding, count) in other._kept.items():
+            known = self._kept.get(key)
+            if known is not None:
+                self._kept[key] = known[0], known[1] + count
+            elif len(self._kept) < self._limit:
+                self._kept[key] = finding, count
+            else:
+                self.beyond += count
+        self.beyond += other.beyond
+
     def again(self, key: Hashable) -> None:
         """Counts one more of a known kind."""
         known = self._kept.get(key)
@@ -206,22 +248,21 @@ class Findings:
         else:
             self._kept[key] = known[0], known[1] + 1
 
+    def demote(self, flaw: Flaw, needs: str) -> None:
+        """Makes defects of a kind warnings, with another text of what they need."""
+        self._kept = {
+            key: (replace(finding, severity=Severity.WARNING, needs=needs), count)
+            if isinstance(finding, Defect) and finding.flaw is flaw
+            else (finding, count)
+            for key, (finding, count) in self._kept.items()
+        }
+
     def all(self) -> tuple[tuple[Finding, int], ...]:
         """Findings and their counts, in the order in which they were met."""
         return tuple(self._kept.values())
 
-    def report(self, describe: Describe) -> str:
-        """Text for a person, errors first; says so when there is nothing to report."""
-        kept = sorted(self._kept.values(), key=lambda item: list(Severity).index(item[0].severity))
-        if not kept:
-            return "no race found"
-        texts = [finding.text(describe, count) for finding, count in kept]
-        if self.beyond:
-            texts.append(f"… and others, met {self.beyond} times")
-        return "\n\n".join(texts)
 
-
-def where(finding: Finding) -> str:
+def where(finding: Race | Defect) -> str:
     """The cells of a finding in words."""
     low, high, cells = finding.low, finding.high, finding.cells
     if finding.space is Space.TENSOR:

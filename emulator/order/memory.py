@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from schedgen.emulator.order.footprint import Footprint, Ranges
 from schedgen.emulator.order.places import Place, Span, place
 from schedgen.emulator.order.shadow import DenseShadow, Layer, Shadow, pages_of
 from schedgen.emulator.order.sparse import SparseShadow
@@ -46,6 +47,19 @@ class Memory:
     def shared(self) -> Mapping[int, DenseShadow]:
         """Shared memories by CTA."""
         return self._shared
+
+    def footprint(self) -> Footprint:
+        """Which bytes of global memory were accessed. Reads in front of a write are not kept: the
+        write says as much."""
+        reads, writes = (
+            Ranges.of(
+                cells + (chunk << _CHUNK)
+                for chunk, shadow in self._global.items()
+                for cells in shadow.accessed(write=write)
+            )
+            for write in (False, True)
+        )
+        return Footprint(reads, writes)
 
     def where(self, layer: Layer, number: int) -> NDArray[np.int64]:
         """The bytes of a shared memory that an access touched."""

@@ -38,6 +38,11 @@ class _Case:
     space: Space
 
     @property
+    def reads(self) -> bool:
+        """Whether threads read shared memory, behind which a fence of the other side will do."""
+        return not self.first.writes and self.space is Space.SHARED
+
+    @property
     def same_warp(self) -> bool:
         return self.first.origin.warp == self.second.origin.warp
 
@@ -115,6 +120,9 @@ class Explainer:
                 text = f"fence.proxy.async in {case.one} {case.after} and {case.before}"
             else:
                 text = f"fence.proxy.async in {case.one} {case.after} and {self._hand_over(case)}"
+                if case.reads:
+                    text += f", or in {case.other} between its wait and line "
+                    text += f"{case.second.origin.line}"
             anywhere = case.space is not Space.GLOBAL and case.knows(ANYWHERE, agent, clock)
             return Need(
                 Missing.PROXY_FENCE, text, "X6", label("fence_position") if anywhere else None

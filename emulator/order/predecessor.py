@@ -1,8 +1,8 @@
 """Kernels that begin before the kernel in front of them has ended (programmatic dependent launch).
 
 What that kernel wrote is there after ``griddepcontrol.wait``, and what it still reads may be
-overwritten only then: until a warp has waited, or knows of one that has, it may not touch global
-memory.
+overwritten only then: until a warp has waited, or knows of one that has, it may not touch that.
+Where it is not known what the kernel in front did, it may not touch global memory at all.
 """
 
 from __future__ import annotations
@@ -10,16 +10,23 @@ from __future__ import annotations
 from schedgen.emulator.machine.switches import label
 from schedgen.emulator.order.agents import Agent
 from schedgen.emulator.order.findings import Access, Defect, Flaw
+from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.knowledge import CAUSAL, Message
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells
 
 
 class Predecessor:
-    """Who knows that the kernel before this one has ended; only made if it may not have."""
+    """Who knows that the kernel before this one has ended; only made if it may not have.
 
-    def __init__(self, state: State) -> None:
+    Args:
+        state: shared with the rest of the checker.
+        before: what kernels that may still run did to global memory; None: anything.
+    """
+
+    def __init__(self, state: State, before: Footprint | None = None) -> None:
         self._state = state
+        self._before = before
         self._waits: dict[int, tuple[Agent, int]] = {}
         self._known: set[int] = set()
 
@@ -28,6 +35,10 @@ class Predecessor:
         warp = self._state.warp(number)
         warp.touch()
         self._waits.setdefault(number, (warp.agent, warp.clock))
+
+    def concerns(self, cells: Cells, *, write: bool) -> bool:
+        """Whether an access to global memory has to come after the kernels in front."""
+        return self._before is None or self._before.concerns(cells, write=write)
 
     def ended(self, warp: int, view: Message) -> bool:
         """Whether a warp that accesses global memory, or issues that, heard of a wait.

@@ -93,6 +93,14 @@ class SparseShadow:
             self._pages.setdefault(page, {})[name] = entry
         self._atomics |= key[2] is Manner.ATOMIC_WRITE
 
+    def accessed(self, *, write: bool) -> Iterator[NDArray[np.int64]]:
+        """Cells that were written, or only read or read before they were written."""
+        if write and self._written is not None:
+            yield np.flatnonzero(self._written.numbers)
+        for entry in self._entries.values():
+            if (entry.key[2] is Manner.ATOMIC_WRITE) == write:
+                yield entry.place.cells()
+
     def _near(self, pages: int) -> Iterator[_Entry]:
         """The entries that have cells in some of the pages."""
         if not self._entries:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from schedgen.emulator.machine.switches import CopyProxy, StoreProxy, Switches
 from schedgen.emulator.order.agents import FENCED, Cluster, Kind
@@ -23,6 +23,8 @@ class State:
         cluster_of: the number of the cluster of a CTA.
         switches: how ambiguities of the ISA are read.
         limit: how many different findings are kept.
+        stop: raise an error at the first finding that is no mere advice.
+        demoted: rules of which breaches are warnings.
     """
 
     def __init__(
@@ -32,11 +34,12 @@ class State:
         switches: Switches,
         limit: int,
         stop: bool = False,
+        demoted: Collection[str] = frozenset(),
     ) -> None:
         self.switches = switches
         self.records = Records()
         self.memory = Memory()
-        self.findings = Findings(limit, stop)
+        self.findings = Findings(limit, stop, demoted)
         self.warps: dict[int, Warp] = {}
         self._warps_per_cta = warps_per_cta
         self._cluster_of = cluster_of

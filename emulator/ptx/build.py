@@ -166,8 +166,9 @@ class Builder(OperandBuilder):
         return Symbol(str(children[1]))
 
     def registers(self, children: Children) -> Registers:
-        names = tuple(str(token) for register in children[1:] for token in register)
-        return Registers(children[0][1:], names, children[0].line)
+        (type_, vector), *declared = children
+        names = tuple(str(token) for register in declared for token in register)
+        return Registers(type_, vector, names, declared[0][0].line)
 
     def register(self, children: Children) -> list[Token]:
         return _expanded(children) if len(children) == 2 else children

@@ -3,6 +3,9 @@
 Braces open a scope for registers, variables and labels (PTX ISA 4.3.1, 5.4.1), which CuTe DSL's
 inline assembly uses all the time: every wait loop has a label ``LAB_WAIT`` of its own. The tree has
 one name space per kernel, so what is declared in inner braces becomes ``name#n``.
+
+A vector of registers (5.4.2) becomes its elements: ``%v.x`` is a register like others, and ``%v``
+as an operand is the `Vector` of them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from functools import lru_cache
 
 from schedgen.emulator.ptx import syntax
 from schedgen.emulator.ptx.errors import Source
-from schedgen.emulator.ptx.special import WARP_SIZE
+from schedgen.emulator.ptx.special import SPECIAL_VECTORS, WARP_SIZE
 from schedgen.emulator.ptx.storage import lay_out, variable
 from schedgen.emulator.ptx.tree import (
     Address,
@@ -32,6 +35,9 @@ from schedgen.errors import Diagnostic, DiagnosticSink
 
 MAX_DEPTH = 100
 """Deepest nesting of braces; compilers need three levels, and Python's stack ends at 1000."""
+_ELEMENTS = ("xyzw", "rgba")
+"""The two names that each element of a vector has (5.4.2, 6.4.2)."""
+_VECTOR_BITS = 128
 
 
 class Scope:
@@ -42,6 +48,8 @@ class Scope:
         self.suffix = suffix
         self.depth: int = 0 if parent is None else parent.depth + 1
         self._own: dict[str, Register | Symbol] = {}
+        self._vectors: dict[str, Vector | None] = {}
+        """Of own names, and what `vector` found for others."""
         self._found: dict[str, Register | Symbol] = {}
 
     def declare(self, name: str, kind: type[Register] | type[Symbol]) -> str | None:
@@ -50,6 +58,32 @@ class Scope:
             return None
         self._own[name] = kind(name + self.suffix)
         return name + self.suffix
+
+    def declare_vector(self, name: str, count: int) -> list[str] | None:
+        """Return the names of its elements in the tree, or None where the scope has the name."""
+        if self.declare(name, Register) is None:
+            return None
+        elements: list[str] = []
+        for position in range(count):
+            registers = [Register(f"{name}.{names[position]}") for names in _ELEMENTS]
+            first = Register(registers[0].name + self.suffix)
+            self._own.update({register.name: first for register in registers})
+            elements.append(first.name)
+        self._vectors[name] = Vector(tuple(map(Register, elements)))
+        return elements
+
+    def vector(self, name: str) -> Vector | None:
+        """Return the elements of a vector of registers, None where a name is none."""
+        if name not in self._vectors:
+            if name in self._own:
+                found = None
+            elif self.parent is not None:
+                found = self.parent.vector(name)
+            else:
+                parts = SPECIAL_VECTORS.get(name)
+                found = None if parts is None else Vector(tuple(map(Register, parts)))
+            self._vectors[name] = found
+        return self._vectors[name]
 
     def find(self, name: str) -> Register | Symbol:
         """Return what a name means here; `check` reports those that nothing declares."""
@@ -147,7 +181,9 @@ class KernelBuilder:
 
     def _declarations(self, part: syntax.Part, scope: Scope) -> None:
         match part:
-            case syntax.Registers(type_, names, line):
+            case syntax.Registers(vector=count) if count > 1:
+                self._vector_registers(part, scope)
+            case syntax.Registers(type_, _, names, line):
                 for name in names:
                     if (unique := self._declare(scope, name, Register, line)) is not None:
                         self._registers[unique] = type_
@@ -163,6 +199,23 @@ class KernelBuilder:
                 self._files[file] = ""  # said once
             case _:
                 pass
+
+    def _vector_registers(self, part: syntax.Registers, scope: Scope) -> None:
+        """``.reg .v4 .b32 %v;``."""
+        bits = 0 if part.type == "pred" else part.vector * _bits(part.type)
+        if not 0 < bits <= _VECTOR_BITS or part.vector > len(_ELEMENTS[0]):
+            message = f"there are no registers of type .v{part.vector} .{part.type}"
+            fix = f"vectors have 2 or 4 elements and up to {_VECTOR_BITS} bits; declare scalars"
+            offending = f".v{part.vector}"
+            self._sink.error(
+                self._source.diagnostic("ptx-vector", message, part.line, offending, fix)
+            )
+        for name in part.names:
+            elements = scope.declare_vector(name, min(part.vector, len(_ELEMENTS[0])))
+            if elements is None:
+                self._sink.error(duplicate_name(self._source, name, part.line))
+            else:
+                self._registers.update(dict.fromkeys(elements, part.type))
 
     def _declare(
         self, scope: Scope, name: str, kind: type[Register] | type[Symbol], line: int
@@ -191,6 +244,9 @@ def _operand(operand: Operand, scope: Scope) -> Operand:
     if isinstance(operand, Symbol):
         if operand.name == "WARP_SZ":
             return Immediate(WARP_SIZE)
+        vector = scope.vector(operand.name)
+        if vector is not None and not operand.offset:
+            return vector
         found = scope.find(operand.name)
         # An offset outside of brackets is for addresses of variables; `check` refuses registers.
         return Symbol(found.name, operand.offset) if operand.offset else found
@@ -210,6 +266,11 @@ def _operand(operand: Operand, scope: Scope) -> Operand:
 
 def _operands(operands: tuple[Operand, ...], scope: Scope) -> tuple[Operand, ...]:
     return tuple([_operand(operand, scope) for operand in operands])
+
+
+def _bits(type_: str) -> int:
+    """Bits of a type of registers other than ``pred``."""
+    return 32 if type_ == "f16x2" else int(type_.lstrip("bsuf"))
 
 
 @lru_cache(maxsize=1024)

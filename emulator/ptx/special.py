@@ -22,6 +22,9 @@ _B32 = (
 )
 _U64 = ("gridid", "clock64", "globaltimer", "current_graph_exec", *(f"pm{i}_64" for i in range(8)))
 
+SPECIAL_VECTORS = {f"%{name}": tuple(f"%{name}.{part}" for part in "xyzw") for name in _VECTORS}
+"""Special registers that are vectors -> their components."""
+
 SPECIAL_REGISTERS: dict[str, str] = {
     **{f"%{name}.{part}": "u32" for name in _VECTORS for part in "xyzw"},
     **{f"%{name}": "u32" for name in _U32},

@@ -55,9 +55,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """``.reg``: ``names`` with ranges expanded."""
+    """``.reg``: ``names`` with ranges expanded. ``vector`` is 1 for scalars."""
 
     type: str
+    vector: int
     names: tuple[str, ...]
     line: int
 

@@ -18,6 +18,8 @@ from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.program import Decoded
+from schedgen.emulator.machine.switches import Switches, Uninitialized
+from schedgen.emulator.order.findings import Severity
 from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.parse import parse
 
@@ -120,6 +122,99 @@ def test_the_first_finding_ends_the_launch() -> None:
     with pytest.raises(EmulationError, match=r"at the first finding(.|\n)*error: uninitialized"):
         run()
     assert not run.emulator.reports
+
+
+def rows(store: str, reading: Uninitialized = Uninitialized.USED) -> Run:
+    """Only the first 40 threads write their row; all read theirs, and ``store`` it or not."""
+    ptx = PTX.replace("st.shared.b32 [%r3], %r1;", "setp.lt.u32 %p3, %r1, 40;\n"
+                      "@%p3 st.shared.b32 [%r3], %r1;")  # fmt: skip
+    ptx = ptx.replace("xor.b32 %r6, %r2, 128;", "mov.b32 %r6, %r2;")
+    run = Run(ptx.replace("st.global", f"{store} st.global"), races="report")
+    run.out[:] = 1000
+    run.emulator.switches = Switches(uninitialized=reading)
+    return run()
+
+
+def test_rows_that_are_read_and_not_stored_are_no_error() -> None:
+    run = rows("@%p3")
+    (report,) = run.emulator.reports
+    assert run.out.tolist() == [*range(40), *[1000] * 24]
+    assert report.clean
+    assert report.text.startswith("warning: uninitialized: ")
+    assert "the same with other values there" in report.text
+
+
+def test_what_is_stored_may_not_depend_on_what_nobody_wrote() -> None:
+    run = rows("")
+    (report,) = run.emulator.reports
+    assert run.out[40:].tolist() == [0xFFFFFFFF] * 24
+    assert [(f.rule, f.severity) for f in report.errors] == [("K9", Severity.ERROR)]
+    assert "S28 uninitialized" in report.text
+
+
+@pytest.mark.parametrize(("reading", "errors", "found"), [
+    (Uninitialized.ERROR, 1, 1), (Uninitialized.WARNING, 0, 1), (Uninitialized.OFF, 0, 0),
+])  # fmt: skip
+def test_readings_of_uninitialized(reading: Uninitialized, errors: int, found: int) -> None:
+    (report,) = rows("@%p3", reading).emulator.reports
+    assert (len(report.errors), len(report.findings or ())) == (errors, found)
+
+
+LEAK = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+.reg .b64 %rd<2>; .reg .pred %p<2>; .reg .b32 %r<4>;
+.shared .align 16 .b8 data[16];
+ld.param.b64 %rd1, [out]; mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 31;
+@%p1 bra END;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [data], 32;
+END: st.global.b32 [%rd1], 7;
+ret;
+}
+"""
+
+
+def test_rules_that_are_broken_are_findings_of_a_report() -> None:
+    """The launch comes to its end; elsewhere it is an error at once."""
+    run = Run(LEAK, races="report", name="sm_100a")
+    run.launch = replace(run.launch, block=(32, 1, 1))
+    (report,) = run().emulator.reports
+    assert run.out[0] == 7
+    assert [(f.rule, f.severity) for f in report.findings or ()] == [("C14", Severity.ERROR)]
+    run.emulator.races = "raise"
+    with pytest.raises(EmulationError, match=r"32 columns at column 0 are not dealloc.*rule C14"):
+        run()
+    run.emulator.demoted = frozenset(["C14"])
+    assert run().emulator.reports[-1].clean
+
+
+def test_schedules_find_what_round_robin_does_not() -> None:
+    """A try_wait that is not repeated: it may return False for no reason (B10)."""
+    ptx = PTX.replace("@!%p2 bra WAIT;", "")
+    assert Run(ptx, races="report")().emulator.reports[0].clean
+    run = Run(ptx, races="report")
+    run.emulator.schedules = 3
+    (report,) = run().emulator.reports
+    assert not report.clean
+    assert "ld.shared.b32" in report.text
+
+
+def test_schedules_begin_with_the_same_memory() -> None:
+    """A kernel that adds to what is there does so once, whatever else was tried."""
+    ptx = PTX.replace("st.global.b32 [%rd3], %r7;", "red.global.add.u32 [%rd3], %r7;")
+    run = Run(ptx)
+    run.emulator.schedules = 3
+    assert run().out.tolist() == RIGHT
+    assert len(run.emulator.reports) == 1
+
+
+def test_an_error_names_the_schedule() -> None:
+    run = Run(without(ARRIVE))
+    run.emulator.schedules = 2
+    with pytest.raises(EmulationError, match=r"deadlock(.|\n)*under Adversarial\(seed=0\)"):
+        run()
 
 
 def test_clean_kernels_come_to_their_end() -> None:

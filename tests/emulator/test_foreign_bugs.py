@@ -47,20 +47,26 @@ wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
 STRIDES = (128 >> 4) << 16 | (256 >> 4) << 32
 
 
-def promoted(fence: str) -> list[str]:
+def promoted(fence: str, **more: Any) -> list[str]:
     """A partial sum is added to another one, then the next product begins at zero."""
     fill = "add.u32 %r4, %r4, %r0;" + "".join(
         f"st.shared.b32 [%r4+{512 * i}], 0x3C003C00;" for i in range(4)
     )
     text = f"mov.u32 %r0, smem; mov.u32 %r2, %tid.x; shl.b32 %r4, %r2, 2; {fill}"
     body = PROMOTED.format(strides=STRIDES, product=PRODUCT, fence=fence)
-    return findings(text + body, 128)
+    return findings(text + body, 128, **more)
 
 
 def test_accumulator_is_read_and_overwritten_without_a_fence() -> None:
     with pytest.raises(EmulationError, match=r"since the last wgmma\.fence.*rule W2"):
         promoted("")
     assert promoted("wgmma.fence.sync.aligned;") == []
+
+
+def test_a_breach_that_execution_survives_is_a_finding_where_that_is_asked_for() -> None:
+    assert set(promoted("", tolerated="W2".__eq__)) == {"W2"}
+    with pytest.raises(EmulationError, match="rule W2"):
+        promoted("", tolerated="C14".__eq__)
 
 
 # -- a tensor map is rewritten while a load reads through it (T13) ---------------------------------
@@ -80,7 +86,7 @@ ld.param.u64 %rd0, [map]; mov.b32 %r4, 0; mov.b32 %r5, 1024;
 """
 
 
-def rewritten(*, drained: bool) -> list[str]:
+def rewritten(*, drained: bool, **more: Any) -> list[str]:
     """Bulk groups have nothing to do with loads: waiting for them does not drain any."""
     source, map_ = aligned((8, 64), np.uint16), aligned((128,), np.uint8)
     tensor = TensorMap(
@@ -88,13 +94,14 @@ def rewritten(*, drained: bool) -> list[str]:
     )  # fmt: skip
     map_[...] = np.frombuffer(encode(tensor), np.uint8)
     waits = {"before": WAIT, "behind": ""} if drained else {"before": "", "behind": WAIT}
-    return findings(REWRITTEN.format(**waits), 32, arrays={"map": map_, "a": source})
+    return findings(REWRITTEN.format(**waits), 32, arrays={"map": map_, "a": source}, **more)
 
 
 def test_tensor_map_is_rewritten_under_a_load() -> None:
     with pytest.raises(EmulationError, match="rule T13"):
         rewritten(drained=False)
     assert rewritten(drained=True) == []
+    assert rewritten(drained=False, tolerated="T13".__eq__) == ["T13"]
 
 
 # -- a CTA exits while a bulk store reads its shared memory (N9, switch S23) -----------------------

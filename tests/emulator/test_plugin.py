@@ -23,6 +23,15 @@ def test_fixture(pytester: pytest.Pytester) -> None:
                 assert gpu.emulator.races == "report"
             with emulated_device("sm_100a") as gpu:
                 assert gpu.emulator.races == "raise"
+                assert gpu.emulator.schedules == 3
+
+        def test_schedules(emulated_device):
+            from schedgen.emulator.machine.policies import RoundRobin
+            for options, wanted in (
+                ({"schedules": 5}, 5), ({"policy": RoundRobin()}, 0), ({"races": "off"}, 0),
+            ):
+                with emulated_device("sm_90a", **options) as gpu:
+                    assert gpu.emulator.schedules == wanted
 
         def test_unknown(emulated_device):
             with pytest.raises(LaunchError, match="sm_42"):
@@ -31,7 +40,7 @@ def test_fixture(pytester: pytest.Pytester) -> None:
         """
     )
     # Not in this process: pytester would forget modules that cannot be imported twice (CuTe DSL).
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)
 
 
 def test_imports_nothing_heavy(pytester: pytest.Pytester) -> None:

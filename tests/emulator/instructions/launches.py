@@ -53,6 +53,7 @@ def launch(
     policy: Order = RoundRobin,
     tracker: Tracker | None = None,
     switches: Switches | None = None,
+    tolerated: Callable[[str], bool] | None = None,
 ) -> Statistics:
     """Executes PTX. Arrays become pointer parameters, scalars parameters of their bytes."""
     memory = HostMemory()
@@ -76,6 +77,7 @@ def launch(
         target=target,
         policy=policy(),
         tracker=tracker,
+        tolerated=tolerated,
         switches=switches,
     )
 

@@ -16,8 +16,9 @@ from schedgen.emulator.layouts.tensor_memory import COPIES, SHAPES, moved
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.operations import Operation
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
-from schedgen.emulator.machine.switches import EmptyCommit, Switches
+from schedgen.emulator.machine.switches import EmptyCommit, LaneInAddress, Switches
 from schedgen.emulator.machine.warp import Warp
+from schedgen.emulator.order.checker import Checker
 from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 from tests.emulator.instructions.matrices import BASE, bring, encoded, put
 
@@ -97,6 +98,21 @@ def test_loads_are_the_inverse_of_stores(shape: str) -> None:
     {WAIT_LOAD} {save(count, 200)} {FREE}"""
     found = run(text, count=count)
     assert np.array_equal(found, 1000 * np.arange(128)[:, None] + np.arange(count))
+
+
+@pytest.mark.parametrize(("shape", "lane"), [("32x32b", 0), ("16x64b", 0), ("16x64b", 16)])
+def test_lanes_of_the_address_are_the_own_of_a_warp(shape: str, lane: int) -> None:
+    """As epilogues of DeepGEMM have it: no warp adds its first lane (S27)."""
+    text = f"""{ALLOCATE} {number(2)}
+    add.u32 %r9, %r9, {lane << 16}; add.u32 %r12, %r8, {lane << 16};
+    tcgen05.st.sync.aligned.{shape}.x2.b32 [%r12], {names(2)}; {WAIT_STORE}
+    tcgen05.ld.sync.aligned.{shape}.x2.b32 {names(2, 200)}, [%r9]; {WAIT_LOAD}
+    tcgen05.ld.sync.aligned.{shape}.x2.b32 {names(2, 202)}, [%r12]; {WAIT_LOAD}
+    {save(4, 200)} {FREE}"""
+    found = run(text, count=4)
+    assert np.array_equal(found, 1000 * np.arange(128)[:, None] + np.array([0, 1, 0, 1]))
+    with pytest.raises(EmulationError, match=r"begins in lane \d+; warp [123] .*rule C16"):
+        run(text, switches=Switches(lane_in_address=LaneInAddress.AS_WRITTEN))
 
 
 def test_unpacking_puts_halves_into_two_columns() -> None:
@@ -266,6 +282,14 @@ def test_deallocation_in_one_cta_before_the_barrier_hangs() -> None:
             f"{ALLOCATE} tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 128;",
             r"128 columns at column 0 are no allocation",
         ),
+        *(
+            (
+                f"""{ALLOCATE} add.u32 %r12, %r8, {more};
+                tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r12, 64;""",
+                rf"dealloc.*: 64 columns at column {column} are no allocation; allocated: 256",
+            )
+            for more, column in ((480, 480), (600, 600), (-1, 0xFFFFFFFF), (1 << 21, 1 << 21))
+        ),
         (
             f"{ALLOCATE} tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;",
             r"cta_group::2, but PTX line \d+ uses cta_group::1.*C15",
@@ -276,8 +300,8 @@ def test_deallocation_in_one_cta_before_the_barrier_hangs() -> None:
             r"allocation after relinquish_alloc_permit",
         ),
         (
-            f"{ALLOCATE} tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r100}}, [%r8];",
-            r"reaches lanes \d+ to \d+ and \.32x32b begins in lane \d+ \(rule C16\)",
+            f"{ALLOCATE} tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r100}}, [%r8+2097152];",
+            r"lane 32; .*reaches lanes \d+ to \d+ and \.32x32b begins in lane \d+ \(rule C16\)",
         ),
         (
             f"{ALLOCATE} tcgen05.ld.sync.aligned.16x64b.x1.b32 {{%r100}}, [%r9+524288];",
@@ -322,7 +346,7 @@ def test_deallocation_in_one_cta_before_the_barrier_hangs() -> None:
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(EmulationError, match=message):
-        run(text, threads=128, policy=partial(Adversarial, 0, "late"))
+        run(text, threads=128, policy=partial(Adversarial, 0, "late"), tracker=Checker(4))
 
 
 def test_tensor_memory_needs_blackwell() -> None:

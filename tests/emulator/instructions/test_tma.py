@@ -82,6 +82,27 @@ def test_load_fills_what_is_outside(policy: Order, mode: Swizzle) -> None:
     assert np.array_equal(found.reshape(24, columns), expected)
 
 
+@pytest.mark.parametrize(
+    ("element", "bits"), [(Element.U4_PADDED, 4), (Element.U6_PADDED, 6), (Element.U4, 4)]
+)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_bytes_of_a_copy_are_those_without_gaps(
+    policy: Order, element: Element, bits: int
+) -> None:
+    """Two rows of 128 elements, 16 bytes for 16 elements in shared memory if they are padded."""
+    source = aligned((2, 128 * bits // 8), np.uint8)
+    source[...] = np.random.default_rng(bits).integers(0, 256, source.shape)
+    map_ = replace(tensor(source, element, (128, 2)), dims=(128, 2))
+    row = 128 if element.is_padded else 64
+    out = aligned((2, row), np.uint8)
+    text = f"""{SETUP} {expect(source.size)} mov.b32 %r6, 0;
+    @%p0 {LOAD} [%r0], [%rd0, {{%r6, %r6}}], [%r1];
+    {WAIT} {dump(out.size)}"""
+    launch(text, {"out": out, "a": source}, scalars={"m": encode(map_)}, policy=policy)
+    groups = source.reshape(2, 8, 2 * bits)
+    assert np.array_equal(out.reshape(2, 8, -1)[..., : 2 * bits], groups)
+
+
 def test_nan_filling_and_traversal_strides() -> None:
     source = half(9, 8)
     map_ = tensor(source, Element.F16, (8, 6), steps=(1, 2), fill=Fill.NAN)

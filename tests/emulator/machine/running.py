@@ -19,7 +19,7 @@ _PTX = """.version 8.8
 .target sm_100a
 .address_size 64
 .file 1 "kernel.py"
-.extern .shared .align 1024 .b8 dynamic[];
+.extern .shared .align 1024 .b8 dynamic[]; {outside}
 .visible .entry k(.param .u64 out, .param .u64 in)
 {directives}
 {{
@@ -81,9 +81,10 @@ def run(
     limit: int = 1_000_000,
     processors: int = 148,
     registers: int | None = None,
+    outside: str = "",
 ) -> Outcome:
     """Executes a kernel made of ``text``; ``source`` is the tensor that %rd39 points to."""
-    module = parse(_PTX.format(text=text, directives=directives))
+    module = parse(_PTX.format(text=text, directives=directives, outside=outside))
     out = aligned(np.zeros(elements or threads * ctas, np.int32))
     source = np.zeros(4, np.int32) if source is None else source
     memory = HostMemory()

@@ -7,6 +7,8 @@ import pytest
 
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin, Seeded
+from schedgen.emulator.machine.switches import RepeatedArrival, Switches
+from schedgen.emulator.order.checker import Checker
 from tests.emulator.machine.running import run, store
 
 WARP = "shr.u32 %r30, %r39, 5;"
@@ -71,7 +73,6 @@ def test_warps_that_exited_are_not_waited_for() -> None:
         ("bar.sync 1, 40;", "thread count 40 is no positive multiple of 32 .rule N1"),
         ("bar.sync 16;", "barrier 16; there are 0…15 .rule N1"),
         ("bar.sync %r39, 64;", "the barrier differs between the lanes"),
-        ("bar.arrive 1, 64; bar.arrive 1, 64;", "warp 0 of CTA .* arrives again.*rule N3"),
         (
             f"{WARP} setp.eq.s32 %p1, %r30, 0; @%p1 bra A; bar.sync 1, 64; bra E;"
             "A: bar.sync 1, 96; E: mov.b32 %r1, 0;",
@@ -87,6 +88,59 @@ def test_warps_that_exited_are_not_waited_for() -> None:
 def test_rules_of_named_barriers(text: str, message: str) -> None:
     with pytest.raises(EmulationError, match=message):
         run(text, threads=64)
+
+
+TURNS = f"""{WARP}
+    mov.b32 %r2, 0; mov.b32 %r3, 0; setp.eq.s32 %p1, %r30, 0;
+    @%p1 bar.arrive 1, 64;
+    LOOP:
+    @%p1 bar.sync 1, 64; @!%p1 bar.sync 2, 64;
+    ld.shared.b32 %r1, [sm]; mad.lo.s32 %r1, %r1, 3, %r30; add.s32 %r1, %r1, 1;
+    bar.warp.sync -1;
+    setp.eq.s32 %p3, %r39, %r31; @%p3 st.shared.b32 [sm], %r1;
+    @%p1 bar.arrive 2, 64; @!%p1 bar.arrive 1, 64;
+    add.s32 %r3, %r3, 1; setp.lt.s32 %p2, %r3, 4; @%p2 bra LOOP;
+    {store("%r1")}
+"""
+"""Two warps take turns at barriers 1 and 2; the first begins since it arrives at its own barrier
+too. Each takes x to 3 x + 1 + its number."""
+FIRST = """mov.b32 %r1, 0; and.b32 %r31, %r39, -32;
+    setp.eq.s32 %p3, %r39, 0; @%p3 st.shared.b32 [sm], %r1;"""
+
+
+@pytest.mark.parametrize("policy", [RoundRobin(1), Seeded(1), *map(Adversarial, range(4))])
+def test_warps_take_turns_and_the_first_arrives_for_its_own(policy: RoundRobin) -> None:
+    value, wanted = 0, list[int]()
+    for turn in range(8):
+        value = 3 * value + 1 + turn % 2
+        wanted.append(value)
+    start = f"{FIRST} bar.sync 0;"
+    checker = Checker(2)
+    out = run(start + TURNS, threads=64, policy=policy, tracker=checker).out
+    assert out.tolist() == [wanted[6]] * 32 + [wanted[7]] * 32
+    assert not checker.findings, checker.report()
+
+
+def test_arriving_twice_by_the_letter_of_the_text() -> None:
+    strict = Switches(repeated_arrival=RepeatedArrival.ERROR)
+    with pytest.raises(EmulationError, match=r"warp 0 of CTA .* arrives again.*rule N3"):
+        run("bar.arrive 1, 64; bar.arrive 1, 64;", switches=strict)
+
+
+def test_a_warp_fills_a_barrier_alone() -> None:
+    outcome = run(f"bar.arrive 1, 96; bar.arrive 1, 96; bar.sync 1, 96; {store('%r39')}")
+    assert outcome.out.tolist() == list(range(32))
+
+
+def test_a_deadlock_names_arrivals_of_the_same_warp() -> None:
+    with pytest.raises(EmulationError, match=r"64 of 96 threads have arrived: warp 0 .*, warp 0 "):
+        run("bar.arrive 1, 96; bar.sync 1, 96;")
+
+
+def test_votes_are_not_given_twice() -> None:
+    """Nor may bar.red follow an arrival of another form (9.7.13.1)."""
+    with pytest.raises(EmulationError, match=r"bar.red is mixed with other forms.*rule N3"):
+        run("bar.arrive 1, 64; bar.red.popc.u32 %r1, 1, 64, %p1;")
 
 
 CLUSTER = f"""

@@ -179,8 +179,8 @@ class Kernel:
         """tcgen05.ld of the 32 lanes of a warp; returns its handle."""
         return self._tensor(warp, Queue.TMEM_LOAD, columns)
 
-    def st(self, warp: int, columns: Bytes) -> int:
-        return self._tensor(warp, Queue.TMEM_STORE, columns)
+    def st(self, warp: int, columns: Bytes, cta: int = 0) -> int:
+        return self._tensor(warp, Queue.TMEM_STORE, columns, cta)
 
     def wait_ld(self, warp: int) -> None:
         self.checker.tmem_wait(warp, Queue.TMEM_LOAD)
@@ -202,10 +202,10 @@ class Kernel:
         for warp in warps:
             self.checker.group_commit(warp, Queue.WGMMA)
 
-    def _tensor(self, warp: int, queue: Queue, columns: Bytes) -> int:
+    def _tensor(self, warp: int, queue: Queue, columns: Bytes, cta: int = 0) -> int:
         operation = self.checker.issue(warp, queue, self.at())
         lanes = 32 * (warp % 4)
-        cells = tensor(columns, (lanes, lanes + 32))
+        cells = tensor(columns, (lanes, lanes + 32), cta)
         self.checker.access(operation, cells, write=queue is Queue.TMEM_STORE)
         self.checker.finish(operation)
         return operation
@@ -232,7 +232,7 @@ class Kernel:
 
     def missing(self) -> set[Missing | Flaw]:
         """What all findings are about."""
-        return {f.missing if isinstance(f, Race) else f.flaw for f in self.checker.findings}
+        return {f.missing for f in self.races()} | {f.flaw for f in self.defects()}
 
     def defect(self) -> Defect:
         """The only finding."""

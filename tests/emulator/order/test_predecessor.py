@@ -110,7 +110,7 @@ def kernel(*, before: str = "", after: str = "") -> str:
 .address_size 64
 .visible .entry k(.param .u64 out)
 {{
-.reg .b64 %rd<2>;
+.reg .b64 %rd<2>; .reg .b32 %r<2>;
 ld.param.b64 %rd1, [out];
 {before}
 st.global.b32 [%rd1], 7;
@@ -118,6 +118,45 @@ st.global.b32 [%rd1], 7;
 ret;
 }}
 """
+
+
+TRIGGER, WAIT = "griddepcontrol.launch_dependents;", "griddepcontrol.wait;"
+LOADS = "ld.global.b32 %r1, [%rd1{0}];"
+
+
+@pytest.mark.parametrize(
+    ("second", "clean"),
+    [
+        ("st.global.b32 [%rd1+8], 1;", True),
+        ("st.global.b32 [%rd1+4], 1;", False),  # the first launch reads it
+        ("st.global.b8 [%rd1+7], 1;", False),
+        (LOADS.format("+4"), True),
+        (LOADS.format("+8"), True),
+        (LOADS.format(""), False),
+        ("atom.global.add.u32 %r1, [%rd1], 1;", False),
+        ("atom.global.add.u32 %r1, [%rd1+12], 1;", False),  # added to by the first launch
+    ],
+)
+def test_only_what_the_launch_in_front_did_counts(second: str, clean: bool) -> None:
+    """The first launch writes word 0, reads word 1 and adds to word 3."""
+    emulator = Emulator(races="report")
+    out = np.zeros(4, np.int32)
+    first = f"{TRIGGER} {LOADS.format('+4')} red.global.add.u32 [%rd1+12], 1;"
+    emulator.run(launch(kernel(before=first), out, early=False))
+    emulator.run(launch(kernel(before=f"{second} {WAIT}"), out, early=True))
+    assert [report.clean for report in emulator.reports] == [True, clean]
+
+
+@pytest.mark.parametrize("trigger", [True, False])
+def test_a_launch_that_began_early_hands_on_what_is_in_front(trigger: bool) -> None:
+    """The third one may begin before the first has ended, if the second lets it."""
+    emulator = Emulator(races="report")
+    out, other = np.zeros(4, np.int32), np.zeros(4, np.int32)
+    emulator.run(launch(kernel(before=TRIGGER), out, early=False))
+    early = TRIGGER if trigger else ""
+    emulator.run(launch(kernel(before=early), other, early=True))
+    emulator.run(launch(kernel(before=LOADS.format("")), out, early=True))
+    assert [report.clean for report in emulator.reports] == [True, True, not trigger]
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,48 @@ def test_p1_p2_m2_read_then_refill_without_fence() -> None:
     assert "before its arrive on the mbarrier at 8 of CTA 0" in race.needs
 
 
+def refill_fenced_by_the_producer(*, early: bool = False, **switches: Any) -> Kernel:
+    """The reader arrives without a fence; warp 1 has one behind its wait, or in front of it."""
+    k = Kernel(**switches)
+    k.barrier(FULL, EMPTY)
+    k.arrive(1, FULL)
+    k.load(1, TILE, FULL)
+    k.wait(4, FULL)
+    k.read(4, TILE)
+    k.arrive(4, EMPTY)
+    if early:
+        k.fence(1)
+    k.wait(1, EMPTY)
+    if not early:
+        k.fence(1)
+    k.arrive(1, FULL, 1)
+    k.load(1, TILE, FULL, 1)
+    return k
+
+
+def test_s5_behind_reads_the_producer_may_fence_between_its_wait_and_its_arrive() -> None:
+    """DeepEP PR 642."""
+    assert refill_fenced_by_the_producer().clean()
+    race = refill_fenced_by_the_producer(fence_position=FencePosition.ACCESSOR_SIDE).race()
+    assert (race.rule, race.switch) == ("X6", "S5 fence_position")
+
+
+def test_s5_a_fence_in_front_of_the_wait_is_too_early() -> None:
+    race = refill_fenced_by_the_producer(early=True).race()
+    assert race.missing is Missing.PROXY_FENCE
+    assert race.needs.endswith(", or in warp 1 between its wait and line 11")
+
+
+def test_s5_behind_writes_it_may_not() -> None:
+    """What is written has to get out of the writer's proxy (pytorch/ao PR 4278)."""
+    k = Kernel()
+    k.write(4, TILE)
+    k.sync(1, 4)
+    k.fence(1)
+    k.store(1, TILE)
+    assert k.race().switch == "S5 fence_position"
+
+
 def test_refill_without_waiting_for_the_reader() -> None:
     k = refill(fence=True, wait=False)
     assert Missing.HAND_OFF in k.missing()

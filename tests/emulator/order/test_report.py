@@ -40,7 +40,7 @@ def test_text_of_a_defect() -> None:
         "error: uninitialized: 4 bytes in 0x200…0x203 of shared memory of CTA 0\n"
         "  by     warp 4 of CTA 0 reads, line 12, iteration 0\n"
         "  needs  a write before\n"
-        "  rule   K9"
+        "  rule   K9; the verdict depends on the switch S28 uninitialized"
     )
 
 
@@ -77,6 +77,47 @@ def test_the_same_lines_are_one_finding() -> None:
         k.checker.generic(4, shared((4 * i, 4)), write=True, line=9)
     assert (k.race().earlier.line, k.race().later.line) == (7, 9)
     assert "(100 times)" in k.checker.report()
+
+
+def test_breaches_of_rules_are_findings_and_may_be_demoted() -> None:
+    checker = Checker(8, demoted={"W2", "K1"}, describe=lambda line: f"text {line}")
+    for _ in range(2):
+        checker.broken(7, "W2", "register %r1 of D")
+    checker.broken(8, "C14", "64 columns")
+    checker.generic(3, shared(WORD), write=True, line=1)
+    checker.generic(4, shared(WORD), write=True, line=2)
+    assert [(f.rule, f.severity) for f in checker.findings] == [
+        ("W2", Severity.WARNING), ("C14", Severity.ERROR), ("K1", Severity.WARNING),
+    ]  # fmt: skip
+    assert checker.report().startswith(
+        "error: 64 columns\n  by     line 8: text 8\n  rule   C14\n\n"
+        "warning: register %r1 of D (2 times)\n"
+    )
+
+
+def test_lines_of_one_source_line_are_one_group() -> None:
+    """Two stores that come from one line of the source, each read by a line of its own."""
+    checker = Checker(8, source=lambda line: line // 10)
+    for line in (70, 71):
+        checker.generic(3, shared((4 * line, 4)), write=True, line=line)
+    for line, word in ((90, 70), (91, 71), (200, 71)):
+        checker.generic(4, shared((4 * word, 4)), write=False, line=line)
+    first, second = checker.groups
+    assert [(f.earlier.line, f.later.line) for f in first.findings if isinstance(f, Race)] == [
+        (70, 90), (71, 91),
+    ]  # fmt: skip
+    assert len(second.findings) == 1
+    text = checker.report()
+    assert text.count("error: race") == 2
+    assert "  also   1 of the same source lines: PTX lines 71 and 91\n\nerror" in text
+
+
+def test_groups_do_not_mix_what_needs_different_things() -> None:
+    checker = Checker(8, source=lambda line: 0)
+    checker.generic(3, shared(WORD), write=True, line=1)
+    checker.generic(4, shared(WORD), write=False, line=2)
+    checker.generic(4, shared((4096, 4)), write=False, line=3)
+    assert [len(group.findings) for group in checker.groups] == [1, 1]
 
 
 def test_limit() -> None:

@@ -7,7 +7,7 @@ import pytest
 from schedgen.emulator.machine.switches import (
     Verdict,
 )
-from schedgen.emulator.order.findings import Flaw, Missing, Severity
+from schedgen.emulator.order.findings import Flaw, Missing, Race, Severity
 from tests.emulator.order.kernel import Kernel, tensor
 from tests.emulator.order.test_tensor import ACC, start
 
@@ -40,6 +40,39 @@ def test_c14_m19_use_after_deallocation() -> None:
     assert defect.flaw is Flaw.FREED
     assert defect.other is not None
     assert defect.other.action == "deallocates"
+
+
+def released_pair(*, told: tuple[int, ...]) -> Kernel:
+    """Warp 4 of each CTA of a pair stores to its tensor memory; warps 0 of both give it back.
+    ``told``: the CTAs whose warp 0 knows of the peer's accesses."""
+    k = Kernel(cluster=2)
+    cells = [tensor((0, 64), cta=cta) for cta in (0, 1)]
+    for cta in (0, 1):
+        k.checker.allocate(8 * cta, cells[cta], k.at())
+    k.checker.join((0, 4, 8, 12), (0, 4, 8, 12), cluster=True)
+    for cta in (0, 1):
+        k.st(8 * cta + 4, ACC, cta)
+        k.wait_st(8 * cta + 4)
+        k.sync(8 * cta, 8 * cta + 4)
+    for cta in told:
+        k.checker.join((8 * (1 - cta),), (8 * cta,), cluster=True)
+    for cta in (0, 1):
+        k.checker.deallocate(8 * cta, cells[cta], k.at(), cells[1 - cta])
+    return k
+
+
+def test_c14_both_ctas_of_a_pair_synchronize_before_it_is_released() -> None:
+    assert released_pair(told=(0, 1)).clean()
+
+
+@pytest.mark.parametrize("told", [(), (0,), (1,)])
+def test_c14_release_of_a_pair_without_the_peer(told: tuple[int, ...]) -> None:
+    k = released_pair(told=told)
+    races = [f for f in k.checker.findings if isinstance(f, Race)]
+    assert {(race.cta, race.missing) for race in races} == {
+        (1 - cta, Missing.HAND_OFF) for cta in (0, 1) if cta not in told
+    }
+    assert all((r.later.action, r.rule) == ("deallocates", "C14") for r in races)
 
 
 def test_allocated_again() -> None:

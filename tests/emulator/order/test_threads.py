@@ -52,7 +52,7 @@ def test_k3_bytes_not_words() -> None:
     k.write(4, (514, 2))
     assert k.clean()
     k.write(5, (513, 2))
-    assert {(f.low, f.high) for f in k.checker.findings} == {(513, 513), (514, 514)}
+    assert {(f.low, f.high) for f in k.races()} == {(513, 513), (514, 514)}
 
 
 def test_n2_m7_named_barrier() -> None:

@@ -86,7 +86,7 @@ def test_truncated_says_what_is_open() -> None:
         (body("mov.b64 %r1, {%r1, %r2;"), "ptx-syntax", FIRST, ";"),
         (body("mov.b32 %r1, 4*2;"), "ptx-syntax", FIRST, "*"),
         (body("mov.b32 %r1, “x”;"), "ptx-syntax", FIRST, "“"),
-        (body(".reg .v2 .b32 %v;"), "ptx-syntax", FIRST, ".v2"),
+        (body(".reg .v3 .b32 %v;"), "ptx-syntax", FIRST, ".v3"),
         (body("mov.b32 %r1, 089;"), "ptx-number", FIRST, "089"),
         (body("mov.b32 %r1, 0f3F8;"), "ptx-number", FIRST, "0f3F8"),
         (body(".reg .b32 %x<99999999999>;"), "ptx-number", FIRST, "%x"),
@@ -220,3 +220,17 @@ def test_nothing_but_a_ptx_error_comes_out_of_garbage() -> None:
             text = text[:at] + generator.choice(words) + text[at + generator.randint(0, 6) :]
         with suppress(PtxError):
             parse(text)
+
+
+@pytest.mark.parametrize("declared", [".v4 .b64 %v", ".v4 .pred %v", ".v8 .b32 %v"])
+def test_vectors_of_registers_that_do_not_exist(declared: str) -> None:
+    rule, line, underlined, fix = only(body(f".reg {declared};"))
+    assert (rule, line, underlined) == ("ptx-vector", FIRST, declared[:3])
+    assert fix == "vectors have 2 or 4 elements and up to 128 bits; declare scalars"
+
+
+def test_a_vector_of_registers_is_declared_once_and_has_its_elements() -> None:
+    assert only(body(".reg .v2 .b32 %v; .reg .b32 %v;"))[:3] == ("ptx-duplicate", FIRST, "%v")
+    assert only(body(".reg .v2 .b32 %v; mov.b32 %r1, %v.z;"))[:3] == (
+        "ptx-register", FIRST, "%v.z",
+    )  # fmt: skip

@@ -255,3 +255,24 @@ def test_files_may_be_named_after_their_use() -> None:
         .entry k() { .loc 7 1 1\nret; }
         .file 7 "late.py" """
     assert parse(text).kernels["k"].body[0].location == Location("late.py", 1)
+
+
+def test_a_vector_of_registers_is_its_elements() -> None:
+    found = kernel(
+        """.reg .v4 .b32 %v; .reg .v2 .f32 %w<2>;
+        add.s32 %v.x, %v.w, %r1; add.s32 %v.r, %v.a, %r1;
+        { .reg .v2 .b32 %v; st.shared.v2.b32 [bar], %v; mov.b32 %v.y, 1; }
+        ld.shared.v4.b32 %v, [bar]; mov.v4.u32 %v, %ctaid;"""
+    )
+    elements = {f"%v.{part}": "b32" for part in "xyzw"}
+    assert {name: type_ for name, type_ in found.registers.items() if "." in name} == {
+        **elements, **{f"%w{n}.{part}": "f32" for n in (0, 1) for part in "xy"},
+        "%v.x#1": "b32", "%v.y#1": "b32",
+    }  # fmt: skip
+    whole = Vector(tuple(map(Register, elements)))
+    first, same, inner, one, load, move = found.body
+    assert first.operands == same.operands == (Register("%v.x"), Register("%v.w"), R1)
+    assert inner.operands[1] == Vector((Register("%v.x#1"), Register("%v.y#1")))
+    assert one.operands[0] == Register("%v.y#1")
+    assert load.operands[0] == move.operands[0] == whole
+    assert move.operands[1] == Vector(tuple(Register(f"%ctaid.{part}") for part in "xyzw"))

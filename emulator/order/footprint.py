@@ -1,0 +1,78 @@
+"""Which bytes of global memory a launch read and wrote, for the launch behind it (L1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.order.tracker import Cells
+
+Bytes = NDArray[np.int64]
+"""Addresses, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Disjoint ranges of addresses in ascending order, no two of which touch.
+
+    Attributes:
+        starts: the first address of each.
+        stops: the address behind each.
+    """
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, parts: Iterable[Bytes]) -> Ranges:
+        """The ranges that single addresses make."""
+        found = [part for part in parts if part.size]
+        cells = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        gaps = np.flatnonzero(np.diff(cells) > 1)
+        first = cells[np.concatenate([[0], gaps + 1])] if cells.size else cells
+        last = cells[np.concatenate([gaps, [cells.size - 1]])] if cells.size else cells
+        return cls(first, last + 1)
+
+    def __or__(self, other: Ranges) -> Ranges:
+        """The ranges of both."""
+        starts = np.concatenate([self.starts, other.starts])
+        stops = np.concatenate([self.stops, other.stops])
+        order = np.argsort(starts, kind="stable")
+        starts, reach = starts[order], np.maximum.accumulate(stops[order])
+        if not starts.size:
+            return self
+        new = np.concatenate([[True], starts[1:] > reach[:-1]])
+        ends = np.concatenate([new[1:], [True]])
+        return Ranges(starts[new], reach[ends])
+
+    def meet(self, cells: Cells) -> bool:
+        """Whether an access touches one of them."""
+        if isinstance(cells.index, slice):
+            low, high = np.array([cells.index.start]), np.array([cells.index.stop])
+        else:
+            low, high = cells.index, cells.index + cells.width
+        if not self.starts.size:
+            return False
+        # Of the ranges that begin before the access ends, the last one reaches farthest.
+        at = np.searchsorted(self.starts, high, side="left") - 1
+        return bool(((at >= 0) & (self.stops[np.maximum(at, 0)] > low)).any())
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a launch, or several that may run at the same time, did to global memory."""
+
+    reads: Ranges
+    writes: Ranges
+
+    def __or__(self, other: Footprint) -> Footprint:
+        """What both did."""
+        return Footprint(self.reads | other.reads, self.writes | other.writes)
+
+    def concerns(self, cells: Cells, *, write: bool) -> bool:
+        """Whether an access has to come after these launches: it touches what they wrote, or
+        overwrites what they read."""
+        return self.writes.meet(cells) or (write and self.reads.meet(cells))
