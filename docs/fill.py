@@ -48,6 +48,7 @@ FILES = (
             "results",
             "solver",
             "spec",
+            "tune",
         )
     ),
 )
@@ -179,6 +180,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "products-h200": lambda: on_gpu("h200", ("m", "n", "k", "tile"), "gemm"),
     "symmetric-h200": lambda: on_gpu("h200", ("n", "k", "tile"), "symmetric"),
     "polar-h200": polar_on_gpu,
+    "tuned-attention": lambda: command(
+        "tune", "--record", "benchmarks/results/tune_attention_fwd.json"
+    ),
+    "tuned-gemm": lambda: command("tune", "--record", "benchmarks/results/tune_gemm.json"),
     "launch-host": lambda: gpu_table("launch", ("call", "us on the host"), only="host"),
     "launch-eager": lambda: gpu_table(
         "launch",
