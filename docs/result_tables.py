@@ -174,7 +174,8 @@ def on_gpu(name: str, problem: Sequence[str], only: str = "") -> str:
     providers = list(dict.fromkeys(row["provider"] for row in rows))
     shares = ["of best peer", "of best peer eagerly", "of best peer in a graph"]
     shares = [share for share in shares if any(share in row for row in rows)]
-    columns = [*problem, *(f"{p} TFLOP/s" for p in providers), *shares, "of tensor rate"]
+    columns = [*problem, *(f"{p} TFLOP/s" for p in providers), *shares]
+    columns += ["cycles/iteration", "predicted", "of tensor rate"]
     lines = [[*columns, "error", "torch's"]]
     lines.append(["---"] * len(lines[0]))
     groups: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
@@ -185,7 +186,8 @@ def on_gpu(name: str, problem: Sequence[str], only: str = "") -> str:
         mine = group["schedgen"]
         other = next(r for r in group.values() if r is not mine and "error" in r)
         compared = [mine.get(share, "") for share in shares]
-        cells = [*key, *speeds, *compared, _of_tensor_rate(mine), mine["error"], other["error"]]
+        cycles = mine.get("cycles/iteration", ""), _predicted(mine), _of_tensor_rate(mine)
+        cells = [*key, *speeds, *compared, *cycles, mine["error"], other["error"]]
         lines.append([_cell(cell) for cell in cells])
     where = found["environment"]
     source = (
@@ -198,6 +200,37 @@ def on_gpu(name: str, problem: Sequence[str], only: str = "") -> str:
 _SMS = 132
 _DENSE = 4096
 """FLOP of products of 16-bit numbers in a cycle of an SM (`product_flops` of the model of h200)."""
+
+
+def _predicted(row: Mapping[str, Any]) -> object:
+    """Cycles of an iteration of the main loop alone that the model predicts."""
+    rows = _results("predicted")["rows"]
+    known = {one["kernel"]: one["predicted"] for one in rows if one["table"] == "kernels"}
+    return known.get(_kernel(row), "")
+
+
+def _kernel(row: Mapping[str, Any]) -> str:
+    """The kernel of a row, as `benchmarks/predicted.py` calls it."""
+    from schedgen.kernels import keys
+
+    if "head_dim" in row:
+        number = keys.keys("sm_90a", row["head_dim"], row["causal"], row["seq"], row["seq"])
+        parts = [f"head_dim={row['head_dim']}"] if row["head_dim"] != 128 else []
+        parts += ["causal=true"] if row["causal"] else []
+        parts += [f"keys={number}"] if number != keys.OWN else []
+        return " ".join(["attention_fwd", *parts])
+    if "tile" not in row:
+        return str(row["spec"])
+    tile, _, rest = row["tile"].partition(" ")
+    own = {"gemm_transposed": (128, 64, 128)}
+    spec = {"transposed": "gemm_transposed"}.get(rest, "gemm_parts" if rest else row["spec"])
+    symmetric = rest.startswith("in ") and row["spec"] == "gemm_symmetric"
+    parts = ["symmetric=true"] if symmetric else []
+    sizes = zip(("tile_m", "tile_n", "tile_k"), map(int, tile.split("x")), strict=True)
+    usual = own.get(spec, (128, 256, 64))
+    parts += [f"{n}={size}" for (n, size), at in zip(sizes, usual, strict=True) if size != at]
+    parts += ["widest_slice=16"] if "tile_n=176" in parts else []
+    return " ".join([spec, *parts])
 
 
 def _of_tensor_rate(row: Mapping[str, Any]) -> str:
