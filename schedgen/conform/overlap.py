@@ -156,7 +156,8 @@ class Overlap:
         if self.cycles:
             lost = f"{self.lost_cycles} of {self.cycles}"
             beside = f"{lost} cycles of work beside products are lost"
-        return f"{beside}; {self.instructions} instructions in {len(self.loops)} loops"
+        loops = "1 loop" if len(self.loops) == 1 else f"{len(self.loops)} loops"
+        return f"{beside}; {self.instructions} instructions in {loops}"
 
     @property
     def data(self) -> dict[str, Any]:

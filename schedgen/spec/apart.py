@@ -40,7 +40,7 @@ def _reader(kernel: Kernel, one: Operation) -> str | None:
     regions = [kernel.region_of(piece) for piece in one.writes]
     if len(regions) != 1 or regions[0].space is not Space.REGISTERS:
         return None
-    if regions[0].initial is None or float(regions[0].initial) != 0:
+    if regions[0].initial != "0":
         return None
     if one.operand_space("from") != Space.REGISTERS.value:
         return None

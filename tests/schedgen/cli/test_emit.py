@@ -98,14 +98,16 @@ def test_emission_that_keeps_what_is_beside_products(tmp_path: Path) -> None:
     setting = "--set", "product_order=auto"
     result = run("emit", "attention_fwd", "-t", "h200", *setting, "-o", str(tmp_path), "--json")
     assert result.exit_code == 0, result.output
-    first, second = json.loads(result.stdout)["compiled"]
-    assert (first["style"], second["style"]) == ([], ["blocks"])
-    assert (first["chosen"], second["chosen"]) == (False, True)
+    first, second, third = json.loads(result.stdout)["compiled"]
+    styles = [attempt["style"] for attempt in (first, second, third)]
+    assert styles == [[], ["blocks"], ["blocks", "shared"]]
+    assert [attempt["chosen"] for attempt in (first, second, third)] == [False, False, True]
     planned, lost = (first["beside_products"][f"{key}_cycles"] for key in ("planned", "lost"))
     assert planned > lost > planned / 4
     assert second["beside_products"]["lost_cycles"] == 0
+    assert third["beside_products"]["lost_cycles"] == 0
     (file,) = tmp_path.glob("*.py")
-    assert read_facts(file).style == ("blocks",)
+    assert read_facts(file).style == ("blocks", "shared")
     result = run("compile", str(file), "-o", str(tmp_path / "built"), "--json")
     assert result.exit_code == 0, result.output
     assert (
@@ -151,10 +153,11 @@ def test_spill_makes_the_solver_leave_more_registers(tmp_path: Path) -> None:
     attempts = json.loads(result.stdout)["compiled"]
     assert len(attempts) > 1
     assert attempts[0]["local_bytes"]
-    assert [not attempt["problems"] for attempt in attempts] == [
-        *([False] * (len(attempts) - 1)),
-        True,
-    ]
+    fine = [not attempt["problems"] for attempt in attempts]
+    assert fine == sorted(
+        fine
+    )  # what comes behind the first that is fine is another way to write it
+    assert all(attempt["style"] for attempt in attempts[fine.index(True) + 1 :])
     budgets = [max(role["registers"] for role in attempt["roles"]) for attempt in attempts]
     assert budgets == sorted(budgets)
 

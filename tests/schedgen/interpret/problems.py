@@ -66,7 +66,8 @@ def symmetric_inputs(m: int, k: int) -> dict[str, torch.Tensor]:
 
 def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
     """Inputs for a shipped spec with its own tile sizes: several output tiles, ragged edges."""
-    walked = {"gemm_chain": 128, "attention_fwd": 128, "fa4_unit": 128}.get(name, 64)
+    long = ("gemm_chain", "attention_fwd", "fa4_unit", "gemm_transposed")
+    walked = 128 if name in long else 64
     inner = max(walked * trips - 7, 0)
     if name == "attention_fwd":
         return {
