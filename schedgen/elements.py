@@ -10,8 +10,11 @@ from schedgen.tensors import Argument
 
 
 def elements(kernel: Kernel) -> tuple[Argument, ...]:
-    """The arguments that formulas name and that no buffer has the name of."""
-    names = named(kernel)
+    """The arguments that formulas name and that no buffer has the name of. A name that is an extent
+    or a parameter, too, means that one.
+    """
+    numbers = {extent for argument in kernel.arguments for extent in argument.shape}
+    names = named(kernel) - numbers - {name for name, _ in kernel.parameters}
     return tuple(a for a in kernel.arguments if a.shape and a.name in names)
 
 

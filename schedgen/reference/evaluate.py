@@ -331,13 +331,12 @@ class _Execution:
             return self._axis(name.name)
         if name.name in self.tile.problem.scalars:
             return self.tile.problem.scalars[name.name]
-        tensor = self.tile.problem.tensors.get(name.name)
-        if tensor is not None:
-            argument = next(a for a in self.kernel.arguments if a.name == name.name)
-            at = tuple(self.tile.tile[extent] for extent in argument.shape)
-            return exact(float(tensor.value[at]))
-        value = self.tile.problem.sizes.names(self.tile.tile)[name.name]
-        return exact(float(np.float32(float(value))))
+        known = self.tile.problem.sizes.names(self.tile.tile)
+        if name.name in known:  # also where a tensor has the name
+            return exact(float(np.float32(float(known[name.name]))))
+        argument = next(a for a in self.kernel.arguments if a.name == name.name)
+        at = tuple(self.tile.tile[extent] for extent in argument.shape)
+        return exact(float(self.tile.problem.tensors[name.name].value[at]))
 
     def _axis(self, which: str) -> Estimate:
         """The coordinates of rows or columns of what is written, in the global tensor."""

@@ -53,7 +53,8 @@ def check(text: str) -> None:
     # roles that do the same have a function together, which is called what their names begin with
     entered = [name for name in found if any(role.startswith(name) for role in roles)]
     assert all(any(role.startswith(name) for name in entered) for role in roles)
-    alone = "shared" not in ast.literal_eval(tables.get("STYLE", ast.Constant(())))
+    style = ast.literal_eval(tables["STYLE"]) if "STYLE" in tables else ()
+    alone = "shared" not in style
     assert len(entered) == len(roles) or not alone  # those in one branch have one call
     assert not {*entered} & {*before}
     assert not [n for n in before if n.startswith(TOUCHES) and n not in ALLOWED]

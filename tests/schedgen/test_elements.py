@@ -105,3 +105,20 @@ def test_roles_that_use_it_read_it_once_in_a_tile(kernel: Kernel) -> None:
 def test_other_tensors_are_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         kernel_of(TEXT.replace(old, new))
+
+
+def test_a_name_that_is_an_extent_means_its_size() -> None:
+    """Also where a tensor has the name: found by the fuzzer, with a mask of ``column < d``."""
+    text = TEXT.replace("gain: {shape: [heads, batch]", "m: {shape: [heads, batch]")
+    found = kernel_of(text.replace("acc * gain", "acc + m").replace("sum + gain", "sum"))
+    assert elements(found) == ()
+    inputs = {
+        "a": random(2, 2, 70, 256, seed=1),
+        "b": random(2, 2, 64, 256, seed=2),
+        "m": torch.full((2, 2), -1.0),
+    }
+    wanted = evaluate(found, {name: x.float().numpy() for name, x in inputs.items()})
+    done = run(found, inputs)["d"].double().numpy()
+    product = inputs["a"].double().numpy() @ inputs["b"].double().numpy().swapaxes(-1, -2)
+    assert np.abs(done - (product + 70)).max() < 0.01
+    assert np.abs(wanted["d"].number.value - done).max() < 0.01
