@@ -27,6 +27,7 @@ from schedgen.benchmarks.timing import OURS, Row
 
 NAME = "h200"
 EAGERLY, GRAPHS = "of best peer eagerly", "of best peer in a graph"
+_HOW = ("eager", "graph")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,6 @@ def line(rows: Iterable[Row]) -> Row:
     shape: Row = {key: ours[key] for key in FAMILIES[name].shape}
     times = {f"{p} {how}": r.get(f"{how} ms", "") for p, r in found.items() for how in _HOW}
     return shape | times | {EAGERLY: ours[EAGERLY], GRAPHS: ours[GRAPHS], "error": ours["error"]}
-
-
-_HOW = ("eager", "graph")
 
 
 def summary(rows: Iterable[Mapping[str, object]]) -> list[Row]:

@@ -46,7 +46,7 @@ class Harness:
         scope = parameters | self._variables(kernel)
         roles, calls = merged([role.body(scope) for role in self.roles], self._function)
         branches = self._branches(calls, {role.name: role for role in roles}, {*scope})
-        called_so = {one.call.function for one in branches if isinstance(one, Joint)}
+        called_so = {branch.call.function for branch in branches if branch.call}
         roles = [as_variable(role) if role.name in called_so else role for role in roles]
         self._dispatch(kernel, calls, branches)
         self.frame.teardown(kernel)
@@ -110,23 +110,23 @@ class Harness:
 
     def _branches(
         self, calls: dict[str, Call], functions: dict[str, Function], taken: set[str]
-    ) -> list[Joint | list[Role]]:
-        """The roles of each warpgroup, whose warps change their registers together; those of
-        several, if they are equal and the style says so.
+    ) -> list[Branch]:
+        """One for each warpgroup, whose warps change their registers together; one for several, if
+        their roles are equal and the style says so.
         """
         first = self.plan.first_warp
         groups = [
             [role for role in self.roles if first[role.role.name] // 4 == group]
             for group in range(self.plan.warps // 4)
         ]
-        found: list[Joint | list[Role]] = []
+        found: list[Branch] = []
         while groups:
             team = list(takewhile(partial(_like, groups[0]), groups)) if self.style.shared else []
             roles = [role for group in team for role in group]
             given = [calls[role.name] for role in roles]
             call = shared(given, functions, self._made, {*taken, "warp", "shared", "barriers"})
-            found.append(groups[0] if call is None else Joint(call, roles))
-            del groups[: 1 if call is None else len(team)]
+            found.append(Branch(groups[0]) if call is None else Branch(roles, call))
+            del groups[: found[-1].warps // 4]
         return found
 
     @property
@@ -135,23 +135,19 @@ class Harness:
         words = {self.barriers.name(n): word for n, word in self.plan.mbarriers.items()}
         return {**words, **{view.name: view for view in self.plan.views.values()}}
 
-    def _dispatch(
-        self, source: Source, calls: dict[str, Call], branches: Sequence[Joint | list[Role]]
-    ) -> None:
-        """A branch for each."""
+    def _dispatch(self, source: Source, calls: dict[str, Call], branches: Sequence[Branch]) -> None:
         begin = 0
         for number, branch in enumerate(branches):
-            roles = branch.roles if isinstance(branch, Joint) else branch
-            warps = 4 * len(roles) if isinstance(branch, Joint) else 4
-            last = number == len(branches) - 1
-            head = "else" if number and last else f"{'elif' if number else 'if'} warp < "
-            with source.block(f"{head}:" if head == "else" else f"{head}{begin + warps}:"):
-                self.frame.enter(source, roles[0].role)
-                if isinstance(branch, Joint):
-                    write(source, branch.call, begin, [role.name for role in roles])
+            end = begin + branch.warps
+            head = f"{'elif' if number else 'if'} warp < {end}:"
+            last = number and number == len(branches) - 1
+            with source.block("else:" if last else head):
+                self.frame.enter(source, branch.roles[0].role)
+                if branch.call is None:
+                    self._calls(source, branch.roles, calls)
                 else:
-                    self._calls(source, roles, calls)
-            begin += warps
+                    write(source, branch.call, begin, [role.name for role in branch.roles])
+            begin = end
 
     def _calls(self, source: Source, roles: Sequence[Role], calls: dict[str, Call]) -> None:
         """Each role of a warpgroup by itself."""
@@ -208,11 +204,15 @@ class Harness:
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
-    """Roles of neighbouring warpgroups that have one call."""
+class Branch:
+    """Roles of one warpgroup, or equal ones of several, which have one call."""
 
-    call: Shared
     roles: list[Role]
+    call: Shared | None = None
+
+    @property
+    def warps(self) -> int:
+        return 4 if self.call is None else 4 * len(self.roles)
 
 
 def _like(one: Sequence[Role], other: Sequence[Role]) -> bool:

@@ -210,34 +210,40 @@ def _predicted(row: Mapping[str, Any]) -> object:
 
 
 def _kernel(row: Mapping[str, Any]) -> str:
-    """The kernel of a row, as `benchmarks/predicted.py` calls it."""
+    """The kernel of a row, as `benchmarks/predicted.py` calls it; another one than today's has
+    none.
+    """
+    from schedgen.benchmarks.shipped import chosen
     from schedgen.kernels import keys
+    from schedgen.kernels.library import SMS
+    from schedgen.spec.reader import read_spec
 
     if "head_dim" in row:
         number = keys.keys("sm_90a", row["head_dim"], row["causal"], row["seq"], row["seq"])
-        parts = [f"head_dim={row['head_dim']}"] if row["head_dim"] != 128 else []
-        parts += ["causal=true"] if row["causal"] else []
-        parts += [f"keys={number}"] if number != keys.OWN else []
-        return " ".join(["attention_fwd", *parts])
-    if "tile" not in row:
-        return str(row["spec"])
-    tile, _, rest = row["tile"].partition(" ")
-    own = {"gemm_transposed": (128, 64, 128)}
-    spec = {"transposed": "gemm_transposed"}.get(rest, "gemm_parts" if rest else row["spec"])
-    symmetric = rest.startswith("in ") and row["spec"] == "gemm_symmetric"
-    parts = ["symmetric=true"] if symmetric else []
-    sizes = zip(("tile_m", "tile_n", "tile_k"), map(int, tile.split("x")), strict=True)
-    usual = own.get(spec, (128, 256, 64))
-    parts += [f"{n}={size}" for (n, size), at in zip(sizes, usual, strict=True) if size != at]
-    parts += ["widest_slice=16"] if "tile_n=176" in parts else []
-    return " ".join([spec, *parts])
+        spec, settings = "attention_fwd", {"head_dim": str(row["head_dim"])}
+        settings |= {"causal": "true"} if row["causal"] else {}
+        settings |= {"keys": str(number)} if number != keys.OWN else {}
+    else:
+        sizes = (row[extent] for extent in "mnk")
+        found = chosen(row["spec"], *sizes, "sm_90a", SMS["sm_90a"])
+        spec, settings = found.kernel
+        if str(found) != row["tile"]:
+            return ""
+    usual = {n: str(one.default) for n, one in read_spec(spec).file.parameters.items()}
+    own = (f"{n}={v}" for n, v in settings.items() if n != "dtype" and v != usual[n])
+    return " ".join([spec, *own])
 
 
 def _of_tensor_rate(row: Mapping[str, Any]) -> str:
+    """Products of 16-bit numbers that are done, of those at the rate of the model of h200."""
+    from schedgen.kernels.library import SMS
+    from schedgen.machine_file import read_machine
+
     if not row.get("MHz"):
         return ""
+    dense = float(read_machine("h200").constant["product_flops"].low)  # FLOP in a cycle of an SM
     done = row["TFLOP/s"] * (0.5 if row.get("spec") == "gemm_symmetric" else 1)
-    return f"{done * 1e6 / (_SMS * _DENSE * row['MHz']):.2f}"
+    return f"{done * 1e6 / (SMS['sm_90a'] * dense * row['MHz']):.2f}"
 
 
 def polar_on_gpu() -> str:

@@ -34,6 +34,13 @@ class Choice:
     def __str__(self) -> str:
         return f"{self.how} transposed" if self.product.transposed else str(self.how)
 
+    @property
+    def kernel(self) -> tuple[str, dict[str, str]]:
+        """The spec and the settings of the kernel that multiplies."""
+        if isinstance(self.how, Split):
+            return tiling.PARTS, self.product.parts_settings(self.how.tile)
+        return self.product.spec, self.product.settings(self.how)
+
 
 @lru_cache(1024)
 def choice(product: Product, shape: Shape, sms: int, *, addend: bool = False) -> Choice:

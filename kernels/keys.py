@@ -24,7 +24,7 @@ KEYS = {
 BESIDE, FILL = 49, 1.1
 """What an iteration takes beside its products and exponentials, in keys; and what the first and the
 last one of an output tile take longer than others, in iterations of keys alone. Fitted to times of
-both kernels with 4096 and 16384 keys on an H200; what kernels take of each other is less than 2 %
+both kernels with 4096 and 16384 keys on an H200; what kernels take of each other is at most 2 %
 off in `benchmarks/keys.py`."""
 
 

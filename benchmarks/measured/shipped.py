@@ -209,22 +209,24 @@ def _product_rows(
         )
 
 
+def chosen(spec: str, m: int, n: int, k: int, arch: str, sms: int) -> choosing.Choice:
+    """The kernel of ``spec`` that is taken for a shape in bf16."""
+    triangle, activated = spec == "gemm_symmetric", spec == "gemm_epilogue"
+    product = tiling.Product(arch, "bf16", triangle, activated=activated)
+    return choosing.choice(product, (1, m, n, k), sms)
+
+
 def _work(spec: str, m: int, n: int, k: int) -> tuple[str, tuple[Path, int]]:
-    """Output tiles, file and iterations of the kernel that is taken for a shape in bf16."""
+    """Output tiles of that kernel, its file, and the iterations of all of them."""
     arch, sms = launcher.architecture(_gpu()), launcher.multiprocessors(_gpu())
-    triangle = spec == "gemm_symmetric"
-    product = tiling.Product(arch, "bf16", triangle, activated=spec == "gemm_epilogue")
-    found = choosing.choice(product, (1, m, n, k), sms)
-    product, how, parts = found.product, found.how, 1
-    if isinstance(how, split.Split):
-        tile, parts = how.tile, how.parts
-        file = tiling.PARTS, product.parts_settings(tile)
-    else:
-        tile, file = how, (product.spec, product.settings(how))
-    rows, columns = (n, m) if product.transposed else (m, n)
-    tiles = tiling.tiles(rows, columns, tile, triangle)
+    found = chosen(spec, m, n, k, arch, sms)
+    tile, parts = found.how, 1
+    if isinstance(tile, split.Split):
+        tile, parts = tile.tile, tile.parts
+    rows, columns = (n, m) if found.product.transposed else (m, n)
+    tiles = tiling.tiles(rows, columns, tile, found.product.symmetric)
     iterations = tiles * parts * math.ceil(k / parts / tile.depth)
-    return str(found), (_file(*file), iterations)
+    return str(found), (_file(*found.kernel), iterations)
 
 
 def _product_error(reference: Tensor, found: Tensor) -> float:

@@ -212,6 +212,28 @@ def test_polar_with_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"batch", "n", "m", "schedgen", "floor", "error", "defect"} <= set(lines[0])
 
 
+@pytest.mark.usefixtures("small_polar")
+def test_all_that_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for each shape, and what it comes to beside what is aimed at."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    script = runpy.run_path(str(BENCHMARKS / "h200.py"))
+    groups = [group for name in script["FAMILIES"] for group in script["measured"](name)]
+    assert [group[-1]["family"] for group in groups] == [
+        *["attention"] * 2, *["gemm"] * 2, "symmetric", *["polar"] * 2
+    ]  # fmt: skip
+    line = script["line"](groups[2])
+    assert (line["m"], line["schedgen eager"], line["torch graph"]) == (64, 2.0, 2.0)
+    rows = [row for group in groups for row in group]
+    found = {(row["family"], row["called"]): row for row in script["summary"](rows)}
+    # Candidates take 2 ms, 3 and so on eagerly, 1 and 2 in graphs; polar has no peer here.
+    assert found["gemm", "eager"]["mean"] == 1.5
+    assert found["gemm", "graphs"]["mean"] == found["attention", "graphs"]["least"] == 2.0
+    assert found["polar", "eager"]["shapes"] == 0
+    slow = [{"family": "gemm", "provider": "schedgen", "of best peer eagerly": s} for s in (0.9, 1)]
+    eager, graphs = script["summary"](slow)
+    assert (eager["least"], eager["below"], graphs["shapes"]) == (0.9, 1, 0)
+
+
 def test_command(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run = CliRunner().invoke
     assert run(app, ["bench", "nothing"]).exit_code == 2
