@@ -134,6 +134,7 @@ def kernel(
     *,
     target: str | None = None,
     tuned: str | os.PathLike[str] | None = None,
+    pace: Sequence[str] = (),
     **settings: Any,
 ) -> SpecKernel:
     """The kernel of ``spec``, a shipped one or a file, as a function of torch tensors.
@@ -149,6 +150,8 @@ def kernel(
         target: a machine model; the one of the GPU that is there by default.
         tuned: what 'schedgen tune -o' wrote: its winner is taken, and nothing is solved. It has
             settings of its own.
+        pace: units of the machine model, such as ``("TENSOR",)``, on which roles are kept to the
+            order of the schedule (`schedgen emit --pace`).
         settings: parameters of the spec: numbers, words, or truth values.
 
     Raises:
@@ -164,18 +167,18 @@ def kernel(
     if tuned is not None:
         from schedgen.driver.tuned import generated
 
-        if settings:
-            first = next(iter(settings))
+        if settings or pace:
+            first = next(iter(settings), "pace")
             raise ArgumentValueError(
                 first, "tuned is given, too", "settings of their own or tuned", f"without {first}"
             )
         return _function(_written(*generated(Path(tuned), read, target)))
     machine = read_machine(target or _target(read))
     chosen = _settings(settings)
-    shipped = lock_file.locked(read.file.kernel, machine.arch, chosen)
+    shipped = None if pace else lock_file.locked(read.file.kernel, machine.arch, chosen)
     if shipped is not None and shipped.lock.is_of(read.source.sha256, machine.sha256):
         return _function(library.file(shipped))
-    return _function(_written(*_text(os.fspath(spec), read, machine, chosen)))
+    return _function(_written(*_text(os.fspath(spec), read, machine, chosen, tuple(pace))))
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -207,19 +210,22 @@ def _target(spec: Spec) -> str:
     return found
 
 
-def _text(name: str, spec: Spec, machine: Machine, settings: Mapping[str, str]) -> tuple[str, str]:
+def _text(
+    name: str, spec: Spec, machine: Machine, settings: Mapping[str, str], pace: tuple[str, ...]
+) -> tuple[str, str]:
     """The name and the text of the generated file, which is made if it is not kept."""
     store = Store()
     made_from = [
         [spec.source.file, spec.source.sha256, sorted(settings.items())],
         [machine.name, machine.sha256],
+        list(pace),
     ]
     kept = store.get("kernel", made_from)
     if kept is None:
         from schedgen.driver.selecting import selected
 
         log.info("solving %s for %s, once on this machine", spec.file.kernel, machine.name)
-        made, _ = selected(name, machine.name, settings, log.info, store=store)
+        made, _ = selected(name, machine.name, settings, log.info, pace=pace, store=store)
         kept = f"{made.name}\n{made.text}"
         store.put("kernel", made_from, kept)
     file, _, text = kept.partition("\n")

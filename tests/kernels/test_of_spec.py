@@ -85,6 +85,29 @@ def test_a_changed_file_is_another_kernel(
     assert asked == [str(copy)]
 
 
+def test_pace_is_another_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a spec that has a shipped kernel, where nobody keeps to an order."""
+    asked: list[object] = []
+
+    def selected(*_: object, pace: tuple[str, ...], **__: object) -> None:
+        asked.append(pace)
+        raise SchedgenError("asked")
+
+    monkeypatch.setenv("SCHEDGEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(selecting, "selected", selected)
+    kernel("gemm", target="h200", dtype="bf16")
+    for name in (GEMM, "gemm"):
+        with pytest.raises(SchedgenError, match="asked"):
+            kernel(name, target="h200", pace=["TENSOR"])
+    assert asked == [("TENSOR",)] * 2
+
+
+def test_pace_is_of_a_unit_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDGEN_CACHE_DIR", str(tmp_path))
+    with pytest.raises(SchedgenError, match="TENSORS"):
+        kernel(GEMM, target="h200", tile_n=128, pace=["TENSORS"])
+
+
 def test_a_damaged_file_is_written_again(product: SpecKernel, folder: Path) -> None:
     text = product.path.read_text("utf-8")
     product.path.write_text("", "utf-8")
