@@ -96,7 +96,7 @@ def _header(plan: Plan) -> str:
     ]
     for role in program.roles:
         operations = " ".join(operation.name for operation in plan.runs[role.name])
-        lines.append(f"{role.name:<15} {role.warps:>5}  {role.registers:>9}  {operations}")
+        lines.append(f"{role.name:<15} {role.all_warps:>5}  {role.registers:>9}  {operations}")
     lines += ["", "barrier                              slots  arrivals   bytes"]
     lines += [f"{b.name:<36} {b.slots:>5}  {b.arrivals:>8}  {b.bytes:>6}" for b in program.barriers]
     short = (line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+from schedgen.codegen.errors import EmitError
 from schedgen.codegen.event_table import ARGUMENT, CALIBRATION, Event, EventTable, RoleWords
 from schedgen.codegen.ir import Name, called, code
 from schedgen.codegen.source import Source
@@ -96,6 +97,13 @@ class Clocks(Silent):
         self._shared: set[int] = set()
         """Steps whose first clock is the last one of the step before."""
         for role in program.roles:
+            if role.teams > 1:
+                raise EmitError(
+                    f"a trace has the events of all tiles of a role, and the {role.teams} teams of "
+                    f"{role.name} take them in turn",
+                    rule="events-of-teams",
+                    fix="trace the kernel with one team (--set teams=1)",
+                )
             self._add(role)
         rows = tuple(self._words.values()), tuple(self._events.values())
         self.table = EventTable(program.spec_sha256, *rows)

@@ -138,7 +138,7 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
         f"TARGET = {_text(program.arch)}",
         *_table("ARGUMENTS", [(a.name, a.shape, a.dtype) for a in ordered]),
         f"OUTPUTS = {_text(tuple(a.name for a in ordered if a.name in written))}",
-        *_table("ROLES", [(r.name, r.warps, r.registers) for r in program.roles]),
+        *_table("ROLES", [(r.name, r.all_warps, r.registers) for r in program.roles]),
         f"CYCLES_PER_ITERATION = {program.ii_cycles}",
         f"SHARED_BYTES = {max(shared, default=1024)}",
         f"TENSOR_COLUMNS = {max(columns, default=0)}",

@@ -18,7 +18,7 @@ from schedgen.codegen.sharing import Shared, as_variable, shared, view_at, write
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.codegen.style import PLAIN, Style
-from schedgen.codegen.tiles import Tiles
+from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.extents import covered
 from schedgen.roles import RoleKind
@@ -155,11 +155,16 @@ class Harness:
             call = calls[role.name]
             if role.role.kind is RoleKind.WARPGROUP:
                 self.frame.grant(source, role.role)
-                source.call(call.function, call.arguments)
+                source.call(call.function, [self._given(role, name) for name in call.arguments])
                 continue
             with source.block(f"if warp == {self.plan.first_warp[role.role.name]}:"):
                 self.frame.grant(source, role.role)
                 source.call(call.function, call.arguments)
+
+    def _given(self, role: Role, argument: str) -> str:
+        """What a role is called with: which of its teams a warp is in, for that variable."""
+        first = self.plan.first_warp[role.role.name] // 4
+        return argument if argument != TEAM else f"warp // 4 - {first}" if first else "warp // 4"
 
     # -- host ----------------------------------------------------------------------------------
 
@@ -212,7 +217,8 @@ class Branch:
 
     @property
     def warps(self) -> int:
-        return 4 if self.call is None else 4 * len(self.roles)
+        teams = self.roles[0].role.teams if self.roles else 1
+        return 4 * teams if self.call is None else 4 * len(self.roles)
 
 
 def _like(one: Sequence[Role], other: Sequence[Role]) -> bool:
@@ -223,4 +229,4 @@ def _like(one: Sequence[Role], other: Sequence[Role]) -> bool:
         return False
     mine, its = one[0].role, other[0].role
     alike = mine.kind is its.kind is RoleKind.WARPGROUP and mine.budgets == its.budgets
-    return alike and not (mine.grants or its.grants)
+    return alike and mine.teams == its.teams == 1 and not (mine.grants or its.grants)

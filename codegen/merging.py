@@ -35,6 +35,7 @@ class Body:
         operations: what they do, in words.
         arguments: variables of the kernel that it uses, with their types.
         terms: its statements.
+        teams: how many times as many warps run it, in turn.
     """
 
     role: str
@@ -42,6 +43,7 @@ class Body:
     operations: tuple[str, ...]
     arguments: Mapping[str, str]
     terms: tuple[Term, ...]
+    teams: int = 1
 
     @property
     def variables(self) -> frozenset[str]:
@@ -143,6 +145,8 @@ class _Merge(Rules):
     def _described(self) -> str:
         warps = self.group[0].warps
         text = f"{warps} warp{'s' if warps > 1 else ''}"
+        if self.group[0].teams > 1:
+            text = f"{self.group[0].teams} teams of {text} take tiles in turn"
         if len(self.group) > 1:
             *roles, last = (body.role for body in self.group)
             text += f" each of {', '.join(roles)} and {last}"

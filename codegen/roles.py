@@ -18,7 +18,7 @@ from schedgen.codegen.running import Carried, Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.style import BLOCK, PLAIN, Style
 from schedgen.codegen.terms import terms_of
-from schedgen.codegen.tiles import Tiles
+from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import TURN, emit_loop
 from schedgen.kernel import Operation
@@ -64,10 +64,12 @@ class Role:
         used = ir.names(source.nodes)
         if self.threads:
             used -= set(self.tiles.handed_over)  # it finds them itself
+        scope = {**scope, **({TEAM: "Int32"} if self.role.teams > 1 else {})}
         arguments = {name: kind for name, kind in scope.items() if name in used}
         operations = tuple(operation.name for operation in self.plan.runs[self.role.name])
         terms = rolled(terms_of(source.nodes), arguments)
-        return Body(self.name, self.role.warps, operations, arguments, terms)
+        role = self.role
+        return Body(self.name, role.warps, operations, arguments, terms, role.teams)
 
     def _body(self, source: Source) -> None:
         if self.threads:
@@ -76,10 +78,10 @@ class Role:
         self.architecture.declare(source, self.role)
         self.transfers.partition(source, self.plan.runs[self.role.name])
         self.events.begin(source, self.role)
-        self.tiles.begin(source)
+        self.tiles.begin(source, self.role.teams)
         body = Source()
         self._tile(body)
-        self.tiles.loop(source, body.nodes, ahead=not self.threads)
+        self.tiles.loop(source, body.nodes, ahead=not self.threads, teams=self.role.teams)
         self.frame.leave(source, self.role)
 
     def _tile(self, source: Source) -> None:

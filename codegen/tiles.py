@@ -26,6 +26,8 @@ than when tiles of all 16 heads did, whose keys and values do not fit (files edi
 """
 
 
+TEAM = "team"
+"""The number of a warpgroup among those that take tiles in turn."""
 _FIRST = "tile = cute.arch.block_idx()[0]"
 _COORDINATES = ("tile_row", "tile_column")
 _TRIPS, _TILES, _TILE = Name("trips"), Name("tiles"), Name("tile")
@@ -215,13 +217,17 @@ class Tiles:
         """Variables that say where a block's first tile lies, if the kernel computes them."""
         return [] if self.plan.kernel.tile_range else [f"at_{axis}" for axis in self.axes]
 
-    def begin(self, source: Source) -> None:
-        """Before a role's loop over tiles."""
+    def begin(self, source: Source, teams: int = 1) -> None:
+        """Before a role's loop over tiles, of which each of ``teams`` takes every ``teams``-th."""
         if self.plan.kernel.tile_range:
             source.add(_FIRST, "first = Int32(0)")
-        source.add("t = Int32(0)")
+        if teams > 1:
+            first = code("{} += {} * cute.arch.grid_dim()[0]", _TILE, Name(TEAM))
+            source.add(code("t = {}", Name(TEAM)), first)
+        else:
+            source.add("t = Int32(0)")
 
-    def loop(self, source: Source, body: Sequence[Node], *, ahead: bool) -> None:
+    def loop(self, source: Source, body: Sequence[Node], *, ahead: bool, teams: int = 1) -> None:
         """Writes a role's loop over tiles; ``body`` is what it does in one.
 
         ``ahead``: coordinates of the first tile are handed over, those of the next one are computed
@@ -243,7 +249,8 @@ class Tiles:
             source.put(*body)
             if differ:
                 source.add("first += trips")
-            source.add("tile += cute.arch.grid_dim()[0]", "t += 1")
+            more = "" if teams == 1 else f"{teams} * "
+            source.add(f"tile += {more}cute.arch.grid_dim()[0]", f"t += {teams}")
             if placed and ahead:
                 with source.block(code("if {} < {}:", _TILE, _TILES)):
                     self.coordinates(source)

@@ -17,11 +17,14 @@ from schedgen.kernels.errors import DeviceError
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """``rows`` x ``columns`` of an output, to which an iteration adds products ``depth`` long."""
+    """``rows`` x ``columns`` of an output, to which an iteration adds products ``depth`` long;
+    ``teams`` of warps compute such tiles in turn.
+    """
 
     rows: int = 128
     columns: int = 256
     depth: int = 64
+    teams: int = 1
 
     @property
     def settings(self) -> dict[str, str]:
@@ -35,10 +38,13 @@ class Tile:
             found["tile_k"] = str(self.depth)
         if self.columns > 32 and self.columns % 32:  # slices of the epilogue divide a tile
             found["widest_slice"] = "16"
+        if self.teams != 1:
+            found["teams"] = str(self.teams)
         return found
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.columns}x{self.depth}"
+        size = f"{self.rows}x{self.columns}x{self.depth}"
+        return size if self.teams == 1 else f"{size} in turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,9 @@ MORE = {
 """More of them, of products that are not symmetric and read b along k: with these tiles results of
 a few rows fill whole waves. Where b lies along n such tiles are panels of 32 or 64 bytes, and
 `polar` took 16 to 27 % longer with them (H200)."""
+IN_TURN = {"sm_90a": (Tile(columns=192, teams=2),)}
+"""Those of `gemm` and `gemm_symmetric` that two warpgroups compute in turn, so that one of them
+multiplies while the other one is at its epilogue (ping-pong)."""
 TRANSPOSED = {
     "sm_90a": (
         *(Tile(rows=64, columns=16, depth=128), Tile(rows=64, columns=32, depth=256)),
@@ -134,6 +143,9 @@ BYTES, PEAK = 1900, 2400
 """Bytes of operands that come from memory in a cycle where all SMs work: 3.8 TB/s, the most that
 products of few rows have seen on an H200, of the 4.8 TB/s that it has. Symmetric products, which
 none of these numbers was fitted to, are held against what it has."""
+HIDDEN = 0.4
+"""What is left of filling and epilogue where tiles are computed in turn: 0.15 to 0.65 for k from
+1024 to 8192 (H200, one run, before the rule was made)."""
 FEWER = 0.125
 """With fewer SMs in a wave that falls with this power of their share: to 92 % with half of them."""
 PORT, LARGE = 64, 16 << 20
@@ -149,6 +161,7 @@ MEASURED = {
         False: {
             Tile(): 1.3,
             Tile(columns=192): 1.31,
+            Tile(columns=192, teams=2): 1.31,
             Tile(columns=128): 1.38,
             Tile(rows=64, columns=128): 1.52,
             Tile(rows=64, columns=64, depth=128): 3.06,
@@ -157,6 +170,7 @@ MEASURED = {
         True: {
             Tile(): 1.35,
             Tile(columns=192): 1.39,
+            Tile(columns=192, teams=2): 1.39,
             Tile(columns=128): 1.46,
             Tile(rows=64, columns=128): 1.89,
             Tile(rows=64, columns=64, depth=128): 3.09,
@@ -198,6 +212,7 @@ ALONE = {
     "sm_90a": {
         Tile(): 1.1,
         Tile(columns=192): 1.1,
+        Tile(columns=192, teams=2): 1.1,
         Tile(columns=128): 1.1,
         Tile(rows=64, columns=128): 1.1,
         Tile(rows=64, columns=64, depth=128): 1.4,
@@ -218,7 +233,8 @@ def sizes(product: Product) -> tuple[Tile, ...]:
         return TRANSPOSED.get(product.arch, ())
     along_k = product.b_layout == "nk" and not product.symmetric
     more = MORE.get(product.arch, ()) if along_k else ()
-    return (*TILES.get(product.arch, ()), *more)
+    in_turn = () if product.activated else IN_TURN.get(product.arch, ())
+    return (*TILES.get(product.arch, ()), *more, *in_turn)
 
 
 @cache
@@ -273,6 +289,7 @@ def cycles(product: Product, shape: Shape, sms: int, tile: Tile, parts: int = 1)
 def _wave(tile: Tile, k: int, parts: int, each: float) -> float:
     """Cycles of one output tile, or of its part, with ``each`` for an iteration."""
     fill = max(FILL / tile.depth * each, FEWEST + COLUMN * tile.columns)
+    fill *= 1 if tile.teams == 1 else HIDDEN
     return -(-k // (tile.depth * parts)) * each + fill
 
 

@@ -313,10 +313,9 @@ class Kernel:
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
-    extents of ``one_tile`` there is a single one.
-
-    ``decided`` says what the spec left to the target, for people. ``locations`` says where in the
-    spec's file a section ("operations" or "buffers") has a name.
+    extents of ``one_tile`` there is a single one. ``teams``: how many warpgroups compute output
+    tiles in turn, by role. ``decided`` says what the spec left to the target, for people,
+    ``locations`` where in the spec's file a section ("operations" or "buffers") has a name.
     """
 
     name: str
@@ -341,6 +340,7 @@ class Kernel:
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"
     one_tile: tuple[str, ...] = ()
+    teams: tuple[tuple[str, int], ...] = ()
     decided: tuple[str, ...] = ()
     locations: Mapping[tuple[str, str], Location] = field(
         default_factory=dict[tuple[str, str], Location], compare=False, repr=False

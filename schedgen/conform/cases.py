@@ -46,7 +46,8 @@ class Case:
     """One trip count, or, if it is None, all from ``least`` on; ``turns`` in order.
 
     ``modulus``: residues of numbers are told apart modulo it. ``ends``, ``repeated``: turns at each
-    end, and copies of the one between.
+    end, and copies of the one between. ``first_tile``, ``teams``: tiles are the first, and every
+    so many from there on.
     """
 
     trips: int | None
@@ -55,6 +56,8 @@ class Case:
     modulus: int
     ends: int
     repeated: int
+    first_tile: int = 0
+    teams: int = 1
 
     @property
     def text(self) -> str:
@@ -130,12 +133,12 @@ class Case:
 
     @property
     def tile(self) -> Value:
-        """The number of the tile: any."""
-        return along("tile", np.arange(self.modulus), self.modulus)
+        """The number of the tile: any of them."""
+        return along("tile", self.first_tile + self.teams * np.arange(self.modulus), self.modulus)
 
 
-def cases(program: Program, role: RoleProgram) -> list[Case]:
-    """All cases of a role."""
+def cases(program: Program, role: RoleProgram, team: int = 0) -> list[Case]:
+    """All cases of a role, or of one of its teams."""
     rings = [barrier.slots for barrier in program.barriers]
     rings += [allocation.slots for allocation in program.allocations]
     modulus = lcm(2, *(2 * slots for slots in rings))
@@ -144,5 +147,6 @@ def cases(program: Program, role: RoleProgram) -> list[Case]:
     back = max((s.action.lag for s in role.loop if isinstance(s.action, WaitGroup)), default=0)
     least = role.shifts + 2 * ends + 1
     common = {"least": least, "shifts": role.shifts, "modulus": modulus, "ends": ends}
+    common |= {"first_tile": team, "teams": role.teams}
     small = [Case(trips, **common, repeated=0) for trips in range(1, least)]
     return [*small, Case(None, **common, repeated=role.shifts + back + 2)]

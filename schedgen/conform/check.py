@@ -17,7 +17,7 @@ from schedgen.conform.expected import Expected, Frame, tile
 from schedgen.conform.flow import Flow
 from schedgen.conform.footprints import WORD, Footprints
 from schedgen.conform.frame import Surroundings
-from schedgen.conform.induction import Written, reduced
+from schedgen.conform.induction import ALONE, Team, Written, reduced, settled
 from schedgen.conform.numbers import numbers_of, output_tile, trip_count, without_least
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import SHARED
@@ -86,12 +86,13 @@ def conform(module: Module, program: Program, kernel: Kernel) -> Conformance:
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """Warps of the kernel that do the same: a role, or none."""
+    """Warps of the kernel that do the same: a role, one of its teams, or none."""
 
     name: str
     program: RoleProgram | None
     first: int
     warps: int
+    team: Team = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Check:
 
     def _roles(self) -> list[_Role]:
         first = self.plan.first_warp
-        found = [_Role(r.name, r, first[r.name], r.warps) for r in self.program.roles]
+        found = [one for role in self.program.roles for one in _teams(role, first[role.name])]
         # Roles with loops come first: they know how many iterations a tile has.
         found.sort(key=lambda role: not (role.program and role.program.loop))
         used = sum(role.warps for role in found)
@@ -161,9 +162,10 @@ class Check:
             32 * role.warps,
             elements=bool(self.plan.elements),
         )
-        items = reduced(walk.skeleton(), self.terms)
+        items = settled(walk.skeleton(), self.terms, walk.threads)
+        items = reduced(items, self.terms, role.team)
         closed = Closed(items, self._rings())
-        parts = self._split(items)
+        parts = self._split(items, role.team)
         tiles = parts.tiles
         if tiles is not None and role.program is None:
             raise Refusal("it has no role but works on tiles", tiles.instruction)
@@ -185,7 +187,7 @@ class Check:
         if role.program is not None:
             if tiles is None:
                 raise Refusal("there is no loop over tiles")
-            for case in cases(self.program, role.program):
+            for case in cases(self.program, role.program, role.team.number):
                 events = trace.events(_body(tiles), case)
                 wanted = [*frames.tile(role.program), *tile(role.program, case)]
                 self._compare(role, case, events, wanted, mapped)
@@ -222,7 +224,7 @@ class Check:
             self.terms.make("word", word): Value(zero, 0, 0, 1),
         }
 
-    def _split(self, items: Items) -> _Parts:
+    def _split(self, items: Items, team: Team) -> _Parts:
         """What comes before the loop over tiles, it, what comes after it, and what comes if there
         are no tiles.
         """
@@ -237,16 +239,16 @@ class Check:
                 raise Refusal("there is more than the loop over tiles", item.instruction)
             loop = arm[at]
             assert isinstance(loop, Loop)
-            self._guarded(item, loop, enters=arm is item.yes)
+            self._guarded(item, loop, team, enters=arm is item.yes)
             before, rest = items[:number], items[number + 1 :]
             return _Parts(
                 (*before, *arm[:at]), loop, (*arm[at + 1 :], *rest), before + other + rest
             )
         return _Parts(items, None, (), items)
 
-    def _guarded(self, guard: Branch, loop: Loop, *, enters: bool) -> None:
+    def _guarded(self, guard: Branch, loop: Loop, team: Team, *, enters: bool) -> None:
         """Whether the loop runs for all output tiles of a block, up to the number of tiles."""
-        terms, names = self.terms, output_tile(loop, self.terms)
+        terms, names = self.terms, output_tile(loop, self.terms, team)
         ends = [one for one in loop.body if isinstance(one, Exit)]
         if len(names) != 1 or len(ends) != 1 or loop.body[-1] is not ends[0]:
             raise Refusal("the loop over tiles is not understood", loop.instruction)
@@ -267,13 +269,13 @@ class Check:
         loops = outer_loops(tiles.body)
         if len(loops) > 1 or (loops and not role.program.loop):
             raise Refusal("there are loops that the program has not", loops[-1].instruction)
-        here = output_tile(tiles, self.terms)
+        here = output_tile(tiles, self.terms, role.team)
         if not loops:
             if role.program.loop and self.count is None:
                 raise Refusal("there is no loop over iterations", tiles.instruction)
             back = {name: symbol for symbol, name in here.items()}
             count = Written(self.terms, back).term(self.count[1]) if self.count else None
-            return numbers_of(self.terms, tiles, count)
+            return numbers_of(self.terms, tiles, count, role.team)
         count = trip_count(closed, loops[0])
         known = Written(self.terms, here).term(count)
         if self.count is None:
@@ -285,7 +287,19 @@ class Check:
                     f"it has another number of iterations than '{self.count[0]}'",
                     loops[0].instruction,
                 )
-        return numbers_of(self.terms, tiles, count)
+        return numbers_of(self.terms, tiles, count, role.team)
+
+
+def _teams(role: RoleProgram, first: int) -> list[_Role]:
+    """A role, or each of its teams."""
+    if role.teams == 1:
+        return [_Role(role.name, role, first, role.warps)]
+    return [
+        _Role(
+            f"{role.name}, team {n}", role, first + n * role.warps, role.warps, Team(n, role.teams)
+        )
+        for n in range(role.teams)
+    ]
 
 
 def _bound(terms: Terms, condition: Term, tile_term: Term) -> Term | None:

@@ -8,7 +8,9 @@ are written with ``x`` here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from schedgen.conform.evaluate import Environment
 from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop, outer_loops
 from schedgen.conform.terms import Term, Terms, addends
 
@@ -51,34 +53,75 @@ class Written:
                 return Loop(number, kept, self.items(body), instruction)
 
 
-def tile_symbols(tiles: Loop, terms: Terms) -> list[Term]:
-    """Registers that hold the output tile: the block's number and all blocks more in each turn."""
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The tiles that warps compute: of ``teams`` teams that take them in turn, those of one."""
+
+    number: int = 0
+    teams: int = 1
+
+
+ALONE = Team()
+
+
+def tile_symbols(tiles: Loop, terms: Terms, team: Team = ALONE) -> list[Term]:
+    """Registers that hold the output tile: the block's number, and all blocks more for each tile of
+    the block.
+    """
     block, blocks = terms.symbol("%ctaid.x"), terms.symbol("%nctaid.x")
+    first = terms.sum(((block, 1), (blocks, team.number)))
     return [
         symbol
         for symbol, carried in tiles.carried.items()
-        if carried.entry is block and carried.update is terms.sum(((symbol, 1), (blocks, 1)))
+        if carried.entry is first
+        and carried.update is terms.sum(((symbol, 1), (blocks, team.teams)))
     ]
 
 
-def reduced(items: Items, terms: Terms) -> Items:
+def reduced(items: Items, terms: Terms, team: Team = ALONE) -> Items:
     """A skeleton without registers that are a multiple of the output tile and a constant more."""
     names: dict[Term, Term] = {}
     for loop in outer_loops(items):
-        for symbol in tile_symbols(loop, terms)[:1]:
+        for symbol in tile_symbols(loop, terms, team)[:1]:
             names |= _multiples(loop, symbol, terms)
     return Written(terms, names).items(items) if names else items
 
 
+def settled(items: Items, terms: Terms, threads: Environment) -> Items:
+    """A skeleton in which loops begin with constants instead of the number of a warp, where that is
+    the same for all ``threads``: which team of several they are.
+    """
+    names: dict[Term, Term] = {}
+    for loop in outer_loops(items):
+        for carried in loop.carried.values():
+            names |= _constants(carried.entry, terms, threads)
+    return Written(terms, names).items(items) if names else items
+
+
+def _constants(term: Term, terms: Terms, threads: Environment) -> dict[Term, Term]:
+    if term.number is not None:
+        return {}
+    value = threads.value(term)
+    if value is not None and value.plain and len({*value.array.flat}) == 1:
+        return {term: terms.const(int(value.array.flat[0]))}
+    found: dict[Term, Term] = {}
+    for part in term.parts:
+        found |= _constants(part, terms, threads)
+    return found
+
+
 def _multiples(loop: Loop, tile: Term, terms: Terms) -> dict[Term, Term]:
     """What is ``a x + c`` before the first turn, and grows by ``a`` times what ``x`` grows by."""
+    first = loop.carried[tile]
+    ((_, more),) = ((t, f) for t, f in addends(first.update)[1] if t is not tile)
+    begin = addends(first.entry)[1]
     block, blocks = terms.symbol("%ctaid.x"), terms.symbol("%nctaid.x")
     found: dict[Term, Term] = {}
     for symbol, carried in loop.carried.items():
         constant, pairs = addends(carried.entry)
-        if symbol is tile or len(pairs) != 1 or pairs[0][0] is not block:
+        factor = dict(pairs).get(block, 0)
+        if symbol is tile or not factor or dict(pairs) != {t: factor * f for t, f in begin}:
             continue
-        factor = pairs[0][1]
-        if carried.update is terms.sum(((symbol, 1), (blocks, factor))):
+        if carried.update is terms.sum(((symbol, 1), (blocks, factor * more))):
             found[symbol] = terms.sum(((tile, factor),), constant)
     return found

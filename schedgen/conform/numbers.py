@@ -1,15 +1,16 @@
 """Which terms of a role are the program's numbers: the tile, its iterations, those of earlier ones.
 
-The number of the tile is what grows by one in each turn of the loop over tiles, from 0. The trip
-count is what the loop of a tile compares its turns with; all roles have to agree on it, with the
-output tile that a block is at written alike. Iterations of earlier tiles are the product of both,
-or a sum of trip counts over tiles.
+The number of the tile is what grows by one in each turn of the loop over tiles, from 0; of teams
+that take tiles in turn, from the number of the team, by how many there are. The trip count is what
+the loop of a tile compares its turns with; all roles have to agree on it, with the output tile that
+a block is at written alike. Iterations of earlier tiles are the product of both, or a sum of trip
+counts over tiles.
 """
 
 from __future__ import annotations
 
 from schedgen.conform.closed import Closed
-from schedgen.conform.induction import tile_symbols
+from schedgen.conform.induction import ALONE, Team, tile_symbols
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.skeleton import Exit, Loop
 from schedgen.conform.terms import Term, Terms, addends
@@ -55,22 +56,23 @@ def without_least(count: Term, most: int = 1 << 31) -> Term:
     return count
 
 
-def output_tile(tiles: Loop, terms: Terms) -> dict[Term, Term]:
+def output_tile(tiles: Loop, terms: Terms, team: Team = ALONE) -> dict[Term, Term]:
     """Registers that hold the output tile, and what it is called in terms of all roles."""
-    return {symbol: terms.symbol(TILE) for symbol in tile_symbols(tiles, terms)}
+    return {symbol: terms.symbol(TILE) for symbol in tile_symbols(tiles, terms, team)}
 
 
-def numbers_of(terms: Terms, tiles: Loop, count: Term | None) -> Numbers:
+def numbers_of(terms: Terms, tiles: Loop, count: Term | None, team: Team = ALONE) -> Numbers:
     """The numbers of a role, given its trip count."""
-    zero = terms.const(0)
+    first, others = terms.const(team.number), ()
+    if count is not None:
+        others = (terms.sum(((count, team.number),)), terms.sum(((count, team.teams),)))
     tile: list[Term] = []
     earlier: list[Term] = []
     for symbol, carried in tiles.carried.items():
-        if carried.entry is not zero:
-            continue
-        if carried.update is terms.sum(((symbol, 1),), 1):
+        step = terms.sum(((carried.update, 1), (symbol, -1)))
+        if carried.entry is first and step.number == team.teams:
             tile.append(symbol)
-        elif count is not None and carried.update is terms.sum(((symbol, 1), (count, 1))):
+        elif (carried.entry, step) == others:
             earlier.append(symbol)
     if count is not None:
         earlier += [terms.product(count, symbol) for symbol in tile]

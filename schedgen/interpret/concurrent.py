@@ -108,7 +108,7 @@ def _check_registers(program: Program) -> None:
             if isinstance(step.action, Run):
                 for access in program.operation[step.action.operation].accesses:
                     if program.allocation[access.allocation].space is Space.REGISTERS:
-                        owned.setdefault(access.allocation, []).append((access, role.name))
+                        owned.setdefault(access.allocation, []).append((access, role.owner))
     for allocation, accesses in owned.items():
         for (first, owner), (second, other) in combinations(accesses, 2):
             if owner != other and first.overlaps(second):

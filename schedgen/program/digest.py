@@ -11,6 +11,8 @@ from schedgen.program.model import Program
 
 _TOLD = ("why", "protects", "removals", "handoff", "ii_cycles", "trips", "capacities")
 """What a program says about itself that no instruction comes from."""
+_USUAL = {"teams": 1, "threads_of": ""}
+"""Left out where they are so, so that programs without them are what they were before."""
 
 
 def program_digest(program: Program) -> str:
@@ -21,7 +23,7 @@ def program_digest(program: Program) -> str:
 def _bare(data: Any) -> Any:
     if isinstance(data, dict):
         items = cast("dict[str, Any]", data).items()
-        return {key: _bare(value) for key, value in items if key not in _TOLD}
+        return {k: _bare(v) for k, v in items if k not in _TOLD and _USUAL.get(k) != v}
     if isinstance(data, list | tuple):
         return [_bare(one) for one in cast("list[Any]", data)]
     return data

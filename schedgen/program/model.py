@@ -45,7 +45,6 @@ class Barrier:
     none at all, where the threads of each warp of a role meet on their own: each step that arrives
     at one of the last two is followed by the one that waits. ``pace`` is a named one that keeps two
     roles to the order of the schedule: nothing needs it but speed (`schedgen.synchronize.pacing`).
-
     Threads that wait at a named barrier are not among the ``arrivals``.
     ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
     phases are completed when the barriers are initialized; those of ``pace`` by a `Grant` of the
@@ -142,8 +141,8 @@ class WaitGroup:
     """Blocks until the instance of ``operation`` from ``lag`` iterations before, and all that the
     role issued to the same engine before that, is complete (or has been read, for a bulk store).
 
-    It looks back within its tile only. Outside of the loop it waits for the last instance of the
-    tile. The emitter turns it into the number of groups that may still be pending.
+    It looks back within its tile only, outside of the loop for the last instance of the tile. The
+    emitter turns it into the number of groups that may still be pending.
     """
 
     operation: str
@@ -283,7 +282,8 @@ class RoleProgram:
     """What the ``warps`` warps of a role do for each tile; ``registers`` per thread.
 
     ``enter`` comes before the first tile, ``leave`` after the last one. ``open`` is what each tile
-    begins with, once registers have their initial values.
+    begins with, once registers have their initial values. Several ``teams`` of so many warps take
+    tiles in turn (`schedgen.program.pingpong`). ``threads_of``: whose threads a part of a role has.
     """
 
     name: str
@@ -295,6 +295,17 @@ class RoleProgram:
     enter: tuple[Budget | Grant, ...] = ()
     open: tuple[Fence, ...] = ()
     leave: tuple[Finish | Fence, ...] = ()
+    teams: int = 1
+    threads_of: str = ""
+
+    @property
+    def all_warps(self) -> int:
+        return self.warps * self.teams
+
+    @property
+    def owner(self) -> str:
+        """Whose registers its threads have."""
+        return self.threads_of or self.name
 
     @property
     def kind(self) -> RoleKind:

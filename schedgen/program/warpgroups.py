@@ -26,17 +26,17 @@ class Warpgroups:
         warp = 0
         for role in sorted(roles, key=lambda role: -role.warps):
             self.first[role.name] = warp
-            warp += role.warps
+            warp += role.all_warps
 
     @property
     def count(self) -> int:
         """Warps of the block, in whole warpgroups."""
-        return -(-sum(role.warps for role in self.roles) // _GROUP) * _GROUP
+        return -(-sum(role.all_warps for role in self.roles) // _GROUP) * _GROUP
 
     def groups(self, role: RoleProgram) -> range:
-        """The warpgroups that a role's warps are in."""
+        """The warpgroups that a role's warps are in, those of all its teams."""
         first = self.first[role.name]
-        return range(first // _GROUP, (first + role.warps - 1) // _GROUP + 1)
+        return range(first // _GROUP, (first + role.all_warps - 1) // _GROUP + 1)
 
     def registers(self, role: RoleProgram) -> int:
         """The register budget of these warpgroups."""

@@ -165,7 +165,7 @@ def _private_registers(program: Program) -> Iterator[Finding]:
         runs = (step.action for step in role.steps if isinstance(step.action, Run))
         for access in (a for run in runs for a in program.operation[run.operation].accesses):
             if program.allocation[access.allocation].space == "registers":
-                owners.setdefault(access.allocation, []).append((access, role.name))
+                owners.setdefault(access.allocation, []).append((access, role.owner))
     for allocation, accesses in owners.items():
         pairs = {
             tuple(sorted((one, other)))

@@ -221,9 +221,10 @@ def _registers(program: Program) -> Iterator[Finding]:
     groups: dict[int, list[RoleProgram]] = {}
     warp = 0
     for role in sorted(program.roles, key=lambda role: -role.warps):
-        for group in {warp // _WARPS_OF_A_GROUP, (warp + role.warps - 1) // _WARPS_OF_A_GROUP}:
+        last = warp + role.warps * role.teams - 1
+        for group in range(warp // _WARPS_OF_A_GROUP, last // _WARPS_OF_A_GROUP + 1):
             groups.setdefault(group, []).append(role)
-        warp += role.warps
+        warp = last + 1
     have = program.capacities.registers_per_thread_sum
     entry = min(255, have // max(len(groups), 1)) // 8 * 8
     total = 0

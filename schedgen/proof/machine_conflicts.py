@@ -147,8 +147,12 @@ class _Fences:
             return later.event, end, kind if end == self.never else ""
         if same_role and same_engine and earlier.engine is not Engine.COPY_IN:
             return later.event, earlier.event, ""  # program order, or the role's own queue
-        end = self._end(allocation, earlier, later)
         begin = later.event
+        if not same_role and _publishing(allocation.space, earlier, later) == _BEHIND:
+            # Threads of two parts of a role: those of the later one have the fence before it.
+            begin = self._last(later.role, FenceKind.REGISTERS, later.position)
+            return begin, earlier.event, FenceKind.REGISTERS if begin == self.never else ""
+        end = self._end(allocation, earlier, later)
         if allocation.space is Space.TMEM and later.engine in (Engine.THREADS, Engine.TENSOR):
             begin = self._last(later.role, FenceKind.TMEM_AFTER, later.position)
         if begin == self.never:
@@ -175,6 +179,9 @@ class _Fences:
         places = self.places[role, kind]
         index = bisect_left(places, before)
         return self.never if index == 0 else self.case.roles[role][places[index - 1]]
+
+
+_BEHIND = (FenceKind.REGISTERS,)
 
 
 def _publishing(space: Space, earlier: Touch, later: Touch) -> tuple[FenceKind, ...]:

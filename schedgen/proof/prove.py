@@ -9,6 +9,7 @@ from schedgen.errors import SchedgenError
 from schedgen.findings import Claim, Finding, Verdict
 from schedgen.program.digest import program_digest
 from schedgen.program.model import Program
+from schedgen.program.pingpong import apart, out_of_turn
 
 METHODS = ("graph", "z3", "execution")
 
@@ -115,13 +116,16 @@ class ProvenProgram:
 def check(program: Program, methods: tuple[str, ...] = METHODS, *, quick: bool = False) -> Proof:
     """What each of ``methods`` says about ``program``, whether it is right or wrong.
 
-    What surrounds the roles is a list to look through, the same for all of them.
+    What surrounds the roles is a list to look through, the same for all of them. Roles with several
+    teams are proven as `schedgen.program.pingpong.apart` has them.
 
     ``quick`` executes fewer cases; the verdict says which. The other methods are what they are.
     """
     from schedgen.proof.frame import frame_findings
 
-    around = tuple(frame_findings(program))
+    turns = [Finding(Claim.FRAME, text, ("teams",)) for text in out_of_turn(program)]
+    around = (*frame_findings(program), *turns)
+    program = program if turns else apart(program)
     verdicts = (_RUN[method](program, quick) for method in methods)
     return Proof(tuple(replace(v, findings=(*v.findings, *around)) for v in verdicts))
 

@@ -101,6 +101,22 @@ def fences_after(program: Program, one: Touch, other: Touch) -> tuple[FenceKind,
         done = FenceKind.TMEM_STORED if one.access.write else FenceKind.TMEM_LOADED
         own = one.role is other.role and other.engine is Engine.THREADS
         return (done,) if own else (done, FenceKind.TMEM_BEFORE)
-    if space is Space.REGISTERS and other.engine is Engine.WGMMA and one.role is other.role:
+    if _registers(program, one, other) and one.role is other.role:
         return (FenceKind.REGISTERS,)
     return ()
+
+
+def fence_before(program: Program, one: Touch, other: Touch) -> FenceKind | None:
+    """The fence that the role of the later access needs before it."""
+    if program.allocation[one.access.allocation].space is Space.TMEM:
+        return FenceKind.TMEM_AFTER
+    if _registers(program, one, other) and one.role is not other.role:
+        return FenceKind.REGISTERS  # by the same threads, which a proof looks at as two roles
+    return None
+
+
+def _registers(program: Program, one: Touch, other: Touch) -> bool:
+    """Whether a product uses registers that threads touched."""
+    space = program.allocation[one.access.allocation].space
+    engines = one.engine, other.engine
+    return space is Space.REGISTERS and engines == (Engine.THREADS, Engine.WGMMA)

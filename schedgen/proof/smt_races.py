@@ -17,7 +17,7 @@ from schedgen.kernel import Space
 from schedgen.program.model import EVERY, Fence, FenceKind, RoleProgram
 from schedgen.program.operations import Engine
 from schedgen.proof.smt_accesses import Touch, conflicts, same_slot, slots_of
-from schedgen.proof.smt_pairs import Pair, fences_after
+from schedgen.proof.smt_pairs import Pair, fence_before, fences_after
 from schedgen.proof.smt_question import Question
 from schedgen.proof.smt_window import Condition, Event, Instant, Term, Window, both, condition
 
@@ -182,9 +182,10 @@ class Races:
         fences = fences_after(self.program, one, other)
         if fences:
             end = self._bound(one.role, first, fences, after=True)
-        if space is Space.TMEM:
-            begin = self._bound(other.role, second, (FenceKind.TMEM_AFTER,), after=False)
-            fences = (*fences, FenceKind.TMEM_AFTER)
+        behind = fence_before(self.program, one, other)
+        if behind is not None:
+            begin = self._bound(other.role, second, (behind,), after=False)
+            fences = (*fences, behind)
         return begin, end, fences
 
     def _bound(

@@ -185,7 +185,7 @@ def capacities(program: Program) -> Iterator[Finding]:
 def _threads_apart(program: Program) -> Iterator[Finding]:
     """A row or column in registers belongs to the threads of one role."""
     used = {
-        (role.name, access)
+        (role.owner, access)
         for role in program.roles
         for step in role.steps
         if isinstance(step.action, Run)

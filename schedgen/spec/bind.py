@@ -27,6 +27,7 @@ from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.source import Source
 from schedgen.spec.spreading import spread
+from schedgen.spec.teams import bind_teams
 from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.storage_rules import storage_mistakes
@@ -92,6 +93,7 @@ def _kernel(
     lie = check_alignment(scope, layout, operations, binder.locations)
     operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
+    teams = bind_teams(spec, scope, operations)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
     kernel = Kernel(
@@ -120,6 +122,7 @@ def _kernel(
         tile_extents=binder.placing.tile_extents,
         tiles=str(spec.loops.tiles),
         one_tile=tuple(dict.fromkeys(spec.loops.one_tile)),
+        teams=teams,
         locations=_locations(source, spec),
         decided=decided,
     )

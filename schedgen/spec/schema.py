@@ -157,6 +157,12 @@ class Loops(Model):
         examples=[["n"]],
     )
     persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
+    teams: dict[Identifier, Arithmetic] = Field(
+        default_factory=dict[Identifier, Arithmetic],
+        description="how many warpgroups compute output tiles in turn (ping-pong), by the role "
+        "that each has: one multiplies while another one is at what comes after the loop",
+        examples=[{"epilogue": 2}],
+    )
     tiles: Arithmetic = Field(
         "all",
         description="tiles to compute: all or lower_triangle",

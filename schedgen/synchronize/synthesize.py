@@ -21,6 +21,7 @@ from schedgen.ordering.graph import event_graph
 from schedgen.ordering.orders import Orders
 from schedgen.program.model import EVERY, FIRST, FenceKind, Program, Removal
 from schedgen.program.operations import Engine, Number
+from schedgen.program.pingpong import in_turn
 from schedgen.schedule import Schedule
 from schedgen.synchronize.build import ProgramError, Storage, capacities, tile_operations
 from schedgen.synchronize.frame import framed
@@ -77,11 +78,15 @@ def synchronized(
     skeleton = _skeleton(kernel, schedule, machine)
     check_units(machine, skeleton, units)
     found = _Synthesis(Layout(kernel, schedule, skeleton), units).run()
-    if early:
-        return replace(found, program=framed(found.program))
-    late = Layout(kernel, schedule, skeleton, late=True)
-    found = (_as_fast(found.program, late, units) if late.late else None) or found
-    return replace(found, program=framed(found.program))
+    if not early:
+        late = Layout(kernel, schedule, skeleton, late=True)
+        found = (_as_fast(found.program, late, units) if late.late else None) or found
+    return replace(found, program=_whole(kernel, found.program))
+
+
+def _whole(kernel: Kernel, program: Program) -> Program:
+    """``program`` with the teams of its roles, and what surrounds them."""
+    return framed(in_turn(program, dict(kernel.teams)))
 
 
 def resynchronized(
@@ -91,7 +96,7 @@ def resynchronized(
     no hand-off of their own (`Program.removals`). Nothing is known about decisions of others.
     """
     layout = Layout(kernel, schedule, _skeleton(kernel, schedule, machine), late=late)
-    return framed(layout.lay_out(made, assign(layout, made, dict(made.slots))))
+    return _whole(kernel, layout.lay_out(made, assign(layout, made, dict(made.slots))))
 
 
 def _skeleton(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program:

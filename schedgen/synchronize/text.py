@@ -80,6 +80,8 @@ def _skipped(barrier: Barrier) -> str:
 def _roles(program: Program) -> Iterator[str]:
     for role in program.roles:
         warps = "1 warp" if role.warps == 1 else f"{role.warps} warps"
+        if role.teams > 1:
+            warps = f"{role.teams} teams of {warps} take tiles in turn"
         yield ""
         yield f"{role.name}: {warps}, {role.registers} registers a thread"
         yield from _section("for each tile", role.before)

@@ -1,0 +1,57 @@
+"""How many warpgroups compute output tiles in turn, by role."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedgen.errors import suggest
+from schedgen.kernel import Operation, Phase
+from schedgen.spec.schema import SpecFile
+from schedgen.spec.values import Scope
+
+MOST = 4
+"""With more, each would have fewer registers than a product of 64 rows and 128 columns takes."""
+
+
+def bind_teams(
+    spec: SpecFile, scope: Scope, operations: Sequence[Operation]
+) -> tuple[tuple[str, int], ...]:
+    """The roles with several teams, and how many. Mistakes are reported to ``scope``."""
+    found: list[tuple[str, int]] = []
+    for name, count in spec.loops.teams.items():
+        path = ("loops", "teams", name)
+        teams = scope.integer(count, path)
+        if not 1 <= teams <= MOST:
+            message = f"{name} has {teams} teams; 1 to {MOST} are possible"
+            scope.error("bad-teams", message, path, fix="use 2, or 1 for none that takes turns")
+        elif teams > 1 and _fits(spec, scope, operations, name):
+            found.append((name, teams))
+    return tuple(found)
+
+
+def _fits(spec: SpecFile, scope: Scope, operations: Sequence[Operation], name: str) -> bool:
+    """Whether the tiles of a role can be computed in turn: all have as many iterations, so that
+    each team knows how many the other ones have done, and the role has something to do behind them.
+    """
+    path = ("loops", "teams", name)
+    pinned = dict.fromkeys(o.role for o in operations if o.role is not None)
+    mine = [operation for operation in operations if operation.role == name]
+    ranges = [key for key in ("tile_trips", "tile_first") if getattr(spec.loops, key) is not None]
+    if not mine:
+        known = ", ".join(pinned) or "none"
+        fix = suggest(name, list(pinned)) or f"say 'role: {name}' in one; roles that are: {known}"
+        message = f"no operation has the role '{name}'"
+        scope.error("bad-teams", message, path, key=True, fix=fix)
+    elif all(operation.phase is not Phase.AFTER for operation in mine):
+        message = f"'{name}' has nothing to do after the loop while another team multiplies"
+        fix = "give an operation behind the loop that role, or remove it here"
+        scope.error("bad-teams", message, path, key=True, fix=fix)
+    elif ranges:
+        message = "teams take tiles in turn, and these may have different numbers of iterations"
+        scope.error("bad-teams", message, path, key=True, fix=f"remove 'teams' or '{ranges[0]}'")
+    elif not scope.truth(spec.loops.persistent, ("loops", "persistent")):
+        message = "teams take the tiles of a CTA in turn, and a CTA has one"
+        scope.error("bad-teams", message, path, key=True, fix="say 'persistent: true'")
+    else:
+        return True
+    return False
