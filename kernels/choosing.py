@@ -54,7 +54,7 @@ def choice(product: Product, shape: Shape, sms: int, *, addend: bool = False) ->
     Raises:
         DeviceError: there is no kernel of it for that architecture and data type.
     """
-    found = split.split(product, shape, sms) or tiling.best(product, shape, sms)
+    found = split.split(product, shape, sms) or tiling.best(product, shape, sms, addend=addend)
     plain = product.b_layout == "nk" and not (product.symmetric or product.activated or addend)
     other = _transposed(product, shape, sms) if plain else None
     if other is None:

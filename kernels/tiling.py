@@ -8,7 +8,7 @@ machine model, and how far those are from measured ones.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from schedgen.driver import lock_file
@@ -144,8 +144,12 @@ BYTES, PEAK = 1900, 2400
 products of few rows have seen on an H200, of the 4.8 TB/s that it has. Symmetric products, which
 none of these numbers was fitted to, are held against what it has."""
 HIDDEN = 0.4
-"""What is left of filling and epilogue where tiles are computed in turn: 0.15 to 0.65 for k from
-1024 to 8192 (H200, one run, before the rule was made)."""
+"""What is left of filling and epilogue behind other tiles where they are computed in turn: 0.15 to
+0.65 for k from 1024 to 8192 (`benchmarks/pingpong.py`, H200)."""
+ADDED, ADDED_COLUMN = {Tile(): 4000}, 8
+"""Cycles that each output tile takes longer where something is added to the product, and cycles for
+each of its columns for other tiles: 800 to 1500 for 192 columns, 3000 to 4500 for 256, whose four
+slices share two slots of shared memory (`benchmarks/pingpong.py`, H200)."""
 FEWER = 0.125
 """With fewer SMs in a wave that falls with this power of their share: to 92 % with half of them."""
 PORT, LARGE = 64, 16 << 20
@@ -161,7 +165,6 @@ MEASURED = {
         False: {
             Tile(): 1.3,
             Tile(columns=192): 1.31,
-            Tile(columns=192, teams=2): 1.31,
             Tile(columns=128): 1.38,
             Tile(rows=64, columns=128): 1.52,
             Tile(rows=64, columns=64, depth=128): 3.06,
@@ -170,7 +173,6 @@ MEASURED = {
         True: {
             Tile(): 1.35,
             Tile(columns=192): 1.39,
-            Tile(columns=192, teams=2): 1.39,
             Tile(columns=128): 1.46,
             Tile(rows=64, columns=128): 1.89,
             Tile(rows=64, columns=64, depth=128): 3.09,
@@ -212,7 +214,6 @@ ALONE = {
     "sm_90a": {
         Tile(): 1.1,
         Tile(columns=192): 1.1,
-        Tile(columns=192, teams=2): 1.1,
         Tile(columns=128): 1.1,
         Tile(rows=64, columns=128): 1.1,
         Tile(rows=64, columns=64, depth=128): 1.4,
@@ -238,20 +239,21 @@ def sizes(product: Product) -> tuple[Tile, ...]:
 
 
 @cache
-def best(product: Product, shape: Shape, sms: int) -> Tile:
+def best(product: Product, shape: Shape, sms: int, *, addend: bool = False) -> Tile:
     """The size of output tiles that should be the fastest for ``shape``.
 
     Args:
         product: what is computed.
         shape: batch, m, n, k.
         sms: SMs of the GPU, each of which computes one output tile at a time.
+        addend: something is added to the product.
 
     Raises:
         DeviceError: there is no kernel of it for that architecture and data type.
     """
     found: tuple[float, Tile] = (math.inf, Tile())
     for tile in sizes(product):
-        needed = cycles(product, shape, sms, tile)
+        needed = cycles(product, shape, sms, tile, addend=addend)
         needed *= UNSURE if tile in MORE.get(product.arch, ()) else 1.0
         found = min(found, (needed, tile), key=lambda f: f[0])
     if math.isinf(found[0]):
@@ -261,7 +263,9 @@ def best(product: Product, shape: Shape, sms: int) -> Tile:
     return found[1]
 
 
-def cycles(product: Product, shape: Shape, sms: int, tile: Tile, parts: int = 1) -> float:
+def cycles(
+    product: Product, shape: Shape, sms: int, tile: Tile, parts: int = 1, *, addend: bool = False
+) -> float:
     """Cycles that a product should take in output tiles of one size, infinite if there is no such
     kernel; ``parts`` tiles share the iterations of each. Other arguments are those of `best`.
     """
@@ -273,29 +277,32 @@ def cycles(product: Product, shape: Shape, sms: int, tile: Tile, parts: int = 1)
     each = _cycles(spec, product.arch, tuple(chosen.items()))
     waves = -(-count // sms)
     together = _together(product, tile) * min(count / sms, 1.0)
-    each *= max(ALONE.get(product.arch, {}).get(tile, 1.0), together)
+    each *= max(ALONE.get(product.arch, {}).get(replace(tile, teams=1), 1.0), together)
+    more = ADDED.get(tile, ADDED_COLUMN * tile.columns) if addend else 0.0
     if product.symmetric:
-        return max(waves * _wave(tile, k, parts, each), 2 * batch * m * k / PEAK)
+        return max(_waves(waves, tile, k, parts, each, more), 2 * batch * m * k / PEAK)
     operands = 2 * batch * k * (m + n)
     if operands > LARGE:
         each = max(each, 2 * (tile.rows + tile.columns) * tile.depth / PORT)
     share = count / (waves * sms)
-    found = max(waves * _wave(tile, k, parts, each), operands / (BYTES * share**FEWER))
+    found = max(_waves(waves, tile, k, parts, each, more), operands / (BYTES * share**FEWER))
     if product.transposed:
         return found
     return found * (1 + OUTSIDE * (1 - m / (-(-m // tile.rows) * tile.rows)))
 
 
-def _wave(tile: Tile, k: int, parts: int, each: float) -> float:
-    """Cycles of one output tile, or of its part, with ``each`` for an iteration."""
-    fill = max(FILL / tile.depth * each, FEWEST + COLUMN * tile.columns)
-    fill *= 1 if tile.teams == 1 else HIDDEN
-    return -(-k // (tile.depth * parts)) * each + fill
+def _waves(count: int, tile: Tile, k: int, parts: int, each: float, more: float) -> float:
+    """Cycles of ``count`` output tiles of a CTA, or of its parts of them, with ``each`` for an
+    iteration and ``more`` around each loop.
+    """
+    around = max(FILL / tile.depth * each, FEWEST + COLUMN * tile.columns) + more
+    left = 1 if tile.teams == 1 else HIDDEN
+    return count * -(-k // (tile.depth * parts)) * each + around * (1 + left * (count - 1))
 
 
 def _together(product: Product, tile: Tile) -> float:
-    """See `MEASURED`."""
-    arch = product.arch
+    """See `MEASURED`; the loop of tiles that are computed in turn is taken to be that of others."""
+    arch, tile = product.arch, replace(tile, teams=1)
     if product.transposed:
         return STORED_TRANSPOSED.get(arch, {}).get(tile, 1.0)
     found = MEASURED.get(arch, {}).get(product.symmetric, {})
