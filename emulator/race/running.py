@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from schedgen.emulator.emulation import Emulator
+from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.launch.device import device
 from schedgen.emulator.launch.diversion import set_environment
 from schedgen.emulator.launch.targets import target
+from schedgen.emulator.launched import module_of
 from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.race.programs import Ended, Program, run
 from schedgen.emulator.race.session import Limit, Session
+from schedgen.emulator.race.unsupported import Unsupported, unsupported
 
 _CACHES = ("QUACK_CACHE_ENABLED", "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED")
 """Variables that switch off what libraries keep of compiled kernels: object files, which have no
@@ -61,6 +64,22 @@ def session_of(options: Options, progress: Callable[[str], None] | None = None) 
     return Session(emulator, options.limit, options.known, progress=progress)
 
 
+def listed(program: Program, options: Options) -> tuple[tuple[Unsupported, ...], int, Ended]:
+    """Runs a program without executing what it launches: what of its kernels is not supported, how
+    many kernels there are, and how it ended, which may be badly for want of results."""
+    known: dict[tuple[str, str], tuple[Unsupported, ...]] = {}
+
+    def note(launch: Launch) -> None:
+        key = launch.kernel, launch.ptx
+        if key not in known:
+            module = module_of(launch.ptx)
+            known[key] = tuple(one for one in unsupported(module) if one.kernel == launch.kernel)
+
+    with _gpu(options, note):
+        ended = run(program)
+    return tuple(one for found in known.values() for one in found), len(known), ended
+
+
 def checked(
     program: Program, options: Options, progress: Callable[[str], None] | None = None
 ) -> tuple[Session, Ended]:
@@ -70,15 +89,22 @@ def checked(
         LaunchError: there is no such architecture, or CuTe DSL is not installed.
         ProgramError: what is to be run is not there.
     """
+    session = session_of(options, progress)
+    with _gpu(options, session.run):
+        return session, run(program)
+
+
+@contextmanager
+def _gpu(options: Options, launched: Callable[[Launch], None]) -> Generator[None]:
+    """The stand-in, whose launches come to `launched`."""
     from schedgen.emulator.standin.tensors import MEMORY  # imports torch
     from schedgen.emulator.standin.torch_standin import stand_in
 
-    session = session_of(options, progress)
     with ExitStack() as stack:
         for name in _CACHES:
             set_environment(stack, name, "0")
         stack.enter_context(stand_in(target(options.arch, options.sms)))
         stack.enter_context(
-            device(options.arch, run=session.run, sms=options.sms, memory=MEMORY.allocations)
+            device(options.arch, run=launched, sms=options.sms, memory=MEMORY.allocations)
         )
-        return session, run(program)
+        yield

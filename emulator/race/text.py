@@ -8,6 +8,7 @@ from typing import Any
 from schedgen.emulator.race.findings import Found, Place
 from schedgen.emulator.race.programs import Ended
 from schedgen.emulator.race.session import Session
+from schedgen.emulator.race.unsupported import Unsupported
 
 
 def lines_of(session: Session, ended: Ended, *, quiet: bool = False) -> Iterator[str]:
@@ -15,7 +16,7 @@ def lines_of(session: Session, ended: Ended, *, quiet: bool = False) -> Iterator
     news = [one for one in session.found if one.fingerprint not in session.known]
     for one in news:
         if not quiet or one.severity == "error":
-            yield from _finding(one)
+            yield from finding_lines(one)
             yield ""
     if not quiet:
         yield from _launches(session)
@@ -92,7 +93,8 @@ def finding_data(one: Found, known: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _finding(one: Found) -> Iterator[str]:
+def finding_lines(one: Found) -> Iterator[str]:
+    """A finding for a person, line by line."""
     yield f"{one.severity}[{one.rule}]: {one.title}"
     words = ("first", "then") if len(one.places) == 2 else ("at",)
     for word, place in zip(words, one.places, strict=False):
@@ -112,6 +114,25 @@ def _finding(one: Found) -> Iterator[str]:
     where = f"{_several(one.launches, 'launch', 'launches')} of {one.kernel}"
     alike = f", {one.members} pairs of PTX lines" if one.members > 1 else ""
     yield f"  seen   {_several(one.times, 'time')} in {where}{alike}; id {one.fingerprint}"
+
+
+def unsupported_lines(
+    found: Collection[Unsupported], kernels: int, ended: Ended | None
+) -> Iterator[str]:
+    """What cannot be executed, line by line; ``ended``: how the program did that was run for it."""
+    for one in found:
+        yield f"{one.place.name}: {one.instruction} ({_several(one.times, 'time')} in {one.kernel})"
+        yield f"  PTX {one.place.ptx}: {one.place.instruction}"
+        yield f"  {one.why}"
+    if ended is not None and ended.status:
+        last = (ended.error.splitlines() or [f"status {ended.status}"])[-1]
+        yield f"the program did not end well without results, there may be more kernels: {last}"
+    about = _several(kernels, "kernel")
+    yield (
+        f"{about}: {_several(len(found), 'kind')} of instructions not supported"
+        if found
+        else (f"{about}: all instructions are supported")
+    )
 
 
 def _who(place: Place) -> str:

@@ -16,9 +16,10 @@ import torch
 
 from schedgen.emulator.launch.diversion import set_attribute, set_environment
 from schedgen.emulator.launch.targets import Target
+from schedgen.emulator.standin.bindings import divert_bindings
 from schedgen.emulator.standin.cuda import divert_cuda
 from schedgen.emulator.standin.factories import divert_factories
-from schedgen.emulator.standin.tensors import dispatch
+from schedgen.emulator.standin.tensors import MEMORY, dispatch
 
 _MAKERS = (
     *("empty.memory_format", "empty_strided", "tril_indices", "triu_indices"),
@@ -47,6 +48,7 @@ def stand_in(gpu: Target) -> Generator[None]:
         )
         future.set_overwrite_module_params_on_conversion(True)
         divert_cuda(stack, gpu)
+        divert_bindings(stack, gpu, MEMORY)
         divert_factories(stack)
         yield
 

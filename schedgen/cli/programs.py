@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,7 +50,7 @@ def race(
     program: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PROGRAM]", help="A script or MODULE:FUNCTION.", show_default=False
+            metavar="[PROGRAM]", help="A script, MODULE:FUNCTION or a PTX file.", show_default=False
         ),
     ] = None,
     arguments: Annotated[
@@ -100,6 +101,26 @@ def race(
     quiet: Annotated[
         bool, typer.Option("-q", "--quiet", help="Print errors and the verdict only.")
     ] = False,
+    launch: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="How a PTX file is launched (docs/race.md)."),
+    ] = None,
+    list_unsupported: Annotated[
+        bool,
+        typer.Option("--list-unsupported", help="Execute no kernel; list what cannot be executed."),
+    ] = False,
+    sarif: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the findings as SARIF 2.1.0.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write kernels and findings as JUnit XML.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Findings in it are known: no failure.")
+    ] = None,
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="Write all findings to --baseline.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Run a GPU program, unmodified, on a GPU that is not there, and check its kernels for races.
@@ -112,7 +133,15 @@ def race(
     not end, or a program that fails, 2 bad input.
     """
     from schedgen.cli.emulate import Limits
-    from schedgen.cli.race import ARCHITECTURES, SCHEDULES, Asked, limit_of, one_of, run_race
+    from schedgen.cli.race import (
+        ARCHITECTURES,
+        SCHEDULES,
+        Asked,
+        limit_of,
+        one_of,
+        run_list,
+        run_race,
+    )
     from schedgen.emulator.machine.switches import Switches, chosen
     from schedgen.emulator.race.running import Options
 
@@ -132,7 +161,12 @@ def race(
         demoted=frozenset(demote or ()),
         **{name: value for name, value in more.items() if value is not None},
     )
-    asked = Asked(program, tuple(arguments or ()), module, None, json, quiet)
+    asked = Asked(
+        program, tuple(arguments or ()), module, launch, json, quiet, sarif, junit, baseline,
+        update_baseline,
+    )  # fmt: skip
+    if list_unsupported:
+        raise typer.Exit(run_list(asked, options))
     with Ticker() as ticker:
         status = run_race(asked, options, ticker)
     raise typer.Exit(status)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from schedgen.cli.common import fail, print_json
+from schedgen.cli.common import fail, print_json, write
 from schedgen.errors import SchedgenError, suggest
 
 if TYPE_CHECKING:
+    from schedgen.emulator.ptx.tree import Module
     from schedgen.emulator.race.programs import Ended, Program
     from schedgen.emulator.race.running import Options
     from schedgen.emulator.race.session import Limit, Session
@@ -76,15 +78,79 @@ def run_race(asked: Asked, options: Options, progress: Callable[[str], None]) ->
     """Runs the program and reports. Returns the exit status: 0 clean, 1 wrong, 2 bad input.
 
     Raises:
-        SchedgenError: what is to be run is not there, or cannot be.
+        SchedgenError: what is to be run is not there, or cannot be; or a file is wrong.
     """
-    from schedgen.emulator.race.running import checked
+    from schedgen.emulator.race.baseline import read
 
+    if asked.update and asked.baseline is None:
+        raise SchedgenError("--update-baseline writes --baseline FILE; fix: name the file")
+    if asked.baseline is not None and not asked.update:
+        options = replace(options, known=read(asked.baseline))
+    session, ended = _ran(asked, options, progress)
+    _report(asked, session, ended)
+    return WRONG if (session.errors and not asked.update) or ended.status else CLEAN
+
+
+def run_list(asked: Asked, options: Options) -> int:
+    """Prints what of the kernels of a program or PTX file cannot be executed; executes none.
+
+    Returns 0 if there is nothing, 1 if there is.
+
+    Raises:
+        SchedgenError: it is not there, or cannot be read.
+    """
+    from schedgen.emulator.race.running import listed
+    from schedgen.emulator.race.text import unsupported_lines
+    from schedgen.emulator.race.unsupported import unsupported
+
+    path = Path(asked.program or "")
+    if path.suffix == ".cubin":
+        raise SchedgenError(
+            f"{path}: machine code, which the emulator does not read; fix: give the PTX that it "
+            "was made from (cuobjdump -ptx, CUTE_DSL_KEEP=ptx)"
+        )
+    ended = None
+    if asked.module is None and path.suffix == ".ptx":
+        module = _module(path)
+        found, kernels = unsupported(module), len(module.kernels)
+    else:
+        with _standard_output(sys.stderr):
+            found, kernels, ended = listed(_program(asked), options)
+    if asked.as_json:
+        print_json([asdict(one) for one in found])
+        return WRONG if found else CLEAN
+    for line in unsupported_lines(found, kernels, ended):
+        typer.echo(line)
+    return WRONG if found else CLEAN
+
+
+def _module(path: Path) -> Module:
+    from schedgen.emulator.ptx.parse import parse
+    from schedgen.emulator.race.ptx_launch import text_of
+
+    return parse(text_of(path), str(path))
+
+
+def _ran(asked: Asked, options: Options, progress: Callable[[str], None]) -> tuple[Session, Ended]:
+    from schedgen.emulator.race.running import checked, session_of
+
+    path = Path(asked.program or "")
+    if asked.module is None and path.suffix == ".ptx":
+        from schedgen.emulator.race.ptx_launch import run
+
+        if asked.launch is None:
+            raise SchedgenError(
+                f"{path}: PTX does not say how it is launched; fix: --launch FILE (docs/race.md)"
+            )
+        session = session_of(options, progress)
+        return session, run(path, asked.launch, session, options.sms)
+    if asked.launch is not None:
+        raise SchedgenError(
+            f"--launch {asked.launch} is for PTX files, the program launches its kernels itself"
+        )
     program = _program(asked)
     with _standard_output(sys.stderr if asked.as_json else None):
-        session, ended = checked(program, options, progress)
-    _report(asked, session, ended)
-    return WRONG if session.errors or ended.status else CLEAN
+        return checked(program, options, progress)
 
 
 def _program(asked: Asked) -> Program:
@@ -101,8 +167,17 @@ def _program(asked: Asked) -> Program:
 
 
 def _report(asked: Asked, session: Session, ended: Ended) -> None:
+    from schedgen.emulator.race import baseline, junit, sarif
     from schedgen.emulator.race.text import data_of, lines_of
 
+    if asked.sarif is not None:
+        log = sarif.log_of(session, Path.cwd())
+        write(asked.sarif, json.dumps(log, indent=1, ensure_ascii=False) + "\n")
+    if asked.junit is not None:
+        name = f"-m {asked.module}" if asked.module else str(asked.program)
+        write(asked.junit, junit.text_of(session, ended, name))
+    if asked.update and asked.baseline is not None:
+        write(asked.baseline, baseline.text_of(session.found))
     if asked.as_json:
         print_json(data_of(session, ended))
         return
