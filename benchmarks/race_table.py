@@ -54,7 +54,6 @@ CUTLASS = {
         f"--q_shape 1,256,2,64 --k_shape 1,256,2,64 {_ONCE}"
     ),
     f"{_BLACKWELL}/rmsnorm/rmsnorm.py": f"--M 16 --N 1024 {_ONCE}",
-    f"{_BLACKWELL}/reduce/reduce.py": f"--M 16 --N 1024 {_ONCE}",
 } | {
     f"{_TUTORIAL}/tutorial_gemm/fp16_gemm_{name}.py": "--mnk 256,256,128"
     for name in ("0", "1", "2", "3", "3_1", "4", "5", "6")

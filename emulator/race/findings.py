@@ -55,7 +55,7 @@ class Found:
     """What is wrong at one or two places of the source, in all launches of a kernel.
 
     Attributes:
-        rule: its id in docs/emulator.md, or ``deadlock``, ``endless`` and ``stopped``.
+        rule: its id in docs/emulator.md, or ``deadlock``, ``endless``, ``released``, ``stopped``.
         severity: ``error``, ``warning`` or ``review``.
         title: one line.
         kernel: the name of the first kernel in which it was found.

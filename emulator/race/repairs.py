@@ -59,6 +59,10 @@ _FLAWS = {
     ),
 }
 _RULES = {
+    "N7": (
+        "let all four warps of a warpgroup execute the same setmaxnreg, idle ones, too, before "
+        "their roles part"
+    ),
     "W2": "wgmma.fence (warpgroup.fence) between the access to the registers and the product",
     "C14": "deallocate behind a barrier of all users; of a pair, when the peer has finished, too",
     "T13": "wait until no copy uses the map before it is changed",

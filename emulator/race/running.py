@@ -89,7 +89,10 @@ def checked(
         LaunchError: there is no such architecture, or CuTe DSL is not installed.
         ProgramError: what is to be run is not there.
     """
+    from schedgen.emulator.standin.tensors import MEMORY  # imports torch
+
     session = session_of(options, progress)
+    session.released = MEMORY.released
     with _gpu(options, session.run):
         return session, run(program)
 

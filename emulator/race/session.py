@@ -75,6 +75,8 @@ class Session:
     launches: list[Ran] = field(default_factory=list[Ran])
     begin: float = field(default_factory=perf_counter)
     progress: Callable[[str], None] | None = None
+    released: Callable[[int], bool] | None = None
+    """Says of an address whether it was in memory that is no longer allocated."""
 
     def run(self, launch: Launch) -> None:
         """Executes a launch.
@@ -90,7 +92,15 @@ class Session:
         try:
             self.emulator.run(launch)
         except (EmulationError, PtxError) as error:
-            found = stopped(str(error), launch.kernel, _rule_of(str(error)), _places(str(error)))
+            text, rule = str(error), _rule_of(str(error))
+            address = _ADDRESS.search(text)
+            if address and self.released is not None and self.released(int(address[1], 16)):
+                rule = "released"
+                text += (
+                    "\n  a tensor on cuda was there and is released: the program has to keep it "
+                    "until the kernel has ended"
+                )
+            found = stopped(text, launch.kernel, rule, _places(text))
             self._keep(launch, (found,), False, 0, perf_counter() - begin)
             raise
         report = self.emulator.reports.pop()
@@ -157,6 +167,7 @@ def _news(found: Collection[Found]) -> Iterator[Found]:
 
 _UNWRITTEN = "K9"
 _RULE = re.compile(r"rule ([A-Z]\d+[a-z]?)")
+_ADDRESS = re.compile(r"address (0x[0-9a-f]+) is in no registered tensor")
 _SOURCE = re.compile(r"(?:\[|at |in )([^\s\[\]]+\.py):(\d+)")
 
 

@@ -16,12 +16,16 @@ them, and torch's CPU allocator gives 64."""
 _GAP = 512
 """Bytes between two allocations at least, which no kernel may access."""
 
+_REMEMBERED = 1000
+"""Storages that are gone, for messages."""
+
 
 class GlobalMemory:
     """What is allocated, from the first tensor of a storage to the last."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
+        self._released: dict[int, int] = {}
 
     def __contains__(self, address: int) -> bool:
         """Whether a storage that begins at `address` is in this memory."""
@@ -34,6 +38,10 @@ class GlobalMemory:
             for start, size in sorted(self._sizes.items())
         )
 
+    def released(self, address: int) -> bool:
+        """Whether an address was in this memory, in a storage that is gone."""
+        return any(start <= address < start + size for start, size in self._released.items())
+
     def allocate(self, size: int) -> torch.Tensor:
         """Return `size` bytes (uint8, zero-initialized) that begin at a multiple of `ALIGNMENT`."""
         room = np.zeros(size + ALIGNMENT + _GAP, np.uint8)
@@ -42,10 +50,14 @@ class GlobalMemory:
         if size:
             address = found.data_ptr()
             self._sizes[address] = size
-            weakref.finalize(
-                room, self._sizes.pop, address, None
-            )  # torch keeps it while it is used
+            self._released.pop(address, None)
+            weakref.finalize(room, self._release, address)  # torch keeps it while it is used
         return found
+
+    def _release(self, address: int) -> None:
+        self._released[address] = self._sizes.pop(address)
+        while len(self._released) > _REMEMBERED:
+            del self._released[next(iter(self._released))]
 
     def empty_strided(
         self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype

@@ -148,8 +148,10 @@ def test_memory_is_given_back() -> None:
     view = a[10:]
     del a
     assert address in MEMORY
+    assert not MEMORY.released(address + 16)
     del view
     assert address not in MEMORY
+    assert MEMORY.released(address + 16)
 
 
 def test_exchange() -> None:
