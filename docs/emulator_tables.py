@@ -17,6 +17,7 @@ ENDS = (
 EXAMPLES = ("kernel", "arch", "schedule", "correct", "findings", "advice", "warp instructions")
 SPEED = ("kernel", "arch", "extents", "race checker", "correct", "warp instructions")
 GROWTH = ("kernel", "arch", "m=n", "k", "correct", "warp instructions", "asynchronous operations")
+RACE = ("kernel", "arch", "executed", "correct", "findings", "launches", "warp instructions")
 Row = dict[str, Any]
 
 
@@ -24,6 +25,7 @@ def parts() -> dict[str, Callable[[], str]]:
     """Name -> what makes the part."""
     return {
         "emulator-examples": lambda: table("cutlass_examples", (*EXAMPLES, "seconds")),
+        "emulator-race": lambda: table("race", (*RACE, "seconds")),
         "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
         "emulator-growth": lambda: table(
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")

@@ -45,6 +45,7 @@ FILES = (
             "fuzz",
             "kernels",
             "proof",
+            "race",
             "results",
             "solver",
             "spec",

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from schedgen.emulator.contents import OTHER, UNUSED, Contents, independent
-from schedgen.emulator.launch.capture import Launch
+from schedgen.emulator.launch.capture import Allocation, Launch
 from schedgen.emulator.launched import Lines, kernel_of, module_of, parameters_of, triggers
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT, STALL, Statistics, execute
@@ -98,7 +98,9 @@ class Emulator:
     demoted: frozenset[str] = frozenset()
     """Ids of rules of which breaches are warnings."""
     schedules: int = 0
-    """Adversarial schedules under which each launch is executed before `policy`."""
+    """Schedules under which each launch is executed before `policy`."""
+    order: Callable[[int], Policy] = Adversarial
+    """Makes these schedules from their seeds, which are 0 and up."""
     _triggered: bool = False
     """Whether the last launch let the next one begin before its own end."""
     _running: Footprint | None = None
@@ -120,7 +122,7 @@ class Emulator:
         begin = perf_counter()
         checkers: list[Checker] = []
         for seed in range(self.schedules):
-            checkers += self._checked(launch, module, kernel, Adversarial(seed), before)[0]
+            checkers += self._checked(launch, module, kernel, self.order(seed), before)[0]
             assert before is not None
             before.restore()
         last, statistics = self._checked(launch, module, kernel, self.policy, before)
@@ -285,6 +287,7 @@ def device(
     sms: int = 4,
     schedules: int = 0,
     demoted: Collection[str] = (),
+    memory: Callable[[], tuple[Allocation, ...]] | None = None,
 ) -> Generator[EmulatedDevice]:
     """Execute what compiled CuTe DSL functions launch on CPU tensors, in this context.
 
@@ -307,6 +310,7 @@ def device(
         schedules: adversarial schedules, with the seeds from 0 on, under which each launch is
             executed before ``policy``, from the same contents of memory; findings are joined.
         demoted: ids of rules, as findings print them, of which breaches are warnings.
+        memory: gives all that kernels may access; by default that is what arguments of calls have.
 
     Raises:
         LaunchError: there is no such device, or another one is in use.
@@ -316,5 +320,5 @@ def device(
     emulator = Emulator(policy or RoundRobin(), races, switches or Switches(), limit)
     emulator.stall, emulator.seconds, emulator.registers = stall, seconds, registers
     emulator.schedules, emulator.demoted = schedules, frozenset(demoted)
-    with capture(name, run=emulator.run, sms=sms) as opened:
+    with capture(name, run=emulator.run, sms=sms, memory=memory) as opened:
         yield EmulatedDevice(opened, emulator)

@@ -10,7 +10,7 @@ from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import Statistics
 from schedgen.emulator.ptx.parse import parse
-from schedgen.emulator.ptx.tree import Kernel, Module
+from schedgen.emulator.ptx.tree import Kernel, Location, Module
 
 
 @dataclass
@@ -37,6 +37,15 @@ class Lines:
             for kernel in self.module.kernels.values()
             for instruction in kernel.body
         }
+
+    def location(self, line: int) -> Location | None:
+        """The place in the source of a line of PTX that has an instruction, if PTX says it."""
+        found = self._sources.get(line)
+        return found if isinstance(found, Location) else None
+
+    def text(self, line: int) -> str:
+        """A line of PTX without indentation."""
+        return self.module.lines[line - 1].strip() if 1 <= line <= len(self.module.lines) else ""
 
     def source(self, line: int) -> Hashable:
         """Equal for lines of PTX that come from one line of the CuTe DSL source."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from schedgen.emulator.launch.arguments import allocations, disjoint, storage
+from schedgen.emulator.launch.arguments import Named, allocations, disjoint, storage
 from schedgen.emulator.launch.capture import Allocation, Launch
 from schedgen.emulator.launch.diversion import (
     answer_hardware,
@@ -17,6 +17,7 @@ from schedgen.emulator.launch.diversion import (
     divert_calls,
     place_in_global_memory,
 )
+from schedgen.emulator.launch.diversion_ffi import divert_ffi
 from schedgen.emulator.launch.driver import Driver
 from schedgen.emulator.launch.dsl import Dsl, load
 from schedgen.emulator.launch.errors import LaunchError
@@ -33,10 +34,17 @@ class Device:
         target: what it is.
     """
 
-    def __init__(self, dsl: Dsl, gpu: Target, run: Callable[[Launch], None]) -> None:
+    def __init__(
+        self,
+        dsl: Dsl,
+        gpu: Target,
+        run: Callable[[Launch], None],
+        memory: Callable[[], tuple[Allocation, ...]] | None = None,
+    ) -> None:
         self.target = gpu
         self._dsl = dsl
         self._run = run
+        self._global_memory = memory
         # Functions and tensors are kept with what is known of them: an id or an address would
         # otherwise be given to something else.
         self._host_codes: dict[int, tuple[Any, HostCode]] = {}
@@ -62,17 +70,39 @@ class Device:
 
     def call(self, function: Any, arguments: list[Any]) -> int | None:
         """Run the host code of `function`; `arguments` are as the DSL packs them."""
+        code = self._host_code(function)
+        given, self._arguments = self._arguments, []
+        with self._accessible(given):
+            return code.run(arguments)
+
+    def ffi(self, function: Any) -> Any:
+        """Return `function` as one of apache-tvm-ffi whose launches come here."""
+        return self._host_code(function).ffi()
+
+    def call_ffi(self, function: Any, arguments: Named, call: Callable[[], Any]) -> Any:
+        """Return the result of `call`, which calls what `ffi` returned for `function`."""
+        with self._accessible(arguments):
+            return self._host_code(function).guarded(call)
+
+    def _host_code(self, function: Any) -> HostCode:
         known = self._host_codes.get(id(function))
         if known is None:
-            driver = Driver(self.target, _ptx(function), self._launched)
+            driver = Driver(self.target, lambda: _ptx(function), self._launched)
             known = (function, HostCode(self._dsl, function, driver))
             self._host_codes[id(function)] = known
-        given, self._arguments = self._arguments, []
-        own = allocations(self._dsl, given)
+        return known[1]
+
+    @contextmanager
+    def _accessible(self, arguments: Named) -> Generator[None]:
+        """Let launches access the memory of the arguments of a call, and what is registered."""
         outer = self._memory  # of a call whose launch is being handled
-        self._memory = disjoint([*own, *(one for _, one in self._registered)])
+        registered = [one for _, one in self._registered]
+        if self._global_memory is None:
+            self._memory = disjoint([*allocations(self._dsl, arguments), *registered])
+        else:
+            self._memory = disjoint([*self._global_memory(), *registered])
         try:
-            return known[1].run(arguments)
+            yield
         finally:
             self._memory = outer
 
@@ -84,7 +114,12 @@ class Device:
 
 @contextmanager
 def device(
-    name: str = "sm_100a", *, run: Callable[[Launch], None], sms: int = 4, lines: bool = True
+    name: str = "sm_100a",
+    *,
+    run: Callable[[Launch], None],
+    sms: int = 4,
+    lines: bool = True,
+    memory: Callable[[], tuple[Allocation, ...]] | None = None,
 ) -> Generator[Device]:
     """Launch what compiled functions launch by `run`, as long as the context lasts.
 
@@ -100,6 +135,8 @@ def device(
         sms: streaming multiprocessors that host code is told of. Persistent kernels launch as many
             CTAs; with few of them each works on several tiles, as in a large problem.
         lines: compile with line numbers, so that PTX can be traced back to Python.
+        memory: gives all that kernels may access, whatever the arguments of a call are; by default
+            that is the memory of the arguments. With it tensors may claim to be on a GPU.
 
     Raises:
         LaunchError: there is no such target, or another device is in use.
@@ -111,10 +148,11 @@ def device(
     with ExitStack() as stack:
         stack.callback(_in_use.release)
         folder = stack.enter_context(TemporaryDirectory(prefix="schedgen-ptx-"))
-        opened = Device(dsl, gpu, run)
+        opened = Device(dsl, gpu, run, memory)
         compile_for(stack, dsl, gpu, folder, lines=lines)
         place_in_global_memory(stack, dsl)
         divert_calls(stack, dsl, opened)
+        divert_ffi(stack, opened)
         answer_hardware(stack, dsl, gpu)
         yield opened
 

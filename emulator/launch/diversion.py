@@ -12,7 +12,6 @@ from copy import deepcopy
 from typing import Any, Protocol, cast
 
 from schedgen.emulator.launch.dsl import Dsl
-from schedgen.emulator.launch.errors import LaunchError
 from schedgen.emulator.launch.targets import Target
 
 
@@ -89,11 +88,6 @@ def divert_calls(stack: ExitStack, dsl: Dsl, receiver: Receiver) -> None:
             self._default_executor = executor
 
     def extract(self: Any, function: Any, arguments: Any, named: Any, signature: Any) -> Any:
-        if self.compile_options.enable_tvm_ffi:
-            raise LaunchError(
-                f"{function.__name__} is compiled with --enable-tvm-ffi, which the emulator does "
-                "not support; leave the option out"
-            )
         names = list(signature.parameters)
         receiver.note_arguments(zip(names, (*arguments, *named.values()), strict=False))
         return plain_extract(self, function, arguments, named, signature)

@@ -49,16 +49,20 @@ class Driver:
     """Answers of one target to the host code of one compiled function.
 
     Attributes:
-        ptx: text of the module that the host code loads.
+        ptx: gives the text of the module that the host code loads.
         functions: what host code may call, by symbol.
     """
 
-    def __init__(self, target: Target, ptx: str, launch: Callable[[Launch], None]) -> None:
+    def __init__(
+        self, target: Target, ptx: Callable[[], str], launch: Callable[[Launch], None]
+    ) -> None:
         self.ptx = ptx
         self.functions: dict[str, Function] = {
             "_cudaLibraryLoadData": self._load_library,
             "_cudaLibraryGetKernel": self._get_kernel,
             "_cudaGetDevice": self._get_device,
+            "_cudaSetDevice": self._nothing,
+            "_cudaLibraryUnload": self._nothing,
             "_cudaDeviceGetAttribute": self._get_attribute,
             "_cuKernelGetAttribute": self._get_kernel_attribute,
             "_cudaFuncSetAttribute": self._nothing,
@@ -114,7 +118,7 @@ class Driver:
                     block=read.block,
                     cluster=read.cluster,
                     shared_bytes=read.shared_bytes,
-                    ptx=self.ptx,
+                    ptx=self.ptx(),
                     target=self._target,
                     allocations=(),
                     attributes=read.attributes,

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 
-from schedgen.emulator.launch.driver import FAILED, Driver
+from schedgen.emulator.launch.driver import FAILED, Driver, Function
 from schedgen.emulator.launch.dsl import Dsl, installed
 from schedgen.emulator.launch.errors import LaunchError
 
@@ -25,10 +26,20 @@ _TYPES: dict[str, Any] = {
     "i64": ctypes.c_int64,
     "void": None,
 }
+_PACKED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+"""An entry as engines return it: takes pointers to its arguments and to its result."""
+_SAFE_CALL = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p
+)
+"""``TVMFFISafeCallType`` of tvm/ffi/c_api.h."""
+_INIT_ONCE = "cuda_dialect_init_library_once"
 _SIGNATURES = {
+    _INIT_ONCE: "i32 (ptr, ptr, ptr, ptr)",
     "_cudaLibraryLoadData": "i32 (ptr, ptr, ptr, ptr, i32, ptr, ptr, i32)",
     "_cudaLibraryGetKernel": "i32 (ptr, ptr, ptr)",
     "_cudaGetDevice": "i32 (ptr)",
+    "_cudaSetDevice": "i32 (i32)",
+    "_cudaLibraryUnload": "i32 (ptr)",
     "_cudaDeviceGetAttribute": "i32 (ptr, i32, i32)",
     "_cuKernelGetAttribute": "i32 (ptr, i32, ptr, i32)",
     "_cudaFuncSetAttribute": "i32 (ptr, i32, i32)",
@@ -42,6 +53,9 @@ _SIGNATURES = {
 class HostCode:
     """The host code of `function`, a result of ``cute.compile``, answered by `driver`.
 
+    Functions for apache-tvm-ffi have their entry made by `ffi` and called by `guarded`, all others
+    are called by `run`.
+
     Raises:
         LaunchError: the function has no module, or its host code is not as the emulator expects.
     """
@@ -52,18 +66,39 @@ class HostCode:
                 f"{function.function_name} was loaded from an object file, which has no PTX; "
                 "compile it with cute.compile inside of device(...)"
             )
+        self._dsl = dsl
+        self._function = function
+        self._executor: Any = None
+        self._loaded = False
         self._failure: BaseException | None = None
         self._engine = dsl.engine(function.ir_module, shared_libs=_libraries(dsl))
-        self._callbacks = [  # the engine has only their addresses
-            self._define(name, signature, driver)
+        self._callbacks: list[Any] = [  # the engine has only their addresses
+            self._define(name, signature, driver.functions | {_INIT_ONCE: self._load_once})
             for name, signature in _declared(function.ir_module)
         ]
-        if function.has_gpu_module:
-            self._load()
-        entry = self._engine.lookup(function.function_name)
-        entry.restype = ctypes.c_int32  # tells the executor that it returns a cudaError_t
-        module = dsl.module(self._engine, entry, function.execution_args, [])
-        self._executor = dsl.executor(module, None, False)
+
+    def ffi(self) -> Any:
+        """Return the function as one of apache-tvm-ffi, which loads its kernels when it is called.
+
+        It checks its arguments itself, and so has to be given tensors on a GPU.
+        """
+        from tvm_ffi import Function as FfiFunction  # pyright: ignore
+
+        packed = _PACKED(self._engine.raw_lookup(f"__tvm_ffi_{self._function.function_name}"))
+
+        def call(handle: int, arguments: int, count: int, result: int) -> int:
+            status = ctypes.c_int32(0)
+            values = (
+                *(ctypes.c_void_p(handle), ctypes.c_void_p(arguments), ctypes.c_int32(count)),
+                *(ctypes.c_void_p(result), status),
+            )
+            packed((ctypes.c_void_p * len(values))(*map(ctypes.addressof, values)))
+            return status.value
+
+        entry = _SAFE_CALL(call)
+        self._callbacks.append(entry)
+        address = ctypes.cast(entry, ctypes.c_void_p).value
+        return FfiFunction.__from_extern_c__(address, keep_alive_object=self)  # pyright: ignore
 
     def run(self, arguments: list[Any]) -> int | None:
         """Run the host code and return what a compiled function returns.
@@ -75,17 +110,33 @@ class HostCode:
             BaseException: what a callback raised. It cannot pass through host code, so host code
                 is told that CUDA failed, and goes no further.
         """
+        if self._executor is None:
+            self._executor = self._prepared()
+        return self.guarded(lambda: self._executor.run_compiled_program(arguments))
+
+    def guarded(self, call: Callable[[], Any]) -> Any:
+        """Return the result of `call`, which runs host code; raises what a callback raised."""
         self._failure = None
         try:
-            result = self._executor.run_compiled_program(arguments)
+            result = call()
         except Exception:
             self._raise()
             raise
         self._raise()
         return result
 
-    def _define(self, name: str, signature: str, driver: Driver) -> Any:
-        function = driver.functions.get(name) or _refuse(name)
+    def _prepared(self) -> Any:
+        """What packs arguments and calls the entry; handles of the kernels are there afterwards."""
+        function = self._function
+        if function.has_gpu_module:
+            self._load()
+        entry = self._engine.lookup(function.function_name)
+        entry.restype = ctypes.c_int32  # tells the executor that it returns a cudaError_t
+        module = self._dsl.module(self._engine, entry, function.execution_args, [])
+        return self._dsl.executor(module, None, False)
+
+    def _define(self, name: str, signature: str, functions: Mapping[str, Function]) -> Any:
+        function = functions.get(name) or _refuse(name)
         if signature != _SIGNATURES.get(name, signature):
             raise LaunchError(
                 f"host code of nvidia-cutlass-dsl {installed()} calls {name} as {signature}, the "
@@ -114,6 +165,12 @@ class HostCode:
         if failure is not None:
             raise failure from None
 
+    def _load_once(self, *_: int | None) -> None:
+        """In the place of what functions of apache-tvm-ffi call first: it would ask the driver."""
+        if not self._loaded:
+            self._load()
+            self._loaded = True
+
     def _load(self) -> None:
         """Run what the DSL runs before the first call: it stores the handles of the kernels."""
         library, device, status = ctypes.c_void_p(), ctypes.c_int32(0), ctypes.c_int32(0)
@@ -123,8 +180,7 @@ class HostCode:
             ("cuda_load_to_device", (where, device, status)),
         ):
             packed = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-            entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-            entry(self._engine.raw_lookup(name))(packed)
+            _PACKED(self._engine.raw_lookup(name))(packed)
             self._raise()
 
 
@@ -147,4 +203,9 @@ def _refuse(name: str) -> Callable[..., None]:
 
 def _libraries(dsl: Dsl) -> list[str]:
     """Return libraries that host code may need besides CUDA, such as those of foreign functions."""
-    return list(dsl.singletons[0].get_shared_libs())
+    own = list(dsl.singletons[0].get_shared_libs())
+    if find_spec("tvm_ffi") is None:
+        return own
+    from tvm_ffi.libinfo import find_libtvm_ffi  # pyright: ignore
+
+    return [*own, find_libtvm_ffi()]  # pyright: ignore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
 from schedgen.emulator.machine.conditions import Condition, Meeting
-from schedgen.emulator.machine.lanes import Decoder, Read, error
+from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.machine.steps import Control, Run
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
@@ -97,6 +97,14 @@ class Program:
         stretch = Stretch(start, at, tuple(steps), control)
         self.stretches[start] = stretch
         return stretch
+
+    def problems(self) -> Iterator[tuple[Instruction, EmulationError]]:
+        """Instructions that cannot be executed, with why, in the order of the text."""
+        for at, instruction in enumerate(self.kernel.body):
+            try:
+                self._step(at)
+            except EmulationError as problem:
+                yield instruction, problem
 
     def _step(self, at: int) -> Execute | Control:
         step = self._steps.get(at)

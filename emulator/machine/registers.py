@@ -55,10 +55,12 @@ class Registers(Resource):
             other = self._history[rank]
             if len(other) > len(mine) and other[len(mine)][:2] != (action, count):
                 kind, value, line = other[len(mine)]
-                raise self._broken(
+                self._machine.broken(
                     where,
+                    "N7",
                     f"{warp.title} executes .{action} {count}, warp {rank} of its warpgroup "
-                    f".{kind} {value} (PTX line {line})",
+                    f".{kind} {value} (PTX line {line}); all warps of a warpgroup have to execute "
+                    "the same setmaxnreg",
                 )
             if len(other) <= len(mine) and self._warps[rank].finished:
                 raise self._broken(

@@ -12,6 +12,7 @@ from schedgen import __version__
 from schedgen.cli.guard import guarded
 from schedgen.cli.kernels import build, compile_file, emit, emulate, trace
 from schedgen.cli.measurements import bench, calibrate, tune
+from schedgen.cli.programs import ProgramCommand, race
 from schedgen.cli.schedules import check, schema, show, solve, specs, targets
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ for _name, _command in {
     "solve": solve,
     "check": check,
     "emulate": emulate,
+    "race": race,
     "emit": emit,
     "compile": compile_file,
     "build": build,
@@ -55,7 +57,8 @@ for _name, _command in {
     "targets": targets,
     "schema": schema,
 }.items():  # in the order of `schedgen --help`
-    app.command(_name)(guarded(_command))
+    _class = ProgramCommand if _command is race else None
+    app.command(_name, cls=_class)(guarded(_command))
 
 
 def main() -> None:

@@ -69,6 +69,21 @@ def test_a_breach_that_execution_survives_is_a_finding_where_that_is_asked_for()
         promoted("", tolerated="C14".__eq__)
 
 
+# -- warps of a warpgroup give different numbers of registers (N7) ---------------------------------
+
+UNEQUAL = """
+mov.u32 %r2, %tid.x; setp.lt.u32 %p0, %r2, 32;
+@%p0 bra A; setmaxnreg.dec.sync.aligned.u32 48; bra E; A: setmaxnreg.dec.sync.aligned.u32 40;
+E: mov.b32 %r1, 0;
+"""
+
+
+def test_warpgroup_gives_different_numbers_of_registers() -> None:
+    with pytest.raises(EmulationError, match=r"executes \.dec 4[08].*rule N7"):
+        findings(UNEQUAL, 128)
+    assert set(findings(UNEQUAL, 128, tolerated="N7".__eq__)) == {"N7"}
+
+
 # -- a tensor map is rewritten while a load reads through it (T13) ---------------------------------
 
 WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra W;"

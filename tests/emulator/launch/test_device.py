@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import sys
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from importlib.util import find_spec
 from typing import Any
 
 import cutlass
@@ -320,11 +318,22 @@ def test_what_persistent_kernels_ask() -> None:
         assert [info.get_max_active_clusters(size) for size in (1, 2, 4, 8)] == [6, 3, 1, 1]
 
 
-def test_tvm_ffi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = ModuleType("tvm_ffi")
-    installed.__spec__ = ModuleSpec("tvm_ffi", None)
-    monkeypatch.setitem(sys.modules, "tvm_ffi", installed)
-    source, target = tensors()
-    arguments = from_dlpack(source), from_dlpack(target)
-    with device(run=nothing), pytest.raises(LaunchError, match="--enable-tvm-ffi"):
-        cute.compile(add_twice, *arguments, options="--enable-tvm-ffi")
+@pytest.mark.skipif(find_spec("tvm_ffi") is None, reason="apache-tvm-ffi is not installed")
+def test_tvm_ffi() -> None:
+    """Functions of apache-tvm-ffi take tensors themselves, and launch here, too."""
+    from schedgen.emulator.launch.targets import target as target_of
+    from schedgen.emulator.standin.tensors import MEMORY
+    from schedgen.emulator.standin.torch_standin import stand_in
+
+    launches: list[Launch] = []
+    with (
+        stand_in(target_of("sm_90a", 4)),
+        device("sm_90a", run=launches.append, memory=MEMORY.allocations),
+    ):
+        source, found = (tensor.cuda() for tensor in tensors())
+        arguments = (from_dlpack(one, enable_tvm_ffi=True) for one in (source, found))
+        compiled = cute.compile(add_twice, *arguments, options="--enable-tvm-ffi")
+        compiled(source, found)
+    assert [launch.grid for launch in launches]
+    held = {allocation.start for launch in launches for allocation in launch.allocations}
+    assert {source.data_ptr(), found.data_ptr()} <= held

@@ -55,7 +55,7 @@ def nothing(_: Launch) -> None:
     """Handle a launch by ignoring it."""
 
 
-DRIVER = Driver(target("sm_100a", 4), "", nothing)
+DRIVER = Driver(target("sm_100a", 4), lambda: "", nothing)
 
 
 def test_a_function_without_a_kernel() -> None:
@@ -86,7 +86,7 @@ def test_a_function_from_an_object_file() -> None:
 def test_a_cuda_function_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with device(run=nothing):
         compiled: Any = cute.compile(empty)
-        driver = Driver(target("sm_100a", 4), "", nothing)
+        driver = Driver(target("sm_100a", 4), lambda: "", nothing)
         monkeypatch.delitem(driver.functions, "_cudaLaunchKernelEx")
         with pytest.raises(
             LaunchError, match="calls cudaLaunchKernelEx, which the emulator does not have"

@@ -1,0 +1,71 @@
+"""Known findings: a file that a project keeps, so that only news fail its builds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from schedgen.emulator.race.findings import Found
+from schedgen.errors import SchedgenError
+
+_FIX = "fix: write it with --update-baseline"
+
+
+def text_of(found: Iterable[Found]) -> str:
+    """Findings as the text of a baseline, a line each, in a stable order."""
+    rows = sorted(
+        (
+            {
+                "fingerprint": one.fingerprint,
+                "rule": one.rule,
+                "title": one.title.partition(":")[0],
+                "places": [f"{Path(place.file).name}: {place.text}" for place in one.places],
+            }
+            for one in found
+            if one.severity == "error"
+        ),
+        key=lambda row: str(row["fingerprint"]),
+    )
+    body = ",\n".join(f" {json.dumps(row, ensure_ascii=False)}" for row in rows)
+    return f'{{"schedgen_race_baseline": 1, "known": [\n{body}\n]}}\n' if rows else _EMPTY
+
+
+def read(path: Path) -> frozenset[str]:
+    """Fingerprints of the findings that a baseline has.
+
+    Raises:
+        SchedgenError: there is no such file, or it is no baseline; names file, line or entry.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise SchedgenError(f"--baseline {path}: {reason}; {_FIX}") from None
+    try:
+        data: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchedgenError(f"--baseline {path}: this is no JSON: {error}; {_FIX}") from None
+    if not isinstance(data, dict) or "schedgen_race_baseline" not in data:
+        raise SchedgenError(f"--baseline {path}: it has no 'schedgen_race_baseline'; {_FIX}")
+    named = cast(dict[str, Any], data)
+    if (number := named["schedgen_race_baseline"]) != 1:
+        raise SchedgenError(
+            f"--baseline {path}: schedgen_race_baseline is {number!r}, this schedgen reads 1; "
+            f"{_FIX}"
+        )
+    known = named.get("known")
+    if not isinstance(known, list):
+        raise SchedgenError(f"--baseline {path}: 'known' is no list; {_FIX}")
+    return frozenset(_fingerprint(path, at, one) for at, one in enumerate(cast(list[Any], known)))
+
+
+def _fingerprint(path: Path, at: int, entry: Any) -> str:
+    found = cast(dict[str, Any], entry).get("fingerprint") if isinstance(entry, dict) else None
+    if not isinstance(found, str):
+        raise SchedgenError(f"--baseline {path}: known[{at}] has no 'fingerprint'; {_FIX}")
+    return found
+
+
+_EMPTY = '{"schedgen_race_baseline": 1, "known": []}\n'

@@ -1,0 +1,185 @@
+"""What ran in a program, launch by launch, and what was found in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from schedgen.emulator.emulation import Emulator
+from schedgen.emulator.launch.capture import Launch
+from schedgen.emulator.launched import Lines, module_of
+from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.order.findings import Severity
+from schedgen.emulator.order.groups import Group
+from schedgen.emulator.ptx.errors import PtxError
+from schedgen.emulator.ptx.tree import Location
+from schedgen.emulator.race.findings import Found, Place, found_in, stopped
+
+
+class LimitReached(BaseException):
+    """The program has had what it may have; no Exception, so that programs do not catch it."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much of a program is executed; None: all of it.
+
+    Attributes:
+        launches: of kernels.
+        seconds: by the clock, from the beginning of the program; looked at before each launch.
+    """
+
+    launches: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A launch, and what came of it.
+
+    Attributes:
+        kernel: its name.
+        grid, block: CTAs and threads, along x, y and z.
+        found: errors and warnings, each once for all schedules.
+        ended: whether the kernel came to its end; if not, one finding says why.
+        instructions: warp instructions of the last schedule, 0 if it did not end.
+        seconds: of all its schedules.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    found: tuple[Found, ...]
+    ended: bool
+    instructions: int
+    seconds: float
+
+
+@dataclass
+class Session:
+    """Takes the launches of a program: executes each in `emulator` and keeps what was found.
+
+    Attributes:
+        emulator: with ``races="report"``.
+        limit: what the program may have.
+        known: fingerprints of findings that are no news (`baseline`).
+        launches: those that were executed, in order.
+        begin: of the program, as `perf_counter` says.
+    """
+
+    emulator: Emulator
+    limit: Limit = field(default_factory=Limit)
+    known: Collection[str] = frozenset()
+    launches: list[Ran] = field(default_factory=list[Ran])
+    begin: float = field(default_factory=perf_counter)
+    progress: Callable[[str], None] | None = None
+    released: Callable[[int], bool] | None = None
+    """Says of an address whether it was in memory that is no longer allocated."""
+
+    def run(self, launch: Launch) -> None:
+        """Executes a launch.
+
+        Raises:
+            LimitReached: the program has had what it may have.
+            EmulationError, PtxError: the launch cannot be executed to its end; it is kept, too.
+        """
+        self._check_limit()
+        if self.progress is not None:
+            self.progress(f"launch {len(self.launches) + 1}: {launch.kernel[:60]}")
+        begin = perf_counter()
+        try:
+            self.emulator.run(launch)
+        except (EmulationError, PtxError) as error:
+            text, rule = str(error), _rule_of(str(error))
+            address = _ADDRESS.search(text)
+            if address and self.released is not None and self.released(int(address[1], 16)):
+                rule = "released"
+                text += (
+                    "\n  a tensor on cuda was there and is released: the program has to keep it "
+                    "until the kernel has ended"
+                )
+            found = stopped(text, launch.kernel, rule, _places(text))
+            self._keep(launch, (found,), False, 0, perf_counter() - begin)
+            raise
+        report = self.emulator.reports.pop()
+        found = self._found(launch, report.groups)
+        self._keep(launch, found, True, report.statistics.instructions, perf_counter() - begin)
+
+    @property
+    def errors(self) -> tuple[Found, ...]:
+        """What is wrong and no known finding, each once for all launches."""
+        return tuple(
+            one
+            for one in self.found
+            if one.severity == "error" and one.fingerprint not in self.known
+        )
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """All that was found, each once for all launches, with their number."""
+        merged: dict[tuple[str, str], Found] = {}
+        for one in (one for ran in self.launches for one in ran.found):
+            key = one.fingerprint, one.severity
+            merged[key] = one if key not in merged else merged[key].and_again(one)
+        order = [severity.value for severity in Severity]
+        return tuple(sorted(_news(merged.values()), key=lambda one: order.index(one.severity)))
+
+    def _check_limit(self) -> None:
+        most, seconds = self.limit.launches, self.limit.seconds
+        if most is not None and len(self.launches) >= most:
+            raise LimitReached(f"after {most} launches")
+        if seconds is not None and perf_counter() - self.begin > seconds:
+            raise LimitReached(f"after {seconds:g} seconds and {len(self.launches)} launches")
+
+    def _found(self, launch: Launch, groups: Collection[Group]) -> tuple[Found, ...]:
+        """Findings with the same places are one in a launch, too."""
+        lines = Lines(module_of(launch.ptx))
+        merged: dict[tuple[str, str], Found] = {}
+        for one in (found_in(group, launch.kernel, lines) for group in groups):
+            key = one.fingerprint, one.severity
+            merged[key] = one if key not in merged else merged[key].beside(one)
+        return tuple(merged.values())
+
+    def _keep(
+        self,
+        launch: Launch,
+        found: tuple[Found, ...],
+        ended: bool,
+        instructions: int,
+        seconds: float,
+    ) -> None:
+        self.launches.append(
+            Ran(launch.kernel, launch.grid, launch.block, found, ended, instructions, seconds)
+        )
+
+
+def _news(found: Collection[Found]) -> Iterator[Found]:
+    """Without reads of what nobody wrote where the write is there, but comes in any order: the
+    race says it."""
+    racing = {place.name for one in found if len(one.places) == 2 for place in one.places}
+    for one in found:
+        if one.rule == _UNWRITTEN and len(one.places) == 1 and one.places[0].name in racing:
+            continue
+        yield one
+
+
+_UNWRITTEN = "K9"
+_RULE = re.compile(r"rule ([A-Z]\d+[a-z]?)")
+_ADDRESS = re.compile(r"address (0x[0-9a-f]+) is in no registered tensor")
+_SOURCE = re.compile(r"(?:\[|at |in )([^\s\[\]]+\.py):(\d+)")
+
+
+def _rule_of(text: str) -> str:
+    found = _RULE.search(text)
+    if found:
+        return found[1]
+    if text.startswith("deadlock"):
+        return "deadlock"
+    return "endless" if "may loop forever" in text else "stopped"
+
+
+def _places(text: str) -> tuple[Place, ...]:
+    places = dict.fromkeys((file, int(line)) for file, line in _SOURCE.findall(text))
+    return tuple(Place.of(Location(file, line), 0, "") for file, line in list(places)[:2])

@@ -1,0 +1,94 @@
+"""Global memory of the GPU that is not there: memory of this process, aligned as CUDA aligns it."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+
+import numpy as np
+import torch
+
+from schedgen.emulator.launch.capture import Allocation
+
+ALIGNMENT = 512
+"""Bytes. Memory of torch's CUDA allocator begins at multiples of it; kernels assume 16 to 256 of
+them, and torch's CPU allocator gives 64."""
+_GAP = 512
+"""Bytes between two allocations at least, which no kernel may access."""
+
+_REMEMBERED = 1000
+"""Storages that are gone, for messages."""
+
+
+class GlobalMemory:
+    """What is allocated, from the first tensor of a storage to the last."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+        self._released: dict[int, int] = {}
+
+    def __contains__(self, address: int) -> bool:
+        """Whether a storage that begins at `address` is in this memory."""
+        return address in self._sizes
+
+    def allocations(self) -> tuple[Allocation, ...]:
+        """All storages that are alive, ascending."""
+        return tuple(
+            Allocation(start, size, "a tensor on cuda")
+            for start, size in sorted(self._sizes.items())
+        )
+
+    def released(self, address: int) -> bool:
+        """Whether an address was in this memory, in a storage that is gone."""
+        return any(start <= address < start + size for start, size in self._released.items())
+
+    def allocate(self, size: int) -> torch.Tensor:
+        """Return `size` bytes (uint8, zero-initialized) that begin at a multiple of `ALIGNMENT`."""
+        room = np.zeros(size + ALIGNMENT + _GAP, np.uint8)
+        first = -room.ctypes.data % ALIGNMENT
+        found = torch.from_numpy(room[first : first + size])
+        if size:
+            address = found.data_ptr()
+            self._sizes[address] = size
+            self._released.pop(address, None)
+            weakref.finalize(room, self._release, address)  # torch keeps it while it is used
+        return found
+
+    def _release(self, address: int) -> None:
+        self._released[address] = self._sizes.pop(address)
+        while len(self._released) > _REMEMBERED:
+            del self._released[next(iter(self._released))]
+
+    def empty_strided(
+        self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype
+    ) -> torch.Tensor:
+        """Return a tensor of `shape` in elements that has a storage of its own in this memory."""
+        elements = 0
+        if 0 not in shape:
+            elements = 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
+        size = elements * torch.empty(0, dtype=dtype).element_size()
+        return _seen(self.allocate(size), dtype, 0, shape, stride)
+
+    def place(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return `tensor`, a plain one, if its storage is here, else its like in a copy of it."""
+        storage = tensor.untyped_storage()
+        start, size = storage.data_ptr(), storage.nbytes()
+        if not size or start in self._sizes:
+            return tensor
+        room = self.allocate(size)
+        ctypes.memmove(room.data_ptr(), start, size)
+        return _seen(
+            room, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride()
+        )
+
+
+def _seen(
+    room: torch.Tensor,
+    dtype: torch.dtype,
+    offset: int,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+) -> torch.Tensor:
+    """The bytes of `room` as elements."""
+    with torch.no_grad():
+        return torch.empty(0, dtype=dtype).set_(room.untyped_storage(), offset, shape, stride)
