@@ -18,10 +18,13 @@ class Style:
             between others as it sees fit, so that its last ones come late.
         shared: equal roles of neighbouring warpgroups are one branch of the kernel, so that their
             warps execute the same instructions, see `schedgen.codegen.sharing`.
+        peeled: turns in which masks keep everything are a loop of their own, without the code of
+            masks, see `schedgen.codegen.peeling`; otherwise each turn asks.
     """
 
     blocks: bool = False
     shared: bool = False
+    peeled: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -46,12 +49,17 @@ BLOCK = "begin_block"
 """The function of the library that begins a block."""
 INSTANCE = "instance_of"
 """The function of the library that says which of several equal roles a warp has."""
+IN_TURNS = "in_turns"
+"""The function of the library for where loops of some turns begin and end."""
 
 
 def seen(style: Style, used: Collection[str]) -> Style:
     """What of ``style`` a text shows that uses these functions of the library: where nothing is
-    computed behind products, or no roles are equal, it is plain.
+    computed behind products, no roles are equal, or nobody knows what masks keep, it is plain.
     """
     return replace(
-        style, blocks=style.blocks and BLOCK in used, shared=style.shared and INSTANCE in used
+        style,
+        blocks=style.blocks and BLOCK in used,
+        shared=style.shared and INSTANCE in used,
+        peeled=style.peeled and IN_TURNS in used,
     )

@@ -18,7 +18,8 @@ from schedgen.conform.flow import Flow
 from schedgen.conform.footprints import WORD, Footprints
 from schedgen.conform.frame import Surroundings
 from schedgen.conform.induction import Written, reduced
-from schedgen.conform.numbers import numbers_of, output_tile, trip_count, without_least
+from schedgen.conform.numbers import ends, numbers_of, output_tile, without_least
+from schedgen.conform.parts import in_order, stops
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import SHARED
 from schedgen.conform.skeleton import Branch, Exit, Items, Loop, outer_loops
@@ -162,7 +163,7 @@ class Check:
             elements=bool(self.plan.elements),
         )
         items = reduced(walk.skeleton(), self.terms)
-        closed = Closed(items, self._rings())
+        closed = Closed(items, self._rings(), self.terms)
         parts = self._split(items)
         tiles = parts.tiles
         if tiles is not None and role.program is None:
@@ -186,9 +187,10 @@ class Check:
             if tiles is None:
                 raise Refusal("there is no loop over tiles")
             for case in cases(self.program, role.program):
-                events = trace.events(_body(tiles), case)
                 wanted = [*frames.tile(role.program), *tile(role.program, case)]
-                self._compare(role, case, events, wanted, mapped)
+                for divided in stops(case, max(1, len(numbers.parts))):
+                    events = trace.events(_body(tiles), case, divided)
+                    self._compare(role, case, events, wanted, mapped)
                 count += 1
         lines = {line for found in mapped.values() for line in found}
         return RoleResult(role.name, len(mapped), len(lines), count)
@@ -265,7 +267,7 @@ class Check:
     def _numbers(self, role: _Role, closed: Closed, tiles: Loop) -> Numbers:
         assert role.program is not None
         loops = outer_loops(tiles.body)
-        if len(loops) > 1 or (loops and not role.program.loop):
+        if loops and not role.program.loop:
             raise Refusal("there are loops that the program has not", loops[-1].instruction)
         here = output_tile(tiles, self.terms)
         if not loops:
@@ -274,7 +276,10 @@ class Check:
             back = {name: symbol for symbol, name in here.items()}
             count = Written(self.terms, back).term(self.count[1]) if self.count else None
             return numbers_of(self.terms, tiles, count)
-        count = trip_count(closed, loops[0])
+        found = ends(closed, loops)
+        if not in_order(self.terms, found, role.program.shifts):
+            raise Refusal("its loops may not be one behind the other", loops[-1].instruction)
+        count = found[-1]
         known = Written(self.terms, here).term(count)
         if self.count is None:
             self.count = role.name, known
@@ -283,9 +288,10 @@ class Check:
             if known is not self.count[1]:
                 raise Refusal(
                     f"it has another number of iterations than '{self.count[0]}'",
-                    loops[0].instruction,
+                    loops[-1].instruction,
                 )
-        return numbers_of(self.terms, tiles, count)
+        parts = [*zip(loops, (*found[:-1], count), strict=True)]
+        return numbers_of(self.terms, tiles, count, parts)
 
 
 def _bound(terms: Terms, condition: Term, tile_term: Term) -> Term | None:

@@ -8,6 +8,8 @@ or a sum of trip counts over tiles.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedgen.conform.closed import Closed
 from schedgen.conform.induction import tile_symbols
 from schedgen.conform.refusal import Refusal
@@ -19,8 +21,26 @@ TILE = "output tile"
 """The symbol for the output tile that a block is at."""
 
 
-def trip_count(closed: Closed, loop: Loop) -> Term:
-    """What the number of turns of a loop depends on: one term, with the factor 1."""
+def ends(closed: Closed, loops: Sequence[Loop]) -> tuple[Term, ...]:
+    """Where each of consecutive loops ends, as the number of a turn, counted through all of them;
+    the last one ends with the trip count.
+    """
+    found: list[Term] = []
+    for loop in loops:
+        turns = _turns(closed, loop)
+        if found:
+            if found[-1] not in turns:  # this loop is behind turns; the one before asks for them
+                found[-1] = without_least(found[-1])
+            turns[found[-1]] = turns.get(found[-1], 0) + 1
+        left = [(term, factor) for term, factor in turns.items() if factor]
+        if len(left) != 1 or left[0][1] != 1:
+            raise Refusal("how often this loop turns is not known", loop.instruction)
+        found.append(left[0][0])
+    return tuple(found)
+
+
+def _turns(closed: Closed, loop: Loop) -> dict[Term, int]:
+    """How often a loop turns: terms with factors, the sum of which it is but for a constant."""
     exits = [item for item in loop.body if isinstance(item, Exit)]
     if len(exits) != 1 or exits[0].condition.op != "eq":
         raise Refusal("how often this loop turns is not known", loop.instruction)
@@ -36,10 +56,9 @@ def trip_count(closed: Closed, loop: Loop) -> Term:
         turns += factor * step
         for one, times in addends(found[1].entry)[1]:
             others[one] = others.get(one, 0) + factor * times
-    left = [(term, factor) for term, factor in others.items() if factor]
-    if len(left) != 1 or left[0][1] != -turns or abs(turns) != 1:
+    if abs(turns) != 1:
         raise Refusal("how often this loop turns is not known", loop.instruction)
-    return without_least(left[0][0], 1)
+    return {term: -factor * turns for term, factor in others.items()}
 
 
 def without_least(count: Term, most: int = 1 << 31) -> Term:
@@ -60,8 +79,10 @@ def output_tile(tiles: Loop, terms: Terms) -> dict[Term, Term]:
     return {symbol: terms.symbol(TILE) for symbol in tile_symbols(tiles, terms)}
 
 
-def numbers_of(terms: Terms, tiles: Loop, count: Term | None) -> Numbers:
-    """The numbers of a role, given its trip count."""
+def numbers_of(
+    terms: Terms, tiles: Loop, count: Term | None, parts: Sequence[tuple[Loop, Term]] = ()
+) -> Numbers:
+    """The numbers of a role, given its trip count. ``parts``: loops of a tile, and their ends."""
     zero = terms.const(0)
     tile: list[Term] = []
     earlier: list[Term] = []
@@ -74,4 +95,4 @@ def numbers_of(terms: Terms, tiles: Loop, count: Term | None) -> Numbers:
             earlier.append(symbol)
     if count is not None:
         earlier += [terms.product(count, symbol) for symbol in tile]
-    return Numbers(count, tuple(earlier), tuple(tile))
+    return Numbers(count, tuple(earlier), tuple(tile), tuple(parts))
