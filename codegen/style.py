@@ -45,12 +45,29 @@ class Style:
 
 
 PLAIN = Style()
+USUAL = PLAIN
+"""How kernels are written whose spec is solved, unless somebody asks for another way. Kernels of
+locks are written as these say.
+"""
+
+
 BLOCK = "begin_block"
 """The function of the library that begins a block."""
 INSTANCE = "instance_of"
 """The function of the library that says which of several equal roles a warp has."""
 IN_TURNS = "in_turns"
 """The function of the library for where loops of some turns begin and end."""
+
+
+def asked(words: Iterable[str]) -> Style:
+    """The way of ``words``, the usual one if there are none; "plain" alone is the plain one.
+
+    Raises EmitError for a word that is none.
+    """
+    given = tuple(words)
+    if given == ("plain",):
+        return PLAIN
+    return Style.of(given) if given else USUAL
 
 
 def seen(style: Style, used: Collection[str]) -> Style:

@@ -290,6 +290,8 @@ class Check:
                     f"it has another number of iterations than '{self.count[0]}'",
                     loops[-1].instruction,
                 )
+        for loop, end in zip(loops[1:], found, strict=False):
+            closed.begins[loop.number] = end
         parts = [*zip(loops, (*found[:-1], count), strict=True)]
         return numbers_of(self.terms, tiles, count, parts)
 

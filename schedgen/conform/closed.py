@@ -42,6 +42,8 @@ class Closed:
         self._sizes = sorted({2, *(size for size in rings if size > 1)})
         self._rings: dict[Term, Ring | None] = {}
         self._updates = dict(self._left())
+        self.begins: dict[Term, Term] = {}
+        """Where loops begin that are behind others, by their `Loop.number`."""
 
     def _left(self) -> Iterable[tuple[Term, Term]]:
         """What registers hold behind loops that ask at the end of each turn, and which they are."""
@@ -69,6 +71,10 @@ class Closed:
             return loop.number
         return self.terms.make("turns since", first.number, loop.number)
 
+    def turn_of(self, loop: Loop) -> Term:
+        """The number of a turn of ``loop``, counted through all loops of a tile."""
+        return self.terms.make("turn of", loop.number)
+
     # -- for environments ----------------------------------------------------------------------
 
     def value(self, env: Environment, symbol: Term) -> Value | None:
@@ -77,8 +83,7 @@ class Closed:
             return None
         step = self.step(symbol)
         if step is not None:
-            first, loop, entry = self._begin(env, symbol)
-            return _moved(env.value(entry), env, self.turns_since(first, loop), step)
+            return self._counter(env, symbol, step)
         ring = self._ring(symbol, found[0])
         if ring is None:
             return None
@@ -97,6 +102,16 @@ class Closed:
         number = Value(slot.array + ring.slots * phase.array)
         moved = _remainder(_moved(number, env, turns, ring.step), 2 * ring.slots)
         return None if moved is None else Value(moved.array // ring.slots)
+
+    def _counter(self, env: Environment, symbol: Term, step: int) -> Value | None:
+        """What is ``step`` more in each turn; it may have begun with the number of a turn."""
+        first, loop, entry = self._begin(env, symbol)
+        begin, (constant, pairs) = self.begins.get(first.number), addends(entry)
+        if step and begin is not None and (begin, step) in pairs:
+            rest = [pair for pair in pairs if pair != (begin, step)]
+            turn = self.turn_of(loop)
+            return env.value(self.terms.sum([*rest, (turn, step)], constant))
+        return _moved(env.value(entry), env, self.turns_since(first, loop), step)
 
     def form(self, env: Environment, symbol: Term) -> Linear | None:
         """A counter as a linear form."""

@@ -8,7 +8,7 @@ or a sum of trip counts over tiles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from schedgen.conform.closed import Closed
 from schedgen.conform.induction import tile_symbols
@@ -29,8 +29,7 @@ def ends(closed: Closed, loops: Sequence[Loop]) -> tuple[Term, ...]:
     for loop in loops:
         turns = _turns(closed, loop)
         if found:
-            if found[-1] not in turns:  # this loop is behind turns; the one before asks for them
-                found[-1] = without_least(found[-1])
+            found[-1] = _alike(found[-1], turns)
             turns[found[-1]] = turns.get(found[-1], 0) + 1
         left = [(term, factor) for term, factor in turns.items() if factor]
         if len(left) != 1 or left[0][1] != 1:
@@ -39,12 +38,26 @@ def ends(closed: Closed, loops: Sequence[Loop]) -> tuple[Term, ...]:
     return tuple(found)
 
 
+def _alike(end: Term, begins: Iterable[Term]) -> Term:
+    """Where a loop begins: at the end of the one before, but that may say, or leave out, that it is
+    behind the turns in front of it.
+    """
+    bare = without_least(end)
+    return next((term for term in begins if without_least(term) is bare), end)
+
+
 def _turns(closed: Closed, loop: Loop) -> dict[Term, int]:
-    """How often a loop turns: terms with factors, the sum of which it is but for a constant."""
+    """How often a loop turns: terms with factors, the sum of which it is but for a constant.
+
+    That it ends there, and not before or behind, is asked in each case of trip counts.
+    """
     exits = [item for item in loop.body if isinstance(item, Exit)]
-    if len(exits) != 1 or exits[0].condition.op != "eq":
+    condition = exits[0].condition if len(exits) == 1 else None
+    if condition is not None and condition.op == "not":
+        (condition,) = condition.parts
+    if condition is None or condition.op not in ("eq", "lt", "le"):
         raise Refusal("how often this loop turns is not known", loop.instruction)
-    (difference,) = exits[0].condition.parts
+    (difference,) = condition.parts
     _, pairs = addends(difference)
     others: dict[Term, int] = {}
     turns = 0

@@ -54,58 +54,73 @@ class View:
         """The turn in view; without any a loop that asks first is before its first one."""
         if self.at is None:
             return None
-        return self._turn(self.at) if self.case.steady() else Turn(self.case.shifts)
+        steady = self.case.steady()
+        if not steady:
+            return Turn(self.case.shifts)
+        return self._bound(self.at) if self.behind else steady[self.at]
 
     def begin(self, loop: int) -> Turn:
         """The first turn of a loop, if it has any."""
         if not self.case.steady():
             return Turn(self.case.shifts)
-        return self._turn(self.stops[loop - 1] if loop else 0)
+        return self._bound(self.stops[loop - 1] if loop else 0)
 
     def end(self, loop: int) -> Turn:
         """The turn before which a loop ends."""
-        return self._turn(self.stops[loop]) if loop < len(self.stops) else Turn(0, END)
+        return self._bound(self.stops[loop]) if loop < len(self.stops) else Turn(0, END)
 
-    def _turn(self, index: int) -> Turn:
-        steady = self.case.steady()
-        if index < len(steady):
-            return steady[index]
-        trips = self.case.trips
-        return Turn(0, END) if trips is None else Turn(trips)
+    def _bound(self, index: int) -> Turn:
+        """The turn before which a loop ends that has those before an index: right behind the first
+        ones, or right before the last ones, it is no turn between them.
+        """
+        steady, trips = self.case.steady(), self.case.trips
+        if index == len(steady):
+            return Turn(0, END) if trips is None else Turn(trips)
+        turn = steady[index]
+        if turn.base == MIDDLE and steady[index - 1].base != MIDDLE:
+            return steady[index - 1].earlier(-1)
+        return turn
+
+    def known(self, turn: Turn) -> Value | None:
+        """The number of another turn than the one in view; None if that is any number."""
+        between = self.turn is not None and self.turn.base == MIDDLE
+        if turn.base == MIDDLE or (turn.base == END and between):
+            return None
+        return self.case.number(turn)[0]
 
     def apart(self, later: Turn, earlier: Turn) -> Value | None:
-        """By how much a turn is behind another one; None if that is any number."""
+        """By how much the turn in view, or one before it, is behind another one; None if that is
+        any number.
+        """
         if later.base == earlier.base and later.base != MIDDLE:
             return exact(later.offset - earlier.offset)
         if earlier.base:
             return None
-        if later.base == END and self.turn is not None and self.turn.base == MIDDLE:
-            return None
-        return self.case.number(Turn(later.offset - earlier.offset, later.base))[0]
+        moved = Turn(later.offset - earlier.offset, later.base)
+        return self.case.number(moved)[0] if later == self.turn else self.known(moved)
 
     # -- linear forms --------------------------------------------------------------------------
 
     def forms(self) -> tuple[Linear, Linear | None, list[Linear]]:
         """The trip count, the turn, and where loops end that are not the last one."""
         case = self.case
+        bounds = [self._bound(index) for index in self.stops]
         if case.trips is not None:
-            count = Linear(case.trips)
-            turns = [self._turn(index) for index in self.stops]
             number = None if self.turn is None else Linear(self.turn.offset)
-            return count, number, [Linear(turn.offset) for turn in turns]
+            return Linear(case.trips), number, [Linear(turn.offset) for turn in bounds]
         between = self._between()
         count = case.count()[1]
         if between:
             last = max(between)
-            rest = Linear(case.ends + 1, (("v", 1),))
-            count = between[last].plus(rest)
+            count = between[last].plus(self._rest(last))
 
         def form(turn: Turn, place: tuple[int, int]) -> Linear:
             if turn.base == MIDDLE:
                 return between[place]
             return Linear(turn.offset) if not turn.base else count.plus(Linear(turn.offset))
 
-        ends = [form(self._turn(index), (index, 0)) for index in self.stops]
+        places = ((index, 0) for index in self.stops)
+        ends = [form(turn, place) for turn, place in zip(bounds, places, strict=True)]
         if self.at is None or self.turn is None:
             return count, None, ends
         return count, form(self.turn, (self.at, 1)), ends
@@ -114,13 +129,13 @@ class View:
         """Those of `forms` that are a turn between the first and the last ones, in order: (its
         index, whether it is the one in view).
         """
-        places = [(index, 0) for index in self.stops if self._turn(index).base == MIDDLE]
-        if self.at is not None and self._turn(self.at).base == MIDDLE:
-            places.append((self.at, 1))
+        places = {(index, 0) for index in self.stops if self._bound(index).base == MIDDLE}
+        if self.at is not None and self.turn is not None and self.turn.base == MIDDLE:
+            places.add((self.at, 1))
         found: dict[tuple[int, int], Linear] = {}
         before: tuple[int, int] | None = None
         form = Linear(self.case.shifts + self.case.ends)
-        for place in sorted(set(places)):
+        for place in sorted(places):
             form = found[place] = form.plus(self._further(before, place, len(found)))
             before = place
         return found
@@ -128,11 +143,19 @@ class View:
     def _further(
         self, before: tuple[int, int] | None, place: tuple[int, int], number: int
     ) -> Linear:
+        """By how much a turn is behind the one before it, or behind the first ones."""
         any_more = ((f"u {number}", 1),)
-        if before is None:
-            return Linear(0, any_more)
-        if place[1]:  # a turn behind the beginning of its loop, or at it
-            return Linear(0, () if self.behind and before[0] == place[0] else any_more)
-        if before[1] and place[0] == before[0] + 1:  # the loop ends behind this turn
-            return Linear(1)
-        return Linear(1 + before[1], any_more)
+        if place[1]:  # at the beginning of its loop, or behind it
+            at_it = self.behind and before is not None and before[0] == place[0]
+            return Linear(0, () if at_it else any_more)
+        if before is not None and before[1]:  # the loop ends behind the turn in view
+            return Linear(1) if place[0] == before[0] + 1 else Linear(2, any_more)
+        return Linear(1, any_more)
+
+    def _rest(self, last: tuple[int, int]) -> Linear:
+        """By how much the trip count is more than the last turn between."""
+        fewest, any_more = self.case.ends + 1, (("v", 1),)
+        end = next((i for i in self.stops if self._bound(i) == Turn(-self.case.ends, END)), None)
+        if end is None or not last[1]:
+            return Linear(fewest, any_more)
+        return Linear(fewest) if end == last[0] + 1 else Linear(fewest + 1, any_more)

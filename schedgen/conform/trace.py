@@ -79,8 +79,11 @@ class Trace:
         if value is not None:
             values[count] = value
         implied.add(count, form)
-        for (_, term), end in zip(self.numbers.parts, ends, strict=False):
+        for number, end in enumerate(ends):
+            term, found = self.numbers.parts[number][1], view.known(view.end(number))
             implied.add(term, end)
+            if found is not None:
+                values[term] = found
         if turn is None or view.turn is None:
             return
         begins = [Linear(case.shifts), *ends]
@@ -89,6 +92,9 @@ class Trace:
                 continue  # it has no turns
             now = view.turn if number == part else view.end(number).earlier(1)
             at = turn if number == part else ends[number].plus(Linear(-1))
+            found = view.known(now) if number < part else case.number(now)[0]
+            if found is not None:
+                values[self.closed.turn_of(loop)] = found
             for first, (other, _) in enumerate(self.numbers.parts[: number + 1]):
                 term = self.closed.turns_since(other, loop)
                 found = view.apart(now, view.begin(first))
