@@ -19,6 +19,7 @@ from schedgen.codegen.ir import Name as Variable
 from schedgen.codegen.masks import OPPOSITE
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.threads import start
+from schedgen.codegen.transfers import atom
 from schedgen.expressions import (
     Binary,
     Boolean,
@@ -187,7 +188,7 @@ def _compared(keep: Compare, rows: Side, columns: Side, extents: Collection[str]
 
 def _quotient(others: Iterable[tuple[Code, int]], constant: int, by: int) -> Code:
     above = _written(others, constant)
-    return above if by == 1 else code("({}) // {}", above, by)
+    return above if by == 1 else code("{} // {}", atom(above), by)
 
 
 def _written(others: Iterable[tuple[Code, int]], constant: int) -> Code:
