@@ -159,14 +159,17 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The turns ``first`` to ``trips - 1`` of a role's loop, which carry rings along; ``last`` is
-    what each ends with.
+    """The turns of a role's loop from ``first`` on, which carry rings along; ``last`` is what each
+    ends with. They may be several loops, one behind the other: this one goes on at ``begin``, with
+    the rings as they are there, and stops before ``end``.
     """
 
     first: int
     body: tuple[Node, ...]
     last: tuple[Node, ...]
     states: tuple[PipelineState, ...]
+    begin: Name | None = None
+    end: Name = Name("trips")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +298,8 @@ def own(node: Node) -> tuple[Code, ...]:
             return (head,)
         case Guarded(terms=terms):
             return terms
-        case Loop():
-            return (Code((Name("trips"),)),)
+        case Loop(begin=begin, end=end):
+            return (Code((end,)), *([] if begin is None else [Code((begin,))]))
         case Wait(address=address, phase=phase):
             return (address, phase)
         case Arrive(address=address, bytes=size):

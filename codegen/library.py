@@ -25,6 +25,11 @@ def advance(slot, phase, slots, by=1):
     return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
 
 
+def in_turns(turn, least, trips):
+    """A turn from ``least`` on, ``trips`` at most: the nearest one."""
+    return cutlass.min(trips, cutlass.max(Int32(turn), Int32(least)))
+
+
 def part_of(tensor, first, count):
     """Neighbouring elements of a vector or of registers."""
     return cute.make_tensor(tensor.iterator + first, cute.make_layout(count))

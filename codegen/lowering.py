@@ -136,14 +136,18 @@ def _elected(line: Code, elected: bool) -> Statement:
 
 def _loop(loop: Loop) -> Iterator[Statement]:
     states = {state.carried: state for state in loop.states}
-    yield from (Line(begin(state, loop.first)) for state in loop.states)
+    if loop.begin is None:
+        yield from (Line(begin(state, loop.first)) for state in loop.states)
     first = f"{loop.first}, " if loop.first else ""
+    head = code(f"for turn in cutlass.range({first}{{}}, unroll=1):", loop.end)
+    if loop.begin is not None:
+        head = code("for turn in cutlass.range({}, {}, unroll=1):", loop.begin, loop.end)
     turns = (
         *lowered(loop.body, states),
         *(Line(advance(state)) for state in loop.states),
         *lowered(loop.last, states),
     )
-    yield Block(code(f"for turn in cutlass.range({first}trips, unroll=1):"), turns)
+    yield Block(head, turns)
 
 
 def begin(state: PipelineState, turn: int) -> Code:

@@ -24,7 +24,8 @@ from schedgen.expressions import (
 from schedgen.expressions.nodes import CompareOperator, walk
 
 _MIRRORED: dict[str, CompareOperator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPPOSITE: dict[str, CompareOperator] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+OPPOSITE: dict[str, CompareOperator] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+"""What holds where a comparison does not."""
 _ONE = Number(Fraction(1))
 
 
@@ -139,9 +140,9 @@ def limits(keep: Expression, whole: Collection[str]) -> Limits | None:
             return Limits(one.first + other.first, one.end + other.end)
         case Logical("or", left, right):
             return _either(limits(left, whole), limits(right, whole))
-        case Unary("not", Compare(operator, left, right)) if operator in _OPPOSITE:
-            return limits(Compare(_OPPOSITE[operator], left, right), whole)
-        case Compare(operator, left, right) if operator in _OPPOSITE:
+        case Unary("not", Compare(operator, left, right)) if operator in OPPOSITE:
+            return limits(Compare(OPPOSITE[operator], left, right), whole)
+        case Compare(operator, left, right) if operator in OPPOSITE:
             return _limit(operator, left, right, {*whole, "row"})
         case _:
             return None

@@ -10,8 +10,9 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
 from schedgen.codegen.formulas import library_functions, scalar
 from schedgen.codegen.frame import Frame
-from schedgen.codegen.ir import Code, called, code
+from schedgen.codegen.ir import Code, Name, called, code
 from schedgen.codegen.merging import Body
+from schedgen.codegen.peeling import whole_turns
 from schedgen.codegen.pending import pending
 from schedgen.codegen.rolling import rolled
 from schedgen.codegen.running import Carried, Iteration
@@ -20,8 +21,8 @@ from schedgen.codegen.style import BLOCK, PLAIN, Style
 from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
-from schedgen.codegen.turns import TURN, emit_loop
-from schedgen.kernel import Operation
+from schedgen.codegen.turns import TURN, Peeled, emit_loop
+from schedgen.kernel import Kind, Operation
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
 from schedgen.roles import RoleKind
@@ -92,7 +93,9 @@ class Role:
         for step in self.role.before:
             self._step(source, step, None, True)
         self.events.end_section(source, self.role, "before")
-        emit_loop(source, self.role, self._step, self._state, self._end_turn)
+        turns = whole_turns(self.plan, self.role) if self.style.peeled else None
+        peeled = None if turns is None else Peeled(turns, self._step_without_masks, *self._ends)
+        emit_loop(source, self.role, self._step, self._state, self._end_turn, peeled)
         for step in self.role.after:
             self._step(source, step, None, True)
         self.events.end_section(source, self.role, "after")
@@ -100,6 +103,12 @@ class Role:
     def _state(self, state: Carried, name: str) -> str:
         """A variable for a slot or phase that the loop carries along."""
         return self.plan.names.of("state", f"{name} {state}", base=name)
+
+    @property
+    def _ends(self) -> tuple[Name, Name]:
+        """Variables for the turns in which masks keep everything."""
+        names = self.plan.names
+        return Name(names.of("turn", "whole first")), Name(names.of("turn", "whole end"))
 
     def _end_turn(self, source: Source) -> None:
         self.events.end_section(source, self.role, "loop")
@@ -114,6 +123,18 @@ class Role:
         self._action(source, step, at, runs)
         if runs:
             self.events.after(source, step)
+
+    def _step_without_masks(
+        self, source: Source, step: Step, at: Iteration | None, runs: bool
+    ) -> None:
+        """The same where masks keep everything; their events stay."""
+        name = step.action.operation if isinstance(step.action, Run) else ""
+        if not (runs and name and self.plan.operation(name).kind is Kind.MASK):
+            self._step(source, step, at, runs)
+            return
+        self.events.before(source, step)
+        source.put(ir.Issue(name, "everything is kept", ()))
+        self.events.after(source, step)
 
     def _action(self, source: Source, step: Step, at: Iteration | None, runs: bool) -> None:
         """Writes a step, or the empty group of an operation that does not run in this turn."""

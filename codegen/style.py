@@ -18,10 +18,13 @@ class Style:
             between others as it sees fit, so that its last ones come late.
         shared: equal roles of neighbouring warpgroups are one branch of the kernel, so that their
             warps execute the same instructions, see `schedgen.codegen.sharing`.
+        peeled: turns in which masks keep everything are a loop of their own, without the code of
+            masks, see `schedgen.codegen.peeling`; otherwise each turn asks.
     """
 
     blocks: bool = False
     shared: bool = False
+    peeled: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -42,16 +45,38 @@ class Style:
 
 
 PLAIN = Style()
+USUAL = PLAIN
+"""How kernels are written whose spec is solved, unless somebody asks for another way. Kernels of
+locks are written as these say.
+"""
+
+
 BLOCK = "begin_block"
 """The function of the library that begins a block."""
 INSTANCE = "instance_of"
 """The function of the library that says which of several equal roles a warp has."""
+IN_TURNS = "in_turns"
+"""The function of the library for where loops of some turns begin and end."""
+
+
+def asked(words: Iterable[str]) -> Style:
+    """The way of ``words``, the usual one if there are none; "plain" alone is the plain one.
+
+    Raises EmitError for a word that is none.
+    """
+    given = tuple(words)
+    if given == ("plain",):
+        return PLAIN
+    return Style.of(given) if given else USUAL
 
 
 def seen(style: Style, used: Collection[str]) -> Style:
     """What of ``style`` a text shows that uses these functions of the library: where nothing is
-    computed behind products, or no roles are equal, it is plain.
+    computed behind products, no roles are equal, or nobody knows what masks keep, it is plain.
     """
     return replace(
-        style, blocks=style.blocks and BLOCK in used, shared=style.shared and INSTANCE in used
+        style,
+        blocks=style.blocks and BLOCK in used,
+        shared=style.shared and INSTANCE in used,
+        peeled=style.peeled and IN_TURNS in used,
     )

@@ -9,13 +9,15 @@ conditions keep the turns at both ends apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from schedgen.codegen.ir import Block, Code, Loop, Name, code, rings
+from schedgen.codegen.ir import Block, Code, Loop, Name, Node, called, code, rings
+from schedgen.codegen.peeling import Range
 from schedgen.codegen.running import Carried, Iteration, states_of
 from schedgen.codegen.source import Source
+from schedgen.codegen.style import IN_TURNS
 from schedgen.program.model import Guard, RoleProgram, Step, When
 
 Emit = Callable[[Source, Step, Iteration | None, bool], None]
@@ -27,6 +29,18 @@ Give = Callable[[Carried, str], str]
 _TRIPS = Name("trips")
 TURN: Final = "turn"
 """The number of a turn between the first and the last ones, in generated code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peeled:
+    """Turns that are written in another way, by ``emit``; ``first`` and ``end`` are variables for
+    where they begin and end.
+    """
+
+    turns: Range
+    emit: Emit
+    first: Name
+    end: Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +71,11 @@ def emit_loop(
     emit: Emit,
     give: Give,
     end_turn: Callable[[Source], object] = lambda _: None,
+    peeled: Peeled | None = None,
 ) -> None:
-    """Writes all turns; ``trips`` is at least 1. ``end_turn`` writes what each ends with."""
+    """Writes all turns; ``trips`` is at least 1. ``end_turn`` writes what each ends with. Some of
+    those between the first and the last ones may be ``peeled``, which makes several loops of one.
+    """
     if not role.loop:
         return
     shifts = role.shifts
@@ -70,7 +87,13 @@ def emit_loop(
     _turn(between, role, Turn(None, None), emit)
     end_turn(last)
     states = states_of(rings(between.nodes), give)
-    source.put(Loop(shifts, between.nodes, last.nodes, states))
+    loop = Loop(shifts, between.nodes, last.nodes, states)
+    if peeled is None:
+        source.put(loop)
+    else:
+        other = Source()
+        _turn(other, role, Turn(None, None), peeled.emit)
+        _in_parts(source, loop, other.nodes, peeled)
     for number in range(shifts):
         source.comment(
             f"turn trips + {number}: the pipeline drains"
@@ -79,6 +102,27 @@ def emit_loop(
         )
         _turn(source, role, Turn(None, number), emit)
         end_turn(source)
+
+
+def _in_parts(source: Source, loop: Loop, body: tuple[Node, ...], peeled: Peeled) -> None:
+    """A loop as several: what comes before the turns of ``peeled``, these with ``body``, the rest.
+
+    Wherever they begin and end, the parts are the turns of the loop: each is one of these, or none.
+    """
+    first, end = peeled.turns.first, peeled.turns.end
+    least: Name | int = loop.first
+    if first is not None:
+        source.add(code("{} = {}", peeled.first, called(IN_TURNS, first, least, _TRIPS)))
+        least = peeled.first
+    if end is not None:
+        source.add(code("{} = {}", peeled.end, called(IN_TURNS, end, least, _TRIPS)))
+    stops = [*([] if first is None else [(loop.body, peeled.first)])]
+    stops += [(body, _TRIPS if end is None else peeled.end)]
+    stops += [] if end is None else [(loop.body, _TRIPS)]
+    begin: Name | None = None
+    for nodes, stop in stops:
+        source.put(replace(loop, body=nodes, begin=begin, end=stop))
+        begin = stop
 
 
 def _turn(source: Source, role: RoleProgram, turn: Turn, emit: Emit) -> None:

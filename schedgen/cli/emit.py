@@ -25,7 +25,7 @@ DONE, REFUSED, BAD_INPUT = 0, 1, 2
 class Wanted:
     """Options of ``schedgen emit``: a kernel that the compiler accepts (``compiled``; None: if
     there is one), one that records ``events``, where its ``schedule`` is to be written, whether to
-    ``cache``, units on which roles keep their order (``pace``).
+    ``cache``, units on which roles keep their order (``pace``), how it is written (``style``).
     """
 
     compiled: bool | None
@@ -35,6 +35,7 @@ class Wanted:
     cache: bool = True
     conform: bool = True
     pace: tuple[str, ...] = ()
+    style: tuple[str, ...] = ()
 
 
 def run_emit(
@@ -53,6 +54,7 @@ def run_emit(
     """
     from schedgen.codegen.compiling import packages
     from schedgen.codegen.errors import EmitError
+    from schedgen.codegen.style import asked
     from schedgen.driver.found import Infeasible
     from schedgen.driver.selecting import selected
     from schedgen.proof.prove import Refuted
@@ -70,6 +72,7 @@ def run_emit(
             conform=wanted.conform and not wanted.events,  # no step of a program stores clocks
             store=Store() if wanted.cache else None,
             pace=wanted.pace,
+            style=asked(wanted.style),
         )
         folder.mkdir(parents=True, exist_ok=True)
     except (Infeasible, ProgramError, Refuted, EmitError) as error:

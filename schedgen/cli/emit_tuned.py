@@ -59,6 +59,7 @@ def _check(settings: Mapping[str, str], wanted: Wanted) -> None:
         f"--set {next(iter(settings), '')}": bool(settings),
         "--events": wanted.events,
         f"--pace {' --pace '.join(wanted.pace)}": bool(wanted.pace),
+        f"--style {' --style '.join(wanted.style)}": bool(wanted.style),
         "--schedule": wanted.schedule is not None,
         "--compile": bool(wanted.compiled),
     }

@@ -79,6 +79,7 @@ def run_emulate(
     compile_: bool = True,
     cache: bool = True,
     pace: tuple[str, ...] = (),
+    style: tuple[str, ...] = (),
     progress: Callable[[str], None] | None = None,
 ) -> int:
     """Solves, proves, emits, compiles and executes; prints what was found. ``spec`` may be the file
@@ -88,7 +89,8 @@ def run_emulate(
     Without ``compile_`` a spec's best schedule is executed, whatever the compiler says of it;
     without ``cache`` nothing is taken from earlier commands, or left for later ones.
 
-    ``pace``: units on which roles are kept to the order of the schedule.
+    ``pace``: units on which roles are kept to the order of the schedule; ``style``: how it is
+    written (`schedgen.codegen.style`).
 
     ``switches`` are readings of the ISA, by number or name: see docs/emulator.md. ``limits`` hold
     for each execution.
@@ -112,16 +114,18 @@ def run_emulate(
         limits.check()
         readings = chosen(switches, generated_switches())
         if is_generated(spec):
-            if pace:
-                raise SchedgenError(
-                    f"--pace {pace[0]}: {spec} is emitted already; give the spec or its schedule"
-                )
+            for option, given in (("pace", pace), ("style", style)):
+                if given:
+                    raise SchedgenError(
+                        f"--{option} {given[0]}: {spec} is emitted already; give the spec or its "
+                        "schedule"
+                    )
             made_of = from_file(spec, target, settings)
         else:
             store = Store() if cache else None
             made_of = from_spec(
                 spec, target, settings,
-                compiled=compile_, store=store, pace=pace, progress=progress,
+                compiled=compile_, store=store, pace=pace, style=style, progress=progress,
             )  # fmt: skip
         kernel, arch = made_of.kernel, made_of.arch
         default_extents(kernel, extents)
@@ -187,11 +191,13 @@ def from_spec(
     compiled: bool = True,
     store: Store | None = None,
     pace: tuple[str, ...] = (),
+    style: tuple[str, ...] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Made:
     """A generated file: what `schedgen emit` writes for a spec or
     for the file of a schedule, which is taken as it is.
     """
+    from schedgen.codegen.style import asked
     from schedgen.driver.proved import QUICK
     from schedgen.driver.restoring import is_schedule
     from schedgen.driver.selecting import selected
@@ -199,7 +205,7 @@ def from_spec(
     look = compiled and not is_schedule(spec)
     emitted, _ = selected(
         spec, target or None, settings, progress,
-        compiled=look, methods=QUICK, store=store, pace=pace,
+        compiled=look, methods=QUICK, store=store, pace=pace, style=asked(style),
     )  # fmt: skip
     program = emitted.proven.program
     return Made(emitted.text, emitted.solution.problem.kernel, program.arch, program.target)

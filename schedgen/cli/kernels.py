@@ -14,6 +14,7 @@ from schedgen.cli.options import (
     PaceOption,
     SetOption,
     SpecArgument,
+    StyleOption,
     TargetOption,
     complete_target,
 )
@@ -64,6 +65,7 @@ def emulate(
         ),
     ] = True,
     pace: PaceOption = None,
+    style: StyleOption = None,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -98,6 +100,7 @@ def emulate(
             compile_=compile_,
             cache=cache,
             pace=tuple(pace or ()),
+            style=tuple(style or ()),
             progress=ticker,
         )
     raise typer.Exit(status)
@@ -135,6 +138,7 @@ def emit(
         typer.Option("--tuned", metavar="FILE", help="The winner of 'tune -o FILE': no solver."),
     ] = None,
     pace: PaceOption = None,
+    style: StyleOption = None,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -151,7 +155,9 @@ def emit(
     from schedgen.cli.emit_tuned import run_emit_tuned
 
     settings = settings_of(set_ or [])
-    wanted = Wanted(compile_, events, json, schedule, cache, conform, tuple(pace or ()))
+    wanted = Wanted(
+        compile_, events, json, schedule, cache, conform, tuple(pace or ()), tuple(style or ())
+    )
     if tuned is not None:
         raise typer.Exit(
             run_emit_tuned(spec, target, settings, tuned, output, write, wanted),

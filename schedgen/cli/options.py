@@ -56,6 +56,15 @@ PaceOption = Annotated[
         help="Keep roles to the order of the schedule on this unit, such as TENSOR; repeatable.",
     ),
 ]
+StyleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--style",
+        metavar="WORD",
+        help="Write it in this way: 'peeled', a loop without masks where these keep everything; "
+        "repeatable.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 CacheOption = Annotated[
     bool,

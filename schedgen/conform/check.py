@@ -18,7 +18,8 @@ from schedgen.conform.flow import Flow
 from schedgen.conform.footprints import WORD, Footprints
 from schedgen.conform.frame import Surroundings
 from schedgen.conform.induction import ALONE, Team, Written, reduced, settled
-from schedgen.conform.numbers import numbers_of, output_tile, trip_count, without_least
+from schedgen.conform.numbers import ends, numbers_of, output_tile, without_least
+from schedgen.conform.parts import in_order, stops
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import SHARED
 from schedgen.conform.skeleton import Branch, Exit, Items, Loop, outer_loops
@@ -164,7 +165,7 @@ class Check:
         )
         items = settled(walk.skeleton(), self.terms, walk.threads)
         items = reduced(items, self.terms, role.team)
-        closed = Closed(items, self._rings())
+        closed = Closed(items, self._rings(), self.terms)
         parts = self._split(items, role.team)
         tiles = parts.tiles
         if tiles is not None and role.program is None:
@@ -188,9 +189,10 @@ class Check:
             if tiles is None:
                 raise Refusal("there is no loop over tiles")
             for case in cases(self.program, role.program, role.team.number):
-                events = trace.events(_body(tiles), case)
                 wanted = [*frames.tile(role.program), *tile(role.program, case)]
-                self._compare(role, case, events, wanted, mapped)
+                for divided in stops(case, max(1, len(numbers.parts))):
+                    events = trace.events(_body(tiles), case, divided)
+                    self._compare(role, case, events, wanted, mapped)
                 count += 1
         lines = {line for found in mapped.values() for line in found}
         return RoleResult(role.name, len(mapped), len(lines), count)
@@ -267,7 +269,7 @@ class Check:
     def _numbers(self, role: _Role, closed: Closed, tiles: Loop) -> Numbers:
         assert role.program is not None
         loops = outer_loops(tiles.body)
-        if len(loops) > 1 or (loops and not role.program.loop):
+        if loops and not role.program.loop:
             raise Refusal("there are loops that the program has not", loops[-1].instruction)
         here = output_tile(tiles, self.terms, role.team)
         if not loops:
@@ -275,8 +277,11 @@ class Check:
                 raise Refusal("there is no loop over iterations", tiles.instruction)
             back = {name: symbol for symbol, name in here.items()}
             count = Written(self.terms, back).term(self.count[1]) if self.count else None
-            return numbers_of(self.terms, tiles, count, role.team)
-        count = trip_count(closed, loops[0])
+            return numbers_of(self.terms, tiles, count, team=role.team)
+        found = ends(closed, loops)
+        if not in_order(self.terms, found, role.program.shifts):
+            raise Refusal("its loops may not be one behind the other", loops[-1].instruction)
+        count = found[-1]
         known = Written(self.terms, here).term(count)
         if self.count is None:
             self.count = role.name, known
@@ -285,9 +290,12 @@ class Check:
             if known is not self.count[1]:
                 raise Refusal(
                     f"it has another number of iterations than '{self.count[0]}'",
-                    loops[0].instruction,
+                    loops[-1].instruction,
                 )
-        return numbers_of(self.terms, tiles, count, role.team)
+        for loop, end in zip(loops[1:], found, strict=False):
+            closed.begins[loop.number] = end
+        parts = [*zip(loops, (*found[:-1], count), strict=True)]
+        return numbers_of(self.terms, tiles, count, parts, role.team)
 
 
 def _teams(role: RoleProgram, first: int) -> list[_Role]:

@@ -156,6 +156,16 @@ class Environment:
             case _:
                 return None
 
+    def chosen(self, term: Term) -> Term:
+        """What a choice is, as far as it is decided."""
+        while term.op == "select":
+            condition, yes, no = term.parts
+            holds = self.decide(condition)
+            if holds is None:
+                break
+            term = yes if holds else no
+        return term
+
     # -- values --------------------------------------------------------------------------------
 
     def value(self, term: Term) -> Value | None:

@@ -162,7 +162,10 @@ class Integers:
         kind = one.modifiers[-1]
         if kind not in _SIGNED and not (kind in _UNSIGNED and all(map(not_negative, s))):
             return None
-        return self.terms.extreme(one.opcode, s[0], s[1])
+        found = self.terms.extreme(one.opcode, s[0], s[1])
+        if "relu" in one.modifiers:  # no less than 0
+            found = self.terms.extreme("max", found, self.terms.const(0))
+        return found
 
     def _move(self, one: Instruction, s: list[Term]) -> Term | None:
         if len(s) != 1:

@@ -9,6 +9,8 @@ counts over tiles.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from schedgen.conform.closed import Closed
 from schedgen.conform.induction import ALONE, Team, tile_symbols
 from schedgen.conform.refusal import Refusal
@@ -20,12 +22,43 @@ TILE = "output tile"
 """The symbol for the output tile that a block is at."""
 
 
-def trip_count(closed: Closed, loop: Loop) -> Term:
-    """What the number of turns of a loop depends on: one term, with the factor 1."""
+def ends(closed: Closed, loops: Sequence[Loop]) -> tuple[Term, ...]:
+    """Where each of consecutive loops ends, as the number of a turn, counted through all of them;
+    the last one ends with the trip count.
+    """
+    found: list[Term] = []
+    for loop in loops:
+        turns = _turns(closed, loop)
+        if found:
+            found[-1] = _alike(found[-1], turns)
+            turns[found[-1]] = turns.get(found[-1], 0) + 1
+        left = [(term, factor) for term, factor in turns.items() if factor]
+        if len(left) != 1 or left[0][1] != 1:
+            raise Refusal("how often this loop turns is not known", loop.instruction)
+        found.append(left[0][0])
+    return tuple(found)
+
+
+def _alike(end: Term, begins: Iterable[Term]) -> Term:
+    """Where a loop begins: at the end of the one before, but that may say, or leave out, that it is
+    behind the turns in front of it.
+    """
+    bare = without_least(end)
+    return next((term for term in begins if without_least(term) is bare), end)
+
+
+def _turns(closed: Closed, loop: Loop) -> dict[Term, int]:
+    """How often a loop turns: terms with factors, the sum of which it is but for a constant.
+
+    That it ends there, and not before or behind, is asked in each case of trip counts.
+    """
     exits = [item for item in loop.body if isinstance(item, Exit)]
-    if len(exits) != 1 or exits[0].condition.op != "eq":
+    condition = exits[0].condition if len(exits) == 1 else None
+    if condition is not None and condition.op == "not":
+        (condition,) = condition.parts
+    if condition is None or condition.op not in ("eq", "lt", "le"):
         raise Refusal("how often this loop turns is not known", loop.instruction)
-    (difference,) = exits[0].condition.parts
+    (difference,) = condition.parts
     _, pairs = addends(difference)
     others: dict[Term, int] = {}
     turns = 0
@@ -37,10 +70,9 @@ def trip_count(closed: Closed, loop: Loop) -> Term:
         turns += factor * step
         for one, times in addends(found[1].entry)[1]:
             others[one] = others.get(one, 0) + factor * times
-    left = [(term, factor) for term, factor in others.items() if factor]
-    if len(left) != 1 or left[0][1] != -turns or abs(turns) != 1:
+    if abs(turns) != 1:
         raise Refusal("how often this loop turns is not known", loop.instruction)
-    return without_least(left[0][0], 1)
+    return {term: -factor * turns for term, factor in others.items()}
 
 
 def without_least(count: Term, most: int = 1 << 31) -> Term:
@@ -61,8 +93,14 @@ def output_tile(tiles: Loop, terms: Terms, team: Team = ALONE) -> dict[Term, Ter
     return {symbol: terms.symbol(TILE) for symbol in tile_symbols(tiles, terms, team)}
 
 
-def numbers_of(terms: Terms, tiles: Loop, count: Term | None, team: Team = ALONE) -> Numbers:
-    """The numbers of a role, given its trip count."""
+def numbers_of(
+    terms: Terms,
+    tiles: Loop,
+    count: Term | None,
+    parts: Sequence[tuple[Loop, Term]] = (),
+    team: Team = ALONE,
+) -> Numbers:
+    """The numbers of a role, given its trip count. ``parts``: loops of a tile, and their ends."""
     first, others = terms.const(team.number), ()
     if count is not None:
         others = (terms.sum(((count, team.number),)), terms.sum(((count, team.teams),)))
@@ -76,4 +114,4 @@ def numbers_of(terms: Terms, tiles: Loop, count: Term | None, team: Team = ALONE
             earlier.append(symbol)
     if count is not None:
         earlier += [terms.product(count, symbol) for symbol in tile]
-    return Numbers(count, tuple(earlier), tuple(tile))
+    return Numbers(count, tuple(earlier), tuple(tile), tuple(parts))

@@ -112,13 +112,18 @@ def written(
 
 
 def restyled(emitted: Emission, style: Style, *, events: bool = False) -> Emission:
-    """``emitted`` with its program written in another way. Raises EmitError."""
+    """``emitted`` with its program written in another way; as it is if that is the same text.
+
+    Raises EmitError.
+    """
     from schedgen.codegen.emit import emit
 
     if style == emitted.style:
         return emitted
     kernel = emitted.solution.problem.kernel
     plain = LINTERS + emit(emitted.proven, kernel, events=events, style=style)
+    if plain == emitted.plain:
+        return emitted
     return replace(emitted, text=formatted(plain), plain=plain, style=style)
 
 

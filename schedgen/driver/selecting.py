@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.style import USUAL, Style
 from schedgen.driver.attempts import Attempt, acceptable, best, compiled
 from schedgen.driver.emitting import Emission, emission, restyled, written
 from schedgen.driver.variations import STEP, Variation, otherwise, sharing, with_registers
@@ -48,6 +49,7 @@ def selected(
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
     pace: Sequence[str] = (),
+    style: Style = USUAL,
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """The kernel of ``name``, a spec or the file of a schedule, and all attempts at it, one of
     which is chosen.
@@ -55,7 +57,8 @@ def selected(
     A schedule is taken as it is: it is verified and its program proven, but nothing is solved.
     With ``compiled`` the compiler has to accept the kernel; without, the best schedule is taken and
     there are no attempts. With ``conform`` what was compiled has to be its program. ``target`` is a
-    machine model, by default the first of the spec; ``pace`` as of `written`.
+    machine model, by default the first of the spec; ``pace`` as of `written`. ``style`` is how it
+    is written, in all attempts.
 
     Raises:
         SchedgenError: the input is wrong.
@@ -74,10 +77,10 @@ def selected(
         solution, chosen = read_solution(name, target)
         emitted = written(solution, chosen, progress, events=events, methods=methods, pace=pace)
         if not compiled:
-            return emitted, ()
+            return restyled(emitted, style, events=events), ()
         return accepted(
             emitted, settings=chosen, progress=progress,
-            events=events, conform=conform, methods=methods, store=store, pace=pace,
+            events=events, conform=conform, methods=methods, store=store, pace=pace, style=style,
         )  # fmt: skip
     spec = read_spec(name)
     machine = read_machine(target or spec.file.targets[0])
@@ -86,10 +89,10 @@ def selected(
             spec, machine, settings, progress,
             events=events, methods=methods, store=store, pace=pace,
         )  # fmt: skip
-        return first, ()
+        return restyled(first, style, events=events), ()
     return compiled_emission(
         spec, machine, settings, progress,
-        events=events, conform=conform, methods=methods, store=store, pace=pace,
+        events=events, conform=conform, methods=methods, store=store, pace=pace, style=style,
     )  # fmt: skip
 
 
@@ -106,6 +109,7 @@ def compiled_emission(
     store: Store | None = None,
     latencies: str = "high",
     pace: Sequence[str] = (),
+    style: Style = USUAL,
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """An emission that compiles within its registers, and all attempts at it; ``first`` is what
     `emission` gives for these arguments, if that is known.
@@ -140,7 +144,8 @@ def compiled_emission(
                 raise
             scarce = f"; with {more} more registers per thread there is no schedule: {error}"
             break
-        if acceptable(trials.add(emitted, Variation(more)).report):
+        emitted = restyled(emitted, style, events=events)
+        if acceptable(trials.add(emitted, Variation(more, style=emitted.style)).report):
             break
     return trials.selection(scarce)
 
@@ -155,6 +160,7 @@ def accepted(
     methods: tuple[str, ...] | None = None,
     store: Store | None = None,
     pace: Sequence[str] = (),
+    style: Style = USUAL,
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """The same for a schedule that is given: it may be written in other ways, and is not replaced.
 
@@ -162,7 +168,8 @@ def accepted(
     program.
     """
     trials = _Trials(settings, progress, events, conform, methods, store, tuple(pace))
-    trials.add(emitted, Variation())
+    emitted = restyled(emitted, style, events=events)
+    trials.add(emitted, Variation(style=emitted.style))
     return trials.selection(
         "; fix: give the spec instead of this schedule, then one that leaves more registers is "
         "looked for"

@@ -48,6 +48,8 @@ class Variation:
             parts.append("blocks behind products")
         if self.style.shared:
             parts.append("equal roles in the same instructions")
+        if self.style.peeled:
+            parts.append("loops without masks")
         return ", ".join(parts) or "as it was planned"
 
     @property

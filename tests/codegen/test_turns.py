@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from schedgen.codegen.ir import Phase, Stage, code
+from schedgen.codegen.ir import Name, Phase, Stage, code
 from schedgen.codegen.library import COMMON
 from schedgen.codegen.names import plain
+from schedgen.codegen.peeling import Range
 from schedgen.codegen.running import Carried, Iteration, Running
 from schedgen.codegen.source import Source
-from schedgen.codegen.turns import emit_loop
+from schedgen.codegen.turns import Peeled, emit_loop
 from schedgen.program.model import EVERY, FIRST, LAST, Guard, RoleProgram, Run, Step, When
 from schedgen.program.operations import Number
 from schedgen.program.sequence import sequence
@@ -106,3 +107,42 @@ def test_slots_of_a_ring(shifts: int, trips: int, slots: int) -> None:
     numbers = [(n, n + 2) for n in (first + i.iteration for i in sequence(loop, [trips]))]
     assert log == [(n, number % slots, number // slots % 2) for n, number in numbers]
     assert source.text.count("advance(kv_stage") == (min(shifts + 1, slots) if slots > 1 else 0)
+
+
+@pytest.mark.parametrize("shifts", [0, 1, 2])
+@pytest.mark.parametrize("trips", [1, 2, 5])
+@pytest.mark.parametrize("sides", ["first", "end", "both"])
+def test_turns_in_parts(shifts: int, trips: int, sides: str) -> None:
+    """Wherever those that are peeled begin and end, each turn is there once, with its slots; and
+    only turns in the range are peeled.
+    """
+    steps = (Step(Run(str(shift)), shift, EVERY) for shift in range(shifts + 1))
+    loop = RoleProgram("role", 4, 64, loop=tuple(steps))
+    given = [code(f"{n}_") if sides in (n, "both") else None for n in ("first", "end")]
+    source, slots = Source(), 3
+
+    def emit(
+        out: Source, step: Step, at: Iteration | None, runs: bool, word: str = "plain"
+    ) -> None:
+        if runs:
+            assert at is not None
+            ring = Running(Number(1, 2), slots, at, ("kv",))
+            out.add(code(f"log(({word!r}, {at.total}, {{}}, {{}}))", Stage(ring), Phase(ring)))
+
+    def other(out: Source, step: Step, at: Iteration | None, runs: bool) -> None:
+        emit(out, step, at, runs, "peeled")
+
+    peeled = Peeled(Range(*given), other, Name("whole_first"), Name("whole_end"))
+    emit_loop(source, loop, emit, give, peeled=peeled)
+    assert source.text.count("advance(kv_stage") % (2 + (sides == "both")) == 0
+    wanted = [i.iteration for i in sequence(loop, [trips])]
+    for first, end in product((-2, 1, 2, 4, 9), repeat=2):
+        log = list[Any]()
+        names = {"trips": trips, "first": 0, "log": log.append, "first_": first, "end_": end}
+        run(source.text, library(COMMON) | names)
+        assert [n for _, n, _, _ in log] == wanted
+        assert all((s, p) == ((n + 2) % slots, (n + 2) // slots % 2) for _, n, s, p in log)
+        low = first if sides != "end" else 0
+        high = end if sides != "first" else trips
+        for word, n, _, _ in log:  # a turn has iterations of all shifts
+            assert word == "plain" or any(low <= n + s < high for s in range(shifts + 1))

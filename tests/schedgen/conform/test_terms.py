@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from schedgen.conform.evaluate import Linear
 from schedgen.conform.induction import Written
-from schedgen.conform.minima import no_less, not_negative
+from schedgen.conform.minima import Implied, no_more, not_negative
 from schedgen.conform.terms import Term, Terms
 
 
@@ -76,12 +77,51 @@ def test_minima_of_several_have_one_form(terms: Terms) -> None:
     one = terms.extreme("min", terms.extreme("min", x, y), z)
     assert terms.extreme("min", x, terms.extreme("min", z, y)) is one
     assert terms.extreme("min", one, y) is one
-    assert set(no_less(one)) == {x, y, z, terms.extreme("min", x, y)}
     assert terms.extreme("min", terms.extreme("max", x, y), z).op == "min"
     late, early = terms.symbol("late"), x
     other = terms.extreme("min", terms.extreme("min", y, late), z)
     assert Written(terms, {late: early}).term(other) is one
     assert terms.extreme("max", x, x) is x
+
+
+def test_what_is_no_more_than_what(terms: Terms) -> None:
+    x, y, z = (terms.symbol(name) for name in "xyz")
+    trips, one = terms.extreme("min", x, y), terms.const(1)
+    first = terms.extreme("min", trips, terms.extreme("max", z, one))
+    end = terms.extreme("min", trips, terms.extreme("max", terms.symbol("e"), first))
+    for less, more in (
+        (terms.extreme("min", trips, one), first),
+        (first, end),
+        (end, trips),
+        (one, terms.extreme("max", z, terms.const(2))),
+        (terms.extreme("max", first, end), trips),
+    ):
+        assert no_more(less, more)
+        assert not no_more(more, less)
+    assert not no_more(one, first)  # there may be no trips
+    assert not no_more(z, trips)
+
+
+def test_what_follows_for_parts_of_minima(terms: Terms) -> None:
+    """Of the end of a loop: what it is the minimum of is as large, or that."""
+    x, y, z = (terms.symbol(name) for name in "xyz")
+    trips, one = terms.extreme("min", x, y), terms.const(1)
+    end = terms.extreme("min", trips, terms.extreme("max", z, one))
+    many, three = Linear(9, (("more", 1),)), Linear(3)
+
+    def told(form: Linear) -> dict[Term, Linear]:
+        implied = Implied({})
+        implied.add(trips, many)
+        implied.add(end, form)
+        assert implied.forms[x].plus(many, -1).at_least == 0
+        assert implied.forms[x].plus(many, -1).at_most is None
+        return implied.forms
+
+    assert told(three)[z] == three
+    assert told(Linear(1))[z].at_most == 1  # the constant may be the maximum
+    assert told(Linear(1))[z].at_least is None
+    assert told(many)[z].plus(many, -1).at_least == 0  # or z, if it is no less than the trips
+    assert told(many)[z].at_most is None
 
 
 def test_numbers_that_are_not_negative(terms: Terms) -> None:
