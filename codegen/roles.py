@@ -78,6 +78,7 @@ class Role:
         self.events.begin(source, self.role)
         self.tiles.begin(source)
         body = Source()
+        self.transfers.partition(body, self.plan.runs[self.role.name], ragged=True)
         self._tile(body)
         self.tiles.loop(source, body.nodes, ahead=not self.threads)
         self.frame.leave(source, self.role)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -13,6 +14,7 @@ from schedgen.codegen.plan import Plan
 from schedgen.conform.cases import Case, cases
 from schedgen.conform.closed import Closed
 from schedgen.conform.compare import Comparison
+from schedgen.conform.computed import computed, with_computed
 from schedgen.conform.expected import Expected, Frame, tile
 from schedgen.conform.flow import Flow
 from schedgen.conform.footprints import WORD, Footprints
@@ -113,6 +115,7 @@ class Check:
         self.footprints, self.surroundings = Footprints(self.plan), Surroundings(self.plan)
         self.terms = Terms()
         self.count: tuple[str, Term] | None = None
+        self.condition: tuple[str, Term] | None = None
         self.tiles: Term | None = None
 
     def run(self) -> tuple[list[Finding], list[RoleResult]]:
@@ -159,9 +162,11 @@ class Check:
             self.terms,
             32 * role.first,
             32 * role.warps,
-            elements=bool(self.plan.elements),
+            elements=bool(self.plan.elements or self.plan.ragged),
         )
         items = reduced(walk.skeleton(), self.terms)
+        if role.program is not None and self.plan.sparse:
+            items = with_computed(items, partial(self._computed, role))
         closed = Closed(items, self._rings())
         parts = self._split(items)
         tiles = parts.tiles
@@ -192,6 +197,16 @@ class Check:
                 count += 1
         lines = {line for found in mapped.values() for line in found}
         return RoleResult(role.name, len(mapped), len(lines), count)
+
+    def _computed(self, role: _Role, tiles: Loop) -> Loop:
+        """The loop over tiles for those that are computed, which roles have to agree on."""
+        loop, condition = computed(tiles, self.terms)
+        known = Written(self.terms, output_tile(tiles, self.terms)).term(condition)
+        if self.condition is None:
+            self.condition = role.name, known
+        elif self.condition[1] is not known:
+            raise Refusal(f"it computes other tiles than '{self.condition[0]}'", tiles.instruction)
+        return loop
 
     def _compare(
         self,
@@ -274,12 +289,14 @@ class Check:
             back = {name: symbol for symbol, name in here.items()}
             count = Written(self.terms, back).term(self.count[1]) if self.count else None
             return numbers_of(self.terms, tiles, count)
-        count = trip_count(closed, loops[0])
+        data = bool(self.plan.ragged)  # of sizes that may be 0, for which there is one iteration
+        count = trip_count(closed, loops[0], least=data)
         known = Written(self.terms, here).term(count)
         if self.count is None:
             self.count = role.name, known
         elif self.count[1] is not known:
-            count, known = without_least(count), without_least(known)
+            if not data:
+                count, known = without_least(count), without_least(known)
             if known is not self.count[1]:
                 raise Refusal(
                     f"it has another number of iterations than '{self.count[0]}'",

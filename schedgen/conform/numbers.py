@@ -19,8 +19,10 @@ TILE = "output tile"
 """The symbol for the output tile that a block is at."""
 
 
-def trip_count(closed: Closed, loop: Loop) -> Term:
-    """What the number of turns of a loop depends on: one term, with the factor 1."""
+def trip_count(closed: Closed, loop: Loop, *, least: bool = False) -> Term:
+    """What the number of turns of a loop depends on: one term, with the factor 1; with what says
+    that it is 1 at ``least``, where it may be less otherwise.
+    """
     exits = [item for item in loop.body if isinstance(item, Exit)]
     if len(exits) != 1 or exits[0].condition.op != "eq":
         raise Refusal("how often this loop turns is not known", loop.instruction)
@@ -39,7 +41,7 @@ def trip_count(closed: Closed, loop: Loop) -> Term:
     left = [(term, factor) for term, factor in others.items() if factor]
     if len(left) != 1 or left[0][1] != -turns or abs(turns) != 1:
         raise Refusal("how often this loop turns is not known", loop.instruction)
-    return without_least(left[0][0], 1)
+    return left[0][0] if least else without_least(left[0][0], 1)
 
 
 def without_least(count: Term, most: int = 1 << 31) -> Term:
