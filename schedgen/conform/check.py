@@ -290,7 +290,7 @@ class Check:
             count = Written(self.terms, back).term(self.count[1]) if self.count else None
             return numbers_of(self.terms, tiles, count)
         data = bool(self.plan.ragged)  # of sizes that may be 0, for which there is one iteration
-        count = trip_count(closed, loops[0], least=data)
+        count = trip_count(closed, loops[0], self.terms if data else None)
         known = Written(self.terms, here).term(count)
         if self.count is None:
             self.count = role.name, known

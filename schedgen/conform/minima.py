@@ -28,3 +28,12 @@ def not_negative(term: Term) -> bool:
     if term.op == "max":
         return any(map(not_negative, term.parts))
     return term.op == "loaded?" and term.parts[0].op == "sym"
+
+
+def positive(term: Term) -> bool:
+    """Whether a number is known to be 1 at least: it is the smallest of such numbers, or the
+    largest of one and others.
+    """
+    if term.op in ("min", "max"):
+        return (all if term.op == "min" else any)(map(positive, term.parts))
+    return term.number is not None and term.number >= 1

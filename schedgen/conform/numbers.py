@@ -8,20 +8,23 @@ or a sum of trip counts over tiles.
 
 from __future__ import annotations
 
+from functools import reduce
+
 from schedgen.conform.closed import Closed
 from schedgen.conform.induction import tile_symbols
+from schedgen.conform.minima import positive
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.skeleton import Exit, Loop
-from schedgen.conform.terms import Term, Terms, addends
+from schedgen.conform.terms import Term, Terms, addends, operands
 from schedgen.conform.trace import Numbers
 
 TILE = "output tile"
 """The symbol for the output tile that a block is at."""
 
 
-def trip_count(closed: Closed, loop: Loop, *, least: bool = False) -> Term:
-    """What the number of turns of a loop depends on: one term, with the factor 1; with what says
-    that it is 1 at ``least``, where it may be less otherwise.
+def trip_count(closed: Closed, loop: Loop, terms: Terms | None = None) -> Term:
+    """What the number of turns of a loop depends on: one term, with the factor 1. Given ``terms``
+    it keeps what says that it is 1 at least, where it may be less otherwise.
     """
     exits = [item for item in loop.body if isinstance(item, Exit)]
     if len(exits) != 1 or exits[0].condition.op != "eq":
@@ -41,7 +44,7 @@ def trip_count(closed: Closed, loop: Loop, *, least: bool = False) -> Term:
     left = [(term, factor) for term, factor in others.items() if factor]
     if len(left) != 1 or left[0][1] != -turns or abs(turns) != 1:
         raise Refusal("how often this loop turns is not known", loop.instruction)
-    return left[0][0] if least else without_least(left[0][0], 1)
+    return without_least(left[0][0], 1) if terms is None else without_more(left[0][0], terms)
 
 
 def without_least(count: Term, most: int = 1 << 31) -> Term:
@@ -55,6 +58,16 @@ def without_least(count: Term, most: int = 1 << 31) -> Term:
             if least.number is not None and least.number <= most and other.number is None:
                 return other
     return count
+
+
+def without_more(count: Term, terms: Terms) -> Term:
+    """A trip count without what says that it is more than 1 at least, as a loop behind turns that
+    fill the pipeline counts from theirs; or 1, where that is known anyway.
+    """
+    leaves = operands("max", count)
+    known = any(leaf.number is None and positive(leaf) for leaf in leaves)
+    kept = [leaf for leaf in leaves if leaf.number is None or (leaf.number <= 1 and not known)]
+    return reduce(lambda a, b: terms.extreme("max", a, b), kept) if kept else count
 
 
 def output_tile(tiles: Loop, terms: Terms) -> dict[Term, Term]:

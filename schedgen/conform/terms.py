@@ -73,7 +73,7 @@ class Terms:
         """The ``op`` "min" or "max" of two numbers with their signs, which may be minima or maxima
         themselves: one form for each set of numbers.
         """
-        leaves = dict.fromkeys(leaf for term in (a, b) for leaf in _operands(op, term))
+        leaves = dict.fromkeys(leaf for term in (a, b) for leaf in operands(op, term))
         first, *rest = sorted(leaves, key=lambda term: (term.op == "const", term.serial))
         return reduce(lambda found, leaf: self.make(op, found, leaf), rest, first)
 
@@ -287,11 +287,11 @@ def addends(term: Term) -> tuple[int, list[tuple[Term, int]]]:
     return constant, list(zip(flat[::2], flat[1::2], strict=True))  # type: ignore[return-value]
 
 
-def _operands(op: str, term: Term) -> list[Term]:
+def operands(op: str, term: Term) -> list[Term]:
     """The numbers that a term is the minimum or maximum of."""
     if term.op != op:
         return [term]
-    return [leaf for part in term.parts for leaf in _operands(op, part)]
+    return [leaf for part in term.parts for leaf in operands(op, part)]
 
 
 def _collect(factors: dict[Term, int], term: Term, factor: int) -> int:
