@@ -70,15 +70,16 @@ def test_contents_that_break_the_bounds_are_contained(target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("spec", ["attention_varlen", "attention_cache"])
 @pytest.mark.parametrize("causal", ["false", "true"])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("policy", [RoundRobin, lambda: Adversarial(2)], ids=["turns", "adverse"])
-def test_attention_of_packed_sequences(
-    target: str, causal: str, heads: int, policy: type[Policy]
+def test_attention_of_lengths(
+    target: str, spec: str, causal: str, heads: int, policy: type[Policy]
 ) -> None:
     """Lengths of 0, 1, 127, 129 and more; also with keys that several heads share."""
-    _, kernel = solved("attention_varlen", target, causal=causal)
-    text, arch = text_of("attention_varlen", target, causal=causal), ARCHITECTURES[target]
+    _, kernel = solved(spec, target, causal=causal)
+    text, arch = text_of(spec, target, causal=causal), ARCHITECTURES[target]
     extents = {"seq_q": 260, "seq_k": 200, "heads": heads}
     outcome = emulate(text, kernel, arch, extents=extents, policy=policy())
     assert outcome.correct, outcome.errors
