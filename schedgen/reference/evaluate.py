@@ -15,7 +15,6 @@ import numpy.typing as npt
 from schedgen.errors import SchedgenError
 from schedgen.expressions.nodes import Name
 from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Phase, Region
-from schedgen.ragged import dense
 from schedgen.reference.estimate import (
     UNIT,
     Estimate,
@@ -34,7 +33,7 @@ from schedgen.reference.estimate import (
 )
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
 from schedgen.reference.problem import Sizes, stored_tensors
-from schedgen.reference.ragged import inputs_of, numbers
+from schedgen.reference.ragged import dense, inputs_of, numbers
 from schedgen.reference.rounding import Array, Truth
 
 Box = tuple[slice, slice]

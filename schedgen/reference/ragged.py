@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from schedgen.kernel import Kernel
-from schedgen.ragged import along, dense, segments
 from schedgen.reference.rounding import Array
-from schedgen.tensors import Argument
+from schedgen.tensors import Argument, Ragged
 
 Parts = dict[str, tuple[slice | None, ...]]
 """For each tensor its part along each axis, and None where the part has an axis more."""
@@ -20,16 +20,33 @@ def numbers(
 ) -> Iterator[tuple[Parts, dict[str, int]]]:
     """The parts of the tensors that belong to each number that has any output, and its sizes."""
     where = {
-        one.extent: segments(one, [int(n) for n in np.asarray(inputs[one.array])], extents)
+        one.extent: _spans(one, np.asarray(inputs[one.array], np.float64), extents)
         for one in kernel.ragged
     }
     cut = {axis.extent for axis in kernel.grid} & where.keys()
-    for number in range(extents[along(kernel)]):
+    for number in range(extents[kernel.ragged[0].of]):
         here = {extent: found[number] for extent, found in where.items()}
         if all(here[extent][1] for extent in cut):
             parts = {a.name: _part(kernel, a, number, here) for a in kernel.arguments if a.shape}
             sizes = {extent: size for extent, (_, size) in here.items()}
-            yield parts, {**extents, along(kernel): 1, **sizes}
+            yield parts, {**extents, kernel.ragged[0].of: 1, **sizes}
+
+
+def dense(kernel: Kernel) -> Kernel:
+    """The kernel of a single number, in which no size is data."""
+    says = [one.array for one in kernel.ragged]
+    kept = (replace(a, stored=()) for a in kernel.arguments if a.name not in says)
+    return replace(kernel, arguments=tuple(kept), ragged=())
+
+
+def _spans(one: Ragged, said: Array, extents: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Where the elements of each number begin, and how many: what an array says, within limits."""
+    if one.lengths:
+        sizes = np.clip(said, 0, extents[one.extent])
+        return [(0, int(size)) for size in sizes]
+    begins = np.clip(said[:-1], 0, extents[one.packed])
+    ends = np.minimum(np.maximum(said[1:], begins), extents[one.packed])
+    return [(int(a), int(b - a)) for a, b in zip(begins, ends, strict=True)]
 
 
 def _part(
@@ -43,7 +60,7 @@ def _part(
             found += [None, slice(begin, begin + size)]
         elif extent in here:
             found.append(slice(here[extent][1]))
-        elif extent == along(kernel):
+        elif extent == kernel.ragged[0].of:
             found.append(slice(number, number + 1))
         else:
             found.append(slice(None))
