@@ -12,7 +12,7 @@ from schedgen.codegen.names import element_name, renamed, renamed_tensor
 from schedgen.elements import elements
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
-from schedgen.tensors import Argument
+from schedgen.tensors import Argument, Ragged
 
 Values = dict[str, Expression]
 
@@ -46,9 +46,15 @@ def bound(kernel: Kernel) -> Kernel:
         tile_first=None if kernel.tile_first is None else fold(kernel.tile_first, values),
         parameters=tuple((renamed(n) if n in extents else n, v) for n, v in kernel.parameters),
         arguments=tuple(
-            replace(a, name=_argument(a), shape=tuple(map(renamed, a.shape)))
+            replace(
+                a,
+                name=_argument(a),
+                shape=tuple(map(renamed, a.shape)),
+                stored=tuple(map(renamed, a.stored)),
+            )
             for a in kernel.arguments
         ),
+        ragged=tuple(map(_ragged, kernel.ragged)),
         grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
         tile_extents=_both(kernel.tile_extents),
         one_tile=tuple(map(renamed, kernel.one_tile)),
@@ -57,6 +63,18 @@ def bound(kernel: Kernel) -> Kernel:
 
 def _argument(argument: Argument) -> str:
     return renamed_tensor(argument.name) if argument.shape else renamed(argument.name)
+
+
+def _ragged(one: Ragged) -> Ragged:
+    arrays = {"starts": one.starts, "lengths": one.lengths}
+    arrays = {key: renamed_tensor(name) if name else "" for key, name in arrays.items()}
+    return Ragged(
+        _one(one.extent),
+        _one(one.of),
+        bounds=_one(one.bounds),
+        packed=_one(one.packed),
+        **arrays,
+    )
 
 
 def _both(extents: tuple[str, str]) -> tuple[str, str]:

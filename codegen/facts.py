@@ -136,7 +136,7 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
     rows = [
         f"KERNEL = {_text(kernel.name)}",
         f"TARGET = {_text(program.arch)}",
-        *_table("ARGUMENTS", [(a.name, a.shape, a.dtype) for a in ordered]),
+        *_table("ARGUMENTS", [(a.name, a.passed, a.dtype) for a in ordered]),
         f"OUTPUTS = {_text(tuple(a.name for a in ordered if a.name in written))}",
         *_table("ROLES", [(r.name, r.all_warps, r.registers) for r in program.roles]),
         f"CYCLES_PER_ITERATION = {program.ii_cycles}",

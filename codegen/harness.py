@@ -72,8 +72,10 @@ class Harness:
             found[f"g_{map_.name}"] = "cute.Tensor"
         found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
+        found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
         found |= dict.fromkeys(self.plan.scalars, "Float32")
-        found |= dict.fromkeys(self.plan.extents, "Int32")
+        found |= {e: "Int32" for e in self.plan.extents if e not in self.plan.ragged}
+        found |= dict.fromkeys(self.tiles.ragged.most(), "Int32")
         return found | self.tiles.parameters()
 
     def _variables(self, source: Source) -> dict[str, str]:
@@ -177,13 +179,16 @@ class Harness:
         body = Source()
         for map_ in self.transfers.distinct:
             self.transfers.make(body, map_)
-        for extent in self.plan.extents:
-            where = next(tensor for tensor in tensors if extent in tensor.shape)
-            shape = f"{where.name}.shape[{where.shape.index(extent)}]"
-            body.add(f"{here[extent]} = Int32({shape})")
+        for extent in self.plan.passed:
+            where = next(tensor for tensor in tensors if extent in tensor.passed)
+            shape = f"{where.name}.shape[{where.passed.index(extent)}]"
+            body.add(f"n_{extent} = Int32({shape})")
+        self.tiles.ragged.host(body, {tensor.name: tensor.passed for tensor in tensors})
         self.tiles.host(body, here)
         self._refuse(body, here)
         here |= {f"of_{a.name}": a.name for a in self.plan.elements.values()}
+        here |= self.tiles.ragged.tensors()
+        here |= {name: f"n_{extent}" for name, extent in self.tiles.ragged.most().items()}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
         body.add(
             "    grid=[cutlass.min(tiles, sms), 1, 1],",
@@ -201,6 +206,7 @@ class Harness:
         succeeds, and the reason. A host function of the DSL cannot raise an error itself.
         """
         kernel = self.plan.kernel
+        self.tiles.ragged.refuse(source, kernel.name)
         for extent, most in covered(kernel).items():
             with source.block(f"if {host[extent]} > {most}:"):
                 text = f"{kernel.name}: {extent} is {{}}, at most {most} is covered; not launched"

@@ -79,6 +79,52 @@ def vectors_at(pointer, length, slots, stride, dtype):
     return cute.make_tensor(cute.recast_ptr(pointer, dtype=dtype), layout)
 
 
+def ragged_map(tensor, mode):
+    """A tensor one mode of which may end anywhere: element i of n is number 2^24 - n + i there, and
+    the last mode moves it by as many elements as there are up to its end.
+    """
+    room = 1 << 24
+    stride = tensor.stride[mode]
+    back = cutlass.Int64(stride) * (room * tensor.element_type.width // 8)
+    space = cute.AddressSpace.gmem
+    start = cute.make_ptr(
+        tensor.element_type, tensor.iterator.toint() - back, space, assumed_align=16
+    )
+    shape = [room if n == mode else size for n, size in enumerate(tensor.shape)]
+    layout = cute.make_layout((*shape, tensor.shape[mode] + 1), stride=(*tensor.stride, stride))
+    return cute.make_tensor(start, layout)
+
+
+def within(tensor, mode, begin, size):
+    """Coordinates of such a tensor for ``size`` elements from ``begin`` on, and no others."""
+    at = [(1 << 24) - size if n == mode else 0 for n in range(cute.rank(tensor) - 1)]
+    return cute.domain_offset((*at, begin + size), tensor)
+
+
+def opaque(number):
+    """The same number, of which the compiler knows nothing: it compares that, not what it is of."""
+    from cutlass._mlir.dialects import llvm
+
+    words = [number.ir_value()]
+    return Int32(llvm.inline_asm(words[0].type, words, "mov.b32 $0, $1;", "=r,r"))
+
+
+@cute.jit
+def segment_of(starts: cute.Tensor, number: Int32, most: Int32):
+    """Where the elements of a number begin, and how many there are: inside of all, ``most`` of
+    them, whatever the array says.
+    """
+    begin = cutlass.min(cutlass.max(starts[(number,)], 0), most)
+    end = cutlass.min(cutlass.max(starts[(number + 1,)], begin), most)
+    return begin, end - begin
+
+
+@cute.jit
+def length_of(lengths: cute.Tensor, number: Int32, most: Int32):
+    """How many elements a number has: none to ``most``, whatever the array says."""
+    return cutlass.min(cutlass.max(lengths[(number,)], 0), most)
+
+
 def transposed(tensor):
     """Rows and columns exchanged, in the same place."""
     order = [1, 0, *range(2, cute.rank(tensor))]

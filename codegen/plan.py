@@ -17,7 +17,7 @@ from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space,
 from schedgen.program.model import Program, RoleProgram, Run, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
-from schedgen.tensors import Argument
+from schedgen.tensors import Argument, Ragged
 
 DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
 """Data types of specs, and their classes in the DSL."""
@@ -350,6 +350,24 @@ class Plan:
     def extents(self) -> tuple[str, ...]:
         """Names of all extents, in order of appearance."""
         shapes = (extent for argument in self.kernel.arguments for extent in argument.shape)
+        return tuple(dict.fromkeys(shapes))
+
+    @cached_property
+    def ragged(self) -> dict[str, Ragged]:
+        """Extents whose sizes are data."""
+        return {one.extent: one for one in self.kernel.ragged}
+
+    @property
+    def sparse(self) -> bool:
+        """Whether there are output tiles behind the end of what they are cut along, which are left
+        out.
+        """
+        return any(axis.extent in self.ragged for axis in self.kernel.grid)
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """Extents of the tensors that are passed, and no others."""
+        shapes = (extent for argument in self.kernel.arguments for extent in argument.passed)
         return tuple(dict.fromkeys(shapes))
 
     @cached_property

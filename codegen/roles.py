@@ -81,6 +81,7 @@ class Role:
         self.events.begin(source, self.role)
         self.tiles.begin(source, self.role.teams)
         body = Source()
+        self.transfers.partition(body, self.plan.runs[self.role.name], ragged=True)
         self._tile(body)
         self.tiles.loop(source, body.nodes, ahead=not self.threads, teams=self.role.teams)
         self.frame.leave(source, self.role)

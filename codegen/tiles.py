@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
 from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, references, render
 from schedgen.extents import single_extents
@@ -50,6 +52,7 @@ class Tiles:
                 rule="tiles-disagree",
                 fix="give their buffers the same sizes",
             )
+        self.ragged = RaggedExtents(plan)
         self.triangle = plan.kernel.tiles == "lower_triangle"
         self.single = single_extents(plan.kernel)
 
@@ -65,7 +68,12 @@ class Tiles:
     @property
     def _all_trips(self) -> str:
         """The name for the iterations of a tile, or the most that one may have."""
-        return "all_trips" if self.plan.kernel.tile_range else "trips"
+        return "all_trips" if self.differ else "trips"
+
+    @property
+    def differ(self) -> bool:
+        """Whether each tile has iterations of its own, by a formula or by data."""
+        return bool(self.plan.kernel.tile_range or self.plan.ragged)
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
@@ -185,7 +193,7 @@ class Tiles:
         kernel = self.plan.kernel
         fixed = {name for name, _ in kernel.parameters} | self.single
         axes = tuple(axis.extent for axis in kernel.grid[-2:])
-        return not kernel.tile_range and axes == kernel.tile_extents and not fixed & {*axes}
+        return not self.differ and axes == kernel.tile_extents and not fixed & {*axes}
 
     @property
     def uneven(self) -> bool:
@@ -206,7 +214,7 @@ class Tiles:
         Nor do they take over the number of the tile then: on an H200 attention with head_dim 128
         and no mask took 3 % longer (files edited by hand).
         """
-        if self.plan.kernel.tile_range:
+        if self.differ:
             return {}
         source.add(_FIRST)
         self.coordinates(source)
@@ -215,11 +223,11 @@ class Tiles:
     @property
     def handed_over(self) -> list[str]:
         """Variables that say where a block's first tile lies, if the kernel computes them."""
-        return [] if self.plan.kernel.tile_range else [f"at_{axis}" for axis in self.axes]
+        return [] if self.differ else [f"at_{axis}" for axis in self.axes]
 
     def begin(self, source: Source, teams: int = 1) -> None:
         """Before a role's loop over tiles, of which each of ``teams`` takes every ``teams``-th."""
-        if self.plan.kernel.tile_range:
+        if self.differ:
             source.add(_FIRST, "first = Int32(0)")
         if teams > 1:
             first = code("{} += {} * cute.arch.grid_dim()[0]", _TILE, Name(TEAM))
@@ -233,7 +241,7 @@ class Tiles:
         ``ahead``: coordinates of the first tile are handed over, those of the next one are computed
         at the end of each. That takes registers.
         """
-        used, differ = ir.names(body), bool(self.plan.kernel.tile_range)
+        used, differ = ir.names(body), self.differ
         elements = {n: a for n, a in self.plan.elements.items() if n in used}
         placed = differ or elements or used & {f"at_{axis}" for axis in self.axes}
         ahead = ahead and not differ
@@ -246,11 +254,16 @@ class Tiles:
                 source.add(code("first = t * {}", _TRIPS))
             for name, tensor in elements.items():
                 source.add(self._element(name, tensor))
-            source.put(*body)
-            if differ:
-                source.add("first += trips")
+            computed = self.ragged.computed()
+            with source.block(code("if {}:", computed)) if computed else nullcontext():
+                source.put(*body)
+                if differ:
+                    source.add("first += trips")
+                if computed:
+                    source.add("t += 1")
             more = "" if teams == 1 else f"{teams} * "
-            source.add(f"tile += {more}cute.arch.grid_dim()[0]", f"t += {teams}")
+            each = [] if computed else [f"t += {teams}"]
+            source.add(f"tile += {more}cute.arch.grid_dim()[0]", *each)
             if placed and ahead:
                 with source.block(code("if {} < {}:", _TILE, _TILES)):
                     self.coordinates(source)
@@ -300,6 +313,7 @@ class Tiles:
             self._along(source, axis, rest)
             rest = Name("rest")
         source.add(*(code("{} = {}", *self._at(axis), rest) for axis in axes[:1]))
+        self.ragged.sizes(source)
         self._trips(source)
 
     def _along(self, source: Source, axis: str, rest: Name) -> None:
@@ -321,7 +335,12 @@ class Tiles:
         return [Name(f"at_{axis}") for axis in axes]
 
     def _trips(self, source: Source) -> None:
-        kernel, every = self.plan.kernel, Name("all_trips")
+        kernel, every = self.plan.kernel, code("{}", Name("all_trips"))
+        if self.plan.ragged:
+            assert kernel.trip_count is not None
+            source.comment("of no elements there is one iteration, in which all is masked")
+            source.add(code("trips = cutlass.max({}, Int32(1))", whole(kernel.trip_count)))
+            every = code("trips")
         rows, columns = kernel.tile_extents
         names = {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"}
         end = "trips" if kernel.tile_first is None else "end"
@@ -336,6 +355,9 @@ class Tiles:
             source.add(
                 code(left, whole(kernel.tile_first, names, extremes=True)), "skipped = end - trips"
             )
+        if self.plan.ragged:
+            # Else the compiler asks in each role in other terms whether there is another turn.
+            source.add(code("trips = {}", called("opaque", Name("trips"))))
 
     def condition_of(self, when: Expression) -> Code:
         """A condition of a store, over the coordinates of the tile."""

@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.ir import Code, LibraryFunction, Name, code, joined, plus
+from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code, joined, plus
 from schedgen.codegen.plan import DTYPES, Part, Plan
 from schedgen.codegen.printing import expression
+from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.program.operations import Access
-from schedgen.tensors import Argument, Place
+from schedgen.tensors import Argument, Place, Ragged
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
     """A tensor map: tiles of ``rows`` x ``columns`` of an argument, along two of its axes.
 
-    ``sides`` has for each axis of the argument "rows", "columns" or "".
+    ``sides`` has for each axis of the argument "rows", "columns" or "". Of a ``ragged`` one the
+    elements along an axis end where data says, see `schedgen.codegen.ragged`.
     """
 
     name: str
@@ -30,27 +32,49 @@ class Map:
     columns: int
     sides: tuple[str, ...]
     store: bool
+    ragged: Ragged | None = None
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The axes of the argument: that of rows, that of columns, the others."""
+        """The axes of the argument that are those of the tensor: that of rows, that of columns, the
+        others.
+        """
         sided = [self.sides.index(side) for side in ("rows", "columns") if side in self.sides]
-        rest = [axis for axis, side in enumerate(self.sides) if not side]
+        rest = [axis for axis, side in enumerate(self.sides) if not side and axis != self._outer]
         return (*sided, *reversed(rest))
 
     @property
+    def axes(self) -> list[int]:
+        """`order` in axes of the tensor that is passed."""
+        outer = len(self.sides) if self._outer is None else self._outer
+        return [axis - (axis > outer) for axis in self.order]
+
+    @property
+    def _outer(self) -> int | None:
+        """The axis along which numbers have elements of their own, if these are packed."""
+        if self.ragged is None or not self.ragged.packed:
+            return None
+        return self.argument.shape.index(self.ragged.of)
+
+    @property
     def tile(self) -> tuple[int, ...]:
-        """Elements along each axis of `order`."""
-        sizes = {"rows": self.rows, "columns": self.columns}
-        sided = [sizes[side] for side in ("rows", "columns") if side in self.sides]
-        return (*sided, *(1 for side in self.sides if not side))
+        """Elements along each axis of `order`, and of what a ragged map has more."""
+        sizes = {"rows": self.rows, "columns": self.columns, "": 1}
+        sided = [sizes[self.sides[axis]] for axis in self.order]
+        return (*sided, 1) if self.ragged else tuple(sided)
+
+    @property
+    def mode(self) -> int:
+        """Which one of `order` the ragged axis is."""
+        assert self.ragged is not None
+        return self.order.index(self.argument.shape.index(self.ragged.extent))
 
 
 class Transfers:
     """The tensor maps of a kernel, and the copies that use them."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+        self.plan, self.ragged = plan, RaggedExtents(plan)
         self.maps: dict[str, Map] = {}
         """Operation -> its map; operations that differ only in where their tile lies share one."""
         made: dict[tuple[object, ...], Map] = {}
@@ -79,8 +103,16 @@ class Transfers:
             name, number = argument.name, 2
             while name in taken:
                 name, number = f"{argument.name}_{number}", number + 1
-            made[key] = Map(name, argument, part.rows, part.columns, sides, store)
+            ragged = self._ragged(argument)
+            made[key] = Map(name, argument, part.rows, part.columns, sides, store, ragged)
         self.maps[operation.name] = made[key]
+
+    def _ragged(self, argument: Argument) -> Ragged | None:
+        """The ragged extent of an argument that copies have to end at. The last extent, whose
+        elements lie side by side, is padded: maps cannot begin at any element.
+        """
+        found = (extent for extent in argument.shape[:-1] if extent in self.plan.ragged)
+        return next((self.plan.ragged[extent] for extent in found), None)
 
     @property
     def distinct(self) -> list[Map]:
@@ -99,7 +131,7 @@ class Transfers:
             if map_.store
             else "cpasync.CopyBulkTensorTileG2SOp()"
         )
-        tensor = f"cute.select({map_.argument.name}.layout, {list(map_.order)})"
+        tensor = f"cute.select({map_.argument.name}.layout, {map_.axes})"
         dtype = DTYPES[map_.argument.dtype]
         both = all(side in map_.sides for side in ("rows", "columns"))
         if both and 1 in (map_.rows, map_.columns):
@@ -108,12 +140,16 @@ class Transfers:
             tile = code(f"{{}}({map_.rows}, {map_.columns}, {dtype})", LibraryFunction("one_tile"))
         else:
             tile = code(f"cute.make_layout({map_.rows * map_.columns})")
-        sided = [n for n, side in zip(map_.tile, map_.order, strict=True) if map_.sides[side]]
+        sizes = zip(map_.tile, map_.order, strict=map_.ragged is None)
+        sided = [size for size, axis in sizes if map_.sides[axis]]
         tiler = _tuple(sided)
+        whole = code(f"cute.make_tensor({map_.argument.name}.iterator, {tensor})")
+        if map_.ragged:
+            whole = called("ragged_map", whole, map_.mode)
         source.add(
             f"tma_{map_.name}, g_{map_.name} = cpasync.make_tiled_tma_atom(",
             f"    {op},",
-            f"    cute.make_tensor({map_.argument.name}.iterator, {tensor}),",
+            code("    {},", whole),
             code("    {},", tile),
             f"    {tiler},",
             ")",
@@ -121,17 +157,24 @@ class Transfers:
 
     # -- device --------------------------------------------------------------------------------
 
-    def partition(self, source: Source, operations: Iterable[Operation]) -> None:
+    def partition(
+        self, source: Source, operations: Iterable[Operation], *, ragged: bool = False
+    ) -> None:
         """``s_X``: the stages in shared memory, ``t_X``: the tiles in the tensor; once for all
-        operations that move tiles of the same tensor through the same stages.
+        operations that move tiles of the same tensor through the same stages. Of those of
+        ``ragged`` maps at each output tile, and by themselves.
         """
-        copies = (operation for operation in operations if operation.name in self.maps)
+        known = {name for name, map_ in self.maps.items() if bool(map_.ragged) == ragged}
+        copies = (operation for operation in operations if operation.name in known)
         for name, operation in {self._name(each): each for each in copies}.items():
             map_, part = self.maps[operation.name], self._part(operation)
             rank, view = len(map_.tile), self.plan.views[part.region.name]
             staged = code(f"{{}}, 0, {1 if view.vector else 2}", self.plan.matrix(part))
             places = f"{_tuple(map_.tile)}, {_tuple([None] * rank)}"
-            tiles = code(f"cute.local_tile({{}}, {places}), 0, {rank}", Name(f"g_{map_.name}"))
+            tensor = code("{}", Name(f"g_{map_.name}"))
+            if map_.ragged:
+                tensor = self.ragged.within(map_.ragged, Name(f"g_{map_.name}"), map_.mode)
+            tiles = code(f"cute.local_tile({{}}, {places}), 0, {rank}", tensor)
             arguments = [code("{}", Name(f"tma_{map_.name}")), "0", "cute.make_layout(1)"]
             arguments += [code("cute.group_modes({})", modes) for modes in (staged, tiles)]
             source.call(f"s_{name}, t_{name} = cpasync.tma_partition", arguments)
@@ -171,7 +214,8 @@ class Transfers:
     ) -> None:
         """The copy itself; a store has no ``barrier``."""
         map_, name = self.maps[operation.name], self._name(operation)
-        where = joined(", ", (self._index(operation.places[axis], at) for axis in map_.order))
+        indices = [self._index(operation.places[axis], at) for axis in map_.order]
+        where = joined(", ", [*indices, *(["0"] if map_.ragged else [])])
         tile = code(f"t_{name}[(None, {{}})]", where)
         stage = code(f"s_{name}[(None, {{}})]", self.plan.stage(access, at))
         tma = Name(f"tma_{map_.name}")

@@ -9,13 +9,52 @@ from dataclasses import dataclass
 class Argument:
     """A tensor that the caller passes, with the names of its extents; a scalar has none.
 
-    Of one that is not ``whole``, elements that no output tile stores are undefined.
+    Of one that is not ``whole``, elements that no output tile stores are undefined. ``stored`` has
+    the extents of the tensor that is passed, where it holds elements of a ragged extent packed: one
+    extent instead of two of ``shape``.
     """
 
     name: str
     shape: tuple[str, ...]
     dtype: str
     whole: bool = True
+    stored: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The extents of the tensor that the caller passes."""
+        return self.stored or self.shape
+
+
+INTEGERS = ("i32",)
+"""Data types of arguments that say sizes; no tile has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """An ``extent`` whose size differs along the extent ``of``, by an array of 32-bit integers.
+
+    Either ``starts`` is that array: element i is where the elements of number i begin in what is
+    packed, and one element more where the last ones end; the extent of the array is ``bounds``, and
+    ``packed`` is the extent of tensors in which the elements of all numbers follow each other. Or
+    ``lengths`` is: element i is the size at number i, in tensors that have room for the largest.
+
+    What an array says is limited to what tensors have. An output tile at which an extent that the
+    main loop walks has size 0 has one iteration all the same; none is computed that begins behind
+    the size of an extent that it is cut along.
+    """
+
+    extent: str
+    of: str
+    starts: str = ""
+    bounds: str = ""
+    packed: str = ""
+    lengths: str = ""
+
+    @property
+    def array(self) -> str:
+        """The argument that says it."""
+        return self.starts or self.lengths
 
 
 @dataclass(frozen=True, slots=True)

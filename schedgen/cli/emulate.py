@@ -228,7 +228,7 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> Made:
     spec = read_spec(facts.kernel)
     machine = read_machine(target or facts.machine)
     kernel = kernels_of(spec, machine, chosen)[0]
-    wanted = {a.name: (a.shape, a.dtype) for a in bound(kernel).arguments}
+    wanted = {a.name: (a.passed, a.dtype) for a in bound(kernel).arguments}
     found = {p.name: (p.extents, p.dtype) for p in facts.parameters}
     if wanted != found:
         differs = next(name for name in {**wanted, **found} if wanted.get(name) != found.get(name))

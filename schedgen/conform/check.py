@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -13,12 +14,13 @@ from schedgen.codegen.plan import Plan
 from schedgen.conform.cases import Case, cases
 from schedgen.conform.closed import Closed
 from schedgen.conform.compare import Comparison
+from schedgen.conform.computed import computed, with_computed
 from schedgen.conform.expected import Expected, Frame, tile
 from schedgen.conform.flow import Flow
 from schedgen.conform.footprints import WORD, Footprints
 from schedgen.conform.frame import Surroundings
 from schedgen.conform.induction import ALONE, Team, Written, reduced, settled
-from schedgen.conform.numbers import ends, numbers_of, output_tile, without_least
+from schedgen.conform.numbers import ends, numbers_of, output_tile, without_least, without_more
 from schedgen.conform.parts import in_order, stops
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import SHARED
@@ -115,6 +117,7 @@ class Check:
         self.footprints, self.surroundings = Footprints(self.plan), Surroundings(self.plan)
         self.terms = Terms()
         self.count: tuple[str, Term] | None = None
+        self.condition: tuple[str, Term] | None = None
         self.tiles: Term | None = None
 
     def run(self) -> tuple[list[Finding], list[RoleResult]]:
@@ -161,10 +164,12 @@ class Check:
             self.terms,
             32 * role.first,
             32 * role.warps,
-            elements=bool(self.plan.elements),
+            elements=bool(self.plan.elements or self.plan.ragged),
         )
         items = settled(walk.skeleton(), self.terms, walk.threads)
         items = reduced(items, self.terms, role.team)
+        if role.program is not None and self.plan.sparse:
+            items = with_computed(items, partial(self._computed, role))
         closed = Closed(items, self._rings(), self.terms)
         parts = self._split(items, role.team)
         tiles = parts.tiles
@@ -196,6 +201,16 @@ class Check:
                 count += 1
         lines = {line for found in mapped.values() for line in found}
         return RoleResult(role.name, len(mapped), len(lines), count)
+
+    def _computed(self, role: _Role, tiles: Loop) -> Loop:
+        """The loop over tiles for those that are computed, which roles have to agree on."""
+        loop, condition = computed(tiles, self.terms)
+        known = Written(self.terms, output_tile(tiles, self.terms)).term(condition)
+        if self.condition is None:
+            self.condition = role.name, known
+        elif self.condition[1] is not known:
+            raise Refusal(f"it computes other tiles than '{self.condition[0]}'", tiles.instruction)
+        return loop
 
     def _compare(
         self,
@@ -281,12 +296,14 @@ class Check:
         found = ends(closed, loops)
         if not in_order(self.terms, found, role.program.shifts):
             raise Refusal("its loops may not be one behind the other", loops[-1].instruction)
-        count = found[-1]
+        data = bool(self.plan.ragged)  # of sizes that may be 0, for which there is one iteration
+        count = without_more(found[-1], self.terms) if data else found[-1]
         known = Written(self.terms, here).term(count)
         if self.count is None:
             self.count = role.name, known
         elif self.count[1] is not known:
-            count, known = without_least(count), without_least(known)
+            if not data:
+                count, known = without_least(count), without_least(known)
             if known is not self.count[1]:
                 raise Refusal(
                     f"it has another number of iterations than '{self.count[0]}'",

@@ -85,3 +85,12 @@ def _nested(term: Term) -> Iterator[Term]:
         yield part
         if part.op == term.op:
             yield from _nested(part)
+
+
+def positive(term: Term) -> bool:
+    """Whether a number is known to be 1 at least: it is the smallest of such numbers, or the
+    largest of one and others.
+    """
+    if term.op in ("min", "max"):
+        return (all if term.op == "min" else any)(map(positive, term.parts))
+    return term.number is not None and term.number >= 1

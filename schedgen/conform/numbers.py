@@ -10,12 +10,14 @@ counts over tiles.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from schedgen.conform.closed import Closed
 from schedgen.conform.induction import ALONE, Team, tile_symbols
+from schedgen.conform.minima import positive
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.skeleton import Exit, Loop
-from schedgen.conform.terms import Term, Terms, addends
+from schedgen.conform.terms import Term, Terms, addends, operands
 from schedgen.conform.trace import Numbers
 
 TILE = "output tile"
@@ -86,6 +88,16 @@ def without_least(count: Term, most: int = 1 << 31) -> Term:
             if least.number is not None and least.number <= most and other.number is None:
                 return other
     return count
+
+
+def without_more(count: Term, terms: Terms) -> Term:
+    """A trip count without what says that it is more than 1 at least, as a loop behind turns that
+    fill the pipeline counts from theirs; or 1, where that is known anyway.
+    """
+    leaves = operands("max", count)
+    known = any(leaf.number is None and positive(leaf) for leaf in leaves)
+    kept = [leaf for leaf in leaves if leaf.number is None or (leaf.number <= 1 and not known)]
+    return reduce(lambda a, b: terms.extreme("max", a, b), kept) if kept else count
 
 
 def output_tile(tiles: Loop, terms: Terms, team: Team = ALONE) -> dict[Term, Term]:

@@ -22,6 +22,7 @@ from schedgen.driver.inputs import (
     outputs,
     random_inputs,
     wanted,
+    without_padding,
 )
 from schedgen.kernel import Kernel
 
@@ -100,18 +101,24 @@ class Compiled:
         self, extents: Mapping[str, int] | None = None, policy: Policy | None = None, seed: int = 0
     ) -> Outcome:
         """Executes it and compares with what the spec computes; arguments as of `emulate`."""
-        from schedgen.emulator.machine.policies import RoundRobin
-
         kernel = self.kernel
         sizes = default_extents(kernel, extents or {})
         key = (seed, *sizes.items())
         if key not in self._wanted:
             self._wanted[key] = wanted(kernel, sizes, seed)
         right, results = self._wanted[key], outputs(kernel, sizes)
-        self._gpu.emulator.policy = policy or RoundRobin()
-        self._function(*_passed(kernel, {**right.inputs, **results}), _stream())
-        found = compared(kernel, results, right.expected)
+        self.execute({**right.inputs, **results}, policy)
+        found = compared(kernel, without_padding(kernel, results, sizes), right.expected)
         return Outcome(sizes, found, right.interpreted, self._gpu.reports[-1])
+
+    def execute(
+        self, values: Mapping[str, torch.Tensor | float], policy: Policy | None = None
+    ) -> None:
+        """Executes it on arguments by name, and writes into those that it stores."""
+        from schedgen.emulator.machine.policies import RoundRobin
+
+        self._gpu.emulator.policy = policy or RoundRobin()
+        self._function(*_passed(self.kernel, values), _stream())
 
 
 @contextmanager

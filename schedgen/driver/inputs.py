@@ -11,12 +11,14 @@ import torch
 
 from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
+from schedgen.driver.lengths import NUMBERS, array, sizes_of, with_totals
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
 from schedgen.extents import beyond, covered
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel, Kind
+from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.tensors import Argument
 
@@ -60,6 +62,7 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     least = max((found[extent] for extent in blocks if extent in decide & found.keys()), default=0)
     found |= {extent: max(found[extent], least) for extent in steps if extent in decide}
     found = {extent: min(size, most.get(extent, size)) for extent, size in found.items()}
+    found |= {one.of: NUMBERS for one in kernel.ragged}
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     for name in given:
         if name not in found and name not in scalars:
@@ -68,7 +71,7 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     wrong = beyond(kernel, given)
     if wrong:
         raise SchedgenError(wrong)
-    return {**found, **given}
+    return with_totals(kernel, {**found, **given})
 
 
 def random_inputs(
@@ -78,14 +81,16 @@ def random_inputs(
     that ``extents`` has no value of.
     """
     generator = torch.Generator().manual_seed(seed)
-    stored = _stored(kernel)
+    stored, arrays = _stored(kernel), {one.array for one in kernel.ragged}
     found: dict[str, torch.Tensor | float] = {}
     for argument in kernel.arguments:
         if not argument.shape:
             small = 0.125 + 0.5 * torch.rand((), generator=generator).item()
             found[argument.name] = float(extents.get(argument.name, small))
+        elif argument.name in arrays:
+            found[argument.name] = array(kernel, argument.name, extents)
         elif argument.name not in stored:
-            shape = [extents[extent] for extent in argument.shape]
+            shape = [extents[extent] for extent in argument.passed]
             values = torch.randn(shape, generator=generator)
             values = values.abs() if positive else values
             found[argument.name] = aligned(argument, shape).copy_(values)
@@ -112,6 +117,7 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
         "ragged": ragged,
         "long loop": {**ragged, **dict.fromkeys(tiles, 8), **loops},
     }
+    found = {name: with_totals(kernel, sizes) for name, sizes in found.items()}
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     names = {name.name for one in conditions(kernel).values() for name in references(one)}
     decide = sorted(names & scalars)
@@ -185,7 +191,7 @@ def compared(
     kernel: Kernel, found: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]
 ) -> dict[str, Compared]:
     """Each output beside what is expected of it."""
-    shapes = {argument.name: argument.shape for argument in kernel.arguments}
+    shapes = {argument.name: argument.passed for argument in kernel.arguments}
     return {
         name: compare(
             value.double().numpy(),
@@ -213,7 +219,25 @@ def aligned(argument: Argument, shape: list[int]) -> torch.Tensor:
 def outputs(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
     """Tensors full of NaN for what the kernel stores."""
     return {
-        argument.name: aligned(argument, [sizes[e] for e in argument.shape]).fill_(torch.nan)
+        argument.name: aligned(argument, [sizes[e] for e in argument.passed]).fill_(torch.nan)
         for argument in kernel.arguments
         if argument.name in _stored(kernel)
     }
+
+
+def without_padding(
+    kernel: Kernel, results: Mapping[str, torch.Tensor], extents: Mapping[str, int]
+) -> dict[str, torch.Tensor]:
+    """Results without what lies beyond the sizes in those that have room for the largest one: that
+    is undefined.
+    """
+    found = dict(results)
+    for argument in kernel.arguments:
+        for one in padded(kernel, argument) if argument.name in results else ():
+            of, along = argument.passed.index(one.of), argument.passed.index(one.extent)
+            value = found[argument.name] = found[argument.name].clone()
+            for number, size in enumerate(sizes_of(kernel, one, extents)):
+                value.select(of, number).narrow(
+                    along - (of < along), size, extents[one.extent] - size
+                ).fill_(torch.nan)
+    return found

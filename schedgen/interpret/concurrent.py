@@ -20,6 +20,7 @@ from schedgen.execution.machine import Setup
 from schedgen.interpret.instances import Instances
 from schedgen.interpret.interleave import Agents, effects, interleaved
 from schedgen.interpret.problem import InterpretationError, Problem
+from schedgen.interpret.ragged import Numbers
 from schedgen.kernel import Kernel, Space
 from schedgen.program.model import Program, Run
 from schedgen.program.operations import Access
@@ -32,7 +33,8 @@ def run_program(
     seed: int = 0,
     extents: Mapping[str, int] | None = None,
 ) -> dict[str, torch.Tensor]:
-    """What one CTA that computes all tiles stores, under the interleaving of ``seed``.
+    """What one CTA that computes all tiles stores, under the interleaving of ``seed``; of sizes
+    that are data the tiles of one number after the other.
 
     ``extents`` are those of results that no input has.
 
@@ -40,6 +42,12 @@ def run_program(
         InterpretationError: the program does not fit the kernel, or this interleaving ends in a
             deadlock or breaks a barrier.
     """
+    if kernel.ragged:
+        numbers = Numbers(kernel, inputs, extents)
+        for one in numbers.parts():
+            made = Interpreter(program, numbers.kernel, one.inputs, one.extents)
+            one.put(made.run(seed))
+        return numbers.outputs
     return Interpreter(program, kernel, inputs, extents).run(seed)
 
 

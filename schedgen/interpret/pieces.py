@@ -15,6 +15,7 @@ TORCH = {
     "fp16": torch.float16,
     "e4m3": torch.float8_e4m3fn,
     "e5m2": torch.float8_e5m2,
+    "i32": torch.int32,
 }
 POISON = 0xFF
 """Bytes of storage that nothing has written: not a number in every data type."""

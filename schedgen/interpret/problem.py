@@ -62,7 +62,7 @@ class Problem:
         self.tiles = self._tiles()
         values = {**self.parameters, **self.extents}
         assert kernel.trip_count is not None
-        self.trips = evaluate_int(kernel.trip_count, values)
+        self.trips = max(1, evaluate_int(kernel.trip_count, values))
         numbers = {n: v for n, v in values.items() if not isinstance(v, str)}
         self.names = {n: scalar(v if isinstance(v, bool) else float(v)) for n, v in numbers.items()}
         self.names.update((a.name, self.inputs[a.name]) for a in self._scalars)

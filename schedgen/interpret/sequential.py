@@ -8,6 +8,7 @@ import torch
 
 from schedgen.interpret.pieces import POISON, initial_tile, part
 from schedgen.interpret.problem import Coordinates, Problem
+from schedgen.interpret.ragged import Numbers
 from schedgen.interpret.tiles import Moment, execute, reads_of
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Read
 
@@ -25,6 +26,11 @@ def run(
         InterpretationError: the inputs do not fit the kernel, or the spec does not say where a tile
             lies in a tensor.
     """
+    if kernel.ragged:
+        numbers = Numbers(kernel, inputs, extents)
+        for one in numbers.parts():
+            one.put(run(numbers.kernel, one.inputs, one.extents))
+        return numbers.outputs
     problem = Problem(kernel, inputs, extents)
     outputs = problem.outputs()
     for coordinates in problem.tiles:

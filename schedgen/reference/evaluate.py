@@ -33,6 +33,7 @@ from schedgen.reference.estimate import (
 )
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
 from schedgen.reference.problem import Sizes, stored_tensors
+from schedgen.reference.ragged import dense, inputs_of, numbers
 from schedgen.reference.rounding import Array, Truth
 
 Box = tuple[slice, slice]
@@ -69,7 +70,39 @@ def evaluate(
     Raises:
         SchedgenError: an input or an extent is missing, or the stores do not make up a grid.
     """
+    if kernel.ragged:
+        return _of_numbers(kernel, inputs, extents or {})
     return _Evaluation(kernel, inputs, extents or {}).run()
+
+
+def _of_numbers(
+    kernel: Kernel, inputs: Mapping[str, Array | float], extents: Mapping[str, int]
+) -> dict[str, Expected]:
+    """What is stored for each number of a kernel with ragged extents, in whole tensors."""
+    sizes = dict(extents)
+    for argument in kernel.arguments:
+        if argument.name in inputs and argument.shape:
+            sizes.update(zip(argument.passed, np.shape(inputs[argument.name]), strict=True))
+    for one in kernel.ragged:
+        if one.starts:
+            sizes.setdefault(one.of, sizes[one.bounds] - 1)
+    found: dict[str, Expected] = {}
+    for argument in kernel.arguments:
+        if argument.name in stored_tensors(kernel):
+            shape = tuple(sizes[extent] for extent in argument.passed)
+            none = np.zeros(shape, np.int64)
+            found[argument.name] = Expected(unknown(shape), none, none.astype(bool))
+    single = dense(kernel)
+    for parts, here in numbers(kernel, inputs, sizes):
+        given = inputs_of(kernel, inputs, parts)
+        for name, one in _Evaluation(single, given, here).run().items():
+            at, whole = parts[name], found[name]
+            whole.number.value[at] = one.number.value
+            whole.number.magnitude[at] = one.number.magnitude
+            whole.number.error[at] = one.number.error
+            whole.stores[at] += one.stores
+            whole.clashes[at] |= one.clashes
+    return found
 
 
 class _Evaluation:

@@ -33,9 +33,9 @@ class Sizes:
 
     @property
     def all_trips(self) -> int:
-        """Iterations of the main loop, of a tile that needs them all."""
+        """Iterations of the main loop, of a tile that needs them all: at least one."""
         assert self.kernel.trip_count is not None
-        return int(arithmetic(self.kernel.trip_count, self.names({})))
+        return max(1, int(arithmetic(self.kernel.trip_count, self.names({}))))
 
     def iterations(self, tile: Mapping[str, int]) -> range:
         """The iterations of the main loop that one output tile has, at least one."""

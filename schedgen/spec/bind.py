@@ -22,6 +22,7 @@ from schedgen.spec.layout import Layout
 from schedgen.spec.operations import OperationBinder
 from schedgen.spec.orders import bind_orders
 from schedgen.spec.parameters import bind_parameters
+from schedgen.spec.ragged import Shapes, ragged_extents, unpacked
 from schedgen.spec.resolve import resolved
 from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
@@ -31,7 +32,7 @@ from schedgen.spec.teams import bind_teams
 from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.storage_rules import storage_mistakes
-from schedgen.tensors import Argument
+from schedgen.tensors import INTEGERS, Argument
 
 
 def bind(
@@ -72,14 +73,18 @@ def _kernel(
     accumulators: Space | None,
 ) -> Kernel:
     scope = Scope(source, sink, values)
-    spec, decided = spread(resolved(spec, scope), scope, accumulators)
+    spec = resolved(spec, scope)
+    ragged = ragged_extents(spec, scope)
+    sink.raise_if_any()
+    spec, stored = unpacked(spec, ragged)
+    spec, decided = spread(spec, scope, accumulators)
     sink.raise_if_any()
     dimensions = bind_dimensions(spec, scope)
     trips = scope.integer(spec.loops.trips, ("loops", "trips"))
     _check_tile_trips(source, spec, values, sink)
     _check_split(spec, scope)
     persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
-    arguments = _arguments(spec, scope)
+    arguments = _arguments(spec, scope, stored)
     sink.raise_if_any()
     layout = Layout(spec, scope, dimensions)
     bind_aliases(layout)
@@ -123,6 +128,7 @@ def _kernel(
         tiles=str(spec.loops.tiles),
         one_tile=tuple(dict.fromkeys(spec.loops.one_tile)),
         teams=teams,
+        ragged=ragged,
         locations=_locations(source, spec),
         decided=decided,
     )
@@ -186,13 +192,13 @@ def _check_walked(spec: SpecFile, scope: Scope, operations: Sequence[Operation])
         scope.error("bad-split", message, ("loops", "split_k"), fix=fix)
 
 
-def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
+def _arguments(spec: SpecFile, scope: Scope, packed: Shapes) -> tuple[Argument, ...]:
     """Return the tensors and scalars, after checking the names of extents."""
     arguments: list[Argument] = []
     extents = [size for argument in spec.arguments.values() for size in argument.shape]
     for name, argument in spec.arguments.items():
         path = ("arguments", name)
-        dtype = scope.word(argument.dtype, (*path, "dtype"), list(DTYPE_BITS), "data type")
+        dtype = scope.word(argument.dtype, (*path, "dtype"), [*DTYPE_BITS, *INTEGERS], "data type")
         for number, extent in enumerate(argument.tiled or ()):
             if extent not in argument.shape:
                 _unknown_extent(scope, extent, argument.shape, (*path, "tiled", number))
@@ -201,7 +207,7 @@ def _arguments(spec: SpecFile, scope: Scope) -> tuple[Argument, ...]:
             message, fix = f"'{name}' is not stored", "remove 'whole'"
             scope.error("bad-whole", message, (*path, "whole"), fix=fix)
         shape = tuple(argument.shape)
-        arguments.append(Argument(name, shape, dtype or "f32", whole))
+        arguments.append(Argument(name, shape, dtype or "f32", whole, packed.get(name, ())))
     stored = [extent for store in spec.stores for extent in spec.arguments[store.to].shape]
     for number, extent in enumerate(spec.loops.one_tile):
         if extent not in stored:

@@ -59,6 +59,24 @@ class Argument(Model):
     about: str = Field("", description="free text")
 
 
+class RaggedExtent(Model):
+    """An extent whose size differs along another one: an array of integers says how."""
+
+    of: Identifier = Field(description="extent of whose elements each has a size of its own")
+    starts: Identifier | None = Field(
+        None,
+        description="i32 argument with one extent: where the elements of each number begin in "
+        "packed tensors, and behind that where the last ones end",
+    )
+    packed: Identifier | None = Field(
+        None, description="with starts: the extent of tensors that hold them behind each other"
+    )
+    lengths: Identifier | None = Field(
+        None, description="i32 argument along 'of': sizes, in tensors with room for the largest"
+    )
+    about: str = Field("", description="free text")
+
+
 class Dimension(Model):
     """Replication: ``count`` instances, or ``sizes`` of the parts of a buffer's axis."""
 
@@ -211,6 +229,10 @@ class SpecFile(Model):
     )
     arguments: dict[Identifier, Argument] = Field(
         default_factory=dict[Identifier, Argument], description="global tensors and scalars"
+    )
+    ragged: dict[Identifier, RaggedExtent] = Field(
+        default_factory=dict[Identifier, RaggedExtent],
+        description="extents whose sizes are data: sequences of different lengths",
     )
     dimensions: dict[Identifier, Dimension] = Field(
         default_factory=dict[Identifier, Dimension], description="replication and splits"

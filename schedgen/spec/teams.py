@@ -37,6 +37,7 @@ def _fits(spec: SpecFile, scope: Scope, operations: Sequence[Operation], name: s
     pinned = dict.fromkeys(o.role for o in operations if o.role is not None)
     mine = [operation for operation in operations if operation.role == name]
     ranges = [key for key in ("tile_trips", "tile_first") if getattr(spec.loops, key) is not None]
+    ranges += ["ragged"] if spec.ragged else []
     if not mine:
         known = ", ".join(pinned) or "none"
         fix = suggest(name, list(pinned)) or f"say 'role: {name}' in one; roles that are: {known}"

@@ -13,6 +13,7 @@ from schedgen.expressions import Expression, ExpressionError, Name, evaluate, pa
 from schedgen.expressions.errors import UnknownName
 from schedgen.kernel import DTYPE_BITS, Space
 from schedgen.spec.source import Source
+from schedgen.tensors import INTEGERS
 
 Value: TypeAlias = Fraction | bool | str
 Path: TypeAlias = Sequence[str | int]
@@ -21,7 +22,7 @@ LARGEST = 10**9
 # Words that mean themselves wherever an expression may stand.
 WORDS: dict[str, Value] = {
     **{space.value: space.value for space in Space},
-    **{name: name for name in DTYPE_BITS},
+    **{name: name for name in (*DTYPE_BITS, *INTEGERS)},
     "auto": "auto",
 }
 _FIXES = {

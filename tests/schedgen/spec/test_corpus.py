@@ -148,5 +148,5 @@ def test_billion_laughs() -> None:
 def test_unknown_name() -> None:
     with pytest.raises(SchedgenError, match=r"'gem' is neither .* did you mean 'gemm'\?"):
         read_spec("gem")
-    with pytest.raises(SchedgenError, match="shipped specs: attention_fwd, "):
+    with pytest.raises(SchedgenError, match=r"shipped specs: .*attention_fwd, "):
         read_spec("zzzz")

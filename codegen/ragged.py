@@ -1,0 +1,102 @@
+"""What the host passes for extents whose sizes are data, and what roles find at each tile.
+
+Bulk copies fill with zeros, or leave out, what lies beyond the end of a tensor, and only that. So a
+tensor map of rows that may end anywhere has a mode more: `ragged_map` of the library makes the mode
+of rows so long that the last row of a sequence can be its last one, wherever the sequence lies; the
+mode more moves it there. A row of a sequence is number ``2^24 - size + row``, so that rows from
+``size`` on do not exist, and ``begin + size`` rows further on than the address that the map begins
+at, which is 2^24 rows before the tensor. What is copied is always inside of the sequence, and that
+is inside of the tensor: begin and size are limited to what there is before they are used.
+"""
+
+from __future__ import annotations
+
+from schedgen.codegen.ir import Code, Name, called, code, joined
+from schedgen.codegen.plan import Plan
+from schedgen.codegen.source import Source
+from schedgen.tensors import Ragged
+
+
+class RaggedExtents:
+    """Those of a kernel."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.all = plan, plan.kernel.ragged
+
+    def tensors(self) -> dict[str, str]:
+        """Parameters of the kernel with the arrays, and their arguments."""
+        return {f"of_{one.array}": one.array for one in self.all}
+
+    def most(self) -> dict[str, str]:
+        """Parameters with what sizes are limited to, and the extents that they are."""
+        return {_most(one): one.packed or one.extent for one in self.all}
+
+    # -- host ----------------------------------------------------------------------------------
+
+    def host(self, source: Source, tensors: dict[str, tuple[str, ...]]) -> None:
+        """``n_X`` of extents that no tensor has: how many numbers there are; of a ragged one that
+        output tiles are cut along all there is, as it may be that of one number; of one that the
+        main loop walks the mean, for which tiles are ordered.
+        """
+        known = {extent for shape in tensors.values() for extent in shape}
+        for one in self.all:
+            if one.starts and one.of not in known:
+                source.add(f"n_{one.of} = n_{one.bounds} - 1")
+                known.add(one.of)
+        for one in self.all:
+            if one.extent in known:
+                continue
+            if one.extent in {axis.extent for axis in self.plan.kernel.grid}:
+                source.add(f"n_{one.extent} = n_{one.packed}")
+            else:
+                mean = f"n_{one.packed} // cutlass.max(n_{one.of}, 1)"
+                source.add(f"n_{one.extent} = cutlass.max({mean}, 1)")
+
+    def refuse(self, source: Source, kernel: str) -> None:
+        """No tiles where there are more numbers than an array says sizes of."""
+        for one in self.all:
+            if not one.starts:
+                continue
+            with source.block(f"if n_{one.of} >= n_{one.bounds}:"):
+                text = f"{kernel}: {one.of} is {{}}, but '{one.starts}' has {{}} elements, one more"
+                source.call(
+                    "cute.printf",
+                    [f'"{text} is needed; not launched"', f"n_{one.of}", f"n_{one.bounds}"],
+                )
+                source.add("tiles = Int32(0)")
+
+    # -- device --------------------------------------------------------------------------------
+
+    def sizes(self, source: Source) -> None:
+        """The sizes at a tile, and where its elements begin in what is packed."""
+        for one in self.all:
+            array, at = Name(f"of_{one.array}"), Name(f"at_{one.of}")
+            function = "segment_of" if one.starts else "length_of"
+            found = called(function, array, at, Name(_most(one)))
+            variables = [Name(one.extent)]
+            if one.starts:
+                variables.insert(0, Name(begin(one)))
+            source.add(code("{} = {}", joined(", ", variables), found))
+
+    def computed(self) -> Code | None:
+        """Whether an output tile begins before the end of what it is cut along; None: always."""
+        terms = [
+            code(f"{{}} * {axis.block} < {{}}", Name(f"at_{axis.extent}"), Name(axis.extent))
+            for axis in self.plan.kernel.grid
+            if axis.extent in self.plan.ragged
+        ]
+        return joined(" and ", terms) if terms else None
+
+    def within(self, one: Ragged, tensor: Name, mode: int) -> Code:
+        """The coordinates ``tensor`` of a ragged map, from where the elements of a tile begin."""
+        first = Name(begin(one)) if one.starts else code("0")
+        return called("within", tensor, mode, first, Name(one.extent))
+
+
+def begin(one: Ragged) -> str:
+    """The variable that says where elements begin."""
+    return f"begin_{one.extent}"
+
+
+def _most(one: Ragged) -> str:
+    return one.packed or f"most_{one.extent}"

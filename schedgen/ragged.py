@@ -1,0 +1,45 @@
+"""Kernels with extents whose sizes are data, number by number: each is a problem of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from schedgen.kernel import Kernel
+from schedgen.tensors import Argument, Ragged
+
+
+def dense(kernel: Kernel) -> Kernel:
+    """``kernel`` for a single number: nothing is ragged, and no array says so."""
+    arrays = {one.array for one in kernel.ragged}
+    arguments = [replace(a, stored=()) for a in kernel.arguments if a.name not in arrays]
+    return replace(kernel, arguments=tuple(arguments), ragged=())
+
+
+def along(kernel: Kernel) -> str:
+    """The extent along which sizes differ; there is one for all of them."""
+    return kernel.ragged[0].of
+
+
+def segments(
+    one: Ragged, values: Sequence[int], extents: Mapping[str, int]
+) -> list[tuple[int, int]]:
+    """Where the elements of each number begin in a tensor, and how many there are, as kernels limit
+    what an array says to what there is.
+    """
+    most = extents[one.packed or one.extent]
+    if one.lengths:
+        return [(0, min(max(value, 0), most)) for value in values]
+    found: list[tuple[int, int]] = []
+    for first, last in pairwise(values):
+        begin = min(max(first, 0), most)
+        found.append((begin, min(max(last, begin), most) - begin))
+    return found
+
+
+def padded(kernel: Kernel, argument: Argument) -> list[Ragged]:
+    """Ragged extents along which a tensor has room for the largest size: what lies beyond the size
+    of a number is undefined.
+    """
+    return [one for one in kernel.ragged if one.extent in argument.passed]

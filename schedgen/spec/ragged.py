@@ -1,0 +1,205 @@
+"""Extents whose sizes are data: what a spec says of them, and tensors as if they were not packed.
+
+A tensor of shape ``[total, heads]`` that holds ``length`` elements of each ``batch`` behind each
+other means ``[batch, length, heads]`` to everything that comes later: tiles, masks, trip counts.
+Only who passes tensors and who copies tiles knows that it is packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from schedgen.errors import suggest
+from schedgen.operations import Load
+from schedgen.spec.schema import Argument, RaggedExtent, SpecFile
+from schedgen.spec.values import Path, Scope
+from schedgen.tensors import INTEGERS, Ragged
+
+Shapes = Mapping[str, tuple[str, ...]]
+
+
+def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
+    """The ragged extents of ``spec``, in its order; mistakes are reported."""
+    found: list[Ragged] = []
+    for extent, entry in spec.ragged.items():
+        before = scope.errors
+        one = _Entry(spec, scope, extent, entry)
+        one.check()
+        if scope.errors == before:
+            found.append(one.bound())
+    if len(found) == len(spec.ragged):
+        _check_integers(spec, scope, {one.array for one in found})
+    if spec.ragged:
+        _check_loops(spec, scope)
+    return tuple(found)
+
+
+def unpacked(spec: SpecFile, ragged: tuple[Ragged, ...]) -> tuple[SpecFile, Shapes]:
+    """``spec`` with the shapes that packed tensors stand for, and those that they are passed in."""
+    if not any(one.packed for one in ragged):
+        return spec, {}
+    stored: dict[str, tuple[str, ...]] = {}
+    arguments: dict[str, Argument] = {}
+    for name, argument in spec.arguments.items():
+        one = next((r for r in ragged if r.packed and r.packed in argument.shape), None)
+        if one is None:
+            arguments[name] = argument
+            continue
+        stored[name] = tuple(argument.shape)
+        at = argument.shape.index(one.packed)
+        shape = [*argument.shape[:at], one.of, one.extent, *argument.shape[at + 1 :]]
+        tiled = argument.tiled or argument.shape[-2:]
+        tiled = [one.extent if extent == one.packed else extent for extent in tiled]
+        arguments[name] = argument.model_copy(update={"shape": shape, "tiled": tiled})
+    return spec.model_copy(update={"arguments": arguments}), stored
+
+
+class _Entry:
+    """One ragged extent."""
+
+    def __init__(self, spec: SpecFile, scope: Scope, extent: str, entry: RaggedExtent) -> None:
+        self.spec, self.scope, self.extent, self.entry = spec, scope, extent, entry
+        self.path: Path = ("ragged", extent)
+
+    def bound(self) -> Ragged:
+        entry = self.entry
+        bounds = self.spec.arguments[entry.starts].shape[0] if entry.starts else ""
+        return Ragged(
+            self.extent,
+            entry.of,
+            starts=entry.starts or "",
+            bounds=bounds,
+            packed=entry.packed or "",
+            lengths=entry.lengths or "",
+        )
+
+    def check(self) -> None:
+        entry = self.entry
+        if (entry.starts is None) == (entry.lengths is None):
+            arrays = "no array" if entry.starts is None else "two arrays"
+            message = f"'{self.extent}' has {arrays} of sizes"
+            self._error("bad-ragged", message, (), fix="give either 'starts' or 'lengths'")
+            return
+        if (entry.starts is None) != (entry.packed is None):
+            given, other = ("packed", "starts") if entry.packed else ("starts", "packed")
+            fix = "name the extent that is packed and the array of starts, or only 'lengths'"
+            self._error("bad-ragged", f"there is '{given}', but no '{other}'", (), fix=fix)
+            return
+        self._check_array()
+        if entry.packed is not None:
+            self._check_packed(entry.packed)
+        self._check_extents()
+
+    def _check_array(self) -> None:
+        """The array is an argument of integers with one extent."""
+        key = "starts" if self.entry.starts is not None else "lengths"
+        name = self.entry.starts or self.entry.lengths or ""
+        argument = self.spec.arguments.get(name)
+        if argument is None:
+            fix = suggest(name, self.spec.arguments) or "declare it under 'arguments'"
+            message = f"'{name}' is not an argument of this kernel"
+            self._error("unknown-argument", message, (key,), fix=fix)
+            return
+        dtype = self.scope.value(argument.dtype, ("arguments", name, "dtype"))
+        if dtype is not None and dtype not in INTEGERS:
+            message, fix = f"'{name}' is {dtype}, but sizes are integers", "make it i32"
+            self._error("dtype-mismatch", message, (key,), fix=fix)
+        wanted = "one extent" if self.entry.starts else f"[{self.entry.of}]"
+        fits = len(argument.shape) == 1 and (
+            argument.shape[0] not in {self.entry.of, self.extent, self.entry.packed}
+            if self.entry.starts
+            else argument.shape[0] == self.entry.of
+        )
+        if not fits:
+            message = f"'{name}' has shape [{', '.join(argument.shape)}], not {wanted}"
+            fix = f"give it the shape [{self.entry.of}]"
+            if self.entry.starts:
+                message += f" of its own, which is one more than '{self.entry.of}'"
+                fix = "give it the shape [bounds]"
+            self._error("bad-ragged", message, (key,), fix=fix)
+
+    def _check_packed(self, packed: str) -> None:
+        shapes = {name: argument.shape for name, argument in self.spec.arguments.items()}
+        holders = [name for name, shape in shapes.items() if packed in shape]
+        if not holders:
+            known = dict.fromkeys(extent for shape in shapes.values() for extent in shape)
+            fix = suggest(packed, known) or "name an extent of the tensors that are packed"
+            message = f"no argument has the extent '{packed}'"
+            self._error("unknown-extent", message, ("packed",), fix=fix)
+        others = [name for name, one in self.spec.ragged.items() if one.packed == packed]
+        if len(others) > 1 and others[0] != self.extent:
+            message = f"'{packed}' already holds the elements of '{others[0]}'"
+            fix = "give tensors of other lengths another extent"
+            self._error("bad-ragged", message, ("packed",), fix=fix)
+        for name in holders:
+            shape = shapes[name]
+            if self.entry.of in shape or self.extent in shape:
+                both = self.entry.of if self.entry.of in shape else self.extent
+                message = f"'{name}' is packed along '{packed}', and has the extent '{both}', too"
+                self._error("bad-ragged", message, ("packed",), fix=f"leave '{both}' out of it")
+            elif shape[-1] == packed:
+                message = f"'{packed}' is the last extent of '{name}', where no copy can begin"
+                fix = f"give '{name}' room for the largest: [..., {self.entry.of}, {self.extent}]"
+                self._error("bad-ragged", message, ("packed",), fix=fix)
+
+    def _check_extents(self) -> None:
+        """Output tiles are cut along ``of``, one element each; sizes differ along nothing else."""
+        of, stored = self.entry.of, {store.to for store in self.spec.stores}
+        packed = {one.packed: name for name, one in self.spec.ragged.items() if one.packed}
+        for name in sorted(stored):
+            argument = self.spec.arguments[name]
+            inside = {packed.get(extent, extent) for extent in argument.shape}
+            ofs = {self.spec.ragged[e].of for e in inside if e in self.spec.ragged}
+            tiled = argument.tiled or argument.shape[-2:]
+            if of in tiled or of not in inside | ofs:
+                message = f"output tiles are not one element along '{of}': see '{name}'"
+                fix = f"give '{name}' the extent '{of}' outside of 'tiled', or pack it"
+                self._error("bad-ragged", message, ("of",), fix=fix)
+                return
+        if of == self.extent or of in self.spec.ragged:
+            message, fix = f"'{of}' is ragged itself", "let sizes differ along a plain extent"
+            self._error("bad-ragged", message, ("of",), fix=fix)
+        others = [one.of for one in self.spec.ragged.values() if one.of != of]
+        if others and next(iter(self.spec.ragged)) != self.extent:
+            message = f"sizes differ along '{of}', and along '{others[0]}'"
+            fix = f"let all of them differ along '{others[0]}'"
+            self._error("bad-ragged", message, ("of",), fix=fix)
+        room = any(self.extent in argument.shape for argument in self.spec.arguments.values())
+        if self.entry.lengths and not room:
+            message = f"no argument has the extent '{self.extent}'"
+            self._error("unknown-extent", message, (), fix="name an extent of the tensors")
+
+    def _error(self, rule: str, message: str, keys: tuple[str, ...], *, fix: str) -> None:
+        self.scope.error(rule, message, (*self.path, *keys), key=not keys, fix=fix)
+
+
+def _check_loops(spec: SpecFile, scope: Scope) -> None:
+    """What counts tiles or iterations as if all sizes were the same."""
+    if spec.loops.tiles == "lower_triangle":
+        message = "the triangle of output tiles is one of equal sizes"
+        fix = "compute all tiles, or remove 'ragged'"
+        scope.error("bad-ragged", message, ("loops", "tiles"), fix=fix)
+    if spec.loops.split_k is not None:
+        message = "tiles share the iterations of the main loop, whose number is data"
+        scope.error("bad-ragged", message, ("loops", "split_k"), fix="remove 'split_k'")
+
+
+def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str]) -> None:
+    """Integers say sizes and nothing else."""
+    for name, argument in spec.arguments.items():
+        if argument.dtype in INTEGERS and name not in arrays:
+            message = f"'{name}' has integers, but says no sizes"
+            fix = "name it under 'ragged', or make it f32"
+            scope.error("bad-ragged", message, ("arguments", name, "dtype"), fix=fix)
+    for phase, number, entry in _loads(spec):
+        if entry.source in arrays:
+            message = f"'{entry.source}' says sizes, and is no tensor that tiles are loaded from"
+            path = ("operations", phase, number, "from")
+            scope.error("bad-ragged", message, path, fix="load another argument")
+
+
+def _loads(spec: SpecFile) -> Iterator[tuple[str, int, Load]]:
+    for phase in ("before", "body", "after"):
+        for number, entry in enumerate(getattr(spec.operations, phase)):
+            if isinstance(entry, Load):
+                yield phase, number, entry

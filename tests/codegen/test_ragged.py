@@ -1,0 +1,86 @@
+"""Kernels whose trip counts and addresses are data: text, and what they do in the emulator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from schedgen.driver.emulating import compiled, emulate
+from schedgen.driver.inputs import compared, default_extents, outputs, random_inputs
+from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
+from schedgen.reference.evaluate import evaluate
+from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
+
+GROUPED = SPECS / "grouped.yaml"
+EXTENTS = {"m": 140, "n": 40, "k": 72}
+BROKEN = (
+    (-5, 40, 40, 10**6, 300, 225),
+    (2**31 - 1, -(2**31), 0, 0, 0, 7),
+    (0, 0, 0, 0, 0, 2**31 - 1),
+)
+"""Contents that decrease, begin before the tensor or end behind it."""
+
+
+def test_text() -> None:
+    text = text_of(GROUPED, "h200")
+    assert "begin_m, m = segment_of(of_offsets, at_group, total)" in text
+    assert "if at_m * 128 < m:" in text
+    assert "ragged_map(cute.make_tensor(a.iterator, cute.select(a.layout, [0, 1])), 0)" in text
+    assert "cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0]))," in text
+    assert '("offsets", ("bounds",), "i32"),' in text
+    assert '("a", ("total", "k"), "bf16"),' in text
+    assert "if n_group >= n_bounds:" in text
+
+
+def test_tiles_of_equal_sizes_are_computed_without_asking() -> None:
+    text = text_of(SPECS / "product_norm.yaml", "h200")
+    assert "segment_of" not in text
+    assert "opaque" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+def test_products_of_groups(target: str) -> None:
+    _, kernel = solved(GROUPED, target)
+    text, arch = text_of(GROUPED, target), ARCHITECTURES[target]
+    outcome = emulate(text, kernel, arch, extents=EXTENTS, policy=Adversarial(1))
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+def test_contents_that_break_the_bounds_are_contained(target: str) -> None:
+    """The emulator ends where anything outside of a tensor is touched; nothing is stored outside of
+    what the limited sizes leave.
+    """
+    _, kernel = solved(GROUPED, target)
+    sizes = default_extents(kernel, EXTENTS)
+    inputs = random_inputs(kernel, sizes, 0)
+    with compiled(text_of(GROUPED, target), kernel, ARCHITECTURES[target]) as made:
+        for contents in BROKEN:
+            inputs["offsets"] = torch.tensor(contents, dtype=torch.int32)
+            results = outputs(kernel, sizes)
+            made.execute({**inputs, **results})
+            numbers = {name: torch.as_tensor(x).double().numpy() for name, x in inputs.items()}
+            expected = evaluate(kernel, numbers, sizes)
+            for result in compared(kernel, results, expected).values():
+                assert result.matches, contents
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("spec", ["attention_varlen", "attention_cache"])
+@pytest.mark.parametrize("causal", ["false", "true"])
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("policy", [RoundRobin, lambda: Adversarial(2)], ids=["turns", "adverse"])
+def test_attention_of_lengths(
+    target: str, spec: str, causal: str, heads: int, policy: type[Policy]
+) -> None:
+    """Lengths of 0, 1, 127, 129 and more; also with keys that several heads share."""
+    _, kernel = solved(spec, target, causal=causal)
+    text, arch = text_of(spec, target, causal=causal), ARCHITECTURES[target]
+    extents = {"seq_q": 260, "seq_k": 200, "heads": heads}
+    outcome = emulate(text, kernel, arch, extents=extents, policy=policy())
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
