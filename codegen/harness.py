@@ -20,6 +20,7 @@ from schedgen.codegen.steps import Barriers
 from schedgen.codegen.style import PLAIN, Style
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import Transfers
+from schedgen.elements import whole_scalars
 from schedgen.extents import covered
 from schedgen.roles import RoleKind
 
@@ -72,7 +73,7 @@ class Harness:
             found[f"g_{map_.name}"] = "cute.Tensor"
         found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
-        found |= dict.fromkeys(self.plan.scalars, "Float32")
+        found |= {name: self.plan.type_of(name) for name in self.plan.scalars}
         found |= dict.fromkeys(self.plan.extents, "Int32")
         return found | self.tiles.parameters()
 
@@ -179,6 +180,7 @@ class Harness:
         self.tiles.host(body, here)
         self._refuse(body, here)
         here |= {f"of_{a.name}": a.name for a in self.plan.elements.values()}
+        here |= {name: f"Int32({name})" for name in whole_scalars(self.plan.kernel)}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
         body.add(
             "    grid=[cutlass.min(tiles, sms), 1, 1],",

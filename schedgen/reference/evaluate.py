@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError
 from schedgen.expressions.nodes import Name
 from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Phase, Region
@@ -97,7 +98,8 @@ class _Evaluation:
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
-        self.sizes = Sizes(kernel, {**extents, **sizes})
+        whole = {name: int(self.scalars[name].value) for name in whole_scalars(kernel)}
+        self.sizes = Sizes(kernel, {**extents, **sizes}, whole)
         self.expected: dict[str, Expected] = {}
         for argument in kernel.arguments:
             if argument.name in outputs:
