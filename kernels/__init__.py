@@ -25,6 +25,7 @@ from schedgen.kernels.errors import (
     LaunchError,
 )
 from schedgen.kernels.flash_attn import flash_attn_func
+from schedgen.kernels.flash_attn_varlen import flash_attn_varlen_func
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 from schedgen.kernels.library import load
 from schedgen.kernels.newton_schulz.muon import Muon
@@ -48,6 +49,7 @@ __all__ = [
     "VariantError",
     "attention",
     "flash_attn_func",
+    "flash_attn_varlen_func",
     "gemm",
     "kernel",
     "load",

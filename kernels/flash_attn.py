@@ -84,14 +84,14 @@ def flash_attn_func(
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     del deterministic, pack_gqa, sm_margin
-    _supported("dropout_p", dropout_p, 0.0, "drop in training only, and there is no backward pass")
-    _supported("attention_chunk", attention_chunk, 0, "say it as a mask of attention")
+    require("dropout_p", dropout_p, 0.0, "drop in training only, and there is no backward pass")
+    require("attention_chunk", attention_chunk, 0, "say it as a mask of attention")
     if num_splits not in (0, 1):
-        _supported("num_splits", num_splits, 1, "leave it out")
+        require("num_splits", num_splits, 1, "leave it out")
     for name, given in (
         ("qv", qv), ("q_descale", q_descale), ("k_descale", k_descale), ("v_descale", v_descale),
     ):  # fmt: skip
-        _supported(name, given, None, "leave it out")
+        require(name, given, None, "leave it out")
     if learnable_sink is not None and sinks is not None:
         fix = "give one of them"
         raise ArgumentValueError("sinks", "learnable_sink is given, too", "None", fix)
@@ -103,7 +103,8 @@ def flash_attn_func(
     return (out, lse) if return_lse else out
 
 
-def _supported(name: str, value: object, allowed: object, fix: str) -> None:
+def require(name: str, value: object, allowed: object, fix: str) -> None:
+    """Raises ArgumentValueError: ``value`` is not what ``name`` has to be."""
     if value is not None if allowed is None else value != allowed:
         got = "it is given" if allowed is None else f"it is {value}"
         raise ArgumentValueError(name, got, f"{allowed}", fix)

@@ -52,10 +52,11 @@ def assert_right(found: tuple[Tensor, Tensor], operands: Any, bias: Tensor, sink
     assert torch.allclose(found[1].double(), sums, atol=1e-3)
 
 
-def operands() -> tuple[Tensor, ...]:
+def operands() -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
     q = torch.randn(1, SEQ_Q, 2, 64).bfloat16()
-    return q, *(torch.randn(1, SEQ_K, 1, 64).bfloat16() for _ in "kv")
+    k = torch.randn(1, SEQ_K, 1, 64).bfloat16()
+    return q, k, torch.randn(1, SEQ_K, 1, 64).bfloat16()
 
 
 def test_flash_attn() -> None:
