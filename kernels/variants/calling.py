@@ -51,14 +51,15 @@ class Asked:
     sinks: bool
     kinds: tuple[tuple[str, str], ...]
 
-    @property
-    def variant(self) -> Variant:
-        """Raises VariantError: an expression is wrong."""
-        ranks = {n: int(kind) if kind.isdigit() else 0 for n, kind in self.kinds}
-        mask = None if self.mask is None else read("mask", self.mask, ranks, condition=True)
-        score = None if self.score is None else read("score", self.score, ranks, condition=False)
-        whole = frozenset(name for name, kind in self.kinds if kind == "whole")
-        return Variant(mask, score, self.causal, self.sinks, whole)
+
+@lru_cache(maxsize=1024)
+def variant_of(wanted: Asked) -> Variant:
+    """What is asked for, read. Raises VariantError: an expression is wrong."""
+    ranks = {n: int(kind) if kind.isdigit() else 0 for n, kind in wanted.kinds}
+    mask = None if wanted.mask is None else read("mask", wanted.mask, ranks, condition=True)
+    score = None if wanted.score is None else read("score", wanted.score, ranks, condition=False)
+    whole = frozenset(name for name, kind in wanted.kinds if kind == "whole")
+    return Variant(mask, score, wanted.causal, wanted.sinks, whole)
 
 
 def asked(
@@ -115,7 +116,7 @@ def spec_of(wanted: Asked) -> Spec:
     """The spec of a variant. Raises VariantError: an expression is wrong."""
     from schedgen.spec.reader import read_spec, spec_from_data
 
-    variant = wanted.variant
+    variant = variant_of(wanted)
     unused = {name for name, _ in wanted.kinds} - {v.name for v in variant.vectors}
     unused -= {*variant.numbers}
     for name in sorted(unused):
@@ -211,7 +212,7 @@ def call(
         DeviceError, LaunchError: as of `SpecKernel`.
     """
     q, k, v = operands
-    variant = wanted.variant
+    variant = variant_of(wanted)
     sizes = {"row": q.shape[1], "column": k.shape[1], "head": q.shape[2], "batch": q.shape[0]}
     passed: dict[str, Tensor | float] = {"q": q, "k": k, "v": v}
     for vector in variant.vectors:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from schedgen.interpret.sequential import run
-from schedgen.kernels.variants.calling import LOG2_E, asked, spec_of
+from schedgen.kernels.variants.calling import LOG2_E, asked, spec_of, variant_of
 from schedgen.spec.bind import bind
 from tests.schedgen.interpret.problems import random
 
@@ -61,7 +61,7 @@ def computed(mask: str | None, score: str | None, given: Mapping[str, Any], **mo
     inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "scale": torch.tensor(scale)}
     inputs |= {"factor": torch.tensor(1 / 8), "given_head": torch.arange(2.0)}
     inputs |= {"given_batch": torch.arange(2.0), "sink": SINK * LOG2_E}
-    for vector in wanted.variant.vectors:
+    for vector in variant_of(wanted).vectors:
         if vector.name:
             inputs[vector.argument] = given[vector.name]
     inputs |= {f"given_{n}": torch.tensor(float(v)) for n, v in given.items() if not _is(v)}
