@@ -38,6 +38,7 @@ _SIMPLE = {
     "sigmoid": "sigmoid({0})",
     "silu": "({0} * sigmoid({0}))",
     "gelu": "gelu({0})",
+    "floor": "cute.math.floor(Float32({0}))",
     "abs": "cute.arch.fmax({0}, -({0}))",
     "relu": "cute.arch.fmax({0}, Float32(0.0), nan=True)",
 }

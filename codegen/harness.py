@@ -20,6 +20,7 @@ from schedgen.codegen.steps import Barriers
 from schedgen.codegen.style import PLAIN, Style
 from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
+from schedgen.elements import whole_scalars
 from schedgen.extents import covered
 from schedgen.roles import RoleKind
 
@@ -73,7 +74,7 @@ class Harness:
         found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
-        found |= dict.fromkeys(self.plan.scalars, "Float32")
+        found |= {name: self.plan.type_of(name) for name in self.plan.scalars}
         found |= {e: "Int32" for e in self.plan.extents if e not in self.plan.ragged}
         found |= dict.fromkeys(self.tiles.ragged.most(), "Int32")
         return found | self.tiles.parameters()
@@ -189,6 +190,7 @@ class Harness:
         here |= {f"of_{a.name}": a.name for a in self.plan.elements.values()}
         here |= self.tiles.ragged.tensors()
         here |= {name: f"n_{extent}" for name, extent in self.tiles.ragged.most().items()}
+        here |= {name: f"Int32({name})" for name in whole_scalars(self.plan.kernel)}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
         body.add(
             "    grid=[cutlass.min(tiles, sms), 1, 1],",

@@ -11,7 +11,7 @@ from schedgen.codegen.ir import Code, Name, Stage, code
 from schedgen.codegen.names import Names, element_name
 from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
-from schedgen.elements import named
+from schedgen.elements import named, whole_scalars
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space, panel_bytes
 from schedgen.program.model import Program, RoleProgram, Run, Wait
@@ -380,6 +380,10 @@ class Plan:
     @cached_property
     def scalars(self) -> tuple[str, ...]:
         return tuple(a.name for a in self.kernel.arguments if not a.shape)
+
+    def type_of(self, scalar: str) -> str:
+        """The type of a scalar in the kernel: of those that decide on iterations, an integer."""
+        return "Int32" if scalar in whole_scalars(self.kernel) else "Float32"
 
     def block(self, extent: str) -> int:
         return prod(axis.block for axis in self.kernel.grid if axis.extent == extent)

@@ -129,7 +129,9 @@ class Threads:
         return [use for use in (*order, "thread") if use in body.uses]
 
     def _type(self, use: str) -> str:
-        if use in self.plan.scalars or use in self.plan.elements:
+        if use in self.plan.scalars:
+            return self.plan.type_of(use)
+        if use in self.plan.elements:
             return "Float32"
         return "cutlass.Boolean" if use == "fresh" else "Int32"
 

@@ -24,6 +24,7 @@ from result_tables import (
     fuzz,
     gpu_table,
     headline,
+    masks,
     measured_table,
     mutants,
     on_gpu,
@@ -262,6 +263,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "conform": conform,
     "feedback": feedback,
     "fuzz": fuzz,
+    "masks": masks,
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),

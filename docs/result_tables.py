@@ -277,6 +277,24 @@ def gpu_table(name: str, columns: Sequence[str], only: str = "") -> str:
     return text[: text.rindex("\n\n*")] + f"\n\n{source}"
 
 
+def masks() -> str:
+    """Random masks of attention: how many of their kernels were right, of each architecture."""
+    found = _results("masks")
+    words = ("right", "wrong", "refused")
+    lines = [["architecture", "masks", *words, "largest error", "of sums", "rows that see nothing"]]
+    lines.append(["---"] * len(lines[0]))
+    for arch in dict.fromkeys(row["arch"] for row in found["rows"]):
+        rows = [row for row in found["rows"] if row["arch"] == arch]
+        counts = [sum(row["outcome"] == word for row in rows) for word in words]
+        ran = [row for row in rows if row["outcome"] != "refused"]
+        worst = [max(row[key] for row in ran) for key in ("result_off", "lse_off")]
+        blind = sum(row["blind_rows"] for row in ran)
+        lines.append([_cell(cell) for cell in (arch, len(rows), *counts, *worst, blind)])
+    where = found["environment"]
+    source = f"*{where['date']}, python {where['python']}; `benchmarks/results/masks.json`*"
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
 def sanitize() -> str:
     """What each tool of compute-sanitizer says: a line per kernel."""
     found = json.loads((ROOT / "benchmarks/results/sanitize.json").read_text("utf-8"))

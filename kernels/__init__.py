@@ -4,6 +4,7 @@
 
     out = attention(q, k, v, causal=True)  # (batch, seq, heads, head_dim)
     y = gemm(x, weight.mT)
+    seen = attention(q, k, v, mask="column <= row and doc[row] == doc[column]", doc=doc)
     u = polar(x)  # all singular values near 1
 
     product = kernel("my_product.yaml", tile_n=128)  # from a spec of your own
@@ -23,6 +24,8 @@ from schedgen.kernels.errors import (
     KernelError,
     LaunchError,
 )
+from schedgen.kernels.flash_attn import flash_attn_func
+from schedgen.kernels.flash_attn_varlen import flash_attn_varlen_func
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 from schedgen.kernels.library import load
 from schedgen.kernels.newton_schulz.muon import Muon
@@ -30,6 +33,7 @@ from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.of_spec import SpecKernel, kernel
+from schedgen.kernels.variants.errors import VariantError
 
 __all__ = [
     "ArgumentTypeError",
@@ -42,7 +46,10 @@ __all__ = [
     "Muon",
     "RankError",
     "SpecKernel",
+    "VariantError",
     "attention",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
     "gemm",
     "kernel",
     "load",

@@ -11,6 +11,7 @@ from torch import Tensor
 from schedgen.kernels import checks, keys, library
 from schedgen.kernels.errors import ArgumentValueError, DeviceError
 from schedgen.kernels.operators import Operator
+from schedgen.kernels.variants import calling
 
 HEAD_DIMS = {dim: (dim,) for dim in range(64, 257, 32)} | {192: (192, 128)}
 """head_dim of q and k -> those of v that there are kernels for."""
@@ -29,6 +30,10 @@ def attention(
     softmax_scale: float | None = None,
     causal: bool = False,
     return_lse: Literal[False] = False,
+    mask: str | None = None,
+    score: str | None = None,
+    sinks: Tensor | None = None,
+    **given: Tensor | int | float,
 ) -> Tensor: ...
 
 
@@ -41,6 +46,10 @@ def attention(
     softmax_scale: float | None = None,
     causal: bool = False,
     return_lse: Literal[True],
+    mask: str | None = None,
+    score: str | None = None,
+    sinks: Tensor | None = None,
+    **given: Tensor | int | float,
 ) -> tuple[Tensor, Tensor]: ...
 
 
@@ -52,8 +61,15 @@ def attention(
     softmax_scale: float | None = None,
     causal: bool = False,
     return_lse: bool = False,
+    mask: str | None = None,
+    score: str | None = None,
+    sinks: Tensor | None = None,
+    **given: Tensor | int | float,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(softmax_scale * q k^T) v, with the conventions of flash-attn.
+
+        attention(q, k, v, mask="column <= row and doc[row] == doc[column]", doc=doc)
+        attention(q, k, v, causal=True, score="score + slope[head] * (column - row)", slope=slope)
 
     A row of q that sees no key gives 0, and -inf as its ``lse``: with ``causal``, the first
     ``seq_q - seq_k`` rows; without keys, all. There is no backward pass yet.
@@ -68,6 +84,14 @@ def attention(
         softmax_scale: above 0; ``1 / sqrt(head_dim)`` if None.
         causal: row i of q sees keys up to ``i + seq_k - seq_q`` (aligned bottom right).
         return_lse: whether to return ``lse`` too.
+        mask: which keys (``column``) queries (``row``) see, an expression of the language of specs
+            over these, ``head``, ``batch``, ``seq_q``, ``seq_k`` and ``given`` (docs/variants.md).
+            Its kernel is solved, proven and compiled on the first call, and kept on disk.
+        score: what becomes of ``score``, which is ``softmax_scale * q k^T``, before it is masked.
+        sinks: (heads,), a logit of each head that takes part in its softmax and has no value;
+            ``lse`` has it, too.
+        given: numbers and tensors that ``mask`` and ``score`` name. Another number is no other
+            kernel, but whether it is an int or a float is. Tensors count as float32.
 
     Returns:
         ``out`` like q with the head_dim of v, contiguous; or ``(out, lse)`` with the natural
@@ -76,11 +100,40 @@ def attention(
     Raises:
         ArgumentValueError: a ValueError; a shape, layout, device or number that does not fit.
         ArgumentTypeError: a TypeError; a data type that does not fit.
+        VariantError: a ValueError; what is wrong with ``mask`` or ``score``, and where.
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
+    if mask is not None or score is not None or sinks is not None or given:
+        wanted = calling.asked(mask, score, causal, sinks, given)
+        out, lse = _variant(q, k, v, scale, wanted, sinks, given)
+        return (out, lse) if return_lse else out
     out, lse = _attention_fwd(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
+
+
+def _variant(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    wanted: calling.Asked,
+    sinks: Tensor | None,
+    given: calling.Given,
+) -> tuple[Tensor, Tensor]:
+    _check(q, k, v, scale)
+    calling.spec_of(wanted)  # what is wrong with it does not depend on a GPU
+    if sinks is not None and sinks.shape != (q.shape[2],):
+        got = f"its shape is {tuple(sinks.shape)}"
+        raise ArgumentValueError("sinks", got, f"({q.shape[2]},)", "pass one for each head")
+    device = checks.devices(q=q, k=k, v=v, sinks=sinks, **calling.tensors(given))
+    if not q.numel() or not k.shape[1]:
+        out, lse = _empty(q, v)
+        return out.zero_(), lse.fill_(-math.inf) if sinks is None else lse.copy_(sinks[:, None])
+    settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
+    target = calling.target_of(keys.architecture(device))
+    function = calling.kernel_of(wanted, target, tuple(settings.items()))
+    return calling.call(function, wanted, (q, k, v), scale, sinks, given)
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:

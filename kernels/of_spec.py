@@ -172,13 +172,13 @@ def kernel(
             raise ArgumentValueError(
                 first, "tuned is given, too", "settings of their own or tuned", f"without {first}"
             )
-        return _function(_written(*generated(Path(tuned), read, target)))
+        return function_of(_written(*generated(Path(tuned), read, target)))
     machine = read_machine(target or _target(read))
     chosen = _settings(settings)
     shipped = None if pace else lock_file.locked(read.file.kernel, machine.arch, chosen)
     if shipped is not None and shipped.lock.is_of(read.source.sha256, machine.sha256):
-        return _function(library.file(shipped))
-    return _function(_written(*_text(os.fspath(spec), read, machine, chosen, tuple(pace))))
+        return function_of(library.file(shipped))
+    return function_of(_written(*_text(os.fspath(spec), read, machine, chosen, tuple(pace))))
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -236,8 +236,8 @@ _known: dict[Path, SpecKernel] = {}
 _making = threading.Lock()
 
 
-def _function(path: Path) -> SpecKernel:
-    """One function for each file, whose name and folder say what is in it."""
+def function_of(path: Path) -> SpecKernel:
+    """The function of a generated file: one for each, whose name and folder say what is in it."""
     with _making:
         if path not in _known:
             _known[path] = SpecKernel(path)

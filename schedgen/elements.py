@@ -1,5 +1,5 @@
-"""Tensors of which formulas have the element that belongs to an output tile, such as a factor of
-each head.
+"""What formulas name beside buffers: tensors of which they have the element that belongs to an
+output tile, such as a factor of each head, and scalars that say which iterations a tile has.
 """
 
 from __future__ import annotations
@@ -27,3 +27,11 @@ def named(kernel: Kernel) -> set[str]:
         formulas += [] if operation.when is None else [operation.when]
         found |= {n.name for formula in formulas for n in references(formula)} - operands
     return found
+
+
+def whole_scalars(kernel: Kernel) -> frozenset[str]:
+    """Scalar arguments that say which iterations an output tile has: whole numbers, as float32
+    holds them, so below 2^24.
+    """
+    names = {name.name for formula in kernel.tile_range for name in references(formula)}
+    return frozenset(a.name for a in kernel.arguments if not a.shape and a.name in names)

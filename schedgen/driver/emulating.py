@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -231,17 +231,54 @@ def _module(text: str, folder: Path) -> ModuleType:
 
 def _passed(kernel: Kernel, values: Mapping[str, torch.Tensor | float]) -> list[Any]:
     """The arguments of ``launch`` but the last two."""
+    tensors = [_dynamic(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]
+    return [*tensors, *(float(values[a.name]) for a in kernel.arguments if not a.shape)]
+
+
+def _dynamic(value: torch.Tensor) -> Any:
+    """A tensor for the DSL, of any extents."""
     from cutlass.cute.runtime import from_dlpack
 
-    def tensor(value: torch.Tensor) -> Any:
-        made: Any = from_dlpack(value, assumed_align=16)
-        return made.mark_layout_dynamic(leading_dim=value.ndim - 1)
-
-    tensors = [tensor(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]
-    return [*tensors, *(float(values[a.name]) for a in kernel.arguments if not a.shape)]
+    made: Any = from_dlpack(value, assumed_align=16)
+    return made.mark_layout_dynamic(leading_dim=value.ndim - 1)
 
 
 def _stream() -> Any:
     import cuda.bindings.driver as cuda
 
     return cuda.CUstream(0)  # pyright: ignore[reportUnknownVariableType]
+
+
+def launched(
+    text: str,
+    arch: str,
+    tensors: Sequence[torch.Tensor],
+    scalars: Sequence[float],
+    *,
+    sms: int = 2,
+    policy: Policy | None = None,
+) -> Report:
+    """Compiles a generated file and executes it in the emulator on ``tensors``, in the order of its
+    ARGUMENTS, whose results it writes; returns what ran, and the findings of the race checker.
+
+    Raises:
+        CompileError, SchedgenError: as of `compiled`.
+    """
+    from schedgen.emulator.emulation import device
+
+    with (
+        TemporaryDirectory(prefix="schedgen-") as folder,
+        device(arch, races="report", switches=generated_switches(), sms=sms) as gpu,
+    ):
+        module = _module(text, Path(folder))
+        from cutlass import cute  # which takes the architecture when it is imported
+
+        passed = [*map(_dynamic, tensors), *scalars]
+        try:
+            function: Any = cute.compile(module.launch, *passed, sms, _stream())
+        except Exception as error:  # the DSL's own kinds, none of which is told apart
+            raise CompileError(f"it does not compile for {arch}:\n{first_lines(error)}") from error
+        if policy is not None:
+            gpu.emulator.policy = policy
+        function(*passed, _stream())
+        return gpu.reports[-1]

@@ -12,6 +12,7 @@ import torch
 from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
 from schedgen.driver.lengths import NUMBERS, array, sizes_of, with_totals
+from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
 from schedgen.extents import beyond, covered
@@ -22,6 +23,8 @@ from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.tensors import Argument
 
+_WHOLE = 256
+"""Twice as much as whole numbers among scalars are, about."""
 _ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
 
 
@@ -78,7 +81,7 @@ def random_inputs(
     kernel: Kernel, extents: Mapping[str, int], seed: int, *, positive: bool = False
 ) -> dict[str, torch.Tensor | float]:
     """Normal numbers for tensors, or their absolute values if ``positive``; small ones for scalars
-    that ``extents`` has no value of.
+    that ``extents`` has no value of, and whole ones for those that decide on iterations.
     """
     generator = torch.Generator().manual_seed(seed)
     stored, arrays = _stored(kernel), {one.array for one in kernel.ragged}
@@ -86,6 +89,7 @@ def random_inputs(
     for argument in kernel.arguments:
         if not argument.shape:
             small = 0.125 + 0.5 * torch.rand((), generator=generator).item()
+            small = int(_WHOLE * small) if argument.name in whole_scalars(kernel) else small
             found[argument.name] = float(extents.get(argument.name, small))
         elif argument.name in arrays:
             found[argument.name] = array(kernel, argument.name, extents)

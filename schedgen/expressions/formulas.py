@@ -27,8 +27,8 @@ def check_formula(expression: Expression, known: Collection[str]) -> None:
     accepted as first argument of ``where`` only.
 
     Raises:
-        ExpressionError: on unknown names, strings, ``//``, ``%``, ``ceil``, ``floor``, a condition
-            where a number is needed, and a number where a condition is needed.
+        ExpressionError: on unknown names, strings, ``//``, ``%``, ``ceil``, a condition where a
+            number is needed, and a number where a condition is needed.
     """
     match expression:
         case Number():

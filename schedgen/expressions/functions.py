@@ -51,6 +51,7 @@ ELEMENTWISE: Mapping[str, Function] = _table(
     Function("tanh", 1, 0, 0, 1, "hyperbolic tangent: tanh(x)"),
     Function("sigmoid", 1, 2, 0, 2, "1 / (1 + e^-x): rcp(1 + ex2(x * -log2(e)))"),
     Function("abs", 1, 0, 1, 0, "|x|: sign bit masked (FFMA has no |x| modifier to hide it in)"),
+    Function("floor", 1, 0, 0, 1, "largest integer that is not above x: a conversion, as MUFU's"),
     Function("min", 2, 0, 1, 0, "smallest argument: min(x, y) per pair", variadic=True),
     Function("max", 2, 0, 1, 0, "largest argument: max(x, y) per pair", variadic=True),
     Function("where", 3, 0, 1, 0, "select(c, x, y); the comparison in c is counted by itself"),
@@ -70,7 +71,6 @@ ELEMENTWISE: Mapping[str, Function] = _table(
 
 _ROUNDING = _table(
     Function("ceil", 1, 0, 0, 0, "smallest integer that is not below x (specs only)"),
-    Function("floor", 1, 0, 0, 0, "largest integer that is not above x (specs only)"),
 )
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType({**ELEMENTWISE, **_ROUNDING})

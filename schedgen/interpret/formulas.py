@@ -51,6 +51,7 @@ _FUNCTIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sqrt": torch.sqrt,
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
+    "floor": torch.floor,
     "abs": torch.abs,
     "relu": torch.relu,
     "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),

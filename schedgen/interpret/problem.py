@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import torch
 
+from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Expression, Name, evaluate, evaluate_int, parse
 from schedgen.extents import beyond
@@ -98,7 +99,9 @@ class Problem:
     def _at(self, coordinates: Coordinates) -> dict[str, Fraction | bool | str | int]:
         """What names of an output tile's arithmetic stand for."""
         row, column = (coordinates.get(extent, 0) for extent in self.kernel.tile_extents)
-        return {**self.parameters, **self.extents, "tile_row": row, "tile_column": column}
+        whole = {name: int(self.inputs[name].item()) for name in whole_scalars(self.kernel)}
+        place = {"tile_row": row, "tile_column": column}
+        return {**self.parameters, **self.extents, **whole, **place}
 
     @cached_property
     def parameters(self) -> dict[str, Fraction | bool | str]:

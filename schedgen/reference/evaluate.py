@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedgen.errors import SchedgenError
-from schedgen.expressions.nodes import Name
+from schedgen.expressions.nodes import Name, references
 from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Phase, Region
 from schedgen.reference.estimate import (
     UNIT,
@@ -130,7 +130,9 @@ class _Evaluation:
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
-        self.sizes = Sizes(kernel, {**extents, **sizes})
+        named = {name.name for formula in kernel.tile_range for name in references(formula)}
+        whole = {name: int(self.scalars[name].value) for name in named & self.scalars.keys()}
+        self.sizes = Sizes(kernel, {**extents, **sizes}, whole)
         self.expected: dict[str, Expected] = {}
         for argument in kernel.arguments:
             if argument.name in outputs:

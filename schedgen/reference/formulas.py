@@ -133,6 +133,8 @@ class Formulas:
             case "sigmoid":
                 found = applied(lambda x: 1 / (1 + np.exp(-x)), x, lambda _, y: y * (1 - y))
                 return _relative(found, 2 * _SMALL + 2 * UNIT * np.abs(np.nan_to_num(x.value)))
+            case "floor":
+                return applied(np.floor, x, lambda _, y: 0 * y)
             case "abs":
                 return Estimate(np.abs(x.value), x.magnitude, x.error)
             case "relu":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 
@@ -19,6 +19,8 @@ class Sizes:
 
     kernel: Kernel
     extents: Mapping[str, int]
+    scalars: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Those that say which iterations a tile has."""
 
     @property
     def parameters(self) -> dict[str, Fraction | bool | str]:
@@ -29,7 +31,8 @@ class Sizes:
         """What names of exact arithmetic stand for at an output tile."""
         extents = {name: Fraction(size) for name, size in self.extents.items()}
         row, column = (Fraction(tile.get(extent, 0)) for extent in self.kernel.tile_extents)
-        return {**self.parameters, **extents, "tile_row": row, "tile_column": column}
+        whole = {name: Fraction(value) for name, value in self.scalars.items()}
+        return {**self.parameters, **extents, **whole, "tile_row": row, "tile_column": column}
 
     @property
     def all_trips(self) -> int:

@@ -152,6 +152,7 @@ def _check_tile_trips(
     extents = {size for argument in spec.arguments.values() for size in argument.shape}
     known = {name: Fraction(1) for name in sorted(extents)} | values
     first = {"tile_row": Fraction(0), "tile_column": Fraction(0)}
+    first |= {name: Fraction(1) for name, given in spec.arguments.items() if not given.shape}
     scope = Scope(source, sink, known | first)
     for key in ("tile_trips", "tile_first"):
         formula: str | int | None = getattr(spec.loops, key)

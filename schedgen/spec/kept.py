@@ -176,6 +176,7 @@ class _Search:
         names |= {name: Fraction(size) for name, size in extents.items()}
         names |= {"tile_row": Fraction(0), "tile_column": Fraction(0)}
         names[self.mask.tile] = Fraction(tile)
+        names |= dict.fromkeys(self.mask.scalars, Fraction(scalar))
         every, first, end = self._iterations(names)
         before, after = {0, first - 1}, {end, every - 1}
         for iteration in sorted(before | after):

@@ -123,7 +123,7 @@ def _range(*bounds: int, unroll: int = 0) -> range:
     return range(*bounds)
 
 
-_MATH = {name: _function(name) for name in ("exp2", "log2", "exp", "log", "tanh", "sqrt")}
+_MATH = {name: _function(name) for name in ("exp2", "log2", "exp", "log", "tanh", "sqrt", "floor")}
 CUTE = SimpleNamespace(
     arch=Arch,
     math=SimpleNamespace(**_MATH, rsqrt=_rsqrt),

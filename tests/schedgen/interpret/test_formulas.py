@@ -21,6 +21,7 @@ WANTED: dict[str, Callable[[float], float]] = {
     "rcp": lambda x: 1 / x,
     "rsqrt": lambda x: x**-0.5,
     "sqrt": math.sqrt,
+    "floor": lambda x: float(math.floor(x)),
     "tanh": math.tanh,
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "abs": abs,

@@ -35,6 +35,8 @@ def test_what_is_kept_is_computed(more: str) -> None:
     bound(LAST, LAST, first, WINDOW)
     bound(LAST, LAST, f"({first}) - 1", WINDOW)
     bound(LAST, LAST, first, WINDOW, causal="false")
+    # of a number that is given when the kernel runs
+    bound(LAST, LAST, first.replace("window", "scale"), WINDOW.replace("window", "scale"))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,12 @@ def test_what_is_kept_is_computed(more: str) -> None:
             "(tile_row * tiles * rows + seq_k - seq_q - window + 2) // keys",
             WINDOW,
             "keeps column .* of row .* where seq_q = .*, seq_k = .*, but the tile of that row has",
+        ),
+        (
+            LAST,
+            "(tile_row * tiles * rows + seq_k - seq_q - scale + 2) // keys",
+            WINDOW.replace("window", "scale"),
+            "keeps column .* of row .* where seq_q = .*, scale = .*, but the tile of that row has",
         ),
         (LAST, "tile_row // 8", KEEP, "keeps column 0 of row"),
         (LAST.replace("tile_row + 1", "tile_row"), "", KEEP, "has only columns 0 to "),

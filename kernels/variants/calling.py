@@ -1,0 +1,249 @@
+"""Finds the kernel of a variant by its content, and calls it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache as cache_of_functions
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from schedgen.codegen.compiling import CompileError
+from schedgen.codegen.errors import EmitError
+from schedgen.kernels import cache, checks
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+from schedgen.kernels.of_spec import SpecKernel, function_of, kernel
+from schedgen.kernels.variants.reading import COORDINATES, SCORE, SIZES, Vector, number_name, read
+from schedgen.kernels.variants.spec import BASE, FACTOR, NAME, SINK, Variant, edited, order
+from schedgen.stored import Store
+
+if TYPE_CHECKING:
+    from schedgen.spec.reader import Spec
+
+log = logging.getLogger("schedgen.kernels")
+
+LOG2_E = math.log2(math.e)
+MOST_WHOLE = 1 << 24
+"""Whole numbers are exact in float32 below it."""
+FEWER_KEYS = (96, 64, 48, 32)
+"""Keys of an iteration that are tried, one after the other, where a kernel has too few registers
+with as many as the spec of attention has."""
+_RESERVED = {*COORDINATES, *SIZES, SCORE}
+Given = Mapping[str, Tensor | int | float]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a caller asks for, as far as kernels differ by it; ``kinds`` are pairs of an argument
+    and ``whole``, ``real`` or the number of dimensions.
+    """
+
+    mask: str | None
+    score: str | None
+    causal: bool
+    sinks: bool
+    kinds: tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=1024)
+def variant_of(wanted: Asked) -> Variant:
+    """What is asked for, read. Raises VariantError: an expression is wrong."""
+    ranks = {n: int(kind) if kind.isdigit() else 0 for n, kind in wanted.kinds}
+    mask = None if wanted.mask is None else read("mask", wanted.mask, ranks, condition=True)
+    score = None if wanted.score is None else read("score", wanted.score, ranks, condition=False)
+    whole = frozenset(name for name, kind in wanted.kinds if kind == "whole")
+    return Variant(mask, score, wanted.causal, wanted.sinks, whole)
+
+
+def asked(
+    mask: str | None, score: str | None, causal: bool, sinks: Tensor | None, given: Given
+) -> Asked:
+    """What distinguishes the kernel of a call.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: an argument is neither a tensor nor a number, or has
+            a name that means something else.
+    """
+    for name in given:
+        if name in _RESERVED:
+            message = "it is given, but means something else in expressions"
+            raise ArgumentValueError(name, message, "other names", f"rename {name}")
+    kinds = tuple(sorted((name, _kind(name, value)) for name, value in given.items()))
+    return Asked(mask, score, causal, sinks is not None, kinds)
+
+
+def _kind(name: str, value: object) -> str:
+    match value:
+        case Tensor() if value.dim():
+            return str(value.dim())
+        case bool():
+            pass
+        case int() | torch.SymInt():
+            return "whole"
+        case float() | torch.SymFloat():
+            return "real"
+        case _:
+            pass
+    got = f"it is a {type(value).__name__}"
+    raise ArgumentTypeError(name, got, "a tensor with dimensions, an int or a float", f"{name}=1.0")
+
+
+# -- the kernel ------------------------------------------------------------------------------------
+
+
+@cache_of_functions
+def target_of(arch: str) -> str:
+    """The machine model of attention's spec for an architecture. Raises DeviceError: none is."""
+    from schedgen.machine_file import read_machine
+    from schedgen.spec.reader import read_spec
+
+    targets = read_spec(BASE).file.targets
+    found = next((name for name in targets if read_machine(name).arch == arch), None)
+    if found is None:
+        raise DeviceError(f"there is no attention for {arch}; it is written for {targets}")
+    return found
+
+
+@lru_cache(maxsize=1024)
+def spec_of(wanted: Asked) -> Spec:
+    """The spec of a variant. Raises VariantError: an expression is wrong."""
+    from schedgen.spec.reader import read_spec, spec_from_data
+
+    variant = variant_of(wanted)
+    unused = {name for name, _ in wanted.kinds} - {v.name for v in variant.vectors}
+    unused -= {*variant.numbers}
+    for name in sorted(unused):
+        got = "it is given, but no expression names it"
+        raise ArgumentValueError(name, got, "arguments of mask and score", f"leave {name} out")
+    return spec_from_data(edited(read_spec(BASE).source.data, variant), f"{NAME}.yaml")
+
+
+_made: dict[tuple[Asked, str, tuple[tuple[str, str], ...]], Path] = {}
+
+
+def keep(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...], path: Path) -> None:
+    """A generated file that was made elsewhere, for machines on which nothing is solved."""
+    _made[wanted, target, settings] = path
+
+
+@lru_cache(maxsize=1024)
+def kernel_of(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...]) -> SpecKernel:
+    """The kernel of a variant, made on first use and kept on disk by content.
+
+    Args:
+        target: a machine model.
+        settings: parameters of the spec of attention.
+
+    Raises:
+        VariantError: an expression is wrong.
+        EmitError, CompileError: there is no kernel that the compiler accepts.
+    """
+    made = _made.get((wanted, target, settings))
+    if made is not None:
+        return function_of(made)
+    spec = spec_of(wanted)
+    digest = sha256(spec.source.text.encode()).hexdigest()
+    path = cache.place(f"{NAME}.yaml", digest)
+    if not path.exists():
+        cache.write(path, spec.source.text)
+    store, made_from = Store(), [spec.source.sha256, target, sorted(settings)]
+    keys = store.get("keys of a variant", made_from)
+    if keys is None:
+        keys = _keys(spec, target, dict(settings), store)
+        store.put("keys of a variant", made_from, keys)
+    given: dict[str, Any] = dict(settings)
+    return kernel(path, target=target, **given, **({"keys": keys} if keys else {}))
+
+
+def _keys(spec: Spec, target: str, settings: Mapping[str, str], store: Store) -> str:
+    """Keys of an iteration with which the compiler accepts the best schedule; "" for those of the
+    spec, with which others are looked for if none does.
+    """
+    from schedgen.driver.attempts import acceptable, compiled
+    from schedgen.driver.binding import kernels_of
+    from schedgen.driver.emitting import emission
+    from schedgen.driver.variations import Variation
+    from schedgen.machine_file import read_machine
+
+    machine = read_machine(target)
+    bound = kernels_of(spec, machine, settings)[0]
+    most = int(dict(bound.parameters)["keys"])
+    fewer = [str(keys) for keys in FEWER_KEYS if keys < most]
+    for keys in ("", *fewer) if fewer else ():
+        log.info("attention with %s keys in an iteration", keys or most)
+        more = {"keys": keys} if keys else {}
+        try:
+            made = emission(spec, machine, {**settings, **more}, log.info, store=store)
+            report = compiled(made, Variation(), store, conform=False).report
+        except (EmitError, CompileError):
+            continue
+        if acceptable(report):
+            return keys
+    return ""
+
+
+def tensors(given: Given) -> dict[str, Tensor]:
+    """Those of the caller's arguments that are tensors."""
+    return {name: value for name, value in given.items() if isinstance(value, Tensor)}
+
+
+# -- the call --------------------------------------------------------------------------------------
+
+
+def call(
+    function: SpecKernel,
+    wanted: Asked,
+    operands: tuple[Tensor, Tensor, Tensor],
+    scale: float,
+    sinks: Tensor | None,
+    given: Given,
+) -> tuple[Tensor, Tensor]:
+    """The result, and the logarithms of sums.
+
+    Raises:
+        ArgumentValueError, ArgumentTypeError: an argument does not fit.
+        DeviceError, LaunchError: as of `SpecKernel`.
+    """
+    q, k, v = operands
+    variant = variant_of(wanted)
+    sizes = {"row": q.shape[1], "column": k.shape[1], "head": q.shape[2], "batch": q.shape[0]}
+    passed: dict[str, Tensor | float] = {"q": q, "k": k, "v": v}
+    for vector in variant.vectors:
+        passed[vector.argument] = _elements(vector, sizes, q, given)
+    for name in variant.numbers:
+        passed[number_name(name)] = _number(name, given[name])
+    if sinks is not None:
+        passed[SINK] = sinks.float() * LOG2_E
+    if variant.score is not None:
+        passed[FACTOR] = scale
+    passed["scale"] = scale * LOG2_E if variant.score is None else LOG2_E
+    return function(**passed)
+
+
+def _elements(vector: Vector, sizes: Mapping[str, int], like: Tensor, given: Given) -> Tensor:
+    """A vector as the kernel has it: float32, with its dimensions in the order of the spec."""
+    if not vector.name:
+        return torch.arange(sizes[vector.indices[0]], device=like.device, dtype=torch.float32)
+    tensor = given[vector.name]
+    assert isinstance(tensor, Tensor)
+    for at, index in enumerate(vector.indices):
+        if tensor.shape[at] != sizes[index]:
+            got = f"its dimension {at} is {tensor.shape[at]}"
+            allowed = f"{sizes[index]}, since it is indexed by {index}"
+            raise ArgumentValueError(vector.name, got, allowed, f"pass one for each {index}")
+    return tensor.permute(order(vector)).float()
+
+
+def _number(name: str, value: Tensor | int | float) -> float:
+    assert not isinstance(value, Tensor)
+    checks.number(name, value)
+    if isinstance(value, int) and abs(value) >= MOST_WHOLE:
+        raise ArgumentValueError(name, f"it is {value}", f"below {MOST_WHOLE}", "pass a float")
+    return float(value)

@@ -1,0 +1,123 @@
+"""Sequences of several lengths: arguments, packed logarithms of sums, and what the kernel gets."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from schedgen.kernels import flash_attn_varlen, flash_attn_varlen_func
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
+from schedgen.spec.reader import shipped_specs
+
+LENGTHS_Q, LENGTHS_K = (5, 0, 70, 9), (3, 8, 100, 0)
+HEADS, DIM = 4, 64
+
+
+def cumulative(lengths: tuple[int, ...]) -> Tensor:
+    return torch.tensor([0, *lengths]).cumsum(0).int()
+
+
+def operands() -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    q = torch.randn(sum(LENGTHS_Q), HEADS, DIM).bfloat16()
+    k = torch.randn(sum(LENGTHS_K), 2, DIM).bfloat16()
+    v = torch.randn(sum(LENGTHS_K), 2, DIM).bfloat16()
+    return q, k, v, cumulative(LENGTHS_Q), cumulative(LENGTHS_K)
+
+
+def wanted(causal: bool) -> tuple[Tensor, Tensor]:
+    """Sequence by sequence, in float64; queries that see nothing give 0 and -inf."""
+    q, k, v, *_ = operands()
+    out, lse = torch.zeros(*q.shape[:2], DIM).double(), torch.zeros(HEADS, len(q)).double()
+    at_q = at_k = 0
+    for m, n in zip(LENGTHS_Q, LENGTHS_K, strict=True):
+        queries = q[at_q : at_q + m].double().transpose(0, 1)
+        keys, values = (x[at_k : at_k + n].double().repeat_interleave(2, 1) for x in (k, v))
+        scores = queries @ keys.permute(1, 2, 0) / 8
+        if causal:
+            kept = torch.ones(m, n, dtype=torch.bool).tril(n - m)
+            scores = scores.masked_fill(~kept, -math.inf)
+        shares = scores.softmax(-1).nan_to_num(0.0)
+        out[at_q : at_q + m] = (shares @ values.transpose(0, 1)).transpose(0, 1)
+        lse[:, at_q : at_q + m] = scores.logsumexp(-1)
+        at_q, at_k = at_q + m, at_k + n
+    return out, lse
+
+
+def test_what_a_kernel_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padded logarithms of sums are packed without a look at lengths."""
+    seen: dict[str, Any] = {}
+
+    def function(*tensors: Tensor, **numbers: Any) -> tuple[Tensor, Tensor]:
+        seen.update(numbers)
+        rows = torch.arange(70.0).expand(4, HEADS, 70)
+        return tensors[0], rows + 100 * torch.arange(4.0)[:, None, None]
+
+    monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
+    monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
+    monkeypatch.setattr(flash_attn_varlen, "_kernel", lambda *_: function)  # pyright: ignore
+    _, lse = flash_attn_varlen_func(*operands(), 70, 100, causal=True, return_lse=True)
+    assert (seen["batch"], seen["seq_q"]) == (4, 70)
+    assert lse.shape == (HEADS, sum(LENGTHS_Q))
+    expected = [100 * n + i for n, length in enumerate(LENGTHS_Q) for i in range(length)]
+    assert lse[1].tolist() == expected
+
+
+def test_nothing_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
+    q, k, v, starts, _ = operands()
+    none = torch.zeros(5, dtype=torch.int32)
+    out, lse = flash_attn_varlen_func(q, k[:0], v[:0], starts, none, 70, 0, return_lse=True)
+    assert not out.any()
+    assert torch.equal(lse, torch.full((HEADS, len(q)), -math.inf))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"window_size": (3, 0)}, r"window_size: it is \(3, 0\)"),
+        ({"softcap": 2.0}, "softcap: it is 2.0"),
+        ({"block_table": torch.zeros(1)}, "block_table: it is given"),
+        ({"cu_seqlens_q": torch.zeros(5)}, "cu_seqlens_q: its dtype is torch.float32"),
+        ({"cu_seqlens_k": torch.zeros(3).int()}, "cu_seqlens_k: it has 3 numbers; allowed: 5"),
+        ({"k": torch.zeros(111, 3, 64).bfloat16()}, "v: its shape is"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], message: str) -> None:
+    names = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k")
+    arguments: dict[str, Any] = {**dict(zip(names, operands(), strict=True)), **given}
+    with pytest.raises((ArgumentValueError, ArgumentTypeError), match=message):
+        flash_attn_varlen_func(**arguments, max_seqlen_q=70, max_seqlen_k=100)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    flash_attn_varlen.SPEC not in shipped_specs(), reason="its spec is not shipped yet"
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_in_the_emulator(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Hopper, with the race checker."""
+    from schedgen.driver.emulating import launched
+    from schedgen.kernels import of_file
+
+    class Launcher:
+        def __init__(self, path: Any, device: torch.device) -> None:
+            del device
+            self.text = path.read_text("utf-8")
+
+        def launch(self, tensors: Any, scalars: Any) -> None:
+            report = launched(self.text, "sm_90a", tensors, scalars)
+            assert not report.errors, report.text
+
+    monkeypatch.setattr(of_file, "launcher", Launcher)
+    monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
+    monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
+    out, lse = flash_attn_varlen_func(*operands(), 70, 100, causal=causal, return_lse=True)
+    result, sums = wanted(causal)
+    assert torch.allclose(out.double(), result, atol=2e-2)
+    assert torch.allclose(lse.double(), sums, atol=1e-3)

@@ -1,0 +1,81 @@
+"""`attention` with expressions on the emulator: PTX on a CPU, with the race checker, in the tiles
+that a GPU would get. `benchmarks/masks.py` does so for random masks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from schedgen.driver.emulating import launched
+from schedgen.kernels import attention, checks, flash_attn_func, keys, layouts, of_file
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+SEQ_Q, SEQ_K = 200, 290
+ROW, COLUMN = torch.arange(SEQ_Q)[:, None], torch.arange(SEQ_K)[None, :]
+DIAGONAL = ROW + SEQ_K - SEQ_Q
+DOC = torch.arange(SEQ_K) // 70
+
+
+@pytest.fixture(params=["sm_90a", "sm_100a"], autouse=True)
+def emulated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels run in the emulator of an architecture, and are clean."""
+
+    class Launcher:
+        def __init__(self, path: Path, device: torch.device) -> None:
+            del device
+            self.text = path.read_text("utf-8")
+
+        def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+            views = [t.as_strided(t.shape, (*layouts.strides(t), 1)) for t in tensors]
+            report = launched(self.text, request.param, views, scalars)
+            assert not report.errors, report.text
+
+    monkeypatch.setattr(of_file, "launcher", Launcher)
+    monkeypatch.setattr(checks, "devices", lambda **_: torch.device("cpu"))  # pyright: ignore
+    monkeypatch.setattr(keys, "architecture", lambda _: request.param)  # pyright: ignore
+
+
+def assert_right(found: tuple[Tensor, Tensor], operands: Any, bias: Tensor, sinks: Tensor) -> None:
+    q, k, v = (one.double().transpose(1, 2) for one in operands)
+    k, v = (one.repeat_interleave(2, 1) for one in (k, v))
+    scores = q @ k.mT / 8 + bias
+    sums = torch.logaddexp(scores.logsumexp(3), sinks.double()[:, None])
+    result = (scores - sums[..., None]).exp().nan_to_num(0.0) @ v
+    assert torch.allclose(found[0].double().transpose(1, 2), result, atol=2e-2)
+    assert torch.allclose(found[1].double(), sums, atol=1e-3)
+
+
+def operands() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    q = torch.randn(1, SEQ_Q, 2, 64).bfloat16()
+    k = torch.randn(1, SEQ_K, 1, 64).bfloat16()
+    return q, k, torch.randn(1, SEQ_K, 1, 64).bfloat16()
+
+
+def test_flash_attn() -> None:
+    """A window, slopes and sinks."""
+    given, slopes, sinks = operands(), torch.tensor([0.25, 0.5]), torch.tensor([0.5, -1.0])
+    found = flash_attn_func(
+        *given, window_size=(40, 5), alibi_slopes=slopes, sinks=sinks, return_lse=True
+    )
+    bias = -slopes[:, None, None] * (DIAGONAL - COLUMN).abs()
+    kept = (COLUMN >= DIAGONAL - 40) & (COLUMN <= DIAGONAL + 5)
+    assert_right(found, given, bias.masked_fill(~kept, -math.inf), sinks)
+
+
+def test_documents() -> None:
+    """With rows that see nothing."""
+    given = operands()
+    mask = "column <= row - 3 and (doc[row] == docs[column] or head == column % 64)"
+    found = attention(*given, mask=mask, doc=DOC[:SEQ_Q], docs=DOC, return_lse=True)
+    head = torch.arange(2)[:, None, None]
+    kept = (COLUMN <= ROW - 3) & ((DOC[:SEQ_Q, None] == DOC) | (head == COLUMN % 64))
+    nothing = torch.full((2,), -math.inf)
+    assert_right(found, given, torch.zeros(()).masked_fill(~kept, -math.inf), nothing)
