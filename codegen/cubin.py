@@ -19,8 +19,10 @@ from schedgen.codegen.errors import EmitError
 
 _SIZED = 4
 _REGISTERS, _FRAME = 0x2F, 0x11
-_OPCODE, _PRODUCT, _WARPGROUP, _WAIT_GROUP = 0xFFF, 0x9F0, 0x9C5, 1 << 47
-"""HGMMA; WARPGROUP.ARRIVE or, with the bit, WARPGROUP.DEPBAR."""
+_OPCODE, _WARPGROUP, _WAIT_GROUP = 0xFFF, 0x9C5, 1 << 47
+"""Bits that tell instructions apart; WARPGROUP.ARRIVE or, with the bit, WARPGROUP.DEPBAR."""
+_PRODUCTS = (0x9F0, 0xDF0)
+"""HGMMA with A in shared memory, and with A in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,9 @@ def read_resources(path: Path) -> Resources:
 def products_and_wait_groups(path: Path) -> tuple[int, int]:
     """Instructions of the kernel in a cubin for Hopper that multiply, and that wait for products.
 
+    A multiplies from shared memory or from registers. The assembler closes a group without products
+    by one of nothing, which is counted, too.
+
     Raises EmitError if there is no kernel in it.
     """
     try:
@@ -61,7 +66,7 @@ def products_and_wait_groups(path: Path) -> tuple[int, int]:
     except (struct.error, StopIteration, ValueError):
         raise EmitError(f"{path}: this is no cubin") from None
     words = [word for word, _ in struct.iter_unpack("<QQ", code)]
-    products = sum(word & _OPCODE == _PRODUCT for word in words)
+    products = sum(word & _OPCODE in _PRODUCTS for word in words)
     return products, sum(
         word & _OPCODE == _WARPGROUP and bool(word & _WAIT_GROUP) for word in words
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,21 @@ class Preparation:
     kernels: tuple[Prepared, ...]
 
 
+class RefusedExperiments(SchedgenError):
+    """Experiments that no kernel can be made of, each with its name; ``made`` is of the others.
+
+    ``status`` is 2 if any of them is wrong, or else 1.
+    """
+
+    def __init__(self, refused: Mapping[str, SchedgenError], made: Preparation) -> None:
+        total, verb = len(refused) + len(made.kernels), "is" if len(refused) == 1 else "are"
+        texts = [f"experiment '{name}': {error}" for name, error in refused.items()]
+        head = f"{len(refused)} of {total} experiments {verb} refused"
+        super().__init__("\n".join([head, *texts]))
+        self.names, self.made = tuple(refused), made
+        self.status = max(error.status for error in refused.values())
+
+
 def prepare(
     experiments: Sequence[Experiment],
     target: str,
@@ -52,17 +67,23 @@ def prepare(
     ``folder``, with a list of them.
 
     Raises:
-        SpecError, Infeasible, EmitError, CompileError: an experiment cannot be emitted for
-            the model, or the compiler serializes its products.
+        RefusedExperiments: some cannot be emitted for the model, or the compiler serializes their
+            products. All others are in ``folder`` nevertheless, with their list.
+        SchedgenError: there is no such model.
         OSError: ``folder`` cannot be written.
     """
     store, machine, model = Store(), read_machine(target), machine_text(target)
     folder.mkdir(parents=True, exist_ok=True)
     found: list[Prepared] = []
+    refused: dict[str, SchedgenError] = {}
     for number, one in enumerate(experiments):
         if progress is not None:
             progress(f"emitting {number + 1} of {len(experiments)}: {one.name}")
-        made = _emitted(one, machine, store)
+        try:
+            made = _emitted(one, machine, store)
+        except SchedgenError as error:
+            refused[one.name] = error
+            continue
         file = f"e{number:02}_{made.name}"
         (folder / file).write_text(made.text, encoding="utf-8")
         kernel = made.solution.problem.kernel
@@ -74,7 +95,10 @@ def prepare(
         "experiments": [asdict(one) for one in found],
     }
     (folder / MANIFEST).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    return Preparation(model, tuple(found))
+    preparation = Preparation(model, tuple(found))
+    if refused:
+        raise RefusedExperiments(refused, preparation)
+    return preparation
 
 
 def _emitted(one: Experiment, machine: Machine, store: Store) -> Emission:

@@ -48,8 +48,10 @@ def run_calibrate(
 ) -> int:
     """Emits, measures, fits, and prints what came of it.
 
-    Returns the exit status: 0 done, 1 no GPU or a kernel that does not run, 2 bad input.
+    Returns the exit status: 0 done, 1 no GPU, an experiment that is refused or a kernel that does
+    not run, 2 bad input.
     """
+    from schedgen.calibration.preparing import RefusedExperiments
     from schedgen.codegen.compiling import CompileError
     from schedgen.codegen.errors import EmitError
     from schedgen.driver.found import Infeasible
@@ -57,6 +59,11 @@ def run_calibrate(
 
     try:
         lines = _calibrate(target, files, write, progress, as_json=as_json)
+    except RefusedExperiments as error:
+        if files.prepare is not None and error.made.kernels:
+            typer.echo(_ready(len(error.made.kernels), files.prepare))
+        typer.echo(str(error), err=True)
+        return error.status
     except (Infeasible, EmitError, CompileError, DeviceError, LaunchError) as error:
         typer.echo(str(error), err=True)
         return REFUSED
@@ -88,9 +95,7 @@ def _calibrate(
     if files.prepare is not None:
         experiments = _for(machine, read_experiments(files.experiments))
         made = prepare(experiments, target, files.prepare, progress)
-        return [
-            f"{len(made.kernels)} kernels in {files.prepare}; measure with --run {files.prepare}"
-        ]
+        return [_ready(len(made.kernels), files.prepare)]
     if files.record is not None:
         record = read_record(files.record.read_text("utf-8"), str(files.record))
     else:
@@ -105,6 +110,10 @@ def _calibrate(
     if as_json:
         return [json.dumps(_data(record, fits, compared), indent=1)]
     return _text(record, machine, fits, compared)
+
+
+def _ready(kernels: int, folder: Path) -> str:
+    return f"{kernels} kernels in {folder}; measure with --run {folder}"
 
 
 def _fitted(

@@ -53,7 +53,7 @@ def calibrate(
 ) -> None:
     """Measure on this GPU what a machine model says, and fit its constants.
 
-    Exit status: 0 done, 1 there is no GPU, or a kernel does not run on it, 2 bad input.
+    Exit status: 0 done, 1 there is no GPU, or a kernel cannot be made or does not run, 2 bad input.
     """
     from schedgen.cli.calibrate import Files, run_calibrate
 

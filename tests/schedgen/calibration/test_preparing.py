@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from schedgen.calibration.experiments import Experiment
-from schedgen.calibration.preparing import MANIFEST, prepare, prepared
+from schedgen.calibration.experiments import Experiment, read_experiments
+from schedgen.calibration.preparing import MANIFEST, RefusedExperiments, prepare, prepared
 from schedgen.codegen.facts import read_facts
 from schedgen.errors import SchedgenError
 from schedgen.machine_file import machine_text
@@ -23,6 +23,26 @@ def test_what_is_prepared_is_found(tmp_path: Path) -> None:
     (kernel,) = made.kernels
     assert [sizes["steps"] for sizes in kernel.extents] == [32, 96]
     assert dict(read_facts(tmp_path / kernel.file).settings)["reduction"] == "sum"
+
+
+def test_refused_experiments_have_their_names_and_do_not_stop_others(tmp_path: Path) -> None:
+    large = Experiment("too large", "products", {"depth": "1024"})
+    with pytest.raises(RefusedExperiments) as found:
+        prepare([large, ONE], "h200", tmp_path)
+    assert str(found.value).startswith("1 of 2 experiments is refused\nexperiment 'too large': ")
+    assert "[smem-capacity]" in str(found.value)
+    assert (found.value.names, found.value.status) == (("too large",), 1)
+    assert prepared(tmp_path) == found.value.made
+    assert [kernel.name for kernel in found.value.made.kernels] == [ONE.name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", read_experiments(), ids=lambda one: one.name)
+def test_shipped_experiments_have_kernels_that_the_compiler_accepts(
+    one: Experiment, tmp_path: Path
+) -> None:
+    (kernel,) = prepare([one], "h200", tmp_path).kernels
+    assert read_facts(tmp_path / kernel.file).target == "sm_90a"
 
 
 def test_nothing_was_prepared(tmp_path: Path) -> None:

@@ -57,6 +57,18 @@ def test_json(files: Path) -> None:
     assert [one["off"] for one in data["constants"]] == [True]
 
 
+def test_refused_experiments(files: Path) -> None:
+    (files / "experiments.yaml").write_text(
+        "experiments:\n  - {name: misspelt, spec: rows, set: {colums: 64}}\n"
+        "  - {name: sums, spec: rows, set: {reduction: sum}}\n"
+    )
+    status, text = calibrate(files, "--prepare", str(files / "made"), record=False)
+    assert status == 2
+    assert "1 kernels in" in text
+    assert "1 of 2 experiments is refused" in text
+    assert "experiment 'misspelt': --set colums: " in text
+
+
 def test_no_gpu(files: Path) -> None:
     status, text = calibrate(files, record=False)
     assert status == 1
