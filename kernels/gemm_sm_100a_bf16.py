@@ -849,4 +849,4 @@ SETTINGS = (
     ("accumulator", "tmem"),
     ("accumulators", "auto"),
 )
-PROGRAM_SHA256 = "9f453e14e169854037e8c22d08aadd80519a99dd82c40ad060452ac0a0b16680"
+PROGRAM_SHA256 = "27b4db9f9880dbd5b50d523c705846ca5ee80d009cd51f093dca703d0a5e3699"

@@ -735,4 +735,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "6d122de7840c54d84d1a18e5df6c3d50f8eb643adb349fc88324ef4644369c16"
+PROGRAM_SHA256 = "f52382f00f98e8ebecf6c3863d9ba166379488eb5a2aa3d44aba6cb1fd8c6801"

@@ -1043,4 +1043,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "b8eb8c1686c44ebf01db0cb4ed6d6323fcb8439b9a64c77b461346b6441235c8"
+PROGRAM_SHA256 = "4f379bd4fb37d5381254a9efcba9acd3ce520dd4b49d3f0746af0a3069fe16b5"

@@ -20,10 +20,14 @@ def program_digest(program: Program) -> str:
     return sha256(json.dumps(_bare(asdict(program)), sort_keys=True).encode()).hexdigest()
 
 
+def _usual(key: str, value: object) -> bool:
+    return key in _USUAL and _USUAL[key] == value
+
+
 def _bare(data: Any) -> Any:
     if isinstance(data, dict):
         items = cast("dict[str, Any]", data).items()
-        return {k: _bare(v) for k, v in items if k not in _TOLD and _USUAL.get(k) != v}
+        return {k: _bare(v) for k, v in items if k not in _TOLD and not _usual(k, v)}
     if isinstance(data, list | tuple):
         return [_bare(one) for one in cast("list[Any]", data)]
     return data

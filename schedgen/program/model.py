@@ -141,8 +141,7 @@ class WaitGroup:
     """Blocks until the instance of ``operation`` from ``lag`` iterations before, and all that the
     role issued to the same engine before that, is complete (or has been read, for a bulk store).
 
-    It looks back within its tile only, outside of the loop for the last instance of the tile. The
-    emitter turns it into the number of groups that may still be pending.
+    It looks back within its tile only, outside of the loop for the last instance of the tile.
     """
 
     operation: str
