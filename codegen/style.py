@@ -45,10 +45,6 @@ class Style:
 
 
 PLAIN = Style()
-USUAL = PLAIN
-"""How kernels are written whose spec is solved, unless somebody asks for another way. Kernels of
-locks are written as these say.
-"""
 
 
 BLOCK = "begin_block"
@@ -59,15 +55,15 @@ IN_TURNS = "in_turns"
 """The function of the library for where loops of some turns begin and end."""
 
 
-def asked(words: Iterable[str]) -> Style:
-    """The way of ``words``, the usual one if there are none; "plain" alone is the plain one.
+def asked(words: Iterable[str]) -> Style | None:
+    """The way of ``words``, None if there are none; "plain" alone is the plain one.
 
     Raises EmitError for a word that is none.
     """
     given = tuple(words)
     if given == ("plain",):
         return PLAIN
-    return Style.of(given) if given else USUAL
+    return Style.of(given) if given else None
 
 
 def seen(style: Style, used: Collection[str]) -> Style:

@@ -10,7 +10,7 @@ import pytest
 from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import read_facts
-from schedgen.codegen.style import PLAIN, USUAL, Style, asked
+from schedgen.codegen.style import PLAIN, Style, asked
 from tests.codegen.examples import SPECS, solved
 
 BLOCKS = Style(blocks=True)
@@ -20,7 +20,7 @@ def test_words() -> None:
     assert (PLAIN.words, BLOCKS.words) == ((), ("blocks",))
     assert Style.of(("blocks",)) == BLOCKS
     assert Style.of(()) == PLAIN
-    assert (asked(()), asked(("plain",)), asked(("blocks",))) == (USUAL, PLAIN, BLOCKS)
+    assert (asked(()), asked(("plain",)), asked(("blocks",))) == (None, PLAIN, BLOCKS)
     with pytest.raises(EmitError, match="'rolled' is no way to write a program; there is blocks"):
         Style.of(("rolled",))
 
