@@ -146,10 +146,11 @@ none of these numbers was fitted to, are held against what it has."""
 HIDDEN = 0.4
 """What is left of filling and epilogue behind other tiles where they are computed in turn: 0.15 to
 0.65 for k from 1024 to 8192 (`benchmarks/pingpong.py`, H200)."""
-ADDED, ADDED_COLUMN = {Tile(): 4000}, 8
-"""Cycles that each output tile takes longer where something is added to the product, and cycles for
-each of its columns for other tiles: 800 to 1500 for 192 columns, 3000 to 4500 for 256, whose four
-slices share two slots of shared memory (`benchmarks/pingpong.py`, H200)."""
+ADDED = {Tile(): 2500}
+"""Cycles that each of these output tiles takes longer than others do where something is added to
+the product: its four slices share two slots of shared memory. On an H200 tiles of 256 columns took
+3000 to 4500 cycles longer than without an addend, those of 192 columns 800 to 1500
+(`benchmarks/pingpong.py`)."""
 FEWER = 0.125
 """With fewer SMs in a wave that falls with this power of their share: to 92 % with half of them."""
 PORT, LARGE = 64, 16 << 20
@@ -278,7 +279,7 @@ def cycles(
     waves = -(-count // sms)
     together = _together(product, tile) * min(count / sms, 1.0)
     each *= max(ALONE.get(product.arch, {}).get(replace(tile, teams=1), 1.0), together)
-    more = ADDED.get(tile, ADDED_COLUMN * tile.columns) if addend else 0.0
+    more = ADDED.get(tile, 0) if addend else 0
     if product.symmetric:
         return max(_waves(waves, tile, k, parts, each, more), 2 * batch * m * k / PEAK)
     operands = 2 * batch * k * (m + n)

@@ -257,9 +257,9 @@ class _Trials:
         last iteration masks (docs/adr/0022).
         """
         emitted, attempt = self.made[winner]
-        kernel, program = emitted.solution.problem.kernel, emitted.proven.program
-        multiply = any(operation.engine is Engine.WGMMA for operation in program.operations)
-        if not (self.free and kernel.tile_range and multiply):
+        uneven = emitted.solution.problem.kernel.tile_range
+        operations = emitted.proven.program.operations if uneven else ()
+        if not (self.free and any(operation.engine is Engine.WGMMA for operation in operations)):
             return winner
         other = replace(attempt.variation, style=replace(attempt.variation.style, peeled=True))
         again = self._again(emitted, other)

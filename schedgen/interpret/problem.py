@@ -63,7 +63,8 @@ class Problem:
         self.tiles = self._tiles()
         values = {**self.parameters, **self.extents}
         assert kernel.trip_count is not None
-        self.trips = max(1, evaluate_int(kernel.trip_count, values))
+        count = evaluate_int(kernel.trip_count, values)
+        self.trips = max(1, count) if kernel.ragged else count
         numbers = {n: v for n, v in values.items() if not isinstance(v, str)}
         self.names = {n: scalar(v if isinstance(v, bool) else float(v)) for n, v in numbers.items()}
         self.names.update((a.name, self.inputs[a.name]) for a in self._scalars)

@@ -76,9 +76,10 @@ def two_addends(folder: Path) -> Path:
             "  sE: {space: smem, shape: [tile_m, slice_n], dtype: dtype, per: [slice], "
             "split: {rows: band}, lives: tile}\n\nrings:\n  e_stages: {buffers: [sE], depth: 1}\n",
         ),
-        ("    - {id: EPI", "    - {id: LE, kind: load, over: [slice], from: e, to: sE, "
-         "when: gamma != 0}\n    - {id: EPI"),
-        ("+ beta * sC", "+ beta * sC + gamma * sE"),
+        ("    - {id: LC", "    - {id: LE, kind: load, over: [slice], from: e, to: sE, "
+         "when: gamma != 0}\n    - {id: LC"),
+        ("role: \"epilogue{band}\",\n       to: {sC: alpha * acc + beta * sC",
+         "role: \"epilogue{band}\",\n       to: {sC: alpha * acc + beta * sC + gamma * sE"),
     ):  # fmt: skip
         assert text.count(old) == 1
         text = text.replace(old, new)

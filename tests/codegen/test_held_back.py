@@ -36,7 +36,7 @@ def test_text(head_dim: int, causal: str) -> None:
     held = re.findall(
         r"SUM\(.*\)\n +# PV.* is complete\n +hold_back\((\w+)\)\n +warpgroup\.wait", text
     )
-    assert held == ["r_l"]
+    assert {*held} == {"r_l"}
 
 
 def test_nothing_to_overlap() -> None:

@@ -248,13 +248,15 @@ class Compiler:
         self.given.append(machine.role["vector"].registers)
         if self.given[-1] > 60:
             raise Infeasible("no registers")
-        proven = SimpleNamespace(program=self.program)
-        return emitting.Emission("x.py", "", "", None, None, proven)  # type: ignore[arg-type]
+        proven, even = SimpleNamespace(program=self.program), SimpleNamespace(tile_range=())
+        found = SimpleNamespace(problem=SimpleNamespace(kernel=even))
+        return emitting.Emission("x.py", "", "", found, None, proven)  # type: ignore[arg-type]
 
     def again(self, *_: object, **__: object) -> emitting.Emission:
         """The same text: nothing else can be tried."""
-        proven = SimpleNamespace(program=self.program)
-        return emitting.Emission("x.py", "", "", None, None, proven)  # type: ignore[arg-type]
+        proven, even = SimpleNamespace(program=self.program), SimpleNamespace(tile_range=())
+        found = SimpleNamespace(problem=SimpleNamespace(kernel=even))
+        return emitting.Emission("x.py", "", "", found, None, proven)  # type: ignore[arg-type]
 
     def overlap(self, _: Report) -> None:
         """There is no disassembler."""

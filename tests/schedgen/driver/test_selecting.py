@@ -21,7 +21,8 @@ BLOCKS = Style(blocks=True)
 
 
 def emitted(text: str, style: Style = PLAIN) -> Emission:
-    nothing: Any = SimpleNamespace(program=SimpleNamespace(roles=()))
+    even = SimpleNamespace(kernel=SimpleNamespace(tile_range=()))
+    nothing: Any = SimpleNamespace(program=SimpleNamespace(roles=()), problem=even)
     return Emission("x.py", text, text, nothing, nothing, nothing, style)
 
 
