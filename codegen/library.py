@@ -80,25 +80,23 @@ def vectors_at(pointer, length, slots, stride, dtype):
 
 
 def ragged_map(tensor, mode):
-    """A tensor one mode of which may end anywhere: element i of n is number 2^24 - n + i there, and
-    the last mode moves it by as many elements as there are up to its end.
+    """A tensor one mode of which may end anywhere: element i of n is number 2^30 - n + i there. The
+    mode behind it moves it by as many elements as there are up to its end, and the last one back by
+    2^30, round 2^64: a map may not begin at an address before the tensor.
     """
-    room = 1 << 24
-    stride = tensor.stride[mode]
-    back = cutlass.Int64(stride) * (room * tensor.element_type.width // 8)
-    space = cute.AddressSpace.gmem
-    start = cute.make_ptr(
-        tensor.element_type, tensor.iterator.toint() - back, space, assumed_align=16
-    )
+    room, stride = 1 << 30, tensor.stride[mode]
+    around = cutlass.Int64((1 << 34) * 8 // tensor.element_type.width) - stride
     shape = [room if n == mode else size for n, size in enumerate(tensor.shape)]
-    layout = cute.make_layout((*shape, tensor.shape[mode] + 1), stride=(*tensor.stride, stride))
-    return cute.make_tensor(start, layout)
+    shape += [tensor.shape[mode] + 1, room + 1]
+    layout = cute.make_layout(tuple(shape), stride=(*tensor.stride, stride, around))
+    return cute.make_tensor(tensor.iterator, layout)
 
 
 def within(tensor, mode, begin, size):
     """Coordinates of such a tensor for ``size`` elements from ``begin`` on, and no others."""
-    at = [(1 << 24) - size if n == mode else 0 for n in range(cute.rank(tensor) - 1)]
-    return cute.domain_offset((*at, begin + size), tensor)
+    room = 1 << 30
+    at = [room - size if n == mode else 0 for n in range(cute.rank(tensor) - 2)]
+    return cute.domain_offset((*at, begin + size, room), tensor)
 
 
 def opaque(number):

@@ -1,12 +1,14 @@
 """What the host passes for extents whose sizes are data, and what roles find at each tile.
 
 Bulk copies fill with zeros, or leave out, what lies beyond the end of a tensor, and only that. So a
-tensor map of rows that may end anywhere has a mode more: `ragged_map` of the library makes the mode
-of rows so long that the last row of a sequence can be its last one, wherever the sequence lies; the
-mode more moves it there. A row of a sequence is number ``2^24 - size + row``, so that rows from
-``size`` on do not exist, and ``begin + size`` rows further on than the address that the map begins
-at, which is 2^24 rows before the tensor. What is copied is always inside of the sequence, and that
-is inside of the tensor: begin and size are limited to what there is before they are used.
+tensor map of rows that may end anywhere has two modes more: `ragged_map` of the library makes the
+mode of rows so long that the last row of a sequence can be its last one, wherever the sequence
+lies; the two move it there. A row of a sequence is number ``2^30 - size + row``, so that rows from
+``size`` on do not exist; ``begin + size`` rows are added, and 2^30 taken away, as 2^30 times 2^34
+bytes less a row: addresses have 64 bits. (A map that begins 2^30 rows before the tensor would need
+one mode only. An H200 refuses it: illegal memory access.) What is copied is always inside of the
+sequence, and that is inside of the tensor: begin and size are limited to what there is before they
+are used.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.program.operations import Access
 from schedgen.tensors import Argument, Place, Ragged
 
+MODES = 5
+"""The most that a tensor map has (CUDA driver API, cuTensorMapEncodeTiled)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Map:
@@ -61,7 +64,7 @@ class Map:
         """Elements along each axis of `order`, and of what a ragged map has more."""
         sizes = {"rows": self.rows, "columns": self.columns, "": 1}
         sided = [sizes[self.sides[axis]] for axis in self.order]
-        return (*sided, 1) if self.ragged else tuple(sided)
+        return (*sided, 1, 1) if self.ragged else tuple(sided)
 
     @property
     def mode(self) -> int:
@@ -105,6 +108,14 @@ class Transfers:
                 name, number = f"{argument.name}_{number}", number + 1
             ragged = self._ragged(argument)
             made[key] = Map(name, argument, part.rows, part.columns, sides, store, ragged)
+            if ragged and len(made[key].tile) > MODES:
+                raise EmitError(
+                    f"the map of '{argument.name}' has {len(made[key].tile)} modes, two of them "
+                    f"for '{ragged.extent}', and a map has at most {MODES}",
+                    operation,
+                    rule="modes-of-map",
+                    fix="pack the tensor ('starts' and 'packed' instead of 'lengths')",
+                )
         self.maps[operation.name] = made[key]
 
     def _ragged(self, argument: Argument) -> Ragged | None:
@@ -215,7 +226,7 @@ class Transfers:
         """The copy itself; a store has no ``barrier``."""
         map_, name = self.maps[operation.name], self._name(operation)
         indices = [self._index(operation.places[axis], at) for axis in map_.order]
-        where = joined(", ", [*indices, *(["0"] if map_.ragged else [])])
+        where = joined(", ", [*indices, *(["0", "0"] if map_.ragged else [])])
         tile = code(f"t_{name}[(None, {{}})]", where)
         stage = code(f"s_{name}[(None, {{}})]", self.plan.stage(access, at))
         tma = Name(f"tma_{map_.name}")

@@ -28,6 +28,7 @@ from result_tables import (
     measured_table,
     mutants,
     on_gpu,
+    pingpong,
     polar_on_gpu,
     results_table,
     sanitize,
@@ -181,6 +182,7 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "products-h200": lambda: on_gpu("h200", ("m", "n", "k", "tile"), "gemm"),
     "symmetric-h200": lambda: on_gpu("h200", ("n", "k", "tile"), "symmetric"),
+    "pingpong": pingpong,
     "polar-h200": polar_on_gpu,
     "tuned-attention": lambda: command(
         "tune", "--record", "benchmarks/results/tune_attention_fwd.json"

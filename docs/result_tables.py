@@ -246,6 +246,31 @@ def _of_tensor_rate(row: Mapping[str, Any]) -> str:
     return f"{done * 1e6 / (SMS['sm_90a'] * dense * row['MHz']):.2f}"
 
 
+def pingpong() -> str:
+    """Tiles that warpgroups share or compute in turn beside quack's best, a line per product."""
+    found = _results("pingpong")
+    products: dict[tuple[str, str, str], dict[str, float]] = {}
+    best: dict[tuple[str, str, str], tuple[float, str]] = {}
+    for row in found["rows"]:
+        product = row["spec"], row["shape"].replace("x", " x "), _cell(row["added"])
+        products.setdefault(product, {})[row["kernel"]] = row["of quack"]
+        if row["kernel"].startswith("quack"):
+            known = best.setdefault(product, (row["ms"], row["kernel"]))
+            best[product] = min(known, (row["ms"], row["kernel"]))
+    ours = list(dict.fromkeys(k for one in products.values() for k in one if k[0].isdigit()))
+    lines = [
+        ["spec", "batch x m x n x k", "addend", *sorted(ours, reverse=True), "best of quack", "ms"]
+    ]
+    lines.append(["---"] * len(lines[0]))
+    for product, shares in products.items():
+        ms, name = best[product]
+        cells = [str(shares[k]) for k in sorted(ours, reverse=True)]
+        lines.append([*product, *cells, name.removeprefix("quack "), str(ms)])
+    where = found["environment"]
+    source = f"*{where['date']}, {where['gpu']}, CUDA graphs; `benchmarks/results/pingpong.json`*"
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
 def polar_on_gpu() -> str:
     """`polar` of `benchmarks/h200.py`: a line per shape."""
     found = _results("h200")

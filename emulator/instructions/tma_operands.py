@@ -168,9 +168,12 @@ def tensor_map(warp: Warp, address: int, where: Instruction) -> MapOperand:
     offset = address - memory.origin
     data = memory.bytes[offset : offset + SIGNIFICANT].tobytes()
     try:
-        return MapOperand(_decoded(data), memory, offset, data)
+        found = _decoded(data)
     except TensorMapError as problem:
         raise error(where, f"tensor map at {address:#x}: {problem}") from None
+    # An H200 reports an illegal access, whatever is copied (attention of ragged sequences).
+    warp.machine.memory.region(found.address, where)
+    return MapOperand(found, memory, offset, data)
 
 
 @lru_cache(maxsize=256)

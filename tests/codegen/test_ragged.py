@@ -70,7 +70,7 @@ def test_contents_that_break_the_bounds_are_contained(target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ARCHITECTURES)
-@pytest.mark.parametrize("spec", ["attention_varlen", "attention_cache"])
+@pytest.mark.parametrize("spec", ["attention_varlen"])
 @pytest.mark.parametrize("causal", ["false", "true"])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("policy", [RoundRobin, lambda: Adversarial(2)], ids=["turns", "adverse"])
