@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from schedgen.codegen.binding import bound
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.style import PLAIN, Style
 from schedgen.driver.attempts import Attempt, acceptable, best, compiled
 from schedgen.driver.emitting import Emission, emission, restyled, written
 from schedgen.driver.variations import STEP, Variation, otherwise, sharing, with_registers
 from schedgen.errors import SchedgenError
+from schedgen.expressions import references
 from schedgen.kernel import Space
 from schedgen.program.model import Run
 from schedgen.program.operations import Engine
@@ -36,6 +38,9 @@ kernels of attention with 1262 in two loops and 1738 in three did for 2 and 4 % 
 _SHOWN = 4
 
 Progress = Callable[[str], None]
+
+_TILE = {"tile_row", "tile_column"}
+"""Names by which iterations depend on the output tile."""
 
 
 def selected(
@@ -257,7 +262,9 @@ class _Trials:
         last iteration masks (docs/adr/0022).
         """
         emitted, attempt = self.made[winner]
-        uneven = emitted.solution.problem.kernel.tile_range
+        kernel = emitted.solution.problem.kernel
+        formulas = bound(kernel).tile_range if kernel.tile_range else ()
+        uneven = {name.name for formula in formulas for name in references(formula)} & _TILE
         operations = emitted.proven.program.operations if uneven else ()
         if not (self.free and any(operation.engine is Engine.WGMMA for operation in operations)):
             return winner
