@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import code, integer
@@ -22,11 +21,10 @@ from schedgen.expressions import (
     render,
 )
 from schedgen.expressions.nodes import CompareOperator, walk
+from schedgen.expressions.solving import OPPOSITE, solved
 
-_MIRRORED: dict[str, CompareOperator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-OPPOSITE: dict[str, CompareOperator] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-"""What holds where a comparison does not."""
-_ONE = Number(Fraction(1))
+ORDERED = ("<", "<=", ">", ">=")
+"""Comparisons that hold from some number on, or up to one."""
 
 
 # -- whole tiles ----------------------------------------------------------------------------------
@@ -140,9 +138,9 @@ def limits(keep: Expression, whole: Collection[str]) -> Limits | None:
             return Limits(one.first + other.first, one.end + other.end)
         case Logical("or", left, right):
             return _either(limits(left, whole), limits(right, whole))
-        case Unary("not", Compare(operator, left, right)) if operator in OPPOSITE:
+        case Unary("not", Compare(operator, left, right)) if operator in ORDERED:
             return limits(Compare(OPPOSITE[operator], left, right), whole)
-        case Compare(operator, left, right) if operator in OPPOSITE:
+        case Compare(operator, left, right) if operator in ORDERED:
             return _limit(operator, left, right, {*whole, "row"})
         case _:
             return None
@@ -165,32 +163,15 @@ def _of(function: str, bounds: tuple[Expression, ...]) -> Expression:
     return bounds[0] if len(bounds) == 1 else Call(function, bounds)
 
 
-def _limit(operator: str, left: Expression, right: Expression, whole: set[str]) -> Limits | None:
+def _limit(
+    operator: CompareOperator, left: Expression, right: Expression, whole: set[str]
+) -> Limits | None:
     """Of one comparison, solved for the column."""
-    if "column" in _names(right):
-        left, right, operator = right, left, _MIRRORED[operator]
-    while left != Name("column"):
-        match left:
-            case Binary("+", a, b) if "column" in _names(a):
-                left, right = a, Binary("-", right, b)
-            case Binary("+", a, b):
-                left, right = b, Binary("-", right, a)
-            case Binary("-", a, b) if "column" in _names(a):
-                left, right = a, Binary("+", right, b)
-            case Binary("-", a, b):
-                left, right, operator = b, Binary("-", a, right), _MIRRORED[operator]
-            case Unary("-", a):
-                left, right, operator = a, Unary("-", right), _MIRRORED[operator]
-            case _:
-                return None
-    if not _is_whole(right, whole):  # which it is not if the column is on both sides
+    bound = solved(operator, left, right, "column")
+    # which the other side is no sum of if the column is on both
+    if bound is None or not _is_whole(bound.value, whole):
         return None
-    bound = Binary("+", right, _ONE) if operator in ("<=", ">") else right
-    return Limits(end=(bound,)) if operator in ("<", "<=") else Limits(first=(bound,))
-
-
-def _names(node: Expression) -> set[str]:
-    return {name.name for name in references(node)}
+    return Limits(end=(bound.value,)) if bound.upper else Limits(first=(bound.value,))
 
 
 def _is_whole(node: Expression, whole: set[str]) -> bool:

@@ -16,7 +16,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import whole
 from schedgen.codegen.ir import Code, code, plus
 from schedgen.codegen.ir import Name as Variable
-from schedgen.codegen.masks import OPPOSITE
+from schedgen.codegen.masks import ORDERED
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.threads import start
 from schedgen.codegen.transfers import atom
@@ -31,6 +31,7 @@ from schedgen.expressions import (
     Unary,
     references,
 )
+from schedgen.expressions.solving import OPPOSITE
 from schedgen.kernel import Kind, Operation
 from schedgen.program.model import RoleProgram, Run
 from schedgen.tensors import Place
@@ -113,9 +114,9 @@ def whole_iterations(
             if one is None or other is None:
                 return None
             return both(one, other) if operator == "and" else _either(one, other)
-        case Unary("not", Compare(operator, left, right)) if operator in OPPOSITE:
+        case Unary("not", Compare(operator, left, right)) if operator in ORDERED:
             return _compared(Compare(OPPOSITE[operator], left, right), rows, columns, extents)
-        case Compare(operator) if operator in OPPOSITE:
+        case Compare(operator) if operator in ORDERED:
             return _compared(keep, rows, columns, extents)
         case _:
             return None

@@ -12,8 +12,8 @@ from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
-from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, references, render
-from schedgen.extents import single_extents
+from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
+from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
 from schedgen.tensors import Argument
 
@@ -31,7 +31,6 @@ than when tiles of all 16 heads did, whose keys and values do not fit (files edi
 TEAM = "team"
 """The number of a warpgroup among those that take tiles in turn."""
 _FIRST = "tile = cute.arch.block_idx()[0]"
-_COORDINATES = ("tile_row", "tile_column")
 _TRIPS, _TILES, _TILE = Name("trips"), Name("tiles"), Name("tile")
 _ONE = code("Int32(1)")
 
@@ -198,8 +197,7 @@ class Tiles:
     @property
     def uneven(self) -> bool:
         """Whether tiles differ in their iterations."""
-        formulas = self.plan.kernel.tile_range
-        return bool({n.name for f in formulas for n in references(f)} & {*_COORDINATES})
+        return uneven(self.plan.kernel)
 
     @property
     def sliced(self) -> bool:

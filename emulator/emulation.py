@@ -147,7 +147,7 @@ class Emulator:
             under = "" if policy is self.policy else f"\n  under {policy}"
             found = f"\n{checker.report()}" if checker is not None and checker.errors else ""
             if under or found:
-                raise EmulationError(f"{error}{under}{found}") from error
+                raise type(error)(f"{error}{under}{found}") from error
             raise
         if checker is not None and before is not None and self._judges and checker.reads_unwritten:
             parts = launch, module, kernel, RoundRobin(), None

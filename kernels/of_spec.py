@@ -192,8 +192,6 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def _target(spec: Spec) -> str:
     """The machine model among those of ``spec`` that is of the GPU's architecture."""
-    from schedgen.machine_file import read_machine
-
     targets = spec.file.targets
     if not torch.cuda.is_available():
         raise DeviceError(
@@ -201,6 +199,17 @@ def _target(spec: Spec) -> str:
             f"target='{targets[0]}'" + (f", or one of {_list(targets)}" if len(targets) > 1 else "")
         )
     arch = architecture(torch.device("cuda", torch.cuda.current_device()))
+    return target_for(spec, arch)
+
+
+def target_for(spec: Spec, arch: str) -> str:
+    """The machine model among those of ``spec`` that is of an architecture, such as ``sm_90a``.
+
+    Raises DeviceError: none is.
+    """
+    from schedgen.machine_file import read_machine
+
+    targets = spec.file.targets
     found = next((name for name in targets if read_machine(name).arch == arch), None)
     if found is None:
         raise DeviceError(

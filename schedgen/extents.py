@@ -33,6 +33,12 @@ def single_extents(kernel: Kernel) -> set[str]:
     return found
 
 
+def uneven(kernel: Kernel) -> bool:
+    """Whether output tiles differ in their iterations; parameters are folded (`bound`)."""
+    names = {name.name for formula in kernel.tile_range for name in references(formula)}
+    return not names.isdisjoint({"tile_row", "tile_column"})
+
+
 def covered(kernel: Kernel) -> dict[str, int]:
     """Extents along which a kernel covers a fixed number of elements, and how many.
 

@@ -15,7 +15,7 @@ from schedgen.emulator.layouts.products import CHUNK_TYPE
 from schedgen.emulator.layouts.tiles import Block as Part
 from schedgen.emulator.machine.addresses import SHARED_WINDOW
 from schedgen.emulator.machine.block import RANK_SHIFT, Block
-from schedgen.emulator.machine.lanes import error
+from schedgen.emulator.machine.lanes import EmulationError, error
 from schedgen.emulator.machine.machine import Machine
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.memory import Flat
@@ -171,8 +171,11 @@ def tensor_map(warp: Warp, address: int, where: Instruction) -> MapOperand:
         found = _decoded(data)
     except TensorMapError as problem:
         raise error(where, f"tensor map at {address:#x}: {problem}") from None
-    # An H200 reports an illegal access, whatever is copied (attention of ragged sequences).
-    warp.machine.memory.region(found.address, where)
+    try:
+        warp.machine.memory.region(found.address, where)
+    except EmulationError:  # an H200 reports an illegal access, whatever is copied
+        problem = f"it begins at {found.address:#x}, where no tensor is"
+        raise error(where, f"tensor map at {address:#x}: {problem}") from None
     return MapOperand(found, memory, offset, data)
 
 

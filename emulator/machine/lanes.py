@@ -39,6 +39,14 @@ class EmulationError(SchedgenError):
     """The kernel cannot be executed, or did what the ISA leaves undefined."""
 
 
+class DeadlockError(EmulationError):
+    """No warp of the kernel can go on, and nothing is under way."""
+
+
+class EndlessError(EmulationError):
+    """The kernel took more than it may, and may loop forever."""
+
+
 class WarpState(Protocol):
     """What register instructions need of a warp."""
 

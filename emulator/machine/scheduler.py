@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition
 from schedgen.emulator.machine.explain import deadlock, hottest, located
-from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.lanes import DeadlockError, EndlessError
 from schedgen.emulator.machine.policies import Policy
 from schedgen.emulator.machine.residency import Grid
 from schedgen.emulator.machine.warp import Group, Warp
@@ -171,7 +171,7 @@ class Scheduler:
         """Lets something run that could not so far; False if the grid is done.
 
         Raises:
-            EmulationError: nothing can, which is a deadlock.
+            DeadlockError: nothing can.
         """
         grid = self._grid
         if grid.start():
@@ -185,7 +185,7 @@ class Scheduler:
             warp.late = warp.queued  # lanes that come first in the control flow may spin for ever
             grid.queue(warp)
         if not held and not self._expire(waiting) and not grid.ready:
-            raise EmulationError(deadlock(grid, waiting))
+            raise DeadlockError(deadlock(grid, waiting))
         return True
 
     def _expire(self, waiting: list[Warp]) -> bool:
@@ -223,7 +223,7 @@ class _Watch:
         self._since = 0.0
 
     def look(self) -> None:
-        """Called after every turn. Raises EmulationError."""
+        """Called after every turn. Raises EndlessError."""
         machine, bounds = self._machine, self._bounds
         if machine.executed > bounds.limit:
             self._end(f"has executed more than {bounds.limit} warp instructions", "limit")
@@ -242,4 +242,4 @@ class _Watch:
             self._end(f"has not come to its end in {bounds.seconds:g} s", "seconds")
 
     def _end(self, what: str, bound: str) -> NoReturn:
-        raise EmulationError(hottest(self._grid, what, bound))
+        raise EndlessError(hottest(self._grid, what, bound))

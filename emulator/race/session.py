@@ -10,12 +10,13 @@ from time import perf_counter
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.launched import Lines, module_of
-from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.lanes import DeadlockError, EmulationError, EndlessError
 from schedgen.emulator.order.findings import Severity
 from schedgen.emulator.order.groups import Group
 from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.tree import Location
 from schedgen.emulator.race.findings import Found, Place, found_in, stopped
+from schedgen.errors import SchedgenError
 
 
 class LimitReached(BaseException):
@@ -92,7 +93,7 @@ class Session:
         try:
             self.emulator.run(launch)
         except (EmulationError, PtxError) as error:
-            text, rule = str(error), _rule_of(str(error))
+            text, rule = str(error), _rule_of(error)
             address = _ADDRESS.search(text)
             if address and self.released is not None and self.released(int(address[1], 16)):
                 rule = "released"
@@ -171,13 +172,16 @@ _ADDRESS = re.compile(r"address (0x[0-9a-f]+) is in no registered tensor")
 _SOURCE = re.compile(r"(?:\[|at |in )([^\s\[\]]+\.py):(\d+)")
 
 
-def _rule_of(text: str) -> str:
-    found = _RULE.search(text)
-    if found:
-        return found[1]
-    if text.startswith("deadlock"):
-        return "deadlock"
-    return "endless" if "may loop forever" in text else "stopped"
+def _rule_of(error: SchedgenError) -> str:
+    """Rules that nobody may demote stand in the texts of errors only."""
+    match error:
+        case DeadlockError():
+            return "deadlock"
+        case EndlessError():
+            return "endless"
+        case _:
+            found = _RULE.search(str(error))
+            return found[1] if found else "stopped"
 
 
 def _places(text: str) -> tuple[Place, ...]:

@@ -18,8 +18,8 @@ from torch import Tensor
 from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.errors import EmitError
 from schedgen.kernels import cache, checks
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
-from schedgen.kernels.of_spec import SpecKernel, function_of, kernel
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
+from schedgen.kernels.of_spec import SpecKernel, function_of, kernel, target_for
 from schedgen.kernels.variants.reading import COORDINATES, SCORE, SIZES, Vector, number_name, read
 from schedgen.kernels.variants.spec import BASE, FACTOR, NAME, SINK, Variant, edited, order
 from schedgen.stored import Store
@@ -101,14 +101,9 @@ def _kind(name: str, value: object) -> str:
 @cache_of_functions
 def target_of(arch: str) -> str:
     """The machine model of attention's spec for an architecture. Raises DeviceError: none is."""
-    from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
-    targets = read_spec(BASE).file.targets
-    found = next((name for name in targets if read_machine(name).arch == arch), None)
-    if found is None:
-        raise DeviceError(f"there is no attention for {arch}; it is written for {targets}")
-    return found
+    return target_for(read_spec(BASE), arch)
 
 
 @lru_cache(maxsize=1024)

@@ -18,7 +18,7 @@ from schedgen.driver.attempts import Attempt, acceptable, best, compiled
 from schedgen.driver.emitting import Emission, emission, restyled, written
 from schedgen.driver.variations import STEP, Variation, otherwise, sharing, with_registers
 from schedgen.errors import SchedgenError
-from schedgen.expressions import references
+from schedgen.extents import uneven
 from schedgen.kernel import Space
 from schedgen.program.model import Run
 from schedgen.program.operations import Engine
@@ -38,9 +38,6 @@ kernels of attention with 1262 in two loops and 1738 in three did for 2 and 4 % 
 _SHOWN = 4
 
 Progress = Callable[[str], None]
-
-_TILE = {"tile_row", "tile_column"}
-"""Names by which iterations depend on the output tile."""
 
 
 def selected(
@@ -263,9 +260,8 @@ class _Trials:
         """
         emitted, attempt = self.made[winner]
         kernel = emitted.solution.problem.kernel
-        formulas = bound(kernel).tile_range if kernel.tile_range else ()
-        uneven = {name.name for formula in formulas for name in references(formula)} & _TILE
-        operations = emitted.proven.program.operations if uneven else ()
+        differ = bool(kernel.tile_range) and uneven(bound(kernel))
+        operations = emitted.proven.program.operations if differ else ()
         if not (self.free and any(operation.engine is Engine.WGMMA for operation in operations)):
             return winner
         other = replace(attempt.variation, style=replace(attempt.variation.style, peeled=True))

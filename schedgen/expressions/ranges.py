@@ -5,7 +5,6 @@ Whatever is found is an envelope: outside of it the condition is false; inside i
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,16 +18,8 @@ from schedgen.expressions.nodes import (
     Name,
     Number,
     Unary,
-    references,
 )
-
-_ONE = Number(Fraction(1))
-_MIRRORED: dict[CompareOperator, CompareOperator] = {
-    "<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!=",
-}  # fmt: skip
-_OPPOSITE: dict[CompareOperator, CompareOperator] = {
-    "<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "==",
-}  # fmt: skip
+from schedgen.expressions.solving import OPPOSITE, solved, whole_and_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,41 +65,18 @@ class _Search:
                 both = (operator == "and") == wanted
                 return (_both if both else _either)(self.of(left, wanted), self.of(right, wanted))
             case Compare(operator, left, right):
-                return self._compared(operator if wanted else _OPPOSITE[operator], left, right)
+                return self._compared(operator if wanted else OPPOSITE[operator], left, right)
             case _:
                 return Columns()
 
     def _compared(self, operator: CompareOperator, left: Expression, right: Expression) -> Columns:
-        if self.column in _names(right):
-            left, right, operator = right, left, _MIRRORED[operator]
-        if operator == "!=" or self.column not in _names(left):
-            return Columns()
         if operator == "==":
             return _both(self._compared(">=", left, right), self._compared("<=", left, right))
-        while left != Name(self.column):
-            match left:
-                case Binary("+" | "-" as sign, a, b) if self.column in _names(a):
-                    left, right = a, Binary("-" if sign == "+" else "+", right, b)
-                case Binary("+", a, b):
-                    left, right = b, Binary("-", right, a)
-                case Binary("-", a, b):
-                    left, right, operator = b, Binary("-", a, right), _MIRRORED[operator]
-                case Unary("+" | "-" as sign, a):
-                    left, right = a, Unary(sign, right)
-                    operator = operator if sign == "+" else _MIRRORED[operator]
-                case Binary("//", a, Number(size) as count) if _positive(size):
-                    # a // c < r is a < c r, and a // c <= r is a < c (r + 1)
-                    right = Binary("+", right, _ONE) if operator in ("<=", ">") else right
-                    left, right = a, Binary("*", right, count)
-                    operator = "<" if operator in ("<", "<=") else ">="
-                case _:
-                    return Columns()
-        upper = operator in ("<", "<=")
-        bound = self._extreme(right, upper)
-        if bound is None:
+        bound = solved(operator, left, right, self.column)
+        value = None if bound is None else self._extreme(bound.value, bound.upper)
+        if bound is None or value is None:
             return Columns()
-        bound = Binary("+", bound, _ONE) if operator in ("<=", ">") else bound
-        return Columns(end=bound) if upper else Columns(first=bound)
+        return Columns(end=value) if bound.upper else Columns(first=value)
 
     def _extreme(self, node: Expression, largest: bool) -> Expression | None:
         """The largest or smallest value of a whole number for all rows; None if nobody knows."""
@@ -133,10 +101,10 @@ class _Search:
                     return None
                 found = self._extreme(a, largest == (factor >= 0))
                 return None if found is None else Binary("*", found, b)
-            case Binary("//", a, Number(size) as number) if _positive(size):
+            case Binary("//", a, Number(size) as number) if whole_and_positive(size):
                 found = self._extreme(a, largest)
                 return None if found is None else Binary("//", found, number)
-            case Binary("%", a, Number(size)) if _positive(size):
+            case Binary("%", a, Number(size)) if whole_and_positive(size):
                 known = self._extreme(a, largest) is not None
                 return Number(size - 1 if largest else Fraction(0)) if known else None
             case Call("min" | "max" as function, arguments):
@@ -156,14 +124,6 @@ def _constant(node: Expression) -> Fraction | None:
             return -value
         case _:
             return None
-
-
-def _positive(size: Fraction) -> bool:
-    return size.denominator == 1 and size > 0
-
-
-def _names(node: Expression) -> Collection[str]:
-    return {name.name for name in references(node)}
 
 
 def _both(one: Columns, other: Columns) -> Columns:

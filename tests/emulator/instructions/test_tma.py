@@ -298,6 +298,10 @@ def test_maps_that_do_not_fit() -> None:
     one = tensor(source.reshape(-1), Element.F16, (64,))
     with pytest.raises(EmulationError, match="the tensor map has 1 dimensions, not 2"):
         load(one, {"a": source})
+    # What is copied may well be inside of a tensor: a GPU refuses the map.
+    before = replace(map_, address=map_.address - (1 << 40), dims=(64, 1 << 31))
+    with pytest.raises(EmulationError, match=r"it begins at 0x.*, where no tensor is"):
+        load(before, {"a": source})
     short = replace(map_, box=(32, 8))
     with pytest.raises(EmulationError, match="rows of 64 bytes and a swizzle of 128"):
         load(short, {"a": source})

@@ -127,3 +127,17 @@ def test_values_of_four_and_six_bits() -> None:
     assert padded(box[:, :48], Element.U6_PADDED)[0, 16:32].tolist() == [*range(12, 24), *[0] * 4]
     with pytest.raises(LayoutError, match="coordinate 3 of 4-bit elements is inside of a byte"):
         block(replace(tensor, element=Element.U4), (3, 0))
+
+
+def test_addresses_go_round() -> None:
+    """As they do on an H200: 2^30 times 2^34 bytes, less 2^30 rows, take as many rows away."""
+    room, row = 1 << 30, 256
+    around = replace(
+        BASE, dims=(64, room, 33, room + 1), strides=(row, row, (1 << 34) - row),
+        box=(8, 4, 1, 1), element_strides=(1, 1, 1, 1),
+    )  # fmt: skip
+    begin, size = 10, 3
+    found = block(around, (0, room - size, begin + size, room))
+    assert found is not None
+    assert (found.address, found.shape) == (BASE.address + begin * row, (1, 1, size, 16))
+    assert block(around, (0, room - size + 4, begin + size, room)) is None
