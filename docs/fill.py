@@ -21,6 +21,7 @@ from result_tables import (
     conform,
     fa4,
     feedback,
+    flash_attn_cases,
     fuzz,
     gpu_table,
     headline,
@@ -52,6 +53,7 @@ FILES = (
             "solver",
             "spec",
             "tune",
+            "variants",
         )
     ),
 )
@@ -266,6 +268,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "feedback": feedback,
     "fuzz": fuzz,
     "masks": masks,
+    "flash-attn-cases": flash_attn_cases,
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),

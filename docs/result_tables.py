@@ -320,6 +320,29 @@ def masks() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
 
 
+def flash_attn_cases() -> str:
+    """`flash_attn_func` on a GPU: a line for each mask and what else is asked for."""
+    found = _results("flash_attn_cases")
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        config = json.loads(row["config"])
+        more = ", ".join(name for name in ("softcap", "slopes", "sinks") if config[name])
+        groups.setdefault((config["mask"], more), []).append(row)
+    lines = [
+        ["mask", "beside it", "cases", "failed", "peer flash-attn-4", "largest error", "of peer's"]
+    ]
+    lines.append(["---"] * len(lines[0]))
+    for (mask, more), rows in sorted(groups.items()):
+        shares = [row["error"] / row["peer_error"] for row in rows if row["peer_error"]]
+        counts = (len(rows), sum(row["failed"] for row in rows))
+        beside = sum(row["peer"] == "flash-attn-4" for row in rows)
+        worst = f"{max(row['error'] for row in rows):.1e}", f"{max(shares):.2f}"
+        lines.append([mask, more, *map(str, (*counts, beside)), *worst])
+    where = found["environment"]
+    source = f"*{where['date']}, {where['gpu']}; `benchmarks/results/flash_attn_cases.json`*"
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
 def sanitize() -> str:
     """What each tool of compute-sanitizer says: a line per kernel."""
     found = json.loads((ROOT / "benchmarks/results/sanitize.json").read_text("utf-8"))

@@ -144,13 +144,11 @@ BYTES, PEAK = 1900, 2400
 products of few rows have seen on an H200, of the 4.8 TB/s that it has. Symmetric products, which
 none of these numbers was fitted to, are held against what it has."""
 HIDDEN = 0.4
-"""What is left of filling and epilogue behind other tiles where they are computed in turn: 0.15 to
-0.65 for k from 1024 to 8192 (`benchmarks/pingpong.py`, H200)."""
+"""What is left of filling and epilogue behind other tiles where they are computed in turn; an
+estimate from the times of `benchmarks/pingpong.py` (H200), between which it lies."""
 ADDED = {Tile(): 2500}
 """Cycles that each of these output tiles takes longer than others do where something is added to
-the product: its four slices share two slots of shared memory. On an H200 tiles of 256 columns took
-3000 to 4500 cycles longer than without an addend, those of 192 columns 800 to 1500
-(`benchmarks/pingpong.py`)."""
+the product: its four slices share two slots of shared memory. An estimate from the same times."""
 FEWER = 0.125
 """With fewer SMs in a wave that falls with this power of their share: to 92 % with half of them."""
 PORT, LARGE = 64, 16 << 20

@@ -24,6 +24,7 @@ from schedgen.interpret.ragged import Numbers
 from schedgen.kernel import Kernel, Space
 from schedgen.program.model import Program, Run
 from schedgen.program.operations import Access
+from schedgen.program.pingpong import apart
 
 
 def run_program(
@@ -52,7 +53,8 @@ def run_program(
 
 
 class Interpreter:
-    """A program with its inputs; what operations compute is remembered from run to run.
+    """A program with its inputs; what operations compute is remembered from run to run. Roles with
+    several teams are run as they are proven (`schedgen.program.pingpong.apart`).
 
     Attributes:
         problem: the tiles and trip counts that the inputs amount to.
@@ -68,6 +70,7 @@ class Interpreter:
         inputs: Mapping[str, torch.Tensor | float],
         extents: Mapping[str, int] | None = None,
     ) -> None:
+        program = apart(program)
         _check_registers(program)
         self.program = program
         self.problem = Problem(kernel, inputs, extents)

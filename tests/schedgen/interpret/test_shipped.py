@@ -23,9 +23,9 @@ SPECS = [name for name, file in FILES.items() if "h200" in file.targets and not 
 TARGETS = ("b200", "h200")
 
 
-def synthesized(name: str, target: str) -> tuple[Kernel, Program]:
+def synthesized(name: str, target: str, **settings: str) -> tuple[Kernel, Program]:
     spec, machine = read_spec(name), read_machine(target)
-    schedule = solve(spec, machine).schedule
+    schedule = solve(spec, machine, settings=settings).schedule
     kernels = bind(spec.source, spec.file, target, dict(schedule.parameters))
     return kernels[0], synthesize(kernels[0], schedule, machine)
 
@@ -48,6 +48,15 @@ def check(name: str, kernel: Kernel, program: Program, trips: Sequence[int], run
 def test_some_interleavings(target: str) -> None:
     kernel, program = synthesized("gemm_chain", target)
     check("gemm_chain", kernel, program, [0, 1, 3], 50)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_teams(target: str) -> None:
+    """One may be at the loop of a tile while the other one is at the epilogue of that before."""
+    width = {"tile_n": "128"} if target == "h200" else {}
+    kernel, program = synthesized("gemm", target, teams="2", **width)
+    assert program.role["epilogue"].teams == 2
+    check("gemm", kernel, program, [0, 1, 5], 20)
 
 
 @pytest.mark.slow
