@@ -162,18 +162,18 @@ UNSURE = 1.01
 MEASURED = {
     "sm_90a": {
         False: {
-            Tile(): 1.3,
-            Tile(columns=192): 1.31,
-            Tile(columns=128): 1.31,
-            Tile(columns=192, teams=2): 1.33,
+            Tile(): 1.29,
+            Tile(columns=192): 1.3,
+            Tile(columns=128): 1.3,
+            Tile(columns=192, teams=2): 1.34,
             Tile(columns=128, teams=2): 1.32,
             Tile(rows=64, columns=128): 1.52,
             Tile(rows=64, columns=64, depth=128): 3.06,
             Tile(rows=64, columns=32, depth=256): 3.25,
         },
         True: {
-            Tile(): 1.35,
-            Tile(columns=192): 1.37,
+            Tile(): 1.38,
+            Tile(columns=192): 1.38,
             Tile(columns=128): 1.39,
             Tile(columns=192, teams=2): 1.38,
             Tile(columns=128, teams=2): 1.39,
