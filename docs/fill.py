@@ -18,6 +18,7 @@ from pathlib import Path
 import emulator_tables
 import trace_tables
 from result_tables import (
+    choices,
     conform,
     fa4,
     feedback,
@@ -185,6 +186,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "products-h200": lambda: on_gpu("h200", ("m", "n", "k", "tile"), "gemm"),
     "symmetric-h200": lambda: on_gpu("h200", ("n", "k", "tile"), "symmetric"),
     "pingpong": pingpong,
+    "choices": choices,
     "polar-h200": polar_on_gpu,
     "tuned-attention": lambda: command(
         "tune", "--record", "benchmarks/results/tune_attention_fwd.json"

@@ -271,6 +271,28 @@ def pingpong() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
 
 
+def choices() -> str:
+    """Products in all tiles: shares of the best tile's speed in graphs, a line per product."""
+    found = _results("choices")
+    products: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in found["rows"]:
+        shape = row["shape"].replace("x", " x ")
+        products.setdefault((row["spec"], row["b"], shape, row["addend"]), {})[row["tile"]] = row[
+            "graph us"
+        ]
+    tiles = list(dict.fromkeys(row["tile"] for row in found["rows"]))
+    lines = [["spec", "b", "batch x m x n x k", "addend", *tiles, "best us"]]
+    lines.append(["---"] * len(lines[0]))
+    for product, times in products.items():
+        best = min(times.values())
+        shares = (f"{best / times[tile]:.2f}" if tile in times else "" for tile in tiles)
+        lines.append([*product, *shares, f"{best:.1f}"])
+    where = found["environment"]
+    source = f"*{where['date']}, {where['gpu']}, CUDA graphs; `benchmarks/results/choices.json`, "
+    source += f"{where['note']}*" if "note" in where else "`python benchmarks/choices.py`*"
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
+
+
 def polar_on_gpu() -> str:
     """`polar` of `benchmarks/h200.py`: a line per shape."""
     found = _results("h200")

@@ -43,8 +43,8 @@ def test_a_target_settles_on_a_candidate() -> None:
     [
         ({"head_dims": "64"}, r"no parameter 'head_dims'; did you mean 'head_dim'\?"),
         ({"zzz": "64"}, "no parameter 'zzz'; it has head_dim, head_dim_v, dtype, "),
-        ({"head_dim": "48"}, "head_dim=48: allowed values are 64, 96, .*, 224, 256$"),
-        ({"head_dim": "true"}, "allowed values are 64, 96, .*, 224, 256$"),
+        ({"head_dim": "48"}, "head_dim=48: allowed values are 32, 64, 96, .*, 224, 256$"),
+        ({"head_dim": "true"}, "allowed values are 32, 64, 96, .*, 224, 256$"),
         ({"keys": ""}, "--set keys=: "),
         ({"keys": "64 *"}, r"--set keys=64 \*: the expression ends after"),
         ({"keys": "rows * 2"}, "not an expression over 'rows'; use 'derive'"),
