@@ -59,7 +59,8 @@ def array(kernel: Kernel, name: str, extents: Mapping[str, int]) -> torch.Tensor
 def _table(kernel: Kernel, one: Ragged, extents: Mapping[str, int]) -> torch.Tensor:
     """Pages in no order, each at most once."""
     most, count = extents[one.most_pages], extents[one.pages]
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(count)).tolist()
+    generator = torch.Generator().manual_seed(count)
+    order: list[int] = torch.randperm(count, generator=generator).tolist()
     rows: list[list[int]] = []
     for size in sizes_of(kernel, one, extents):
         pages = -(-size // one.page_size)
@@ -84,7 +85,8 @@ def spoil(
             axes = argument.passed.index(one.pages), argument.passed.index(one.page)
             pages = tensor.movedim(axes, (0, 1))
             used = torch.zeros(pages.shape[:2], dtype=torch.bool)
-            for row, size in zip(arrays[one.table].tolist(), sizes, strict=True):
+            table: list[list[int]] = arrays[one.table].tolist()
+            for row, size in zip(table, sizes, strict=True):
                 for n in range(-(-size // one.page_size)):
                     used[row[n], : size - n * one.page_size] = True
             pages[~used] = torch.nan
