@@ -145,7 +145,7 @@ class Tensors:
             for number, size in enumerate(case.lengths):
                 one[number, size:] = torch.nan
         new = [torch.randn(case.batch, case.new, case.heads_k, dim).to(dtype) for _ in "kv"]
-        self.new = [one.to(device) for one in new] if case.new else [None, None]
+        self.new: list[Tensor | None] = [one.to(device) if case.new else None for one in new]
         self.table: Tensor | None = None
         if config.page:
             whole = self._paged(whole)
@@ -247,8 +247,9 @@ def run(case: Case, device: str = "cuda") -> Row:
     seconds = time.monotonic() - begin
     written = True
     for cache, new in zip(given.caches, given.new, strict=True):
-        for number, size in enumerate(case.lengths if new is not None else ()):
-            written &= torch.equal(given.rows(cache, number)[size:], new[number])
+        for number, size in enumerate(case.lengths):
+            if new is not None:
+                written &= torch.equal(given.rows(cache, number)[size:], new[number])
     wanted, sums = computed(given, torch.float64)
     eager, _ = computed(given, found.dtype)
     ours, its = _error(found, wanted), _error(eager, wanted)

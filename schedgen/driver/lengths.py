@@ -60,7 +60,7 @@ def _table(kernel: Kernel, one: Ragged, extents: Mapping[str, int]) -> torch.Ten
     """Pages in no order, each at most once."""
     most, count = extents[one.most_pages], extents[one.pages]
     generator = torch.Generator().manual_seed(count)
-    order: list[int] = torch.randperm(count, generator=generator).tolist()
+    order = [int(n) for n in torch.randperm(count, generator=generator)]
     rows: list[list[int]] = []
     for size in sizes_of(kernel, one, extents):
         pages = -(-size // one.page_size)
@@ -85,7 +85,7 @@ def spoil(
             axes = argument.passed.index(one.pages), argument.passed.index(one.page)
             pages = tensor.movedim(axes, (0, 1))
             used = torch.zeros(pages.shape[:2], dtype=torch.bool)
-            table: list[list[int]] = arrays[one.table].tolist()
+            table = [[int(n) for n in row] for row in arrays[one.table]]
             for row, size in zip(table, sizes, strict=True):
                 for n in range(-(-size // one.page_size)):
                     used[row[n], : size - n * one.page_size] = True

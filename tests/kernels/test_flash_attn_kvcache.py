@@ -236,6 +236,7 @@ def test_what_is_refused(
 ) -> None:
     monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
     k, v, _ = caches(0)
-    arguments = {"q": bf16(BATCH, 5, HEADS, DIM), "k_cache": k, "v_cache": v, **given}
+    q = bf16(BATCH, 5, HEADS, DIM)
+    arguments: dict[str, Any] = {"q": q, "k_cache": k, "v_cache": v, **given}
     with pytest.raises((ArgumentValueError, ArgumentTypeError), match=message):
         flash_attn_with_kvcache(**arguments)

@@ -35,10 +35,11 @@ def test_inputs_have_nan_where_nobody_may_look(kernel: Kernel) -> None:
     inputs = random_inputs(kernel, sizes, 0)
     k, table = torch.as_tensor(inputs["k"]), torch.as_tensor(inputs["table"])
     assert (sizes["page"], sizes["most_pages"]) == (16, 10)
-    lengths = torch.as_tensor(inputs["lengths"]).tolist()
+    lengths = [int(n) for n in torch.as_tensor(inputs["lengths"])]
+    rows = [[int(n) for n in row] for row in table]
     assert lengths == [150, 1, 129, 0, 127]
     assert int(k.isfinite().all(-1).sum()) == sum(lengths)
-    for row, size in zip(table.tolist(), lengths, strict=True):
+    for row, size in zip(rows, lengths, strict=True):
         there = [0 <= n < sizes["pages"] for n in row]
         assert there == [n < -(-size // 16) for n in range(10)]
 
