@@ -43,7 +43,7 @@ def bound(kernel: Kernel) -> Kernel:
         operations=tuple(_operation(operation, values) for operation in kernel.operations),
         trip_count=None if kernel.trip_count is None else fold(kernel.trip_count, values),
         tile_trips=None if kernel.tile_trips is None else fold(kernel.tile_trips, values),
-        tile_first=None if kernel.tile_first is None else fold(kernel.tile_first, values),
+        tile_first=_first(kernel.tile_first, values),
         parameters=tuple((renamed(n) if n in extents else n, v) for n, v in kernel.parameters),
         arguments=tuple(
             replace(
@@ -61,18 +61,28 @@ def bound(kernel: Kernel) -> Kernel:
     )
 
 
+def _first(formula: Expression | None, values: Values) -> Expression | None:
+    """The first iteration of a tile, if parameters do not say that it is the first of all."""
+    found = None if formula is None else fold(formula, values)
+    return None if found == Number(Fraction(0)) else found
+
+
 def _argument(argument: Argument) -> str:
     return renamed_tensor(argument.name) if argument.shape else renamed(argument.name)
 
 
 def _ragged(one: Ragged) -> Ragged:
-    arrays = {"starts": one.starts, "lengths": one.lengths}
+    arrays = {"starts": one.starts, "lengths": one.lengths, "table": one.table}
     arrays = {key: renamed_tensor(name) if name else "" for key, name in arrays.items()}
     return Ragged(
         _one(one.extent),
         _one(one.of),
         bounds=_one(one.bounds),
         packed=_one(one.packed),
+        most_pages=_one(one.most_pages),
+        pages=_one(one.pages),
+        page=_one(one.page),
+        page_size=one.page_size,
         **arrays,
     )
 

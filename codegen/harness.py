@@ -71,6 +71,8 @@ class Harness:
         for map_ in self.transfers.distinct:
             found[f"tma_{map_.name}"] = "cute.CopyAtom"
             found[f"g_{map_.name}"] = "cute.Tensor"
+            if map_.folded:
+                found[map_.pitch.text] = "Int32"
         found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
@@ -209,6 +211,9 @@ class Harness:
         """
         kernel = self.plan.kernel
         self.tiles.ragged.refuse(source, kernel.name)
+        for map_ in {m.argument.name: m for m in self.transfers.distinct if m.folded}.values():
+            name = map_.argument.name
+            self.tiles.ragged.refuse_pitch(source, kernel.name, name, map_.folds)
         for extent, most in covered(kernel).items():
             with source.block(f"if {host[extent]} > {most}:"):
                 text = f"{kernel.name}: {extent} is {{}}, at most {most} is covered; not launched"

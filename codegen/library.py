@@ -99,6 +99,57 @@ def within(tensor, mode, begin, size):
     return cute.domain_offset((*at, begin + size, room), tensor)
 
 
+def folded_map(tensor, mode, count, pitch):
+    """Such a tensor of ``count`` of them that are ``pitch`` elements of the mode apart: those of
+    number i begin at element ``pitch * i``.
+    """
+    all = (count - 1) * pitch + tensor.shape[mode]
+    shape = tuple(all if n == mode else size for n, size in enumerate(tensor.shape))
+    layout = cute.make_layout(shape, stride=tensor.stride)
+    return ragged_map(cute.make_tensor(tensor.iterator, layout), mode)
+
+
+@cute.jit
+def page_of(table: cute.Tensor, number: Int32, first: Int32, size: Int32, page, pages: Int32):
+    """The page that has the element ``first`` of a number, and how many of its elements belong to
+    the ``size`` of that: none of a page that is not there. Nothing is read of the table behind the
+    last one.
+    """
+    found = Int32(-1)
+    if first < size:
+        found = table[(number, first // page)]
+    there = found >= 0 and found < pages
+    count = cutlass.min(size - first // page * page, Int32(page))
+    return cutlass.select_(there, found, 0), cutlass.select_(there, count, 0)
+
+
+def part_of_tile(rows, columns, box, dtype):
+    """The first rows of a tile, as they lie in it."""
+    layout = one_tile(rows, columns, dtype)
+    part = cute.composition(layout.outer, (box, columns))
+    return cute.make_composed_layout(layout.inner, layout.offset, part)
+
+
+def copy_pages(tma, tensor, tile, barrier, where, table, number, first, size, pages, pitch, page):
+    """A tile whose rows begin with element ``first`` of a number, from the pages that have these:
+    a copy for each, or one of a part of a page. ``where``: tiles along the other modes.
+    """
+    rank, rows, columns = cute.rank(tensor), cute.size(tile, mode=[0]), cute.size(tile, mode=[1])
+    box = min(rows, page)
+    sizes = (box, columns) + (1,) * (rank - 2)
+    for n in range(rows // box):
+        row = first + n * box
+        at, count = page_of(table, number, row, size, page, pages)
+        part = cute.local_tile(tile, (box, columns), (n, 0))
+        source = within(tensor, 0, at * pitch, count)
+        source = cute.local_tile(source, sizes, (row % page // box, *where, 0, 0))
+        to, source = cpasync.tma_partition(
+            tma, 0, cute.make_layout(1), cute.group_modes(part, 0, 2),
+            cute.group_modes(source, 0, rank),
+        )
+        cute.copy(tma, source, to, tma_bar_ptr=barrier)
+
+
 def opaque(number):
     """The same number, of which the compiler knows nothing: it compares that, not what it is of."""
     from cutlass._mlir.dialects import llvm

@@ -14,7 +14,9 @@ from schedgen.codegen.library import COMMON
 from schedgen.codegen.library_sm90 import LIBRARY as HOPPER
 from schedgen.codegen.library_sm100 import LIBRARY as BLACKWELL
 
-_MADE = "a at b bar begin by d event g in its mma most n new of old out phase r s slot t tma x"
+_MADE = (
+    "a at b bar begin by d event g in its mma most n new of old out phase pitch r s slot t tma x"
+)
 """What variables begin with that are made of names of the spec, and ``_``."""
 _FIXED = """
     ARGUMENTS BFloat16 COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32 KERNEL

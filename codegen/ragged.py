@@ -9,6 +9,11 @@ bytes less a row: addresses have 64 bits. (A map that begins 2^30 rows before th
 one mode only. An H200 refuses it: illegal memory access.) What is copied is always inside of the
 sequence, and that is inside of the tensor: begin and size are limited to what there is before they
 are used.
+
+Where a tensor has numbers along an axis of its own, with room for the largest size, that axis and
+the one of rows are folded into one mode, in which number i begins at row ``pitch * i``: a map of
+four modes has room for no more. So do pages, of which each copy has its own begin and size. What
+a pitch is the host finds in the strides; where it is no whole number nothing is launched.
 """
 
 from __future__ import annotations
@@ -27,11 +32,12 @@ class RaggedExtents:
 
     def tensors(self) -> dict[str, str]:
         """Parameters of the kernel with the arrays, and their arguments."""
-        return {f"of_{one.array}": one.array for one in self.all}
+        return {f"of_{array}": array for one in self.all for array in one.arrays}
 
     def most(self) -> dict[str, str]:
         """Parameters with what sizes are limited to, and the extents that they are."""
-        return {_most(one): one.packed or one.extent for one in self.all}
+        found = {_most(one): one.packed or one.extent for one in self.all}
+        return found | {one.pages: one.pages for one in self.all if one.table}
 
     # -- host ----------------------------------------------------------------------------------
 
@@ -48,6 +54,9 @@ class RaggedExtents:
         for one in self.all:
             if one.extent in known:
                 continue
+            if one.table:
+                source.add(f"n_{one.extent} = n_{one.most_pages} * {one.page_size}")
+                continue
             if one.extent in {axis.extent for axis in self.plan.kernel.grid}:
                 source.add(f"n_{one.extent} = n_{one.packed}")
             else:
@@ -55,7 +64,12 @@ class RaggedExtents:
                 source.add(f"n_{one.extent} = cutlass.max({mean}, 1)")
 
     def refuse(self, source: Source, kernel: str) -> None:
-        """No tiles where there are more numbers than an array says sizes of."""
+        """No tiles where there are more numbers than an array says sizes of, or other pages."""
+        for one in (one for one in self.all if one.table):
+            with source.block(f"if n_{one.page} != {one.page_size}:"):
+                text = f"{kernel}: {one.page} is {{}}, but must be {one.page_size}; not launched"
+                source.call("cute.printf", [f'"{text}"', f"n_{one.page}"])
+                source.add("tiles = Int32(0)")
         for one in self.all:
             if not one.starts:
                 continue
@@ -89,10 +103,25 @@ class RaggedExtents:
         ]
         return joined(" and ", terms) if terms else None
 
-    def within(self, one: Ragged, tensor: Name, mode: int) -> Code:
-        """The coordinates ``tensor`` of a ragged map, from where the elements of a tile begin."""
+    def within(self, one: Ragged, tensor: Name, mode: int, pitch: Name | None) -> Code:
+        """The coordinates ``tensor`` of a ragged map, from where the elements of a tile begin:
+        those of numbers that are folded, ``pitch`` elements apart.
+        """
         first = Name(begin(one)) if one.starts else code("0")
+        if pitch is not None:
+            first = code("{} * {}", Name(f"at_{one.of}"), pitch)
         return called("within", tensor, mode, first, Name(one.extent))
+
+    def refuse_pitch(self, source: Source, kernel: str, tensor: str, axes: tuple[int, int]) -> None:
+        """No tiles if numbers, along the first of two axes of a tensor, are no whole number of
+        elements of the other one apart.
+        """
+        of, along = (f"{tensor}.stride[{axis}]" for axis in axes)
+        apart = f"{tensor}.shape[{axes[0]}] > 1 and pitch_{tensor} * {along} != {of}"
+        with source.block(f"if {apart}:"):
+            text = f"{kernel}: stride {axes[0]} of {tensor} is no multiple of stride {axes[1]}"
+            source.call("cute.printf", [f'"{text}; not launched"'])
+            source.add("tiles = Int32(0)")
 
 
 def begin(one: Ragged) -> str:

@@ -19,6 +19,8 @@ from schedgen.tensors import Argument, Place, Ragged
 
 MODES = 5
 """The most that a tensor map has (CUDA driver API, cuTensorMapEncodeTiled)."""
+SWIZZLED = 8
+"""Rows after which the swizzle of a tile in shared memory is the same again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,23 @@ class Map:
     ragged: Ragged | None = None
 
     @property
+    def folded(self) -> bool:
+        """Whether numbers, or pages, are along an axis of their own, which is that of rows here."""
+        return self.ragged is not None and not self.ragged.packed and self._outer is not None
+
+    @property
+    def pitch(self) -> Name:
+        """How many rows such are apart."""
+        return Name(f"pitch_{self.argument.name}")
+
+    @property
+    def folds(self) -> tuple[int, int]:
+        """The axes of a tensor that is passed that are folded: of numbers, and of their rows."""
+        assert self.ragged is not None
+        shape = self.argument.shape
+        return shape.index(self.ragged.of), shape.index(self.ragged.extent)
+
+    @property
     def order(self) -> tuple[int, ...]:
         """The axes of the argument that are those of the tensor: that of rows, that of columns, the
         others.
@@ -49,22 +68,31 @@ class Map:
     @property
     def axes(self) -> list[int]:
         """`order` in axes of the tensor that is passed."""
-        outer = len(self.sides) if self._outer is None else self._outer
+        if self._outer is None or self.folded:
+            return [*self.order]
+        outer = self._outer
         return [axis - (axis > outer) for axis in self.order]
 
     @property
     def _outer(self) -> int | None:
-        """The axis along which numbers have elements of their own, if these are packed."""
-        if self.ragged is None or not self.ragged.packed:
+        """The axis along which numbers have elements of their own, which a map has none for."""
+        if self.ragged is None or self.ragged.of not in self.argument.shape:
             return None
-        return self.argument.shape.index(self.ragged.of)
+        axis = self.argument.shape.index(self.ragged.of)
+        return None if self.sides[axis] else axis
 
     @property
     def tile(self) -> tuple[int, ...]:
         """Elements along each axis of `order`, and of what a ragged map has more."""
-        sizes = {"rows": self.rows, "columns": self.columns, "": 1}
+        sizes = {"rows": self.box, "columns": self.columns, "": 1}
         sided = [sizes[self.sides[axis]] for axis in self.order]
         return (*sided, 1, 1) if self.ragged else tuple(sided)
+
+    @property
+    def box(self) -> int:
+        """Rows of a copy: those of a page, if a tile has more."""
+        paged = self.ragged is not None and self.ragged.table
+        return min(self.rows, self.ragged.page_size) if paged and self.ragged else self.rows
 
     @property
     def mode(self) -> int:
@@ -107,6 +135,8 @@ class Transfers:
             while name in taken:
                 name, number = f"{argument.name}_{number}", number + 1
             ragged = self._ragged(argument)
+            if ragged and ragged.table:
+                _check_pages(operation, ragged, sides, part.rows)
             made[key] = Map(name, argument, part.rows, part.columns, sides, store, ragged)
             if ragged and len(made[key].tile) > MODES:
                 raise EmitError(
@@ -145,7 +175,9 @@ class Transfers:
         tensor = f"cute.select({map_.argument.name}.layout, {map_.axes})"
         dtype = DTYPES[map_.argument.dtype]
         both = all(side in map_.sides for side in ("rows", "columns"))
-        if both and 1 in (map_.rows, map_.columns):
+        if map_.box < map_.rows:
+            tile = called("part_of_tile", map_.rows, map_.columns, map_.box, dtype)
+        elif both and 1 in (map_.rows, map_.columns):
             tile = code(f"cute.make_layout(({map_.rows}, {map_.columns}))")  # a row of a matrix
         elif both:
             tile = code(f"{{}}({map_.rows}, {map_.columns}, {dtype})", LibraryFunction("one_tile"))
@@ -155,7 +187,12 @@ class Transfers:
         sided = [size for size, axis in sizes if map_.sides[axis]]
         tiler = _tuple(sided)
         whole = code(f"cute.make_tensor({map_.argument.name}.iterator, {tensor})")
-        if map_.ragged:
+        if map_.folded:
+            of, along = (f"{map_.argument.name}.stride[{axis}]" for axis in map_.folds)
+            source.add(f"{map_.pitch.text} = Int32({of} // cutlass.max({along}, 1))")
+            count = f"{map_.argument.name}.shape[{map_.folds[0]}]"
+            whole = called("folded_map", whole, map_.mode, count, map_.pitch)
+        elif map_.ragged:
             whole = called("ragged_map", whole, map_.mode)
         source.add(
             f"tma_{map_.name}, g_{map_.name} = cpasync.make_tiled_tma_atom(",
@@ -175,16 +212,19 @@ class Transfers:
         operations that move tiles of the same tensor through the same stages. Of those of
         ``ragged`` maps at each output tile, and by themselves.
         """
-        known = {name for name, map_ in self.maps.items() if bool(map_.ragged) == ragged}
+        maps = ((n, m) for n, m in self.maps.items() if not (m.ragged and m.ragged.table))
+        known = {name for name, map_ in maps if bool(map_.ragged) == ragged}
         copies = (operation for operation in operations if operation.name in known)
         for name, operation in {self._name(each): each for each in copies}.items():
             map_, part = self.maps[operation.name], self._part(operation)
             rank, view = len(map_.tile), self.plan.views[part.region.name]
             staged = code(f"{{}}, 0, {1 if view.vector else 2}", self.plan.matrix(part))
             places = f"{_tuple(map_.tile)}, {_tuple([None] * rank)}"
-            tensor = code("{}", Name(f"g_{map_.name}"))
+            tensor_ = Name(f"g_{map_.name}")
+            tensor = code("{}", tensor_)
             if map_.ragged:
-                tensor = self.ragged.within(map_.ragged, Name(f"g_{map_.name}"), map_.mode)
+                pitch = map_.pitch if map_.folded else None
+                tensor = self.ragged.within(map_.ragged, tensor_, map_.mode, pitch)
             tiles = code(f"cute.local_tile({{}}, {places}), 0, {rank}", tensor)
             arguments = [code("{}", Name(f"tma_{map_.name}")), "0", "cute.make_layout(1)"]
             arguments += [code("cute.group_modes({})", modes) for modes in (staged, tiles)]
@@ -224,7 +264,11 @@ class Transfers:
         barrier: Code | None,
     ) -> None:
         """The copy itself; a store has no ``barrier``."""
-        map_, name = self.maps[operation.name], self._name(operation)
+        map_ = self.maps[operation.name]
+        if map_.ragged and map_.ragged.table:
+            self._copy_pages(source, operation, access, at, barrier)
+            return
+        name = self._name(operation)
         indices = [self._index(operation.places[axis], at) for axis in map_.order]
         where = joined(", ", [*indices, *(["0", "0"] if map_.ragged else [])])
         tile = code(f"t_{name}[(None, {{}})]", where)
@@ -234,6 +278,29 @@ class Transfers:
             source.add(code("cute.copy({}, {}, {})", tma, stage, tile))
         else:
             source.add(code("cute.copy({}, {}, {}, tma_bar_ptr={})", tma, tile, stage, barrier))
+
+    def _copy_pages(
+        self,
+        source: Source,
+        operation: Operation,
+        access: Access,
+        at: Iteration | None,
+        barrier: Code | None,
+    ) -> None:
+        """A load of rows that lie in pages."""
+        map_, part = self.maps[operation.name], self._part(operation)
+        one = map_.ragged
+        assert one is not None
+        assert barrier is not None
+        row, *others = (self._index(operation.places[axis], at) for axis in map_.order)
+        first = code(f"{map_.rows} * {{}}", atom(row))
+        tile = code("{}[(None, None, {})]", self.plan.matrix(part), self.plan.stage(access, at))
+        found = called(
+            "copy_pages", Name(f"tma_{map_.name}"), Name(f"g_{map_.name}"), tile, barrier,
+            code("({},)", joined(", ", others)), Name(f"of_{one.table}"), Name(f"at_{one.of}"),
+            first, Name(one.extent), Name(one.pages), map_.pitch, one.page_size,
+        )  # fmt: skip
+        source.add(found)
 
     def _index(self, place: Place, at: Iteration | None) -> Code:
         """Which tile along an axis."""
@@ -283,3 +350,23 @@ def shared(place: Place, at: Iteration | None, kernel: Kernel) -> Code:
 def atom(value: Code) -> Code:
     """A sum in parentheses."""
     return code("({})", value) if " " in expression(value) else value
+
+
+def _check_pages(operation: Operation, one: Ragged, sides: tuple[str, ...], rows: int) -> None:
+    """Raises EmitError: pages and the rows of a tile do not fit together."""
+    axis = [place.extent for place in operation.places].index(one.extent)
+    if sides[axis] != "rows":
+        raise EmitError(
+            f"pages of '{one.extent}' are columns of the tile of {operation.name}",
+            operation,
+            rule="page-of-tile",
+            fix="say in 'tiled' of the tensor that its rows are along the pages",
+        )
+    if max(rows, one.page_size) % min(rows, one.page_size) or min(rows, one.page_size) % SWIZZLED:
+        raise EmitError(
+            f"a tile of {rows} rows is neither whole pages of {one.page_size}, nor does a page "
+            f"have whole tiles, of a multiple of {SWIZZLED} rows",
+            operation,
+            rule="page-of-tile",
+            fix=f"let '{one.page}' divide the rows of the tile, or these divide it",
+        )

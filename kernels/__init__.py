@@ -25,6 +25,7 @@ from schedgen.kernels.errors import (
     LaunchError,
 )
 from schedgen.kernels.flash_attn import flash_attn_func
+from schedgen.kernels.flash_attn_kvcache import flash_attn_with_kvcache
 from schedgen.kernels.flash_attn_varlen import flash_attn_varlen_func
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 from schedgen.kernels.library import load
@@ -50,6 +51,7 @@ __all__ = [
     "attention",
     "flash_attn_func",
     "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
     "gemm",
     "kernel",
     "load",

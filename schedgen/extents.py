@@ -73,11 +73,12 @@ def covered(kernel: Kernel) -> dict[str, int]:
 
 def fixed(kernel: Kernel) -> dict[str, str]:
     """Extents that have the value of a parameter: one of their name, which the main loop does not
-    walk.
+    walk, such as what a page has.
     """
     count = kernel.trip_count
     walked = {name.name for name in references(count)} if count is not None else set[str]()
-    extents = {extent for argument in kernel.arguments for extent in argument.shape}
+    tensors = kernel.arguments
+    extents = {extent for a in tensors for extent in (*a.shape, *a.passed)}
     return {n: value for n, value in kernel.parameters if n in extents - walked}
 
 

@@ -12,7 +12,7 @@ from schedgen.tensors import Argument, Ragged
 
 def dense(kernel: Kernel) -> Kernel:
     """``kernel`` for a single number: nothing is ragged, and no array says so."""
-    arrays = {one.array for one in kernel.ragged}
+    arrays = {array for one in kernel.ragged for array in one.arrays}
     arguments = [replace(a, stored=()) for a in kernel.arguments if a.name not in arrays]
     return replace(kernel, arguments=tuple(arguments), ragged=())
 
@@ -22,13 +22,27 @@ def along(kernel: Kernel) -> str:
     return kernel.ragged[0].of
 
 
+def unpaged(kernel: Kernel) -> Kernel:
+    """``kernel`` for tensors that have room for the largest size, where it has pages."""
+    tables = {one.table for one in kernel.ragged}
+    pages = {one.pages for one in kernel.ragged if one.table}
+    arguments = [
+        replace(a, stored=() if pages & {*a.stored} else a.stored)
+        for a in kernel.arguments
+        if a.name not in tables
+    ]
+    without = {"table": "", "most_pages": "", "pages": "", "page": "", "page_size": 0}
+    ragged = tuple(replace(one, **without) for one in kernel.ragged)
+    return replace(kernel, arguments=tuple(arguments), ragged=ragged)
+
+
 def segments(
     one: Ragged, values: Sequence[int], extents: Mapping[str, int]
 ) -> list[tuple[int, int]]:
     """Where the elements of each number begin in a tensor, and how many there are, as kernels limit
     what an array says to what there is.
     """
-    most = extents[one.packed or one.extent]
+    most = one.room(extents)
     if one.lengths:
         return [(0, min(max(value, 0), most)) for value in values]
     found: list[tuple[int, int]] = []

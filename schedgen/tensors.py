@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -39,6 +40,11 @@ class Ragged:
     ``packed`` is the extent of tensors in which the elements of all numbers follow each other. Or
     ``lengths`` is: element i is the size at number i, in tensors that have room for the largest.
 
+    With ``lengths``, elements may lie in ``pages``, an extent of tensors that have a ``page`` of
+    ``page_size`` elements at each, and ``table`` says in which: row i has the numbers of the pages
+    of number i in order, ``most_pages`` is the extent of its rows. A page that is not there holds
+    nothing but zeros.
+
     What an array says is limited to what tensors have. An output tile at which an extent that the
     main loop walks has size 0 has one iteration all the same; none is computed that begins behind
     the size of an extent that it is cut along.
@@ -50,11 +56,27 @@ class Ragged:
     bounds: str = ""
     packed: str = ""
     lengths: str = ""
+    table: str = ""
+    most_pages: str = ""
+    pages: str = ""
+    page: str = ""
+    page_size: int = 0
 
     @property
     def array(self) -> str:
         """The argument that says it."""
         return self.starts or self.lengths
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """All arguments that are about it."""
+        return (self.array, self.table) if self.table else (self.array,)
+
+    def room(self, extents: Mapping[str, int]) -> int:
+        """What a size is limited to: what is packed, what pages hold, or what tensors have."""
+        if self.table:
+            return extents[self.most_pages] * self.page_size
+        return extents[self.packed or self.extent]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import torch
 
 from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
-from schedgen.driver.lengths import NUMBERS, array, sizes_of, with_totals
+from schedgen.driver.lengths import NUMBERS, array, sizes_of, spoil, with_totals
 from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
@@ -84,7 +84,8 @@ def random_inputs(
     that ``extents`` has no value of, and whole ones for those that decide on iterations.
     """
     generator = torch.Generator().manual_seed(seed)
-    stored, arrays = _stored(kernel), {one.array for one in kernel.ragged}
+    stored = _stored(kernel)
+    arrays = {array for one in kernel.ragged for array in one.arrays}
     found: dict[str, torch.Tensor | float] = {}
     for argument in kernel.arguments:
         if not argument.shape:
@@ -97,7 +98,9 @@ def random_inputs(
             shape = [extents[extent] for extent in argument.passed]
             values = torch.randn(shape, generator=generator)
             values = values.abs() if positive else values
-            found[argument.name] = aligned(argument, shape).copy_(values)
+            found[argument.name] = values = aligned(argument, shape).copy_(values)
+            said = {name: array(kernel, name, extents) for name in arrays}
+            spoil(kernel, argument, values, said, extents)
     return found
 
 

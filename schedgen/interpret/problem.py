@@ -78,7 +78,7 @@ class Problem:
         if self.kernel.tile_first is None:
             return 0
         count = evaluate_int(self.kernel.tile_first, self._at(coordinates))
-        return min(max(count, 0), self._end(coordinates) - 1)
+        return min(max(count, 0), max(self._end(coordinates) - 1, 0))
 
     def _end(self, coordinates: Coordinates) -> int:
         """The iteration of the main loop before which an output tile ends."""

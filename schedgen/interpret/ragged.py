@@ -10,7 +10,7 @@ import torch
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.problem import InterpretationError
 from schedgen.kernel import Kernel, Kind
-from schedgen.ragged import along, dense, segments
+from schedgen.ragged import along, dense, segments, unpaged
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,9 @@ class Numbers:
         inputs: Mapping[str, torch.Tensor | float],
         extents: Mapping[str, int] | None,
     ) -> None:
+        self._inputs = _in_order(kernel, inputs)
+        kernel = unpaged(kernel)
         self.kernel, self._ragged = dense(kernel), kernel
-        self._inputs = inputs
         self._extents = dict(extents or {})
         stored = {o.tensor for o in kernel.operations if o.kind is Kind.STORE}
         for argument in kernel.arguments:
@@ -120,3 +121,26 @@ class Numbers:
         if name not in self._inputs:
             raise InterpretationError(f"the input '{name}' is missing")
         return torch.as_tensor(self._inputs[name])
+
+
+def _in_order(
+    kernel: Kernel, inputs: Mapping[str, torch.Tensor | float]
+) -> dict[str, torch.Tensor | float]:
+    """``inputs`` with tensors that have room for the largest size instead of those that lie in
+    pages: (batch, most_pages * page_size) instead of (pages, page_size), zeros where a page is not
+    there.
+    """
+    found = dict(inputs)
+    for one in (one for one in kernel.ragged if one.table):
+        if one.table not in found:
+            raise InterpretationError(f"the input '{one.table}' is missing")
+        table = torch.as_tensor(found[one.table]).long()
+        for argument in kernel.arguments:
+            if one.pages in argument.passed and argument.name in found:
+                axes = (argument.passed.index(one.pages), argument.passed.index(one.page))
+                pages = torch.as_tensor(found[argument.name]).movedim(axes, (0, 1))
+                nothing = torch.zeros_like(pages[:1])
+                there = (table >= 0) & (table < len(pages))
+                whole = torch.cat([pages, nothing])[torch.where(there, table, len(pages))]
+                found[argument.name] = whole.flatten(1, 2).movedim((0, 1), axes)
+    return found

@@ -33,7 +33,7 @@ from schedgen.reference.estimate import (
 )
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
 from schedgen.reference.problem import Sizes, stored_tensors
-from schedgen.reference.ragged import dense, inputs_of, numbers
+from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
 from schedgen.reference.rounding import Array, Truth
 
 Box = tuple[slice, slice]
@@ -79,6 +79,7 @@ def _of_numbers(
     kernel: Kernel, inputs: Mapping[str, Array | float], extents: Mapping[str, int]
 ) -> dict[str, Expected]:
     """What is stored for each number of a kernel with ragged extents, in whole tensors."""
+    kernel, inputs = unpaged(kernel, inputs)
     sizes = dict(extents)
     for argument in kernel.arguments:
         if argument.name in inputs and argument.shape:

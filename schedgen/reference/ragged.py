@@ -39,6 +39,44 @@ def dense(kernel: Kernel) -> Kernel:
     return replace(kernel, arguments=tuple(kept), ragged=())
 
 
+def unpaged(
+    kernel: Kernel, inputs: Mapping[str, Array | float]
+) -> tuple[Kernel, dict[str, Array | float]]:
+    """The same with tensors that have room for the largest size instead of pages: these behind each
+    other as tables list them, zeros for those that are not there.
+    """
+    found = dict(inputs)
+    for one in (one for one in kernel.ragged if one.table):
+        listed = np.asarray(found.pop(one.table), np.float64)
+        for argument in kernel.arguments:
+            if one.pages in argument.passed and argument.name in found:
+                axes = argument.passed.index(one.pages), argument.passed.index(one.page)
+                tensor = np.asarray(found[argument.name])
+                found[argument.name] = _in_order(np.moveaxis(tensor, axes, (0, 1)), listed, axes)
+    says = [one.table for one in kernel.ragged]
+    kept = [replace(a, stored=()) if a.name in found and _paged(kernel, a) else a
+            for a in kernel.arguments if a.name not in says]  # fmt: skip
+    plain = (replace(one, table="", pages="", page="", page_size=0) for one in kernel.ragged)
+    return replace(kernel, arguments=tuple(kept), ragged=tuple(plain)), found
+
+
+def _paged(kernel: Kernel, argument: Argument) -> bool:
+    return any(one.table and one.pages in argument.passed for one in kernel.ragged)
+
+
+def _in_order(pages: Array, listed: Array, axes: tuple[int, int]) -> Array:
+    """Pages, which are along the first axis, in the order of each row of ``listed``."""
+    count, size, *rest = pages.shape
+    there = (listed >= 0) & (listed < count)
+    number = np.where(there, listed, 0).astype(np.int64)
+    nothing = np.zeros((*listed.shape, size, *rest), pages.dtype)
+    if count:
+        inside = there.reshape(*there.shape, *(1 for _ in pages.shape[1:]))
+        nothing = np.where(inside, pages[number], nothing)
+    rows = nothing.reshape(listed.shape[0], listed.shape[1] * size, *rest)
+    return np.moveaxis(rows, (0, 1), axes)
+
+
 def _spans(one: Ragged, said: Array, extents: Mapping[str, int]) -> list[tuple[int, int]]:
     """Where the elements of each number begin, and how many: what an array says, within limits."""
     if one.lengths:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from schedgen.errors import suggest
 from schedgen.operations import Load
+from schedgen.spec.pages import Pages
 from schedgen.spec.schema import Argument, RaggedExtent, SpecFile
 from schedgen.spec.values import Path, Scope
 from schedgen.tensors import INTEGERS, Ragged
@@ -28,28 +29,30 @@ def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
         if scope.errors == before:
             found.append(one.bound())
     if len(found) == len(spec.ragged):
-        _check_integers(spec, scope, {one.array for one in found})
+        _check_integers(spec, scope, {array for one in found for array in one.arrays})
     if spec.ragged:
         _check_loops(spec, scope)
     return tuple(found)
 
 
 def unpacked(spec: SpecFile, ragged: tuple[Ragged, ...]) -> tuple[SpecFile, Shapes]:
-    """``spec`` with the shapes that packed tensors stand for, and those that they are passed in."""
-    if not any(one.packed for one in ragged):
+    """``spec`` with the shapes that packed tensors, and those of pages, stand for, and the shapes
+    that they are passed in.
+    """
+    if not any(one.packed or one.pages for one in ragged):
         return spec, {}
     stored: dict[str, tuple[str, ...]] = {}
     arguments: dict[str, Argument] = {}
     for name, argument in spec.arguments.items():
-        one = next((r for r in ragged if r.packed and r.packed in argument.shape), None)
+        one = next((r for r in ragged if {r.packed, r.pages} & {*argument.shape}), None)
         if one is None:
             arguments[name] = argument
             continue
         stored[name] = tuple(argument.shape)
-        at = argument.shape.index(one.packed)
-        shape = [*argument.shape[:at], one.of, one.extent, *argument.shape[at + 1 :]]
+        means = {one.packed: [one.of, one.extent], one.pages: [one.of], one.page: [one.extent]}
+        shape = [name for extent in argument.shape for name in means.get(extent, [extent])]
         tiled = argument.tiled or argument.shape[-2:]
-        tiled = [one.extent if extent == one.packed else extent for extent in tiled]
+        tiled = [means.get(extent, [extent])[-1] for extent in tiled]
         arguments[name] = argument.model_copy(update={"shape": shape, "tiled": tiled})
     return spec.model_copy(update={"arguments": arguments}), stored
 
@@ -60,11 +63,12 @@ class _Entry:
     def __init__(self, spec: SpecFile, scope: Scope, extent: str, entry: RaggedExtent) -> None:
         self.spec, self.scope, self.extent, self.entry = spec, scope, extent, entry
         self.path: Path = ("ragged", extent)
+        self.pages = Pages(spec, scope, extent, entry)
 
     def bound(self) -> Ragged:
         entry = self.entry
         bounds = self.spec.arguments[entry.starts].shape[0] if entry.starts else ""
-        return Ragged(
+        one = Ragged(
             self.extent,
             entry.of,
             starts=entry.starts or "",
@@ -72,6 +76,7 @@ class _Entry:
             packed=entry.packed or "",
             lengths=entry.lengths or "",
         )
+        return self.pages.of(one)
 
     def check(self) -> None:
         entry = self.entry
@@ -88,7 +93,8 @@ class _Entry:
         self._check_array()
         if entry.packed is not None:
             self._check_packed(entry.packed)
-        self._check_extents()
+        if self.pages.check():
+            self._check_extents()
 
     def _check_array(self) -> None:
         """The array is an argument of integers with one extent."""
@@ -165,7 +171,7 @@ class _Entry:
             fix = f"let all of them differ along '{others[0]}'"
             self._error("bad-ragged", message, ("of",), fix=fix)
         room = any(self.extent in argument.shape for argument in self.spec.arguments.values())
-        if self.entry.lengths and not room:
+        if self.entry.lengths and not (room or self.pages.size):
             message = f"no argument has the extent '{self.extent}'"
             self._error("unknown-extent", message, (), fix="name an extent of the tensors")
 

@@ -74,6 +74,19 @@ class RaggedExtent(Model):
     lengths: Identifier | None = Field(
         None, description="i32 argument along 'of': sizes, in tensors with room for the largest"
     )
+    table: Identifier | None = Field(
+        None,
+        description="with lengths: i32 argument along 'of' and an extent of its own, which pages "
+        "hold the elements of each number, in order",
+    )
+    pages: Identifier | None = Field(
+        None, description="with table: the extent of tensors along which there are pages"
+    )
+    page: Identifier | None = Field(
+        None,
+        description="with table: the extent along which the elements of a page lie, and the "
+        "parameter that says how many; 0: there are no pages",
+    )
     about: str = Field("", description="free text")
 
 

@@ -1,0 +1,70 @@
+"""Caches of keys and values, contiguous or in pages: where tokens lie in them, and writing some."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+PAGE_SIZES = (256, 128, 64, 32, 16)
+"""Keys of a page that there are kernels for."""
+
+
+def append(
+    cache: Tensor, new: Tensor, before: Tensor, table: Tensor | None, numbers: Tensor | None
+) -> None:
+    """Writes ``new`` behind what a cache has, without a look at lengths on the host.
+
+    Tokens that find no room, and those of pages that are not there, are left out.
+
+    Args:
+        cache: (batch, room, heads_k, head_dim), or (pages, page_size, heads_k, head_dim).
+        new: (batch, tokens, heads_k, head_dim).
+        before: (batch,), int32: how many tokens there are.
+        table: (batch, most_pages), int32: which pages a batch has; None: no pages.
+        numbers: (batch,): which batch of the cache is meant; None: the same.
+    """
+    batch, tokens = new.shape[:2]
+    if not new.numel() or not cache.numel():
+        return
+    at = before.long()[:, None] + torch.arange(tokens, device=new.device)
+    size = cache.shape[1]
+    if table is None:
+        outer = torch.arange(batch, device=new.device) if numbers is None else numbers.long()
+        outer, inside = outer[:, None].expand(batch, tokens), at
+        there = (at >= 0) & (at < size)
+    else:
+        most = table.shape[1]
+        listed = (at // size).clamp(0, max(most - 1, 0))
+        outer, inside = table.long().gather(1, listed), at % size
+        there = (at >= 0) & (at < most * size)
+    there = there & (outer >= 0) & (outer < cache.shape[0])
+    _put(cache, new.flatten(0, 1), outer.flatten(), inside.flatten(), there.flatten())
+
+
+def _put(cache: Tensor, values: Tensor, outer: Tensor, inside: Tensor, there: Tensor) -> None:
+    """Writes the values that are ``there``. How many these are the host does not know, so the
+    others repeat the first of them, or if there is none what stands at the beginning.
+    """
+    some, first = there.any(), there.to(torch.int32).argmax()
+    place = torch.stack([outer, inside])
+    instead = torch.where(some, place[:, first], 0)
+    value = torch.where(some, values[first], cache[0, 0])
+    place = torch.where(there, place, instead[:, None])
+    cache.index_put_((place[0], place[1]), torch.where(there[:, None, None], values, value))
+
+
+def as_pages(cache: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
+    """A contiguous cache of which each batch has one of ``numbers``, as pages and their table; None
+    if it is no whole number of pages long.
+    """
+    count, room = cache.shape[:2]
+    page = next((size for size in PAGE_SIZES if room % size == 0), None)
+    if page is None or cache.stride(0) != room * cache.stride(1):
+        return None
+    each = room // page
+    pages = cache.reshape(count * each, page, *cache.shape[2:])
+    found = numbers.int()[:, None] * each + torch.arange(
+        each, device=numbers.device, dtype=torch.int32
+    )
+    inside = (numbers >= 0) & (numbers < count)
+    return pages, torch.where(inside[:, None], found, -1)

@@ -1,0 +1,107 @@
+"""Kernels that find rows through tables of pages, and numbers that are folded into rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from schedgen.codegen.errors import EmitError
+from schedgen.driver.emulating import compiled, emulate
+from schedgen.driver.inputs import compared, default_extents, outputs, random_inputs
+from schedgen.emulator.machine.policies import Adversarial
+from schedgen.reference.evaluate import evaluate
+from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
+
+PAGED = SPECS / "paged.yaml"
+EXTENTS = {"m": 140, "rows": 200}
+BROKEN = (
+    ((200, 150, 64, 300, 10**9), (-1, 2**31 - 1, -(2**31), 0, 10**6)),
+    ((-5, 2**31 - 1, -(2**31), 1, 17), (5, 5, 5, -1, 5)),
+)
+"""Lengths above the room or below 0, and pages that are not there, or are listed twice."""
+
+
+def test_text() -> None:
+    text = text_of(PAGED, "h200")
+    assert "rows = length_of(of_lengths, at_batch, most_rows)" in text
+    assert "n_rows = n_x_most_pages * 16" in text
+    assert "copy_pages(tma_k, g_k, sK[(None, None, " in text
+    assert "if n_page != 16:" in text
+    assert "part_of_tile(64, 64, 16, BFloat16)" in text
+    assert '("k", ("pages", "page", "d"), "bf16"),' in text
+
+
+def test_numbers_are_folded_into_rows() -> None:
+    text = text_of("attention_kvcache", "h200")
+    assert "within(g_k, 0, at_batch * pitch_k, seq_k)" in text
+    assert "pitch_k = Int32(k.stride[0] // cutlass.max(k.stride[1], 1))" in text
+    assert "copy_pages(" not in text
+
+
+def test_pages_that_do_not_fit_tiles_are_refused() -> None:
+    with pytest.raises(EmitError, match="a tile of 64 rows is neither whole pages of 48") as caught:
+        text_of(PAGED, "h200", page="48")
+    assert "let 'page' divide the rows of the tile" in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("page", ["16", "64", "128"])
+def test_products_of_pages(target: str, page: str) -> None:
+    """Pages that are a part of a tile, a tile, and have several. Behind the lengths is NaN, and
+    tables name pages that are not there.
+    """
+    _, kernel = solved(PAGED, target, page=page)
+    text, arch = text_of(PAGED, target, page=page), ARCHITECTURES[target]
+    outcome = emulate(text, kernel, arch, extents=EXTENTS, policy=Adversarial(1))
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("page", ["16", "128"])
+def test_contents_that_break_the_bounds_are_contained(target: str, page: str) -> None:
+    """The emulator ends where anything outside of a tensor is touched. A page that is not there is
+    one of zeros.
+    """
+    _, kernel = solved(PAGED, target, page=page)
+    sizes = default_extents(kernel, EXTENTS)
+    inputs = random_inputs(kernel, sizes, 0)
+    for name in "kv":
+        inputs[name] = torch.as_tensor(inputs[name]).nan_to_num(1.0)
+    table = torch.as_tensor(inputs["table"])
+    with compiled(text_of(PAGED, target, page=page), kernel, ARCHITECTURES[target]) as made:
+        for lengths, pages in BROKEN:
+            inputs["lengths"] = torch.tensor(lengths, dtype=torch.int32)
+            listed = [pages[n % len(pages)] for n in range(table.numel())]
+            inputs["table"] = torch.tensor(listed, dtype=torch.int32).view_as(table)
+            results = outputs(kernel, sizes)
+            made.execute({**inputs, **results})
+            numbers = {name: torch.as_tensor(x).double().numpy() for name, x in inputs.items()}
+            expected = evaluate(kernel, numbers, sizes)
+            for result in compared(kernel, results, expected).values():
+                assert result.matches, (lengths, pages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("settings", "extents"),
+    [
+        ({}, {}),
+        ({"page_size": "16", "causal": "true"}, {}),
+        ({"page_size": "64", "window": "true"}, {"window_left": 70, "window_right": 20}),
+        ({"page_size": "256", "soft_cap": "true", "alibi": "true", "sinks": "true"}, {}),
+    ],
+)
+def test_attention_over_caches(
+    target: str, settings: dict[str, str], extents: dict[str, int]
+) -> None:
+    """Lengths of 0, 1, 127, 129 and more, with two heads for each of the caches."""
+    _, kernel = solved("attention_kvcache", target, **settings)
+    text = text_of("attention_kvcache", target, **settings)
+    sizes = {"seq_q": 130, "seq_k": 260, "heads": 2} | extents
+    outcome = emulate(text, kernel, ARCHITECTURES[target], extents=sizes, policy=Adversarial(2))
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text

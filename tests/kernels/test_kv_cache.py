@@ -1,0 +1,65 @@
+"""Tokens that are written into caches, and caches as pages."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from schedgen.kernels.kv_cache import append, as_pages
+
+
+def cache(*shape: int) -> Tensor:
+    return torch.arange(1.0, 1 + shape[0] * shape[1]).view(*shape[:2], 1, 1).repeat(1, 1, 2, 3)
+
+
+def tokens(batch: int, count: int) -> Tensor:
+    return -torch.arange(1.0, 1 + batch * count).view(batch, count, 1, 1).repeat(1, 1, 2, 3)
+
+
+@pytest.mark.parametrize("before", [[0, 3, 5], [6, 4, 9], [-3, 2**30, 5], [8, 9, 10], [-9, 8, 8]])
+def test_what_has_room_is_written(before: list[int]) -> None:
+    """And nothing else, whatever lengths say."""
+    found, new = cache(3, 8), tokens(3, 3)
+    wanted = found.clone()
+    for number, first in enumerate(before):
+        for n in range(3):
+            if 0 <= first + n < 8:
+                wanted[number, first + n] = new[number, n]
+    append(found, new, torch.tensor(before, dtype=torch.int32), None, None)
+    assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("table", [[[4, 0, 2], [1, 3, 5]], [[-1, 9, 2], [1, 2**31 - 1, -7]]])
+@pytest.mark.parametrize("before", [[0, 5], [3, 10], [11, 12], [-1, 99]])
+def test_pages_that_are_there_are_written(table: list[list[int]], before: list[int]) -> None:
+    found, new = cache(6, 4), tokens(2, 3)
+    wanted = found.clone()
+    for number, first in enumerate(before):
+        for n in range(first, first + 3):
+            if 0 <= n < 12 and 0 <= table[number][n // 4] < 6:
+                wanted[table[number][n // 4], n % 4] = new[number, n - first]
+    lengths, pages = (torch.tensor(one, dtype=torch.int32) for one in (before, table))
+    append(found, new, lengths, pages, None)
+    assert torch.equal(found, wanted)
+
+
+def test_batches_that_are_picked() -> None:
+    found, new = cache(3, 8), tokens(3, 1)
+    wanted = found.clone()
+    wanted[2, 1], wanted[0, 4] = new[0, 0], new[1, 0]
+    numbers = torch.tensor([2, 0, 7], dtype=torch.int32)
+    append(found, new, torch.tensor([1, 4, 0], dtype=torch.int32), None, numbers)
+    assert torch.equal(found, wanted)
+
+
+def test_caches_as_pages() -> None:
+    found = cache(3, 96)
+    made = as_pages(found, torch.tensor([2, 0, -1], dtype=torch.int32))
+    assert made is not None
+    pages, table = made
+    assert pages.shape == (9, 32, 2, 3)
+    assert pages.data_ptr() == found.data_ptr()
+    assert table.tolist() == [[6, 7, 8], [0, 1, 2], [-1, -1, -1]]
+    assert as_pages(cache(3, 24), torch.tensor([0])) is None
+    assert as_pages(cache(3, 96)[:, :64], torch.tensor([0])) is None
