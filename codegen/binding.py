@@ -12,7 +12,7 @@ from schedgen.codegen.names import element_name, renamed, renamed_tensor
 from schedgen.elements import elements
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
-from schedgen.tensors import Argument, Ragged
+from schedgen.tensors import Argument, Ragged, Walk
 
 Values = dict[str, Expression]
 
@@ -55,6 +55,7 @@ def bound(kernel: Kernel) -> Kernel:
             for a in kernel.arguments
         ),
         ragged=tuple(map(_ragged, kernel.ragged)),
+        walk=None if kernel.walk is None else _walk(kernel.walk),
         grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
         tile_extents=_both(kernel.tile_extents),
         one_tile=tuple(map(renamed, kernel.one_tile)),
@@ -75,6 +76,11 @@ def _ragged(one: Ragged) -> Ragged:
         packed=_one(one.packed),
         **arrays,
     )
+
+
+def _walk(walk: Walk) -> Walk:
+    listed, count = map(renamed_tensor, walk.arrays)
+    return Walk(listed, count, tuple(map(renamed, walk.axes)))
 
 
 def _both(extents: tuple[str, str]) -> tuple[str, str]:

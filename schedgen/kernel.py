@@ -22,7 +22,7 @@ from functools import cached_property
 
 from schedgen.errors import Location
 from schedgen.expressions import Expression
-from schedgen.tensors import Argument, GridAxis, Place, Ragged
+from schedgen.tensors import Argument, GridAxis, Place, Ragged, Walk
 
 
 class Space(StrEnum):
@@ -311,7 +311,8 @@ class Kernel:
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
-    extents of ``one_tile`` there is a single one. Sizes of ``ragged`` extents come from arrays.
+    extents of ``one_tile`` there is a single one. Sizes of ``ragged`` extents come from arrays, and
+    so do iterations of an output tile if there is a ``walk``.
     ``teams``: how many warpgroups compute output tiles in turn, by role. ``decided`` says what the
     spec left to the target, for people, ``locations`` where in its file a section ("operations" or
     "buffers") has a name.
@@ -341,6 +342,7 @@ class Kernel:
     one_tile: tuple[str, ...] = ()
     teams: tuple[tuple[str, int], ...] = ()
     ragged: tuple[Ragged, ...] = ()
+    walk: Walk | None = None
     decided: tuple[str, ...] = ()
     locations: Mapping[tuple[str, str], Location] = field(
         default_factory=dict[tuple[str, str], Location], compare=False, repr=False

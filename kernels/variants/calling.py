@@ -42,7 +42,8 @@ Given = Mapping[str, Tensor | int | float]
 @dataclass(frozen=True)
 class Asked:
     """What a caller asks for, as far as kernels differ by it; ``kinds`` are pairs of an argument
-    and ``whole``, ``real`` or the number of dimensions, ``base`` is the spec that is edited.
+    and ``whole``, ``real`` or the number of dimensions, ``base`` is the spec that is edited,
+    ``blocks`` whether a list says which blocks of keys are computed.
     """
 
     mask: str | None
@@ -51,6 +52,7 @@ class Asked:
     sinks: bool
     kinds: tuple[tuple[str, str], ...]
     base: str = BASE
+    blocks: bool = False
 
     @property
     def plain(self) -> bool:
@@ -65,7 +67,7 @@ def variant_of(wanted: Asked) -> Variant:
     mask = None if wanted.mask is None else read("mask", wanted.mask, ranks, condition=True)
     score = None if wanted.score is None else read("score", wanted.score, ranks, condition=False)
     whole = frozenset(name for name, kind in wanted.kinds if kind == "whole")
-    return Variant(mask, score, wanted.causal, wanted.sinks, whole)
+    return Variant(mask, score, wanted.causal, wanted.sinks, whole, wanted.blocks)
 
 
 def asked(
@@ -213,16 +215,23 @@ def call(
     scale: float,
     sinks: Tensor | None,
     given: Given,
+    blocks: Mapping[str, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The result, and the logarithms of sums.
+    """The result, and the logarithms of sums; ``blocks`` are arrays of a walk.
 
     Raises:
         ArgumentValueError, ArgumentTypeError: an argument does not fit.
         DeviceError, LaunchError: as of `SpecKernel`.
     """
     q, k, v = operands
-    sizes = {"row": q.shape[1], "column": k.shape[1], "head": q.shape[2], "batch": q.shape[0]}
-    return function(q=q, k=k, v=v, **expressed(wanted, sizes, q, scale, sinks, given))
+    more: Mapping[str, Tensor] = {} if blocks is None else blocks
+    passed = expressed(wanted, sizes_of(q, k), q, scale, sinks, given)
+    return function(q=q, k=k, v=v, **more, **passed)
+
+
+def sizes_of(q: Tensor, k: Tensor) -> dict[str, int]:
+    """How many elements there are along each coordinate."""
+    return {"row": q.shape[1], "column": k.shape[1], "head": q.shape[2], "batch": q.shape[0]}
 
 
 def expressed(
@@ -260,6 +269,11 @@ def _elements(vector: Vector, sizes: Mapping[str, int], like: Tensor, given: Giv
     """A vector as the kernel has it: float32, with its dimensions in the order of the spec."""
     if not vector.name:
         return torch.arange(sizes[vector.indices[0]], device=like.device, dtype=torch.float32)
+    return elements(vector, sizes, given).permute(order(vector)).float()
+
+
+def elements(vector: Vector, sizes: Mapping[str, int], given: Given) -> Tensor:
+    """The caller's tensor. Raises ArgumentValueError: it has not one element for each index."""
     tensor = given[vector.name]
     assert isinstance(tensor, Tensor)
     for at, index in enumerate(vector.indices):
@@ -267,7 +281,7 @@ def _elements(vector: Vector, sizes: Mapping[str, int], like: Tensor, given: Giv
             got = f"its dimension {at} is {tensor.shape[at]}"
             allowed = f"{sizes[index]}, since it is indexed by {index}"
             raise ArgumentValueError(vector.name, got, allowed, f"pass one for each {index}")
-    return tensor.permute(order(vector)).float()
+    return tensor
 
 
 def _number(name: str, value: Tensor | int | float) -> float:

@@ -132,7 +132,9 @@ class _Evaluation:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
         named = {name.name for formula in kernel.tile_range for name in references(formula)}
         whole = {name: int(self.scalars[name].value) for name in named & self.scalars.keys()}
-        self.sizes = Sizes(kernel, {**extents, **sizes}, whole)
+        arrays = kernel.walk.arrays if kernel.walk else ()
+        walked = (np.asarray(inputs[name], np.float64) for name in arrays)
+        self.sizes = Sizes(kernel, {**extents, **sizes}, whole, *walked)
         self.expected: dict[str, Expected] = {}
         for argument in kernel.arguments:
             if argument.name in outputs:

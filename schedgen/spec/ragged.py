@@ -28,7 +28,9 @@ def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
         if scope.errors == before:
             found.append(one.bound())
     if len(found) == len(spec.ragged):
-        _check_integers(spec, scope, {one.array for one in found})
+        arrays = {one.array for one in found}
+        walk = spec.loops.walk
+        _check_integers(spec, scope, arrays | ({walk.list, walk.count} if walk else set()))
     if spec.ragged:
         _check_loops(spec, scope)
     return tuple(found)
@@ -185,11 +187,11 @@ def _check_loops(spec: SpecFile, scope: Scope) -> None:
 
 
 def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str]) -> None:
-    """Integers say sizes and nothing else."""
+    """Integers say sizes, or which blocks are walked, and nothing else."""
     for name, argument in spec.arguments.items():
         if argument.dtype in INTEGERS and name not in arrays:
             message = f"'{name}' has integers, but says no sizes"
-            fix = "name it under 'ragged', or make it f32"
+            fix = "name it under 'ragged' or in 'walk' of loops, or make it f32"
             scope.error("bad-ragged", message, ("arguments", name, "dtype"), fix=fix)
     for phase, number, entry in _loads(spec):
         if entry.source in arrays:
