@@ -57,8 +57,7 @@ class Kind(StrEnum):
 DTYPE_BITS = {"f32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "e4m3": 8, "e5m2": 8}
 
 PANEL_BYTES = (128, 64, 32, 16)
-"""Bytes of a row in shared memory that are swizzled together (PTX ISA, swizzling modes of tensor
-maps)."""
+"""Bytes of a row in shared memory that are swizzled together (PTX ISA, modes of tensor maps)."""
 
 TMEM_LANES = 128
 """Rows that tensor memory has (PTX ISA, tensor memory addressing)."""
@@ -311,11 +310,10 @@ class Kernel:
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
-    extents of ``one_tile`` there is a single one. Sizes of ``ragged`` extents come from arrays, and
-    so do iterations of an output tile if there is a ``walk``.
-    ``teams``: how many warpgroups compute output tiles in turn, by role. ``decided`` says what the
-    spec left to the target, for people, ``locations`` where in its file a section ("operations" or
-    "buffers") has a name.
+    extents of ``one_tile`` there is a single one. Sizes of ``ragged`` extents, and iterations of a
+    ``walk``, come from arrays. ``teams``: how many warpgroups compute output tiles in turn, by role.
+    ``decided`` says what the spec left to the target, for people, ``locations`` where in its file a
+    section ("operations" or "buffers") has a name.
     """
 
     name: str
