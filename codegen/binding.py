@@ -12,12 +12,12 @@ from schedgen.codegen.names import element_name, renamed, renamed_tensor
 from schedgen.elements import elements
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
-from schedgen.tensors import Argument, Ragged, Walk
+from schedgen.tensors import PARTLY, Argument, Ragged, Walk
 
 Values = dict[str, Expression]
 
 
-_COORDINATES = ("row", "column", "tile_row", "tile_column")
+_COORDINATES = ("row", "column", "tile_row", "tile_column", PARTLY)
 
 
 def bound(kernel: Kernel) -> Kernel:
@@ -79,8 +79,8 @@ def _ragged(one: Ragged) -> Ragged:
 
 
 def _walk(walk: Walk) -> Walk:
-    listed, count = map(renamed_tensor, walk.arrays)
-    return Walk(listed, count, tuple(map(renamed, walk.axes)))
+    listed, count, *full = map(renamed_tensor, walk.arrays)
+    return Walk(listed, count, tuple(map(renamed, walk.axes)), *full)
 
 
 def _both(extents: tuple[str, str]) -> tuple[str, str]:

@@ -340,6 +340,8 @@ class Tiles:
         kernel, every = self.plan.kernel, code("{}", Name("all_trips"))
         if kernel.walk is not None:
             source.add(code("trips = {}", called("opaque", self.walks.trips())))
+            full = self.walks.full()
+            source.add(*([] if full is None else [full]))
             return
         if self.plan.ragged:
             assert kernel.trip_count is not None

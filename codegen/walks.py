@@ -11,6 +11,8 @@ from schedgen.codegen.source import Source
 from schedgen.kernel import Kernel
 from schedgen.walking import most_blocks
 
+_WHOLE = Name("whole_blocks")
+
 
 class Walks:
     """Those of a kernel, if it has any."""
@@ -50,6 +52,18 @@ class Walks:
         """How many iterations an output tile has."""
         assert self.walk is not None
         return called("count_of", self._array(self.walk.count), self._at(), self._most())
+
+    def full(self) -> Code | None:
+        """``whole_blocks``: how many iterations of an output tile are full, if an array says so."""
+        if self.walk is None or not self.walk.full:
+            return None
+        return code("{} = {}[{}]", _WHOLE, self._array(self.walk.full), self._at())
+
+    def partly(self, iteration: Code) -> Code:
+        """Whether an iteration may have elements that a mask leaves out: 1, or 0."""
+        if self.full() is None:
+            return code("Int32(1)")
+        return code("cutlass.select_({} >= {}, Int32(1), Int32(0))", iteration, _WHOLE)
 
     def _most(self) -> Code:
         return code("{}", Name(most_blocks(self.kernel)))

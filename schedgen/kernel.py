@@ -311,9 +311,9 @@ class Kernel:
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
     extents of ``one_tile`` there is a single one. Sizes of ``ragged`` extents, and iterations of a
-    ``walk``, come from arrays. ``teams``: how many warpgroups compute output tiles in turn, by role.
-    ``decided`` says what the spec left to the target, for people, ``locations`` where in its file a
-    section ("operations" or "buffers") has a name.
+    ``walk``, come from arrays. ``teams``: how many warpgroups compute output tiles in turn, by
+    role. ``decided`` says what the spec left to the target, for people, ``locations`` where in its
+    file a section ("operations" or "buffers") has a name.
     """
 
     name: str

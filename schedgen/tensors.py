@@ -26,6 +26,9 @@ class Argument:
         return self.stored or self.shape
 
 
+PARTLY = "partly"
+"""Whether an iteration may have elements that a mask leaves out, in formulas."""
+
 INTEGERS = ("i32",)
 """Data types of arguments that say sizes; no tile has them."""
 
@@ -63,7 +66,8 @@ class Walk:
 
     An element of ``count`` is how many iterations an output tile has: its axes go along the extents
     ``axes`` of the grid, where a tile has its number. ``listed`` has an axis more: element i there
-    is the block of iteration i, in place of i itself.
+    is the block of iteration i, in place of i itself. Before iteration number ``full``, by an array
+    like ``count``, `PARTLY` is 0 in formulas, and 1 from there on; without that it is 1.
 
     What they say is limited to what there is: a tile has at least one iteration, and at most as
     many as the last axis of ``listed`` has elements; blocks are those of the trip count.
@@ -72,11 +76,12 @@ class Walk:
     listed: str
     count: str
     axes: tuple[str, ...]
+    full: str = ""
 
     @property
-    def arrays(self) -> tuple[str, str]:
-        """Both arguments."""
-        return self.listed, self.count
+    def arrays(self) -> tuple[str, ...]:
+        """All arguments of it."""
+        return tuple(filter(None, (self.listed, self.count, self.full)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from schedgen.expressions import Logical, parse
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants.calling import Asked, Given, elements, sizes_of, variant_of
-from schedgen.kernels.variants.intervals import Interval, condition, constant, known
+from schedgen.kernels.variants.intervals import Interval, Truth, condition, constant, known
 from schedgen.kernels.variants.reading import SIZES, Vector
-from schedgen.kernels.variants.spec import CAUSAL, COUNTS, LISTED, listed_along
+from schedgen.kernels.variants.spec import CAUSAL, COUNTS, FULLS, LISTED, listed_along
 
 _AXES = ("batch", "head", "row", "column")
 
@@ -36,13 +36,15 @@ class Blocks:
     Attributes:
         counts: (batch, heads, query_blocks), int32, without batch and heads if the mask names
             neither: how many blocks of keys a tile of queries has.
-        listed: the same and key_blocks: which ones, in order; what is behind the count means
-            nothing.
+        fulls: the same: how many of these are kept as a whole.
+        listed: the same and key_blocks: which ones, those that are kept as a whole first, in order;
+            what is behind the count means nothing.
         rows, keys: queries of a tile, keys of a block.
         seq_q, seq_k: what they are for.
     """
 
     counts: Tensor
+    fulls: Tensor
     listed: Tensor
     rows: int
     keys: int
@@ -78,7 +80,7 @@ class Blocks:
         if list(self.counts.shape[:-1]) != sizes:
             got = f"they are for {list(self.counts.shape[:-1])}"
             raise ArgumentValueError("blocks", got, f"batch and heads {sizes}", "make new ones")
-        return {COUNTS: self.counts, LISTED: self.listed}
+        return {COUNTS: self.counts, FULLS: self.fulls, LISTED: self.listed}
 
 
 def _key(wanted: Asked) -> tuple[str | None, bool, tuple[tuple[str, str], ...]]:
@@ -118,17 +120,17 @@ def blocks_of(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: 
     expression = mask.given
     if wanted.causal:
         expression = Logical("and", parse(CAUSAL), expression)
-    some = condition(expression, names).some
+    found = condition(expression, names)
+    found = Truth(found.some, found.some & found.every)
     along = listed_along(variant)
     shape = [sizes[axis] if axis in along else 1 for axis in ("batch", "head")]
     shape += [-(-sizes["row"] // rows), -(-sizes["column"] // keys)]
-    some = some.broadcast_to(shape)
     kept = [size for size, axis in zip(shape, _AXES, strict=True) if axis in (*along, *_AXES[2:])]
-    some = some.reshape(kept)
-    # blocks in order, those that are seen first
-    listed = torch.sort((~some).to(torch.uint8), dim=-1, stable=True).indices.int()
-    counts = some.sum(-1, dtype=torch.int32)
-    return Blocks(counts, listed, rows, keys, sizes["row"], sizes["column"], wanted)
+    some, every = (one.broadcast_to(shape).reshape(kept) for one in (found.some, found.every))
+    empty = (~some).to(torch.uint8) + (~every).to(torch.uint8)
+    listed = torch.sort(empty, dim=-1, stable=True).indices.int()
+    counts, fulls = (one.sum(-1, dtype=torch.int32) for one in (some, every))
+    return Blocks(counts, fulls, listed, rows, keys, sizes["row"], sizes["column"], wanted)
 
 
 def _coordinate(axis: str, size: int, block: int, device: torch.device) -> Interval:

@@ -92,7 +92,10 @@ def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     if score is not None:
         data["parameters"]["keys"]["derive"] = f"{_KEYS}, {data['parameters']['keys']['derive']})"
         made = {"id": "SCORE", "kind": "map", "over": ["tile"], "label": "softmax"}
-        _insert(data["operations"]["body"], {**made, "to": {"rS": score}}, before="MASK")
+        if variant.blocks and elsewhere:
+            _in_parts(data["operations"]["body"], made, variant, elsewhere)
+        else:
+            _insert(data["operations"]["body"], {**made, "to": {"rS": score}}, before="MASK")
     _put(data["operations"]["after"], "INV", {"to": _ends(variant)})
     del data["loops"]["tile_trips"]
     if variant.blocks:
@@ -185,6 +188,21 @@ def _insert(operations: list[dict[str, Any]], made: dict[str, Any], *, before: s
     operations.insert(at, made)
 
 
+def _in_parts(
+    operations: list[dict[str, Any]],
+    made: Mapping[str, Any],
+    variant: Variant,
+    elsewhere: list[Expression],
+) -> None:
+    """Scores in all blocks; conditions of elements in blocks that are not kept as a whole."""
+    if variant.score is not None:
+        score = _score(variant, [])
+        _insert(operations, {**made, "to": {"rS": score}}, before="MASK")
+    kept = f"where({render(_all(elsewhere))}, rS, {NOTHING})"
+    keep = {**made, "id": "KEEP", "when": "partly > 0", "to": {"rS": kept}}
+    _insert(operations, keep, before="MASK")
+
+
 def _tiles(variant: Variant) -> dict[str, Expression]:
     """Names of the spec for all names: buffers where vectors are loaded."""
     found = variant.names
@@ -268,7 +286,7 @@ def _ends(variant: Variant) -> dict[str, str]:
 
 # -- blocks ----------------------------------------------------------------------------------------
 
-LISTED, COUNTS = "listed", "counts"
+LISTED, COUNTS, FULLS = "listed", "counts", "fulls"
 _OF_QUERIES, _OF_KEYS = "query_blocks", "key_blocks"
 
 
@@ -277,11 +295,13 @@ def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
     shape = [*(EXTENTS[name] for name in along), _OF_QUERIES]
     arrays = {
         COUNTS: {"shape": shape, "dtype": "i32", "about": "how many blocks of keys there are"},
+        FULLS: {"shape": shape, "dtype": "i32", "about": "how many are kept whole: the first"},
         LISTED: {"shape": [*shape, _OF_KEYS], "dtype": "i32", "about": "which ones"},
     }
     data["arguments"] = arrays | data["arguments"]
     tiles = {_OF_QUERIES: "seq_q"}
-    data["loops"]["walk"] = {"list": LISTED, "count": COUNTS, "tiles": tiles}
+    walk = {"list": LISTED, "count": COUNTS, "full": FULLS, "tiles": tiles}
+    data["loops"]["walk"] = walk
 
 
 # -- iterations ------------------------------------------------------------------------------------

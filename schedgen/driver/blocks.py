@@ -11,6 +11,8 @@ from schedgen.kernel import Kernel
 from schedgen.spec.parameters import literal
 from schedgen.walking import most_blocks, tiles_of
 
+_FULL = 4
+"""Numbers of full blocks are -1 to 2."""
 _MORE = 3
 """By how much numbers that are too large are."""
 
@@ -30,6 +32,8 @@ def blocks(kernel: Kernel, name: str, extents: Mapping[str, int], seed: int) -> 
     argument = next(a for a in kernel.arguments if a.name == name)
     shape = [extents[extent] for extent in argument.shape]
     assert kernel.walk is not None
+    if name == kernel.walk.full:
+        return torch.arange(torch.Size(shape).numel(), dtype=torch.int32).reshape(shape) % _FULL - 1
     if name == kernel.walk.count:
         most = extents[most_blocks(kernel)]
         mix = torch.tensor([most, 0, most + _MORE, 1, max(most - 1, 1)], dtype=torch.int32)

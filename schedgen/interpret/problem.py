@@ -95,6 +95,13 @@ class Problem:
         block = listed[(*self._numbers(coordinates), iteration)]
         return min(max(int(block), 0), self.trips - 1)
 
+    def partly(self, coordinates: Coordinates, iteration: int) -> bool:
+        """Whether an iteration is not one of those that a list says to be full."""
+        walk = self.kernel.walk
+        if walk is None or not walk.full:
+            return True
+        return iteration >= int(self.inputs[walk.full][self._numbers(coordinates)])
+
     def _numbers(self, coordinates: Coordinates) -> tuple[int, ...]:
         """Where an output tile's element is in the arrays of a walk."""
         assert self.kernel.walk is not None

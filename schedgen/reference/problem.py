@@ -24,6 +24,7 @@ class Sizes:
     """Those that say which iterations a tile has."""
     blocks: Array | None = None
     counts: Array | None = None
+    fulls: Array | None = None
     """The arrays of a walk."""
 
     @property
@@ -57,6 +58,12 @@ class Sizes:
         if kernel.tile_first is not None:
             first = max(0, min(end - 1, int(arithmetic(kernel.tile_first, names))))
         return range(first, end)
+
+    def partly(self, tile: Mapping[str, int], number: int) -> bool:
+        """Whether iteration ``number`` of an output tile is not among the full ones of a list."""
+        if self.fulls is None or self.kernel.walk is None:
+            return True
+        return number >= int(self.fulls[tuple(tile[extent] for extent in self.kernel.walk.axes)])
 
     def _walked(self, at: Sequence[int]) -> list[int]:
         assert self.blocks is not None

@@ -30,7 +30,8 @@ def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
     if len(found) == len(spec.ragged):
         arrays = {one.array for one in found}
         walk = spec.loops.walk
-        _check_integers(spec, scope, arrays | ({walk.list, walk.count} if walk else set()))
+        arrays |= {walk.list, walk.count, walk.full or walk.list} if walk else set()
+        _check_integers(spec, scope, arrays)
     if spec.ragged:
         _check_loops(spec, scope)
     return tuple(found)

@@ -154,6 +154,11 @@ class WalkedBlocks(Model):
     count: Identifier = Field(
         description="i32 argument with the other extents of it: how many iterations a tile has"
     )
+    full: Identifier | None = Field(
+        None,
+        description="i32 argument like 'count': in how many iterations, the first ones, 'partly' "
+        "is 0 in formulas",
+    )
     tiles: dict[Identifier, Identifier] = Field(
         default_factory=dict[Identifier, Identifier],
         description="extents of both that count output tiles, and the extents that these are cut "

@@ -22,8 +22,9 @@ def check_walk(spec: SpecFile, scope: Scope) -> None:
     if walk is None:
         return
     before = scope.errors
-    for key, name in (("list", walk.list), ("count", walk.count)):
-        _check_array(spec, scope, key, name)
+    for key, name in (("list", walk.list), ("count", walk.count), ("full", walk.full)):
+        if name is not None:
+            _check_array(spec, scope, key, name)
     if scope.errors == before:
         _check_shapes(spec, scope, walk)
     for key in ("tile_trips", "tile_first", "split_k"):
@@ -61,7 +62,7 @@ def bind_walk(spec: SpecFile, scope: Scope, grid: Sequence[GridAxis]) -> Walk | 
             )
             scope.error("bad-walk", message, (*_PATH, "count"), fix=fix)
         axes.append(along)
-    return Walk(walk.list, walk.count, tuple(axes))
+    return Walk(walk.list, walk.count, tuple(axes), walk.full or "")
 
 
 def _check_array(spec: SpecFile, scope: Scope, key: str, name: str) -> None:
@@ -85,10 +86,14 @@ def _check_shapes(spec: SpecFile, scope: Scope, walk: WalkedBlocks) -> None:
         fix = f"give '{walk.list}' the shape [{', '.join([*count, 'most'])}]"
         scope.error("bad-walk", message, (*_PATH, "list"), fix=fix)
         return
-    others = [a.shape for n, a in spec.arguments.items() if n not in (walk.list, walk.count)]
+    if walk.full is not None and spec.arguments[walk.full].shape != count:
+        message = f"'{walk.full}' has shape [{', '.join(spec.arguments[walk.full].shape)}]"
+        fix = f"give it that of '{walk.count}': [{', '.join(count)}]"
+        scope.error("bad-walk", message, (*_PATH, "full"), fix=fix)
+    own = (walk.list, walk.count, walk.full)
+    others = [a.shape for n, a in spec.arguments.items() if n not in own]
     used = {extent for shape in others for extent in shape}
-    own = [listed[-1], *(extent for extent in count if extent in walk.tiles)]
-    for extent in own:
+    for extent in (listed[-1], *(extent for extent in count if extent in walk.tiles)):
         if extent in used:
             message = f"'{extent}' counts blocks, but another argument has it, too"
             scope.error("bad-walk", message, (*_PATH, "list"), fix="give it a name of its own")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from schedgen.interpret.sequential import run
 from schedgen.reference.evaluate import evaluate
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 
-WALKED = SPECS / "walked.yaml"
+WALKED, PARTLY = SPECS / "walked.yaml", SPECS / "walked_partly.yaml"
 EXTENTS = {"m": 300, "n": 40, "k": 300, "batch": 2}
 
 
@@ -23,6 +25,29 @@ def test_text() -> None:
     assert "block_of(of_blocks, (at_batch, at_m, " in text
     assert "if n_bands < cute.ceil_div(n_m, 128):" in text
     assert '("blocks", ("batch", "bands", "most"), "i32"),' in text
+
+
+def test_full_blocks() -> None:
+    """The first ones of a list are added as they are, of others what is positive: kernels skip
+    that, and both evaluations agree.
+    """
+    text = text_of(PARTLY, "h200")
+    assert "whole_blocks = of_wholes[(at_m,)]" in text
+    assert "cutlass.select_(turn >= whole_blocks, Int32(1), Int32(0))" in text
+    _, kernel = solved(PARTLY, "h200")
+    sizes = default_extents(kernel, {"m": 180, "n": 300})
+    x = torch.ones(180, 300).bfloat16()
+    x[:, ::2] = -3
+    inputs = {
+        "x": x,
+        "counts": torch.tensor([3, 3, 0], dtype=torch.int32),
+        "wholes": torch.tensor([2, -1, 5], dtype=torch.int32),
+        "blocks": torch.tensor([[0, 2, 4, 0, 0], [1, 1, 7, 0, 0], [3, 0, 0, 0, 0]]).int(),
+    }
+    found = run(kernel, inputs, sizes)["y"]
+    assert found.tolist() == [-106.0] * 64 + [86.0] * 64 + [-64.0] * 52
+    found = wanted(kernel, sizes, 0)
+    assert all(one.matches for one in found.interpreted.values())
 
 
 def test_both_evaluations_take_listed_blocks() -> None:
@@ -65,10 +90,12 @@ def test_too_few_numbers_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ARCHITECTURES)
-def test_products_of_blocks(target: str) -> None:
-    _, kernel = solved(WALKED, target)
-    text, arch = text_of(WALKED, target), ARCHITECTURES[target]
-    outcome = emulate(text, kernel, arch, extents=EXTENTS, policy=Adversarial(1))
+@pytest.mark.parametrize("spec", [WALKED, PARTLY], ids=["product", "partly"])
+def test_blocks_in_the_emulator(target: str, spec: Path) -> None:
+    _, kernel = solved(spec, target)
+    text, arch = text_of(spec, target), ARCHITECTURES[target]
+    extents = {name: size for name, size in EXTENTS.items() if spec == WALKED or name in "mn"}
+    outcome = emulate(text, kernel, arch, extents=extents, policy=Adversarial(1))
     assert outcome.correct, outcome.errors
     assert outcome.clean, outcome.report.text
 

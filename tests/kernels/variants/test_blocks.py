@@ -43,6 +43,11 @@ def dense(blocks: Blocks) -> Tensor:
     return found.scatter_(-1, blocks.listed.long(), torch.arange(keys) < blocks.counts[..., None])
 
 
+def whole(blocks: Blocks) -> Tensor:
+    """Which blocks are listed as full."""
+    return dense(replace(blocks, counts=blocks.fulls))
+
+
 def seen(kept: Tensor) -> Tensor:
     """Which blocks have an element that is kept."""
     rows, keys = -(-SEQ_Q // ROWS), -(-SEQ_K // KEYS)
@@ -76,6 +81,9 @@ def test_blocks_that_are_seen(mask: str) -> None:
     found, right = dense(listed(mask, **given)), seen(kept)
     assert not (right & ~found).any()
     assert (found & ~right).double().mean() < 0.05
+    full, left_out = whole(listed(mask, **given)), seen(~kept)
+    assert not (full & left_out).any()
+    assert (~full & ~left_out).double().mean() < 0.05
 
 
 def test_causal_documents() -> None:
@@ -84,6 +92,8 @@ def test_causal_documents() -> None:
     found, right = dense(blocks), seen(kept)
     assert not (right & ~found).any()
     assert 0 < blocks.share < 0.7
+    assert whole(blocks).any()
+    assert not (whole(blocks) & seen(~kept)).any()
     assert (blocks.counts.dtype, blocks.listed.dtype) == (torch.int32, torch.int32)
 
 
