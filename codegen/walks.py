@@ -69,8 +69,11 @@ class Walks:
         return code("{}", Name(most_blocks(self.kernel)))
 
     def _at(self, *more: Code) -> Code:
+        """Where an output tile's element is. The compiler may not know that it is the number of the
+        tile: a loop over tiles would carry an address, and translation validation knows of none.
+        """
         assert self.walk is not None
-        at = [*(Name(f"at_{extent}") for extent in self.walk.axes), *more]
+        at = [*(called("opaque", Name(f"at_{extent}")) for extent in self.walk.axes), *more]
         return code("({})" if len(at) > 1 else "({},)", joined(", ", at))
 
     @staticmethod

@@ -21,8 +21,8 @@ EXTENTS = {"m": 300, "n": 40, "k": 300, "batch": 2}
 
 def test_text() -> None:
     text = text_of(WALKED, "h200")
-    assert "trips = opaque(count_of(of_counts, (at_batch, at_m), most))" in text
-    assert "block_of(of_blocks, (at_batch, at_m, " in text
+    assert "trips = opaque(count_of(of_counts, (opaque(at_batch), opaque(at_m)), most))" in text
+    assert "block_of(of_blocks, (opaque(at_batch), opaque(at_m), " in text
     assert "if n_bands < cute.ceil_div(n_m, 128):" in text
     assert '("blocks", ("batch", "bands", "most"), "i32"),' in text
 
@@ -32,7 +32,7 @@ def test_full_blocks() -> None:
     that, and both evaluations agree.
     """
     text = text_of(PARTLY, "h200")
-    assert "whole_blocks = of_wholes[(at_m,)]" in text
+    assert "whole_blocks = of_wholes[(opaque(at_m),)]" in text
     assert "cutlass.select_(turn >= whole_blocks, Int32(1), Int32(0))" in text
     _, kernel = solved(PARTLY, "h200")
     sizes = default_extents(kernel, {"m": 180, "n": 300})
