@@ -58,7 +58,7 @@ def condition(node: Expression, names: Mapping[str, Interval]) -> Truth:
     """Where a condition holds; ``names`` has what its names stand for."""
     match node:
         case Boolean(value):
-            found = torch.tensor(value, device=_device(names))
+            found = torch.full((), value, device=_device(names))
             return Truth(found, found)
         case Unary("not", operand):
             one = condition(operand, names)
@@ -71,7 +71,7 @@ def condition(node: Expression, names: Mapping[str, Interval]) -> Truth:
         case Compare(operator, left, right):
             return _compared(operator, number(left, names), number(right, names))
         case _:  # a number as a condition: nobody knows
-            found = torch.tensor(True, device=_device(names))
+            found = torch.full((), True, device=_device(names))
             return Truth(found, ~found)
 
 
@@ -120,8 +120,8 @@ def number(node: Expression, names: Mapping[str, Interval]) -> Interval:
 
 
 def constant(value: float, whole: bool, device: torch.device) -> Interval:
-    """A single number."""
-    found = torch.tensor(value, dtype=torch.float64, device=device)
+    """A single number; made on the device, which is not waited for."""
+    found = torch.full((), value, dtype=torch.float64, device=device)
     return Interval(found, found, whole)
 
 
@@ -137,7 +137,7 @@ def _device(names: Mapping[str, Interval]) -> torch.device:
 
 
 def _unknown(names: Mapping[str, Interval]) -> Interval:
-    end = torch.tensor(math.inf, dtype=torch.float64, device=_device(names))
+    end = torch.full((), math.inf, dtype=torch.float64, device=_device(names))
     return Interval(-end, end)
 
 
