@@ -1,12 +1,15 @@
-"""`flash_attn_func` against float64 on a GPU, beside flash-attn-4 and an eager computation.
+"""`flash_attn_func` and `flash_attn_varlen_func` against float64 on a GPU, beside flash-attn-4 and
+an eager computation.
 
     python benchmarks/flash_attn_cases.py --build FOLDER      # without a GPU: all kernels for H200
     python benchmarks/flash_attn_cases.py --list
     SCHEDGEN_CACHE_DIR=FOLDER python benchmarks/flash_attn_cases.py --kernels FOLDER
-                                          [--count N] [--seed S] [--peer-seconds S] [--save]
+                                          [--count N] [--packed N] [--seed S]
+                                          [--peer-seconds S] [--save]
 
 A seeded part of the grid causal x window x soft cap x sinks x slopes x grouped heads x head_dim x
-lengths from 1 to 4096. A case fails if its error is more than twice the peer's, by the norm, or
+lengths from 1 to 4096, and of calls with up to six packed sequences (``--packed`` of them). A case
+fails if its error is more than twice the peer's, by the norm, or
 three times at the worst place (`tests/kernels/gpu_cases.py`); the peer is flash-attn-4 where it is
 installed, has the feature and time is left to compile it, else torch with operands and
 probabilities in their data type, as in flash-attn's own tests. Rows that see nothing are 0 with
@@ -19,188 +22,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-import random
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from flash_attn_grid.cases import CONFIGS, Case, Config, bias_of, cases, computed
+from flash_attn_grid.packed import PACKED, PackedCase, computed_packed, packed_cases
 from report import RESULTS, environment, lines
 from torch import Tensor
 
 SMS = 132
 MANIFEST = "manifest.json"
-LENGTHS = (
-    1,
-    2,
-    7,
-    63,
-    64,
-    65,
-    100,
-    128,
-    129,
-    200,
-    255,
-    384,
-    500,
-    777,
-    1024,
-    1500,
-    2048,
-    3000,
-    4096,
-)
-HEADS = ((1, 1, 1), (2, 4, 4), (1, 8, 2), (2, 6, 1))
-"""Batch, heads of q, heads of k."""
-MOST_SCORES = 1 << 26
-"""Scores of a case, which float64 and eager computations hold."""
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Config:
-    """What a kernel is made for: a ``window``, ``causal`` or ``full``; dimensions of slopes."""
-
-    mask: str
-    softcap: bool = False
-    slopes: int = 0
-    sinks: bool = False
-    head_dim: int = 64
-    dtype: str = "bf16"
-
-
-CONFIGS = (
-    Config("full"),
-    Config("causal"),
-    Config("full", head_dim=128),
-    Config("causal", head_dim=128, dtype="fp16"),
-    Config("window"),
-    Config("window", head_dim=128),
-    Config("window", softcap=True, head_dim=128),
-    Config("causal", softcap=True),
-    Config("full", softcap=True, sinks=True, head_dim=128),
-    Config("full", sinks=True),
-    Config("causal", sinks=True, head_dim=128),
-    Config("window", sinks=True),
-    Config("causal", slopes=1),
-    Config("full", slopes=1, head_dim=128),
-    Config("window", slopes=2, sinks=True, head_dim=128),
-    Config("causal", softcap=True, slopes=1, head_dim=128),
-    Config("window", softcap=True, slopes=2, sinks=True),
-    Config("window", head_dim=256),
-    Config("window", softcap=True, sinks=True, head_dim=96, dtype="fp16"),
-)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A call of `flash_attn_func`."""
-
-    config: Config
-    seed: int
-    batch: int
-    heads: int
-    heads_k: int
-    seq_q: int
-    seq_k: int
-    window: tuple[int, int]
-    softcap: float
-
-    @property
-    def causal(self) -> bool:
-        return self.config.mask == "causal"
-
-    def tensors(self, device: str) -> dict[str, Tensor | None]:
-        """Operands, slopes and sinks."""
-        torch.manual_seed(self.seed)
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[self.config.dtype]
-        dim, shape = self.config.head_dim, (self.batch, self.heads)
-        found: dict[str, Tensor | None] = {
-            "q": torch.randn(self.batch, self.seq_q, self.heads, dim).to(device, dtype)
-        }
-        for name in "kv":
-            operand = torch.randn(self.batch, self.seq_k, self.heads_k, dim)
-            found[name] = operand.to(device, dtype)
-        found["slopes"] = (
-            torch.rand(shape[-self.config.slopes :]).to(device) * 0.3
-            if self.config.slopes
-            else None
-        )
-        found["sinks"] = torch.randn(self.heads).to(device, dtype) if self.config.sinks else None
-        return found
-
-
-def cases(count: int, seed: int) -> list[Case]:
-    """The same for the same seed: all kinds of kernels equally often."""
-    draw, found = random.Random(seed), []
-    while len(found) < count:
-        config = CONFIGS[len(found) % len(CONFIGS)]
-        heads = draw.choice(HEADS)
-        seq_q = draw.choice(LENGTHS)
-        seq_k = seq_q if draw.random() < 0.5 else draw.choice(LENGTHS)
-        if heads[0] * heads[1] * seq_q * seq_k > MOST_SCORES:
-            heads = HEADS[0]
-        window = draw.choice(((0, 0), (1, 5), (64, 0), (100, 30), (1000, -1), (-1, 17), (300, 300)))
-        cap = draw.choice((5.0, 15.0, 50.0))
-        found.append(
-            Case(
-                config, len(found), *heads, seq_q, seq_k,
-                window if config.mask == "window" else (-1, -1), cap if config.softcap else 0.0,
-            )
-        )  # fmt: skip
-    return found
-
-
-# -- what they should be ---------------------------------------------------------------------------
-
-
-def bias_of(case: Case, given: dict[str, Tensor | None]) -> Tensor:
-    """What is added to scores, [batch or 1, heads or 1, rows, columns] in float64."""
-    q = given["q"]
-    assert q is not None
-    row = torch.arange(case.seq_q, device=q.device)[:, None] + case.seq_k - case.seq_q
-    column = torch.arange(case.seq_k, device=q.device)[None, :]
-    left, right = case.window
-    kept = torch.ones(case.seq_q, case.seq_k, dtype=torch.bool, device=q.device)
-    if left >= 0:
-        kept &= column >= row - left
-    if case.causal or right >= 0:
-        kept &= column <= row + (0 if case.causal else right)
-    slopes, bias = given["slopes"], torch.zeros((), dtype=torch.float64, device=q.device)
-    if slopes is not None:
-        bias = -slopes.double()[..., None, None] * (row - column).abs()
-        bias = bias if bias.dim() == 4 else bias[None]
-    return bias.expand(*bias.shape[:-2], *kept.shape).masked_fill(~kept, -math.inf)
-
-
-def computed(
-    case: Case, given: dict[str, Tensor | None], bias: Tensor, kind: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """Result and logarithms of sums: products in ``kind``, float64 or that of the operands; in the
-    latter probabilities are rounded, too, before they are multiplied.
-    """
-    q, k, v = (given[name] for name in "qkv")
-    assert q is not None
-    assert k is not None
-    assert v is not None
-    groups = case.heads // case.heads_k
-    k, v = (x.to(kind).repeat_interleave(groups, 2).transpose(1, 2) for x in (k, v))
-    inner = torch.float64 if kind == torch.float64 else torch.float32
-    scores = (q.to(kind).transpose(1, 2) @ k.mT).to(inner) / math.sqrt(q.shape[-1])
-    if case.softcap:
-        scores = case.softcap * torch.tanh(scores / case.softcap)
-    scores = scores + bias.to(inner)
-    sums = scores.logsumexp(-1, keepdim=True)
-    sinks = given["sinks"]
-    if sinks is not None:
-        sums = torch.logaddexp(sums, sinks.to(inner)[:, None, None])
-    shares = (scores - sums).exp().nan_to_num(0.0).to(kind)
-    return (shares @ v).transpose(1, 2), sums[..., 0]
 
 
 class Peer:
@@ -210,24 +47,33 @@ class Peer:
         self.left = seconds
         self.refused: dict[str, str] = {}
         try:
-            from flash_attn.cute.interface import flash_attn_func  # pyright: ignore
+            from flash_attn.cute.interface import (  # pyright: ignore
+                flash_attn_func,
+                flash_attn_varlen_func,
+            )
         except ImportError as error:
             self.function: Any = None
+            self.varlen: Any = None
             self.refused["all"] = str(error)
         else:
-            self.function = flash_attn_func
+            self.function, self.varlen = flash_attn_func, flash_attn_varlen_func
 
-    def __call__(self, case: Case, given: dict[str, Tensor | None]) -> Tensor | None:
+    def __call__(self, case: Case | PackedCase, given: dict[str, Tensor | None]) -> Tensor | None:
         """Its result; None where it has none."""
         config = json.dumps(asdict(case.config))
         if self.function is None or case.config.slopes or config in self.refused or self.left < 0:
             return None
         window = tuple(None if side < 0 else side for side in case.window)
+        function, more = self.function, dict[str, Any]()
+        if isinstance(case, PackedCase):
+            function = self.varlen
+            more = {"cu_seqlens_q": given["cu_q"], "cu_seqlens_k": given["cu_k"]}
+            more |= dict(zip(("max_seqlen_q", "max_seqlen_k"), case.longest, strict=True))
         begin = time.monotonic()
         try:
-            found = self.function(
+            found = function(
                 given["q"], given["k"], given["v"], causal=case.causal, window_size=window,
-                softcap=case.softcap, learnable_sink=given["sinks"],
+                softcap=case.softcap, learnable_sink=given["sinks"], **more,
             )  # fmt: skip
             torch.cuda.synchronize()
         except Exception as error:  # whatever it says, it is not there to compare with
@@ -241,34 +87,47 @@ class Peer:
 # -- on the GPU ------------------------------------------------------------------------------------
 
 
-def run(case: Case, peer: Peer) -> Row:
+def run(case: Case | PackedCase, peer: Peer) -> Row:
     """What came of a case."""
-    from schedgen.kernels import flash_attn_func
+    from schedgen.kernels import flash_attn_func, flash_attn_varlen_func
 
     given = case.tensors("cuda")
+    named: dict[str, Any] = {
+        "causal": case.causal, "window_size": case.window, "softcap": case.softcap,
+        "alibi_slopes": given["slopes"], "sinks": given["sinks"], "return_lse": True,
+    }  # fmt: skip
+    operands = given["q"], given["k"], given["v"]
     begin = time.monotonic()
-    found, lse = flash_attn_func(
-        given["q"], given["k"], given["v"],
-        causal=case.causal, window_size=case.window, softcap=case.softcap,
-        alibi_slopes=given["slopes"], sinks=given["sinks"], return_lse=True,
-    )  # fmt: skip
+    if isinstance(case, PackedCase):
+        starts = given["cu_q"], given["cu_k"]
+        found, lse = flash_attn_varlen_func(*operands, *starts, *case.longest, **named)
+    else:
+        found, lse = flash_attn_func(*operands, **named)
     torch.cuda.synchronize()
     seconds = time.monotonic() - begin
-    bias = bias_of(case, given)
-    wanted, sums = computed(case, given, bias, torch.float64)
+    wanted, sums = _computed(case, given, torch.float64)
     theirs = peer(case, given)
     of = "flash-attn-4"
     if theirs is None or not bool(theirs.isfinite().all()):
-        of, theirs = "eager", computed(case, given, bias, found.dtype)[0]
+        of, theirs = "eager", _computed(case, given, found.dtype)[0]
     ours, its = _error(found, wanted), _error(theirs, wanted)
     rounding = 2.0 ** (-8 if found.dtype is torch.bfloat16 else -11)
     scale = wanted.abs().max().item()
     right = ours[0] <= max(2 * its[0], rounding / 2)  # also false for NaN
     right &= ours[1] <= max(3 * its[1], rounding * scale)
-    right &= torch.allclose(lse.double(), sums, rtol=1e-4, atol=1e-3)
+    right &= torch.allclose(lse.double(), sums.double(), rtol=1e-4, atol=1e-3)
     row: Row = {**asdict(case), "config": json.dumps(asdict(case.config)), "peer": of}
     row |= {"error": ours[0], "peer_error": its[0], "worst": ours[1], "peer_worst": its[1]}
     return row | {"failed": not right, "seconds": round(seconds, 3)}
+
+
+def _computed(
+    case: Case | PackedCase, given: dict[str, Tensor | None], kind: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Result and logarithms of sums, with products in ``kind``."""
+    if isinstance(case, PackedCase):
+        return computed_packed(case, given, kind)
+    return computed(case, given, bias_of(case, given), kind)
 
 
 def _error(found: Tensor, wanted: Tensor) -> tuple[float, float]:
@@ -284,6 +143,7 @@ def _error(found: Tensor, wanted: Tensor) -> tuple[float, float]:
 def asked_of(config: Config) -> Any:
     """What `attention` is asked for with ``config``; None if a kernel is shipped."""
     from schedgen.kernels.flash_attn import variant_arguments
+    from schedgen.kernels.flash_attn_varlen import SPEC
     from schedgen.kernels.variants.calling import asked
 
     q = torch.empty(2, 1, 4, config.head_dim)
@@ -293,6 +153,8 @@ def asked_of(config: Config) -> Any:
     sinks = torch.empty(4) if config.sinks else None
     mask, score = given.pop("mask", None), given.pop("score", None)
     causal = given.pop("causal", False)
+    if config.packed:
+        return asked(mask, score, causal, sinks, given, SPEC)
     if mask is score is sinks is None:
         return None
     return asked(mask, score, causal, sinks, given)
@@ -312,7 +174,7 @@ def build(folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     manifest: list[Row] = []
-    for config in CONFIGS:
+    for config in (*CONFIGS, *PACKED):
         wanted, begin = asked_of(config), time.monotonic()
         if wanted is not None:
             function = kernel_of(wanted, "h200", settings_of(config))
@@ -344,13 +206,14 @@ def main() -> int:
         build(options.build.resolve())
         return 0
     if options.list:
-        for config in CONFIGS:
+        for config in (*CONFIGS, *PACKED):
             print("shipped" if asked_of(config) is None else "variant", config)
         return 0
     if options.kernels:
         take(options.kernels.resolve())
     peer, rows = Peer(options.peer_seconds), list[Row]()
-    for case in cases(options.count, options.seed):
+    every = [*cases(options.count, options.seed), *packed_cases(options.packed, options.seed)]
+    for case in every:
         rows.append(run(case, peer))
         if rows[-1]["failed"]:
             print("FAILED", json.dumps(rows[-1]), flush=True)
@@ -371,6 +234,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kernels", type=Path)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--count", type=int, default=285)
+    parser.add_argument("--packed", type=int, default=90)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peer-seconds", type=float, default=100.0)
     parser.add_argument("--save", action="store_true")

@@ -12,12 +12,12 @@ from schedgen.codegen.names import element_name, renamed, renamed_tensor
 from schedgen.elements import elements
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
-from schedgen.tensors import Argument, Ragged
+from schedgen.tensors import PARTLY, Argument, Ragged, Walk
 
 Values = dict[str, Expression]
 
 
-_COORDINATES = ("row", "column", "tile_row", "tile_column")
+_COORDINATES = ("row", "column", "tile_row", "tile_column", PARTLY)
 
 
 def bound(kernel: Kernel) -> Kernel:
@@ -55,6 +55,7 @@ def bound(kernel: Kernel) -> Kernel:
             for a in kernel.arguments
         ),
         ragged=tuple(map(_ragged, kernel.ragged)),
+        walk=None if kernel.walk is None else _walk(kernel.walk),
         grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
         tile_extents=_both(kernel.tile_extents),
         one_tile=tuple(map(renamed, kernel.one_tile)),
@@ -85,6 +86,11 @@ def _ragged(one: Ragged) -> Ragged:
         page_size=one.page_size,
         **arrays,
     )
+
+
+def _walk(walk: Walk) -> Walk:
+    listed, count, *full = map(renamed_tensor, walk.arrays)
+    return Walk(listed, count, tuple(map(renamed, walk.axes)), *full)
 
 
 def _both(extents: tuple[str, str]) -> tuple[str, str]:

@@ -76,6 +76,7 @@ class Harness:
         found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
+        found |= dict.fromkeys(self.tiles.walks.tensors(), "cute.Tensor")
         found |= {name: self.plan.type_of(name) for name in self.plan.scalars}
         found |= {e: "Int32" for e in self.plan.extents if e not in self.plan.ragged}
         found |= dict.fromkeys(self.tiles.ragged.most(), "Int32")
@@ -190,7 +191,7 @@ class Harness:
         self.tiles.host(body, here)
         self._refuse(body, here)
         here |= {f"of_{a.name}": a.name for a in self.plan.elements.values()}
-        here |= self.tiles.ragged.tensors()
+        here |= self.tiles.ragged.tensors() | self.tiles.walks.tensors()
         here |= {name: f"n_{extent}" for name, extent in self.tiles.ragged.most().items()}
         here |= {name: f"Int32({name})" for name in whole_scalars(self.plan.kernel)}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
@@ -214,6 +215,7 @@ class Harness:
         for map_ in {m.argument.name: m for m in self.transfers.distinct if m.folded}.values():
             name = map_.argument.name
             self.tiles.ragged.refuse_pitch(source, kernel.name, name, map_.folds)
+        self.tiles.walks.refuse(source, host)
         for extent, most in covered(kernel).items():
             with source.block(f"if {host[extent]} > {most}:"):
                 text = f"{kernel.name}: {extent} is {{}}, at most {most} is covered; not launched"

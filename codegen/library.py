@@ -174,6 +174,16 @@ def length_of(lengths: cute.Tensor, number: Int32, most: Int32):
     return cutlass.min(cutlass.max(lengths[(number,)], 0), most)
 
 
+def count_of(counts, at, most):
+    """How many iterations an output tile has: 1 to ``most``, whatever the array says."""
+    return cutlass.min(cutlass.max(counts[at], 1), most)
+
+
+def block_of(blocks, at, most):
+    """The block of an iteration: one of ``most``, whatever the array says."""
+    return cutlass.min(cutlass.max(blocks[at], 0), most - 1)
+
+
 def transposed(tensor):
     """Rows and columns exchanged, in the same place."""
     order = [1, 0, *range(2, cute.rank(tensor))]

@@ -26,7 +26,7 @@ _FIXED = """
 """
 _ON_DEVICE = """
     barriers column column_0 end first fresh i inside k_step piece rest row row_0 shared skipped
-    start t thread tile tmem tmem_address turn v warp
+    partly start t thread tile tmem tmem_address turn v warp whole_blocks
 """
 """Names in functions that no tensor is known in."""
 

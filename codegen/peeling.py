@@ -89,8 +89,10 @@ def _of_mask(plan: Plan, operation: Operation) -> Range | None:
 
 
 def _side(plan: Plan, place: Place) -> Side | None:
-    """None where nobody knows how it moves: tiles that share iterations, or an element."""
-    if place.grouped or (place.step and place.split_k):
+    """None where nobody knows how it moves: tiles that share iterations, or an element, and
+    blocks that an array says.
+    """
+    if place.grouped or (place.step and (place.split_k or plan.kernel.walk)):
         return None
     at = start(replace(place, step=0), None, plan.kernel)
     if place.step and plan.kernel.tile_first is not None:

@@ -13,9 +13,10 @@ from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.transfers import atom, shared
+from schedgen.codegen.walks import Walks
 from schedgen.kernel import Kernel, Operation, Space
 from schedgen.program.model import RoleProgram
-from schedgen.tensors import Place
+from schedgen.tensors import PARTLY, Place
 
 _SPARE = 24
 """Registers of a thread beside the elements that it works on."""
@@ -121,6 +122,7 @@ class Threads:
             "row_0",
             "column_0",
             "fresh",
+            PARTLY,
         ]
         unknown = body.uses - {*order, "thread"}
         if unknown:
@@ -210,6 +212,8 @@ class Threads:
                     fix="write the initial value with a map before the loop",
                 )
             return code(f"{{}} < {first}" if first > 1 else "{} == 0", at)
+        if use == PARTLY:
+            return Walks(self.plan.kernel).partly(code("{}", 0 if at is None else at))
         if use in _TILE:
             return self._tile_number(operation, use)
         if use == "row_0" and first:

@@ -12,6 +12,7 @@ from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
+from schedgen.codegen.walks import Walks
 from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
 from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
@@ -52,6 +53,7 @@ class Tiles:
                 fix="give their buffers the same sizes",
             )
         self.ragged = RaggedExtents(plan)
+        self.walks = Walks(plan.kernel)
         self.triangle = plan.kernel.tiles == "lower_triangle"
         self.single = single_extents(plan.kernel)
 
@@ -72,7 +74,8 @@ class Tiles:
     @property
     def differ(self) -> bool:
         """Whether each tile has iterations of its own, by a formula or by data."""
-        return bool(self.plan.kernel.tile_range or self.plan.ragged)
+        kernel = self.plan.kernel
+        return bool(kernel.tile_range or self.plan.ragged or kernel.walk)
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
@@ -244,6 +247,7 @@ class Tiles:
         placed = differ or elements or used & {f"at_{axis}" for axis in self.axes}
         ahead = ahead and not differ
         used |= {f"at_{extent}" for tensor in elements.values() for extent in tensor.shape}
+        used |= self.walks.coordinates
         source.add(*self._constants(used))
         with source.block(code("while {} < {}:", _TILE, _TILES)):
             if placed and not ahead:
@@ -334,6 +338,11 @@ class Tiles:
 
     def _trips(self, source: Source) -> None:
         kernel, every = self.plan.kernel, code("{}", Name("all_trips"))
+        if kernel.walk is not None:
+            source.add(code("trips = {}", called("opaque", self.walks.trips())))
+            full = self.walks.full()
+            source.add(*([] if full is None else [full]))
+            return
         if self.plan.ragged:
             assert kernel.trip_count is not None
             source.comment("of no elements there is one iteration, in which all is masked")

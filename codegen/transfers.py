@@ -13,6 +13,7 @@ from schedgen.codegen.printing import expression
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
+from schedgen.codegen.walks import Walks
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.program.operations import Access
 from schedgen.tensors import Argument, Place, Ragged
@@ -340,6 +341,8 @@ def shared(place: Place, at: Iteration | None, kernel: Kernel) -> Code:
             fix="load it in the body",
         )
     found = Code(()) if at is None else code("{}", at)
+    if place.step and kernel.walk is not None:
+        return Walks(kernel).block(found)
     if place.step and kernel.tile_first is not None:
         found = code("{} + {}", Name("skipped"), found)
     if not place.split_k:

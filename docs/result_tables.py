@@ -343,12 +343,13 @@ def masks() -> str:
 
 
 def flash_attn_cases() -> str:
-    """`flash_attn_func` on a GPU: a line for each mask and what else is asked for."""
+    """flash-attn's functions on a GPU: a line for each mask and what else is asked for."""
     found = _results("flash_attn_cases")
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in found["rows"]:
         config = json.loads(row["config"])
-        more = ", ".join(name for name in ("softcap", "slopes", "sinks") if config[name])
+        kinds = ("softcap", "slopes", "sinks", "packed")
+        more = ", ".join(name for name in kinds if config.get(name))
         groups.setdefault((config["mask"], more), []).append(row)
     lines = [
         ["mask", "beside it", "cases", "failed", "peer flash-attn-4", "largest error", "of peer's"]

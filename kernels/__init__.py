@@ -15,7 +15,7 @@ its lock, without solving, and compiles it, which takes some ten seconds; both a
 (`schedgen.stored`).
 """
 
-from schedgen.kernels.attention_op import attention
+from schedgen.kernels.attention_op import attention, attention_blocks
 from schedgen.kernels.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -34,11 +34,13 @@ from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.of_spec import SpecKernel, kernel
+from schedgen.kernels.variants.blocks import Blocks
 from schedgen.kernels.variants.errors import VariantError
 
 __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
+    "Blocks",
     "DeviceError",
     "GeneratedKernel",
     "GradientError",
@@ -49,6 +51,7 @@ __all__ = [
     "SpecKernel",
     "VariantError",
     "attention",
+    "attention_blocks",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",

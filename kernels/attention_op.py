@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal, overload
 
 import torch
@@ -10,8 +11,11 @@ from torch import Tensor
 
 from schedgen.kernels import checks, keys, library
 from schedgen.kernels.errors import ArgumentValueError, DeviceError
+from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants import calling
+from schedgen.kernels.variants.blocks import Blocks, blocks_of
+from schedgen.kernels.variants.spec import opaque
 
 HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
 """head_dim of q and k -> those of v that there are kernels for."""
@@ -33,6 +37,7 @@ def attention(
     mask: str | None = None,
     score: str | None = None,
     sinks: Tensor | None = None,
+    blocks: Blocks | bool | None = None,
     **given: Tensor | int | float,
 ) -> Tensor: ...
 
@@ -49,6 +54,7 @@ def attention(
     mask: str | None = None,
     score: str | None = None,
     sinks: Tensor | None = None,
+    blocks: Blocks | bool | None = None,
     **given: Tensor | int | float,
 ) -> tuple[Tensor, Tensor]: ...
 
@@ -64,6 +70,7 @@ def attention(
     mask: str | None = None,
     score: str | None = None,
     sinks: Tensor | None = None,
+    blocks: Blocks | bool | None = None,
     **given: Tensor | int | float,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(softmax_scale * q k^T) v, with the conventions of flash-attn.
@@ -90,6 +97,10 @@ def attention(
         score: what becomes of ``score``, which is ``softmax_scale * q k^T``, before it is masked.
         sinks: (heads,), a logit of each head that takes part in its softmax and has no value;
             ``lse`` has it, too.
+        blocks: which blocks of keys are computed, as `attention_blocks` says for the same
+            arguments. If None, they are found out in each call where a mask says by elements of
+            tensors along rows and columns which keys are seen; if False, they never are. They may
+            leave out what ``mask`` leaves out, and are no mask themselves.
         given: numbers and tensors that ``mask`` and ``score`` name. Another number is no other
             kernel, but whether it is an int or a float is. Tensors count as float32.
 
@@ -106,10 +117,39 @@ def attention(
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     if mask is not None or score is not None or sinks is not None or given:
         wanted = calling.asked(mask, score, causal, sinks, given)
-        out, lse = _variant(q, k, v, scale, wanted, sinks, given)
+        out, lse = _variant(q, k, v, scale, wanted, sinks, given, blocks)
         return (out, lse) if return_lse else out
     out, lse = _attention_fwd(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
+
+
+def attention_blocks(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    mask: str,
+    score: str | None = None,
+    sinks: Tensor | None = None,
+    **given: Tensor | int | float,
+) -> Blocks:
+    """The blocks of keys that tiles of queries see, to be passed to `attention` as ``blocks``.
+
+        blocks = attention_blocks(q, k, v, mask="doc[row] == doc[column]", doc=doc)
+        for q, k, v in layers:
+            attention(q, k, v, mask="doc[row] == doc[column]", doc=doc, blocks=blocks)
+
+    The arguments are those of the calls of `attention` that they are for. Of operands only shapes,
+    type and device count; of tensors that the mask names values do, too. The GPU is not waited for.
+
+    Raises:
+        ArgumentValueError, ArgumentTypeError, VariantError, DeviceError: as `attention`.
+    """
+    wanted = replace(calling.asked(mask, score, causal, sinks, given), blocks=True)
+    device = _checked(q, k, v, 1.0, wanted, sinks, given)
+    function = _function(q, v, wanted, device)
+    return blocks_of(function, wanted, q, k, given)
 
 
 def _variant(
@@ -120,20 +160,47 @@ def _variant(
     wanted: calling.Asked,
     sinks: Tensor | None,
     given: calling.Given,
+    blocks: Blocks | bool | None,
 ) -> tuple[Tensor, Tensor]:
+    listed = opaque(calling.variant_of(wanted)) if blocks is None else bool(blocks)
+    if listed and wanted.mask is None:
+        fix = "pass the mask that they are of"
+        raise ArgumentValueError("blocks", "there is no mask", "None", fix)
+    wanted = replace(wanted, blocks=listed)
+    device = _checked(q, k, v, scale, wanted, sinks, given)
+    if not q.numel() or not k.shape[1]:
+        out, lse = _empty(q, v)
+        return out.zero_(), lse.fill_(-math.inf) if sinks is None else lse.copy_(sinks[:, None])
+    function, arrays = _function(q, v, wanted, device), None
+    if listed:
+        one = blocks if isinstance(blocks, Blocks) else blocks_of(function, wanted, q, k, given)
+        arrays = one.arguments(wanted, function, q, k)
+    return calling.call(function, wanted, (q, k, v), scale, sinks, given, arrays)
+
+
+def _checked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    wanted: calling.Asked,
+    sinks: Tensor | None,
+    given: calling.Given,
+) -> torch.device:
+    """The device of arguments, which fit together."""
     _check(q, k, v, scale)
     calling.spec_of(wanted)  # what is wrong with it does not depend on a GPU
     if sinks is not None and sinks.shape != (q.shape[2],):
         got = f"its shape is {tuple(sinks.shape)}"
         raise ArgumentValueError("sinks", got, f"({q.shape[2]},)", "pass one for each head")
-    device = checks.devices(q=q, k=k, v=v, sinks=sinks, **calling.tensors(given))
-    if not q.numel() or not k.shape[1]:
-        out, lse = _empty(q, v)
-        return out.zero_(), lse.fill_(-math.inf) if sinks is None else lse.copy_(sinks[:, None])
+    return checks.devices(q=q, k=k, v=v, sinks=sinks, **calling.tensors(given))
+
+
+def _function(q: Tensor, v: Tensor, wanted: calling.Asked, device: torch.device) -> SpecKernel:
+    """The kernel of a variant."""
     settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
     target = calling.target_of(keys.architecture(device))
-    function = calling.kernel_of(wanted, target, tuple(settings.items()))
-    return calling.call(function, wanted, (q, k, v), scale, sinks, given)
+    return calling.kernel_of(wanted, target, tuple(settings.items()))
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:

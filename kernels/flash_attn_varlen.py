@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,12 +11,10 @@ from torch import Tensor
 from schedgen.kernels import checks, keys, layouts
 from schedgen.kernels.attention_op import dims
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
-from schedgen.kernels.flash_attn import require
-from schedgen.kernels.of_spec import SpecKernel, kernel
-from schedgen.kernels.variants.calling import LOG2_E, target_of
+from schedgen.kernels.flash_attn import require, variant_arguments
+from schedgen.kernels.variants import calling
 
 SPEC = "attention_varlen"
-_ELSEWHERE = "call flash_attn_func for each length, or attention with a mask of documents"
 
 
 def flash_attn_varlen_func(
@@ -57,14 +54,16 @@ def flash_attn_varlen_func(
         max_seqlen_k: not needed.
         softmax_scale: above 0; ``1 / sqrt(head_dim)`` if None.
         causal: aligned bottom right, in each sequence.
+        window_size, softcap: as of `schedgen.kernels.flash_attn_func`, in each sequence.
+        alibi_slopes: (heads,) or (batch, heads).
+        sinks, learnable_sink: (heads,), two names of one argument; ``lse`` has it, too.
         deterministic: accepted: results are the same in every run.
         return_attn_probs: returns ``(out, lse, None)``; ``return_lse``: ``(out, lse)``.
-        dropout_p, window_size, softcap, alibi_slopes, sinks, learnable_sink, block_table: not
-            supported here, if they ask for something.
+        dropout_p, block_table: not supported here, if they ask for something.
 
     Returns:
         ``out`` (total_q, heads, head_dim_v), or a tuple that begins with it; ``lse`` is
-        (heads, total_q), float32. Queries that see no key are 0, and -inf in ``lse``.
+        (heads, total_q), float32. Queries that see no key are 0, and -inf in ``lse``, or the sink.
 
     Raises:
         ArgumentValueError, ArgumentTypeError: an argument does not fit, or is not supported.
@@ -72,21 +71,24 @@ def flash_attn_varlen_func(
     """
     del deterministic, max_seqlen_k
     require("dropout_p", dropout_p, 0.0, "there is no backward pass")
-    require("softcap", softcap, 0.0, _ELSEWHERE)
-    absent = {"alibi_slopes": alibi_slopes, "sinks": sinks, "learnable_sink": learnable_sink}
-    for name, given in (*absent.items(), ("block_table", block_table)):
-        require(name, given, None, _ELSEWHERE)
-    left, right = (-1 if side is None else side for side in window_size)
-    if left >= 0 or right > 0:
-        got = f"it is {window_size}"
-        raise ArgumentValueError("window_size", got, "(-1, -1) and (-1, 0)", _ELSEWHERE)
+    require("block_table", block_table, None, "pass k and v packed")
+    if learnable_sink is not None and sinks is not None:
+        fix = "give one of them"
+        raise ArgumentValueError("sinks", "learnable_sink is given, too", "None", fix)
+    sink = sinks if learnable_sink is None else learnable_sink
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
-    _check(q, k, v, cu_seqlens_q, cu_seqlens_k, scale)
-    cumulative = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
-    device = checks.devices(q=q, k=k, v=v, **cumulative)
-    out, lse = _computed(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, scale, causal or right == 0, device
-    )
+    starts = (cu_seqlens_q, cu_seqlens_k)
+    _check(q, k, v, *starts, scale)
+    batch = len(cu_seqlens_q) - 1
+    each = q.expand(batch, *q.shape)
+    asked = variant_arguments(each, causal, window_size, softcap, alibi_slopes)
+    mask, score = asked.pop("mask", None), asked.pop("score", None)
+    aligned = asked.pop("causal", False)
+    if sink is not None and sink.shape != (q.shape[1],):
+        got = f"its shape is {tuple(sink.shape)}"
+        raise ArgumentValueError("sinks", got, f"({q.shape[1]},)", "pass one for each head")
+    wanted = calling.asked(mask, score, aligned, sink, asked, SPEC)
+    out, lse = _computed((q, k, v), starts, max_seqlen_q, scale, wanted, sink, asked)
     if not (return_attn_probs or return_lse):
         return out
     packed = _packed(lse, cu_seqlens_q, q.shape[0])
@@ -94,32 +96,31 @@ def flash_attn_varlen_func(
 
 
 def _computed(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens_q: Tensor,
-    cu_seqlens_k: Tensor,
+    operands: tuple[Tensor, Tensor, Tensor],
+    starts: tuple[Tensor, Tensor],
     longest: int,
     scale: float,
-    causal: bool,
-    device: torch.device,
+    wanted: calling.Asked,
+    sinks: Tensor | None,
+    given: calling.Given,
 ) -> tuple[Tensor, Tensor]:
     """The result, and the logarithms of sums, (batch, heads, longest)."""
-    batch = cu_seqlens_q.shape[0] - 1
+    q, k, v = operands
+    named = {"q": q, "k": k, "v": v, "cu_seqlens_q": starts[0], "cu_seqlens_k": starts[1]}
+    device = checks.devices(**named, sinks=sinks, **calling.tensors(given))
+    batch = len(starts[0]) - 1
     if not (q.numel() and k.numel() and batch and longest):
         lse = q.new_full((max(batch, 1), q.shape[1], max(longest, 1)), -math.inf, dtype=torch.float)
+        lse = lse if sinks is None else lse.copy_(sinks[:, None])
         return q.new_zeros((*q.shape[:2], v.shape[2])), lse
     settings = dims(q.shape[2], v.shape[2]) | {"dtype": checks.DTYPES[q.dtype]}
-    settings |= {"causal": "true"} if causal else {}
-    function = _kernel(target_of(keys.architecture(device)), tuple(settings.items()))
-    both = (layouts.accessible(one.contiguous()) for one in (cu_seqlens_q, cu_seqlens_k))
-    return function(q, k, v, *both, scale=scale * LOG2_E, batch=batch, seq_q=longest)
-
-
-@lru_cache(maxsize=256)
-def _kernel(target: str, settings: tuple[tuple[str, str], ...]) -> SpecKernel:
-    given: dict[str, Any] = dict(settings)
-    return kernel(SPEC, target=target, **given)
+    target = calling.target_of(keys.architecture(device))
+    function = calling.kernel_of(wanted, target, tuple(settings.items()))
+    sizes = {"head": q.shape[1], "batch": batch}
+    passed = calling.expressed(wanted, sizes, q, scale, sinks, given)
+    passed |= {"batch": batch} if "batch" in function.free else {}
+    both = {n: layouts.accessible(named[n].contiguous()) for n in ("cu_seqlens_q", "cu_seqlens_k")}
+    return function(q=q, k=k, v=v, **both, **passed, seq_q=longest)
 
 
 def _packed(lse: Tensor, cu_seqlens: Tensor, total: int) -> Tensor:

@@ -34,7 +34,9 @@ def single_extents(kernel: Kernel) -> set[str]:
 
 
 def uneven(kernel: Kernel) -> bool:
-    """Whether output tiles differ in their iterations; parameters are folded (`bound`)."""
+    """Whether output tiles differ in their iterations, as far as it is no data that says so;
+    parameters are folded (`bound`).
+    """
     names = {name.name for formula in kernel.tile_range for name in references(formula)}
     return not names.isdisjoint({"tile_row", "tile_column"})
 

@@ -22,7 +22,7 @@ from functools import cached_property
 
 from schedgen.errors import Location
 from schedgen.expressions import Expression
-from schedgen.tensors import Argument, GridAxis, Place, Ragged
+from schedgen.tensors import Argument, GridAxis, Place, Ragged, Walk
 
 
 class Space(StrEnum):
@@ -57,8 +57,7 @@ class Kind(StrEnum):
 DTYPE_BITS = {"f32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "e4m3": 8, "e5m2": 8}
 
 PANEL_BYTES = (128, 64, 32, 16)
-"""Bytes of a row in shared memory that are swizzled together (PTX ISA, swizzling modes of tensor
-maps)."""
+"""Bytes of a row in shared memory that are swizzled together (PTX ISA, modes of tensor maps)."""
 
 TMEM_LANES = 128
 """Rows that tensor memory has (PTX ISA, tensor memory addressing)."""
@@ -311,10 +310,10 @@ class Kernel:
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
-    extents of ``one_tile`` there is a single one. Sizes of ``ragged`` extents come from arrays.
-    ``teams``: how many warpgroups compute output tiles in turn, by role. ``decided`` says what the
-    spec left to the target, for people, ``locations`` where in its file a section ("operations" or
-    "buffers") has a name.
+    extents of ``one_tile`` there is a single one. Sizes of ``ragged`` extents, and iterations of a
+    ``walk``, come from arrays. ``teams``: how many warpgroups compute output tiles in turn, by
+    role. ``decided`` says what the spec left to the target, for people, ``locations`` where in its
+    file a section ("operations" or "buffers") has a name.
     """
 
     name: str
@@ -341,6 +340,7 @@ class Kernel:
     one_tile: tuple[str, ...] = ()
     teams: tuple[tuple[str, int], ...] = ()
     ragged: tuple[Ragged, ...] = ()
+    walk: Walk | None = None
     decided: tuple[str, ...] = ()
     locations: Mapping[tuple[str, str], Location] = field(
         default_factory=dict[tuple[str, str], Location], compare=False, repr=False

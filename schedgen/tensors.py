@@ -27,6 +27,9 @@ class Argument:
         return self.stored or self.shape
 
 
+PARTLY = "partly"
+"""Whether an iteration may have elements that a mask leaves out, in formulas."""
+
 INTEGERS = ("i32",)
 """Data types of arguments that say sizes; no tile has them."""
 
@@ -80,6 +83,30 @@ class Ragged:
 
 
 @dataclass(frozen=True, slots=True)
+class Walk:
+    """Arrays of 32-bit integers that say which blocks of what it walks the main loop takes.
+
+    An element of ``count`` is how many iterations an output tile has: its axes go along the extents
+    ``axes`` of the grid, where a tile has its number. ``listed`` has an axis more: element i there
+    is the block of iteration i, in place of i itself. Before iteration number ``full``, by an array
+    like ``count``, `PARTLY` is 0 in formulas, and 1 from there on; without that it is 1.
+
+    What they say is limited to what there is: a tile has at least one iteration, and at most as
+    many as the last axis of ``listed`` has elements; blocks are those of the trip count.
+    """
+
+    listed: str
+    count: str
+    axes: tuple[str, ...]
+    full: str = ""
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """All arguments of it."""
+        return tuple(filter(None, (self.listed, self.count, self.full)))
+
+
+@dataclass(frozen=True, slots=True)
 class GridAxis:
     """Output tiles are ``block`` elements apart along ``extent``; each has a coordinate there."""
 
@@ -92,10 +119,10 @@ class Place:
     """Which elements along ``extent`` a tile covers: ``size`` of them from a start on.
 
     The start is ``block * c + step * i + offset``, where c is the output tile's coordinate along
-    the extent ``along`` and i the iteration of the main loop. If the tiles along ``split_k`` share
-    the iterations, i begins at the iterations of a tile times the coordinate along that extent. If
-    ``grouped``, neighbouring coordinates share an element: the start is ``c * extent // along``, of
-    the extents' values.
+    the extent ``along`` and i the iteration of the main loop, or its block in a `Walk`. If the
+    tiles along ``split_k`` share the iterations, i begins at the iterations of a tile times the
+    coordinate along that extent. If ``grouped``, neighbouring coordinates share an element: the
+    start is ``c * extent // along``, of the extents' values.
     ``side`` says which way the tile lies there: its "rows", its "columns", or "" for one element.
     """
 

@@ -42,7 +42,8 @@ Given = Mapping[str, Tensor | int | float]
 @dataclass(frozen=True)
 class Asked:
     """What a caller asks for, as far as kernels differ by it; ``kinds`` are pairs of an argument
-    and ``whole``, ``real`` or the number of dimensions.
+    and ``whole``, ``real`` or the number of dimensions, ``base`` is the spec that is edited,
+    ``blocks`` whether a list says which blocks of keys are computed.
     """
 
     mask: str | None
@@ -50,6 +51,13 @@ class Asked:
     causal: bool
     sinks: bool
     kinds: tuple[tuple[str, str], ...]
+    base: str = BASE
+    blocks: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether the spec that would be edited says it as it is."""
+        return self.mask is self.score is None and not self.sinks
 
 
 @lru_cache(maxsize=1024)
@@ -59,13 +67,18 @@ def variant_of(wanted: Asked) -> Variant:
     mask = None if wanted.mask is None else read("mask", wanted.mask, ranks, condition=True)
     score = None if wanted.score is None else read("score", wanted.score, ranks, condition=False)
     whole = frozenset(name for name, kind in wanted.kinds if kind == "whole")
-    return Variant(mask, score, wanted.causal, wanted.sinks, whole)
+    return Variant(mask, score, wanted.causal, wanted.sinks, whole, wanted.blocks)
 
 
 def asked(
-    mask: str | None, score: str | None, causal: bool, sinks: Tensor | None, given: Given
+    mask: str | None,
+    score: str | None,
+    causal: bool,
+    sinks: Tensor | None,
+    given: Given,
+    base: str = BASE,
 ) -> Asked:
-    """What distinguishes the kernel of a call.
+    """What distinguishes the kernel of a call; ``base`` is the spec that is edited.
 
     Raises:
         ArgumentTypeError, ArgumentValueError: an argument is neither a tensor nor a number, or has
@@ -76,7 +89,7 @@ def asked(
             message = "it is given, but means something else in expressions"
             raise ArgumentValueError(name, message, "other names", f"rename {name}")
     kinds = tuple(sorted((name, _kind(name, value)) for name, value in given.items()))
-    return Asked(mask, score, causal, sinks is not None, kinds)
+    return Asked(mask, score, causal, sinks is not None, kinds, base)
 
 
 def _kind(name: str, value: object) -> str:
@@ -117,7 +130,7 @@ def spec_of(wanted: Asked) -> Spec:
     for name in sorted(unused):
         got = "it is given, but no expression names it"
         raise ArgumentValueError(name, got, "arguments of mask and score", f"leave {name} out")
-    return spec_from_data(edited(read_spec(BASE).source.data, variant), f"{NAME}.yaml")
+    return spec_from_data(edited(read_spec(wanted.base).source.data, variant), f"{NAME}.yaml")
 
 
 _made: dict[tuple[Asked, str, tuple[tuple[str, str], ...]], Path] = {}
@@ -143,6 +156,9 @@ def kernel_of(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...])
     made = _made.get((wanted, target, settings))
     if made is not None:
         return function_of(made)
+    if wanted.plain:
+        causal = {"causal": "true"} if wanted.causal else {}
+        return kernel(wanted.base, target=target, **dict[str, Any](settings), **causal)
     spec = spec_of(wanted)
     digest = sha256(spec.source.text.encode()).hexdigest()
     path = cache.place(f"{NAME}.yaml", digest)
@@ -199,19 +215,46 @@ def call(
     scale: float,
     sinks: Tensor | None,
     given: Given,
+    blocks: Mapping[str, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The result, and the logarithms of sums.
+    """The result, and the logarithms of sums; ``blocks`` are arrays of a walk.
 
     Raises:
         ArgumentValueError, ArgumentTypeError: an argument does not fit.
         DeviceError, LaunchError: as of `SpecKernel`.
     """
     q, k, v = operands
+    more: Mapping[str, Tensor] = {} if blocks is None else blocks
+    passed = expressed(wanted, sizes_of(q, k), q, scale, sinks, given)
+    return function(q=q, k=k, v=v, **more, **passed)
+
+
+def sizes_of(q: Tensor, k: Tensor) -> dict[str, int]:
+    """How many elements there are along each coordinate."""
+    return {"row": q.shape[1], "column": k.shape[1], "head": q.shape[2], "batch": q.shape[0]}
+
+
+def expressed(
+    wanted: Asked,
+    sizes: Mapping[str, int],
+    like: Tensor,
+    scale: float,
+    sinks: Tensor | None,
+    given: Given,
+) -> dict[str, Tensor | float]:
+    """What a kernel is passed for its expressions, and its scale.
+
+    Args:
+        sizes: how many elements a tensor of the caller has along each coordinate.
+        like: a tensor on the device of all others.
+
+    Raises:
+        ArgumentValueError, ArgumentTypeError: an argument does not fit.
+    """
     variant = variant_of(wanted)
-    sizes = {"row": q.shape[1], "column": k.shape[1], "head": q.shape[2], "batch": q.shape[0]}
-    passed: dict[str, Tensor | float] = {"q": q, "k": k, "v": v}
+    passed: dict[str, Tensor | float] = {}
     for vector in variant.vectors:
-        passed[vector.argument] = _elements(vector, sizes, q, given)
+        passed[vector.argument] = _elements(vector, sizes, like, given)
     for name in variant.numbers:
         passed[number_name(name)] = _number(name, given[name])
     if sinks is not None:
@@ -219,13 +262,18 @@ def call(
     if variant.score is not None:
         passed[FACTOR] = scale
     passed["scale"] = scale * LOG2_E if variant.score is None else LOG2_E
-    return function(**passed)
+    return passed
 
 
 def _elements(vector: Vector, sizes: Mapping[str, int], like: Tensor, given: Given) -> Tensor:
     """A vector as the kernel has it: float32, with its dimensions in the order of the spec."""
     if not vector.name:
         return torch.arange(sizes[vector.indices[0]], device=like.device, dtype=torch.float32)
+    return elements(vector, sizes, given).permute(order(vector)).float()
+
+
+def elements(vector: Vector, sizes: Mapping[str, int], given: Given) -> Tensor:
+    """The caller's tensor. Raises ArgumentValueError: it has not one element for each index."""
     tensor = given[vector.name]
     assert isinstance(tensor, Tensor)
     for at, index in enumerate(vector.indices):
@@ -233,7 +281,7 @@ def _elements(vector: Vector, sizes: Mapping[str, int], like: Tensor, given: Giv
             got = f"its dimension {at} is {tensor.shape[at]}"
             allowed = f"{sizes[index]}, since it is indexed by {index}"
             raise ArgumentValueError(vector.name, got, allowed, f"pass one for each {index}")
-    return tensor.permute(order(vector)).float()
+    return tensor
 
 
 def _number(name: str, value: Tensor | int | float) -> float:

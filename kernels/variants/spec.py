@@ -1,4 +1,4 @@
-"""The spec of a variant: that of attention, edited as data.
+"""The spec of a variant: one of attention, such as that of packed sequences, edited as data.
 
 What is kept is split where it is joined by ``and``. What compares sums of coordinates goes into the
 mask of the spec, which costs nothing in iterations that it keeps as a whole; the rest is asked of
@@ -32,7 +32,7 @@ _MOST = 1500
 _KEYS = "min(where(accumulator == 'registers' or tiles == 1, 128, 96)"
 """Fewer keys in an iteration where a row of scores is in the registers of one thread, beside what
 is computed of it."""
-_CAUSAL = "column <= row + seq_k - seq_q"
+CAUSAL = "column <= row + seq_k - seq_q"
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Variant:
         causal: whether keys after the diagonal are left out, too.
         sinks: whether each head has a logit without a value.
         whole: numbers of the caller that are whole.
+        blocks: whether a list says which blocks of keys a tile of queries takes.
     """
 
     mask: Read | None = None
@@ -52,6 +53,7 @@ class Variant:
     causal: bool = False
     sinks: bool = False
     whole: frozenset[str] = frozenset()
+    blocks: bool = False
 
     @property
     def reads(self) -> list[Read]:
@@ -72,7 +74,7 @@ class Variant:
 
 
 def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
-    """The data of a variant's spec; ``base`` is that of attention.
+    """The data of a variant's spec; ``base`` is that of attention, or of packed sequences.
 
     Rows of which nothing is kept give 0 and -inf as the logarithm of their sum.
     """
@@ -90,11 +92,36 @@ def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     if score is not None:
         data["parameters"]["keys"]["derive"] = f"{_KEYS}, {data['parameters']['keys']['derive']})"
         made = {"id": "SCORE", "kind": "map", "over": ["tile"], "label": "softmax"}
-        _insert(data["operations"]["body"], {**made, "to": {"rS": score}}, before="MASK")
+        if variant.blocks and elsewhere:
+            _in_parts(data["operations"]["body"], made, variant, elsewhere)
+        else:
+            _insert(data["operations"]["body"], {**made, "to": {"rS": score}}, before="MASK")
     _put(data["operations"]["after"], "INV", {"to": _ends(variant)})
     del data["loops"]["tile_trips"]
-    data["loops"] |= _iterations(variant, in_mask, elsewhere)
+    if variant.blocks:
+        _walk(data, listed_along(variant))
+    else:
+        data["loops"] |= _iterations(variant, in_mask, elsewhere)
     return data
+
+
+def opaque(variant: Variant) -> bool:
+    """Whether which keys a row sees depends on elements of the caller's tensors in a way from which
+    no range of iterations follows.
+    """
+    _, elsewhere = _split(variant)
+    loaded = {_buffer(vector) for vector in variant.vectors if vector.along is not None}
+    named = ({name.name for name in references(condition)} for condition in elsewhere)
+    return any(names & loaded for names in named)
+
+
+def listed_along(variant: Variant) -> tuple[str, ...]:
+    """Which of ``batch`` and ``head`` blocks differ along."""
+    mask = None if variant.mask is None else variant.mask.written
+    names = set[str]() if mask is None else {name.name for name in references(mask)}
+    used = {v for n, v in (variant.mask.vectors.items() if variant.mask else ()) if n in names}
+    along = names | {index for vector in used for index in vector.indices}
+    return tuple(name for name in ("batch", "head") if name in along)
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -161,6 +188,21 @@ def _insert(operations: list[dict[str, Any]], made: dict[str, Any], *, before: s
     operations.insert(at, made)
 
 
+def _in_parts(
+    operations: list[dict[str, Any]],
+    made: Mapping[str, Any],
+    variant: Variant,
+    elsewhere: list[Expression],
+) -> None:
+    """Scores in all blocks; conditions of elements in blocks that are not kept as a whole."""
+    if variant.score is not None:
+        score = _score(variant, [])
+        _insert(operations, {**made, "to": {"rS": score}}, before="MASK")
+    kept = f"where({render(_all(elsewhere))}, rS, {NOTHING})"
+    keep = {**made, "id": "KEEP", "when": "partly > 0", "to": {"rS": kept}}
+    _insert(operations, keep, before="MASK")
+
+
 def _tiles(variant: Variant) -> dict[str, Expression]:
     """Names of the spec for all names: buffers where vectors are loaded."""
     found = variant.names
@@ -188,7 +230,7 @@ def _all(conditions: list[Expression]) -> Expression:
 
 def _kept(variant: Variant) -> Iterator[tuple[Expression, Expression]]:
     """Conditions of what is kept: as formulas of the spec, and as they are given."""
-    for text in ("column < seq_k", *([_CAUSAL] if variant.causal else [])):
+    for text in ("column < seq_k", *([CAUSAL] if variant.causal else [])):
         yield parse(text), parse(text)
     if variant.mask is not None:
         names = _tiles(variant)
@@ -240,6 +282,26 @@ def _ends(variant: Variant) -> dict[str, str]:
     found["sAlpha"] = f"where(l > 0, {factor}, 0)"
     found["sLse"] = f"{most} * 0.6931471805599453 + log(l)"
     return found
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+LISTED, COUNTS, FULLS = "listed", "counts", "fulls"
+_OF_QUERIES, _OF_KEYS = "query_blocks", "key_blocks"
+
+
+def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
+    """Blocks of keys from a list for each tile of queries."""
+    shape = [*(EXTENTS[name] for name in along), _OF_QUERIES]
+    arrays = {
+        COUNTS: {"shape": shape, "dtype": "i32", "about": "how many blocks of keys there are"},
+        FULLS: {"shape": shape, "dtype": "i32", "about": "how many are kept whole: the first"},
+        LISTED: {"shape": [*shape, _OF_KEYS], "dtype": "i32", "about": "which ones"},
+    }
+    data["arguments"] = arrays | data["arguments"]
+    tiles = {_OF_QUERIES: "seq_q"}
+    walk = {"list": LISTED, "count": COUNTS, "full": FULLS, "tiles": tiles}
+    data["loops"]["walk"] = walk
 
 
 # -- iterations ------------------------------------------------------------------------------------

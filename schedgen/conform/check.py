@@ -164,7 +164,7 @@ class Check:
             self.terms,
             32 * role.first,
             32 * role.warps,
-            elements=bool(self.plan.elements or self.plan.ragged),
+            elements=bool(self.plan.elements or self.plan.ragged or self.plan.kernel.walk),
         )
         items = settled(walk.skeleton(), self.terms, walk.threads)
         items = reduced(items, self.terms, role.team)

@@ -11,6 +11,7 @@ import torch
 
 from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
+from schedgen.driver.blocks import blocks, with_blocks
 from schedgen.driver.lengths import NUMBERS, array, sizes_of, spoil, with_totals
 from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError, suggest
@@ -74,7 +75,7 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     wrong = beyond(kernel, given)
     if wrong:
         raise SchedgenError(wrong)
-    return with_totals(kernel, {**found, **given})
+    return {**with_blocks(kernel, with_totals(kernel, {**found, **given})), **given}
 
 
 def random_inputs(
@@ -92,6 +93,8 @@ def random_inputs(
             small = 0.125 + 0.5 * torch.rand((), generator=generator).item()
             small = int(_WHOLE * small) if argument.name in whole_scalars(kernel) else small
             found[argument.name] = float(extents.get(argument.name, small))
+        elif kernel.walk is not None and argument.name in kernel.walk.arrays:
+            found[argument.name] = blocks(kernel, argument.name, extents, seed)
         elif argument.name in arrays:
             found[argument.name] = array(kernel, argument.name, extents)
         elif argument.name not in stored:
@@ -124,7 +127,7 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
         "ragged": ragged,
         "long loop": {**ragged, **dict.fromkeys(tiles, 8), **loops},
     }
-    found = {name: with_totals(kernel, sizes) for name, sizes in found.items()}
+    found = {name: with_blocks(kernel, with_totals(kernel, sizes)) for name, sizes in found.items()}
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     names = {name.name for one in conditions(kernel).values() for name in references(one)}
     decide = sorted(names & scalars)

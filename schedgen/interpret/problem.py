@@ -18,6 +18,7 @@ from schedgen.interpret.formulas import scalar
 from schedgen.interpret.pieces import TORCH
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.tensors import Argument, Place
+from schedgen.walking import tiles_of
 
 Coordinates: TypeAlias = Mapping[str, int]
 """Which output tile it is, along each extent that output tiles are cut along."""
@@ -71,6 +72,10 @@ class Problem:
 
     def trips_of(self, coordinates: Coordinates) -> int:
         """Iterations of the main loop for one output tile."""
+        if self.kernel.walk is not None:
+            most = self.inputs[self.kernel.walk.listed].shape[-1]
+            count = self.inputs[self.kernel.walk.count][self._numbers(coordinates)]
+            return min(max(int(count), 1), most)
         return self._end(coordinates) - self.first_of(coordinates)
 
     def first_of(self, coordinates: Coordinates) -> int:
@@ -79,6 +84,28 @@ class Problem:
             return 0
         count = evaluate_int(self.kernel.tile_first, self._at(coordinates))
         return min(max(count, 0), max(self._end(coordinates) - 1, 0))
+
+    def block_of(self, coordinates: Coordinates, iteration: int) -> int:
+        """Which block of what the main loop walks an iteration takes, counted from the output
+        tile's first one.
+        """
+        if self.kernel.walk is None:
+            return iteration + self.first_of(coordinates)
+        listed = self.inputs[self.kernel.walk.listed]
+        block = listed[(*self._numbers(coordinates), iteration)]
+        return min(max(int(block), 0), self.trips - 1)
+
+    def partly(self, coordinates: Coordinates, iteration: int) -> bool:
+        """Whether an iteration is not one of those that a list says to be full."""
+        walk = self.kernel.walk
+        if walk is None or not walk.full:
+            return True
+        return iteration >= int(self.inputs[walk.full][self._numbers(coordinates)])
+
+    def _numbers(self, coordinates: Coordinates) -> tuple[int, ...]:
+        """Where an output tile's element is in the arrays of a walk."""
+        assert self.kernel.walk is not None
+        return tuple(coordinates[extent] for extent in self.kernel.walk.axes)
 
     def _end(self, coordinates: Coordinates) -> int:
         """The iteration of the main loop before which an output tile ends."""
@@ -131,7 +158,7 @@ class Problem:
         if place.grouped:
             return coordinate * self.extents[place.extent] // self.extents[place.along]
         if place.step:
-            iteration += self.first_of(coordinates)
+            iteration = self.block_of(coordinates, iteration)
         if place.split_k:
             iteration += coordinates[place.split_k] * self.trips
         return place.block * coordinate + place.step * iteration + place.offset
@@ -222,6 +249,10 @@ class Problem:
                 message = f"'{operation.name}' does not say where its tile lies"
                 fix = "name the extents with 'tiled', and those of shared elements in 'groups'"
                 raise InterpretationError(f"{message} in '{operation.tensor}': {fix}")
+        for extent, least in tiles_of(self.kernel, self.extents).items():
+            if self.extents[extent] < least:
+                got = f"'{extent}' is {self.extents[extent]}"
+                raise InterpretationError(f"{got}, but {least} is needed to count output tiles")
         if not self.kernel.grid:
             raise InterpretationError("the tiles that are stored do not make up a grid")
 

@@ -17,11 +17,12 @@ from schedgen.interpret.pieces import TORCH, assemble, split, whole
 from schedgen.interpret.problem import Coordinates, InterpretationError, Problem
 from schedgen.kernel import Kernel, Operation, Read
 from schedgen.operations import KINDS, Condition
+from schedgen.tensors import PARTLY
 
 CURRENT = -1
 """The distance of a read that means what the buffer holds at the moment."""
 
-_COORDINATES = {"row", "column", "tile_row", "tile_column"}
+_COORDINATES = {"row", "column", "tile_row", "tile_column", PARTLY}
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,9 @@ class _Execution:
         if name.name in ("tile_row", "tile_column"):
             extent = self.kernel.tile_extents[name.name == "tile_column"]
             return torch.tensor(float(self.moment.coordinates.get(extent, 0)))
+        if name.name == PARTLY:
+            partly = self.problem.partly(self.moment.coordinates, self.moment.iteration)
+            return torch.tensor(float(partly))
         if name.name in self.problem.names:
             return self.problem.names[name.name]
         return self.problem.element(name.name, self.moment.coordinates)

@@ -35,6 +35,7 @@ from schedgen.reference.formulas import Condition, Formulas, arithmetic
 from schedgen.reference.problem import Sizes, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
 from schedgen.reference.rounding import Array, Truth
+from schedgen.tensors import PARTLY
 
 Box = tuple[slice, slice]
 
@@ -133,7 +134,9 @@ class _Evaluation:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
         named = {name.name for formula in kernel.tile_range for name in references(formula)}
         whole = {name: int(self.scalars[name].value) for name in named & self.scalars.keys()}
-        self.sizes = Sizes(kernel, {**extents, **sizes}, whole)
+        arrays = kernel.walk.arrays if kernel.walk else ()
+        walked = (np.asarray(inputs[name], np.float64) for name in arrays)
+        self.sizes = Sizes(kernel, {**extents, **sizes}, whole, *walked)
         self.expected: dict[str, Expected] = {}
         for argument in kernel.arguments:
             if argument.name in outputs:
@@ -156,6 +159,7 @@ class _Tile:
         self.problem, self.kernel, self.tile = problem, problem.kernel, tile
         self.now = {region.name: _first(region) for region in self.kernel.regions}
         self.ends: dict[str, list[Estimate]] = {}
+        self.number = 0
 
     def run(self) -> None:
         phases = {phase: [o for o in self.kernel.operations if o.phase is phase] for phase in Phase}
@@ -165,7 +169,8 @@ class _Tile:
         for operation in phases[Phase.BEFORE]:
             self._execute(operation, 0)
         self.ends = {name: [self.now[name].copy()] for name in old}
-        for iteration in self.problem.sizes.iterations(self.tile):
+        for number, iteration in enumerate(self.problem.sizes.iterations(self.tile)):
+            self.number = number
             for name in lost:  # what an iteration does not write it must not read
                 if not self.kernel.region[name].per_tile:
                     self.now[name] = unknown(self.now[name].value.shape)
@@ -365,6 +370,8 @@ class _Execution:
             return self.tile.operand(pieces, name.distance)
         if name.name in ("row", "column"):
             return self._axis(name.name)
+        if name.name == PARTLY:
+            return exact(float(self.tile.problem.sizes.partly(self.tile.tile, self.tile.number)))
         if name.name in self.tile.problem.scalars:
             return self.tile.problem.scalars[name.name]
         known = self.tile.problem.sizes.names(self.tile.tile)

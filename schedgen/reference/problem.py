@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 
+from schedgen.comparing import Array
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.reference.formulas import arithmetic
@@ -21,6 +22,10 @@ class Sizes:
     extents: Mapping[str, int]
     scalars: Mapping[str, int] = field(default_factory=dict[str, int])
     """Those that say which iterations a tile has."""
+    blocks: Array | None = None
+    counts: Array | None = None
+    fulls: Array | None = None
+    """The arrays of a walk."""
 
     @property
     def parameters(self) -> dict[str, Fraction | bool | str]:
@@ -40,15 +45,33 @@ class Sizes:
         assert self.kernel.trip_count is not None
         return max(1, int(arithmetic(self.kernel.trip_count, self.names({}))))
 
-    def iterations(self, tile: Mapping[str, int]) -> range:
-        """The iterations of the main loop that one output tile has, at least one."""
+    def iterations(self, tile: Mapping[str, int]) -> Sequence[int]:
+        """The iterations of the main loop that one output tile has, at least one; in a walk the
+        blocks that it takes.
+        """
         kernel, names = self.kernel, self.names(tile)
+        if kernel.walk is not None:
+            return self._walked([tile[extent] for extent in kernel.walk.axes])
         end, first = self.all_trips, 0
         if kernel.tile_trips is not None:
             end = min(end, max(1, int(arithmetic(kernel.tile_trips, names))))
         if kernel.tile_first is not None:
             first = max(0, min(end - 1, int(arithmetic(kernel.tile_first, names))))
         return range(first, end)
+
+    def partly(self, tile: Mapping[str, int], number: int) -> bool:
+        """Whether iteration ``number`` of an output tile is not among the full ones of a list."""
+        if self.fulls is None or self.kernel.walk is None:
+            return True
+        return number >= int(self.fulls[tuple(tile[extent] for extent in self.kernel.walk.axes)])
+
+    def _walked(self, at: Sequence[int]) -> list[int]:
+        assert self.blocks is not None
+        assert self.counts is not None
+        row = self.blocks[tuple(at)]
+        taken = row[: max(1, int(self.counts[tuple(at)]))]
+        last = self.all_trips - 1
+        return [0 if block < 0 else last if block > last else int(block) for block in taken]
 
     def tiles(self) -> list[dict[str, int]]:
         """The output tiles, by the extents that they are cut along.

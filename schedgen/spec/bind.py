@@ -31,6 +31,7 @@ from schedgen.spec.spreading import spread
 from schedgen.spec.teams import bind_teams
 from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
+from schedgen.spec.walking import bind_walk, check_walk
 from schedgen.storage_rules import storage_mistakes
 from schedgen.tensors import INTEGERS, Argument
 
@@ -83,6 +84,7 @@ def _kernel(
     trips = scope.integer(spec.loops.trips, ("loops", "trips"))
     _check_tile_trips(source, spec, values, sink)
     _check_split(spec, scope)
+    check_walk(spec, scope)
     persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
     arguments = _arguments(spec, scope, stored)
     sink.raise_if_any()
@@ -99,6 +101,8 @@ def _kernel(
     operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
     teams = bind_teams(spec, scope, operations)
+    grid = binder.placing.grid(operations)
+    walk = bind_walk(spec, scope, grid)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
     kernel = Kernel(
@@ -123,12 +127,13 @@ def _kernel(
         tile_first=None
         if spec.loops.tile_first is None
         else scope.expression(spec.loops.tile_first, ("loops", "tile_first")),
-        grid=binder.placing.grid(operations),
+        grid=grid,
         tile_extents=binder.placing.tile_extents,
         tiles=str(spec.loops.tiles),
         one_tile=tuple(dict.fromkeys(spec.loops.one_tile)),
         teams=teams,
         ragged=ragged,
+        walk=walk,
         locations=_locations(source, spec),
         decided=decided,
     )

@@ -20,9 +20,10 @@ from schedgen.spec.dimensions import Index
 from schedgen.spec.layout import Layout
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Location, Path, Scope
+from schedgen.tensors import PARTLY
 
 # Coordinates that the formulas of masks and tile conditions may use besides buffers and parameters.
-COORDINATES = ("row", "column", "tile_row", "tile_column")
+COORDINATES = ("row", "column", "tile_row", "tile_column", PARTLY)
 MAX_DISTANCE = 64
 _REFERENCE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:@([0-9]{1,9}))?")
 

@@ -29,7 +29,10 @@ def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
         if scope.errors == before:
             found.append(one.bound())
     if len(found) == len(spec.ragged):
-        _check_integers(spec, scope, {array for one in found for array in one.arrays})
+        arrays = {array for one in found for array in one.arrays}
+        walk = spec.loops.walk
+        arrays |= {walk.list, walk.count, walk.full or walk.list} if walk else set()
+        _check_integers(spec, scope, arrays)
     if spec.ragged:
         _check_loops(spec, scope)
     return tuple(found)
@@ -191,11 +194,11 @@ def _check_loops(spec: SpecFile, scope: Scope) -> None:
 
 
 def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str]) -> None:
-    """Integers say sizes and nothing else."""
+    """Integers say sizes, or which blocks are walked, and nothing else."""
     for name, argument in spec.arguments.items():
         if argument.dtype in INTEGERS and name not in arrays:
             message = f"'{name}' has integers, but says no sizes"
-            fix = "name it under 'ragged', or make it f32"
+            fix = "name it under 'ragged' or in 'walk' of loops, or make it f32"
             scope.error("bad-ragged", message, ("arguments", name, "dtype"), fix=fix)
     for phase, number, entry in _loads(spec):
         if entry.source in arrays:

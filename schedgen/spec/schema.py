@@ -158,6 +158,28 @@ class Ring(Model):
     )
 
 
+class WalkedBlocks(Model):
+    """Which blocks of what it walks the main loop takes at an output tile: arrays say so."""
+
+    list: Identifier = Field(
+        description="i32 argument: the block of each iteration, along its last extent"
+    )
+    count: Identifier = Field(
+        description="i32 argument with the other extents of it: how many iterations a tile has"
+    )
+    full: Identifier | None = Field(
+        None,
+        description="i32 argument like 'count': in how many iterations, the first ones, 'partly' "
+        "is 0 in formulas",
+    )
+    tiles: dict[Identifier, Identifier] = Field(
+        default_factory=dict[Identifier, Identifier],
+        description="extents of both that count output tiles, and the extents that these are cut "
+        "along",
+        examples=[{"row_blocks": "seq_q"}],
+    )
+
+
 class Loops(Model):
     """The main loop, and the output tiles around it."""
 
@@ -176,6 +198,11 @@ class Loops(Model):
         description="how many of those an output tile leaves out at the beginning: a formula like "
         "that of tile_trips; less than 0 means none, and one iteration is always left",
         examples=["(tile_row * tile_m - window) // tile_k"],
+    )
+    walk: WalkedBlocks | None = Field(
+        None,
+        description="arrays with the blocks that each output tile takes, instead of all of them",
+        examples=[{"list": "blocks", "count": "counts", "tiles": {"row_blocks": "seq_q"}}],
     )
     split_k: Identifier | None = Field(
         None,

@@ -38,6 +38,7 @@ def _fits(spec: SpecFile, scope: Scope, operations: Sequence[Operation], name: s
     mine = [operation for operation in operations if operation.role == name]
     ranges = [key for key in ("tile_trips", "tile_first") if getattr(spec.loops, key) is not None]
     ranges += ["ragged"] if spec.ragged else []
+    ranges += ["walk"] if spec.loops.walk else []
     if not mine:
         known = ", ".join(pinned) or "none"
         fix = suggest(name, list(pinned)) or f"say 'role: {name}' in one; roles that are: {known}"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from schedgen.kernels import flash_attn_varlen, flash_attn_varlen_func
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
+from schedgen.kernels.variants import calling
 from schedgen.spec.reader import shipped_specs
 
 LENGTHS_Q, LENGTHS_K = (5, 0, 70, 9), (3, 8, 100, 0)
@@ -52,19 +53,50 @@ def test_what_a_kernel_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Padded logarithms of sums are packed without a look at lengths."""
     seen: dict[str, Any] = {}
 
-    def function(*tensors: Tensor, **numbers: Any) -> tuple[Tensor, Tensor]:
-        seen.update(numbers)
-        rows = torch.arange(70.0).expand(4, HEADS, 70)
-        return tensors[0], rows + 100 * torch.arange(4.0)[:, None, None]
+    class Function:
+        free = ("batch", "seq_q")
+
+        def __call__(self, **given: Any) -> tuple[Tensor, Tensor]:
+            seen.update(given)
+            rows = torch.arange(70.0).expand(4, HEADS, 70)
+            return given["q"], rows + 100 * torch.arange(4.0)[:, None, None]
 
     monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
     monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
-    monkeypatch.setattr(flash_attn_varlen, "_kernel", lambda *_: function)  # pyright: ignore
+    monkeypatch.setattr(calling, "kernel_of", lambda *_: Function())  # pyright: ignore
     _, lse = flash_attn_varlen_func(*operands(), 70, 100, causal=True, return_lse=True)
     assert (seen["batch"], seen["seq_q"]) == (4, 70)
     assert lse.shape == (HEADS, sum(LENGTHS_Q))
     expected = [100 * n + i for n, length in enumerate(LENGTHS_Q) for i in range(length)]
     assert lse[1].tolist() == expected
+
+
+def test_one_kernel_for_all_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variant of the spec of packed sequences, which other numbers do not change."""
+    asked: list[tuple[calling.Asked, Any]] = []
+
+    class Function:
+        free = ("seq_q",)
+
+        def __call__(self, **given: Any) -> tuple[Tensor, Tensor]:
+            assert given["seq_q"] == 70
+            assert "batch" not in given  # the slopes say it
+            return given["q"], given["k"]
+
+    def kernel_of(wanted: calling.Asked, *_: Any) -> Function:
+        asked.append((wanted, _))
+        return Function()
+
+    monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
+    monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
+    monkeypatch.setattr(calling, "kernel_of", kernel_of)
+    for window, cap in (((3, 1), 2.0), ((700, -1), 5.0)):
+        given: Any = {"window_size": window, "softcap": cap, "alibi_slopes": torch.rand(4, HEADS)}
+        flash_attn_varlen_func(*operands(), 70, 100, **given)
+    assert asked[0] == asked[1]
+    assert asked[0][0].base == flash_attn_varlen.SPEC
+    data = calling.spec_of(asked[0][0]).source.data
+    assert data["ragged"]["seq_k"]["starts"] == "cu_seqlens_k"
 
 
 def test_nothing_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,8 +111,11 @@ def test_nothing_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"window_size": (3, 0)}, r"window_size: it is \(3, 0\)"),
-        ({"softcap": 2.0}, "softcap: it is 2.0"),
+        ({"window_size": (3, 0, 1)}, "window_size: it has 3 numbers"),
+        ({"softcap": -2.0}, "softcap: it is -2.0"),
+        ({"alibi_slopes": torch.zeros(3, HEADS)}, r"alibi_slopes: its shape is \(3, 4\)"),
+        ({"sinks": torch.zeros(3)}, r"sinks: its shape is \(3,\); allowed: \(4,\)"),
+        ({"sinks": torch.zeros(4), "learnable_sink": torch.zeros(4)}, "learnable_sink is given"),
         ({"block_table": torch.zeros(1)}, "block_table: it is given"),
         ({"cu_seqlens_q": torch.zeros(5)}, "cu_seqlens_q: its dtype is torch.float32"),
         ({"cu_seqlens_k": torch.zeros(3).int()}, "cu_seqlens_k: it has 3 numbers; allowed: 5"),

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from schedgen.driver.emulating import launched
-from schedgen.kernels import attention, checks, flash_attn_func, keys, layouts, of_file
+from schedgen.kernels import (
+    attention,
+    checks,
+    flash_attn_func,
+    flash_attn_varlen_func,
+    keys,
+    layouts,
+    of_file,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SEQ_Q, SEQ_K = 200, 290
@@ -79,3 +87,20 @@ def test_documents() -> None:
     kept = (COLUMN <= ROW - 3) & ((DOC[:SEQ_Q, None] == DOC) | (head == COLUMN % 64))
     nothing = torch.full((2,), -math.inf)
     assert_right(found, given, torch.zeros(()).masked_fill(~kept, -math.inf), nothing)
+
+
+def test_packed_sequences() -> None:
+    """Windows, slopes and sinks of sequences with several lengths, none among them."""
+    lengths = torch.tensor([[0, 0], [150, 170], [SEQ_Q - 150, 0], [0, SEQ_K - 170]])
+    starts = lengths.cumsum(0).int()
+    (q, k, v), slopes = operands(), torch.tensor([[0.25, 0.5]]).expand(3, 2)
+    sinks = torch.tensor([0.5, -1.0])
+    out, lse = flash_attn_varlen_func(
+        q[0], k[0], v[0], starts[:, 0].contiguous(), starts[:, 1].contiguous(), 150, 170,
+        window_size=(40, 5), alibi_slopes=slopes, sinks=sinks, return_lse=True,
+    )  # fmt: skip
+    same = (ROW < 150) & (COLUMN < 170)  # the other queries have no keys, the other keys no queries
+    apart = ROW + 20 - COLUMN
+    bias = -torch.tensor([0.25, 0.5])[:, None, None] * apart.abs()
+    bias = bias.masked_fill(~(same & (apart <= 40) & (apart >= -5)), -math.inf)
+    assert_right((out[None], lse[None]), (q, k, v), bias, sinks)

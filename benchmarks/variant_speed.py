@@ -1,0 +1,341 @@
+"""Variants of attention on a GPU beside flash-attn-4 and torch's compiled flex_attention.
+
+    python benchmarks/variant_speed.py --build FOLDER      # without a GPU: all kernels for H200
+    SCHEDGEN_CACHE_DIR=FOLDER python benchmarks/variant_speed.py --kernels FOLDER [--only NAME ...]
+                                                           [--seconds S] [--save]
+
+A window of 1024 keys in 16384, causal; 8 documents of different lengths in 16384, seen from both
+sides and causally, by ``mask="doc[row] == doc[column]"``, with a list of blocks that is made before
+and one that each call makes; and 32 packed sequences, causal, whose lengths are 128 to 8192,
+log-uniform. head_dim 128, bfloat16, 16 heads, and 16 that share 4. flash-attn-4 has its window, and
+gets documents as packed sequences, which is the fastest that it offers for them; flex_attention has
+the same masks as functions, with block masks made before.
+
+Times are milliseconds, eager with an overwritten L2 cache, and in CUDA graphs. Errors are relative,
+by the norm, of two heads against float64. Prints a JSON line for each candidate. ``--build`` writes
+generated files, a manifest and objects for 132 SMs, so that nothing is solved on the GPU's machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from report import RESULTS, environment, lines
+from torch import Tensor
+
+from schedgen.benchmarks.timing import (
+    OURS,
+    best_peer,
+    eagerly,
+    error,
+    imported,
+    in_graphs,
+    in_turns,
+)
+
+SMS = 132
+MANIFEST = "variant_speed.json"
+LENGTH, WINDOW, DOCUMENTS = 16384, 1024, 8
+SEQUENCES, SHORTEST, LONGEST = 32, 128, 8192
+HEAD_DIM = 128
+HEADS = ((16, 16), (16, 4))
+DOCUMENT_MASK = "doc[row] == doc[column]"
+SETTINGS = (("head_dim", str(HEAD_DIM)), ("dtype", "bf16"))
+Row = dict[str, Any]
+Run = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is computed: sequences that see themselves only, causally or not, with a ``window``.
+
+    ``packed``: (total, heads, head_dim) and where sequences begin, else one batch with a mask.
+    """
+
+    name: str
+    lengths: tuple[int, ...]
+    causal: bool
+    window: int = 0
+    packed: bool = False
+
+    @property
+    def total(self) -> int:
+        return sum(self.lengths)
+
+
+def lengths_of_documents() -> tuple[int, ...]:
+    """Lengths of documents, in multiples of nothing."""
+    draw = random.Random(0)
+    cuts = sorted(draw.sample(range(256, LENGTH - 256), DOCUMENTS - 1))
+    return tuple(b - a for a, b in zip([0, *cuts], [*cuts, LENGTH], strict=True))
+
+
+def lengths_of_sequences() -> tuple[int, ...]:
+    """A mix of lengths, log-uniform."""
+    draw = random.Random(0)
+    ends = math.log(SHORTEST), math.log(LONGEST)
+    return tuple(round(math.exp(draw.uniform(*ends))) for _ in range(SEQUENCES))
+
+
+CASES = (
+    Case("window", (LENGTH,), True, window=WINDOW),
+    Case("documents", lengths_of_documents(), False),
+    Case("documents causal", lengths_of_documents(), True),
+    Case("lengths", lengths_of_sequences(), True, packed=True),
+)
+
+
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+def asked_of(case: Case) -> Any:
+    """What distinguishes our kernel."""
+    from dataclasses import replace
+
+    from schedgen.kernels.flash_attn import variant_arguments
+    from schedgen.kernels.flash_attn_varlen import SPEC
+    from schedgen.kernels.variants.calling import asked
+
+    if case.packed:
+        return asked(None, None, case.causal, None, {}, SPEC)
+    if case.window:
+        given = variant_arguments(torch.empty(1, 1, 1, 1), True, (WINDOW, 0), 0.0, None)
+        return asked(given.pop("mask"), None, False, None, given)
+    wanted = asked(DOCUMENT_MASK, None, case.causal, None, {"doc": torch.empty(1)})
+    return replace(wanted, blocks=True)
+
+
+def build(folder: Path) -> None:
+    """Makes all kernels for H200 and what is compiled of them."""
+    os.environ["SCHEDGEN_CACHE_DIR"] = str(folder)
+    from schedgen.kernels import cache
+    from schedgen.kernels.variants.calling import kernel_of
+
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest: dict[str, str] = {}
+    for case in CASES:
+        begin = time.monotonic()
+        function = kernel_of(asked_of(case), "h200", SETTINGS)
+        cache.compiled(function.path, function.facts, SMS)
+        manifest[case.name] = str(function.path.relative_to(folder))
+        print(f"{time.monotonic() - begin:6.1f} s  {case.name}  {function.path}", flush=True)
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def take(folder: Path) -> None:
+    """Kernels that `build` made, so that nothing is solved here."""
+    from schedgen.kernels.variants.calling import keep
+
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    for case in CASES:
+        keep(asked_of(case), "h200", SETTINGS, folder / manifest[case.name])
+
+
+# -- candidates ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Operands (1, total, heads, head_dim), the document of each row, where documents begin."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    doc: Tensor
+    starts: Tensor
+
+    @property
+    def packed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The same without a batch."""
+        return self.q[0], self.k[0], self.v[0]
+
+
+def inputs_of(case: Case, heads: int, heads_k: int) -> Inputs:
+    """Normal numbers, the same each time."""
+    torch.manual_seed(0)
+    shapes = ((1, case.total, count, HEAD_DIM) for count in (heads, heads_k, heads_k))
+    q, k, v = (torch.randn(shape, device="cuda").bfloat16() for shape in shapes)
+    lengths = torch.tensor(case.lengths, device="cuda")
+    doc = torch.arange(len(case.lengths), device="cuda").repeat_interleave(lengths)
+    starts = torch.tensor([0, *accumulate(case.lengths)], dtype=torch.int32, device="cuda")
+    return Inputs(q, k, v, doc, starts)
+
+
+def ours(case: Case, given: Inputs) -> dict[str, Run]:
+    """Our candidates."""
+    from schedgen.kernels import attention, attention_blocks, flash_attn_func
+    from schedgen.kernels import flash_attn_varlen_func as varlen
+
+    operands, longest = (given.q, given.k, given.v), max(case.lengths)
+    if case.packed:
+        starts = given.starts
+        return {OURS: lambda: varlen(*given.packed, starts, starts, longest, longest, causal=True)}
+    if case.window:
+        return {OURS: lambda: flash_attn_func(*operands, causal=True, window_size=(WINDOW, 0))}
+    named: dict[str, Any] = {"mask": DOCUMENT_MASK, "causal": case.causal, "doc": given.doc}
+    blocks = attention_blocks(*operands, **named)
+    print(json.dumps({"case": case.name, "share of blocks": round(blocks.share, 4)}), flush=True)
+    return {
+        OURS: lambda: attention(*operands, blocks=blocks, **named),
+        f"{OURS} with its list": lambda: attention(*operands, **named),
+    }
+
+
+def peers(case: Case, given: Inputs) -> dict[str, Run]:
+    """flash-attn-4 and flex_attention, where they are installed and do not refuse."""
+    found: dict[str, Run] = {}
+    module, longest = "flash_attn.cute.interface", max(case.lengths)
+    function, varlen = (imported(module, f"flash_attn{part}_func") for part in ("", "_varlen"))
+    if function is not None and case.window:
+        operands = given.q, given.k, given.v
+        found["FA4"] = lambda: function(*operands, causal=True, window_size=(WINDOW, 0))
+    if varlen is not None and not case.window:
+        more = {"cu_seqlens_q": given.starts, "cu_seqlens_k": given.starts}
+        more |= {"max_seqlen_q": longest, "max_seqlen_k": longest, "causal": case.causal}
+        found["FA4"] = lambda: varlen(*given.packed, **more)
+    found["flex"] = _flex(case, given)
+    return found
+
+
+def _flex(case: Case, given: Inputs) -> Run:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    doc, causal, window = given.doc, case.causal, case.window
+
+    def kept(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        del b, h
+        seen = doc[row] == doc[column]
+        if causal:
+            seen = seen & (column <= row)
+        return seen & (column >= row - window) if window else seen
+
+    def in_window(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        del b, h
+        return (column <= row) & (column >= row - window)
+
+    mask = in_window if window else kept
+    total = case.total
+    block_mask = create_block_mask(mask, None, None, total, total, device="cuda", _compile=True)
+    compiled: Any = torch.compile(flex_attention, dynamic=False)
+    q, k, v = (one.transpose(1, 2) for one in (given.q, given.k, given.v))
+    shared = q.shape[1] != k.shape[1]
+    return lambda: compiled(q, k, v, block_mask=block_mask, enable_gqa=shared).transpose(1, 2)
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+def wanted_of(case: Case, given: Inputs, head: int) -> Tensor:
+    """Of one head in float64, by parts of the rows."""
+    group = given.q.shape[2] // given.k.shape[2]
+    q = given.q[0, :, head].double()
+    k, v = (one[0, :, head // group].double() for one in (given.k, given.v))
+    column, found = torch.arange(case.total, device="cuda"), list[Tensor]()
+    for first in range(0, case.total, 2048):
+        row = column[first : first + 2048]
+        seen = given.doc[row][:, None] == given.doc
+        if case.causal:
+            seen &= column <= row[:, None]
+        if case.window:
+            seen &= column >= row[:, None] - case.window
+        scores = (q[row] @ k.mT / math.sqrt(HEAD_DIM)).masked_fill(~seen, -math.inf)
+        found.append(scores.softmax(-1) @ v)
+    return torch.cat(found)
+
+
+def measured(case: Case, heads: int, heads_k: int) -> list[Row]:
+    """A row for each candidate."""
+    given = inputs_of(case, heads, heads_k)
+    candidates, refused = ours(case, given), list[Row]()
+    for name, run in peers(case, given).items():
+        try:
+            run()
+            torch.cuda.synchronize()
+        except Exception as problem:  # whatever it says, it is not there to compare with
+            refused.append(
+                {"candidate": name, "refused": f"{type(problem).__name__}: {problem}"[:300]}
+            )
+        else:
+            candidates[name] = run
+    errors: dict[str, float] = {}
+    for name, run in candidates.items():
+        found: Any = run()
+        found = (found[0] if isinstance(found, tuple) else found).reshape(given.q.shape)
+        heads_seen = (0, heads - 1)
+        parts = [error(found[0, :, head], wanted_of(case, given, head)) for head in heads_seen]
+        errors[name] = max(parts)
+    times, queued = eagerly(candidates), in_turns(candidates)
+    graphs = in_graphs(candidates, queued)
+    eager = {name: one.milliseconds for name, one in times.items()}
+    flops = 4 * heads * HEAD_DIM * _pairs(case)
+    rows: list[Row] = []
+    head: Row = {"case": case.name, "heads": heads, "heads_k": heads_k}
+    for name in candidates:
+        row = {**head, "candidate": name, "eager ms": round(eager[name], 4)}
+        row |= {"queued ms": round(queued[name].milliseconds, 4)}
+        row |= {"graph ms": round(graphs[name], 4)} if name in graphs else {}
+        row |= {"TFLOP/s": round(flops / queued[name].milliseconds / 1e9, 1)}
+        if name == OURS:
+            row["of best peer"] = round(_best(eager) / eager[name], 3)
+            row["of best peer in a graph"] = round(_best(graphs) / graphs[name], 3)
+            row["of flex"] = round(eager.get("flex", math.nan) / eager[name], 3)
+        rows.append(row | {"error": errors[name], "clock": times[name].clock})
+    return rows + [head | one for one in refused]
+
+
+def _best(milliseconds: dict[str, float]) -> float:
+    """Of the fastest candidate that is not ours."""
+    return best_peer({n: t for n, t in milliseconds.items() if not n.startswith(f"{OURS} ")})
+
+
+def _pairs(case: Case) -> int:
+    """Pairs of rows and keys that see each other."""
+    if case.window:
+        short = case.window + 1
+        return short * (short + 1) // 2 + (case.total - short) * short
+    return sum(n * (n + 1) // 2 if case.causal else n * n for n in case.lengths)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="variants of attention beside their peers")
+    parser.add_argument("--build", type=Path)
+    parser.add_argument("--kernels", type=Path)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--seconds", type=float, default=500.0)
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    if options.build:
+        build(options.build.resolve())
+        return 0
+    if options.kernels:
+        take(options.kernels.resolve())
+    rows, begin = list[Row](), time.monotonic()
+    for heads, heads_k in HEADS:
+        for case in CASES:
+            if options.only and case.name not in options.only:
+                continue
+            if time.monotonic() - begin > options.seconds:
+                print(json.dumps({"case": case.name, "heads_k": heads_k, "left out": "no time"}))
+                continue
+            for row in measured(case, heads, heads_k):
+                rows.append(row)
+                print(json.dumps(row), flush=True)
+    if options.save:
+        (RESULTS / "variant_speed.json").write_text(lines(environment(), rows), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Block lists: which blocks of keys a tile of queries sees something in.
+
+Where a mask says by elements of tensors which keys a row sees, such as ``doc[row] == doc[column]``,
+no formula tells which iterations an output tile needs. A few operations of torch on the GPU find
+out: of each tensor the least and the largest element of each block, and of the mask what follows
+for pairs of blocks (`schedgen.kernels.variants.intervals`). A block that is listed may be empty all
+the same, since the kernel asks the mask of each element; one that is left out is empty for certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from schedgen.expressions import Logical, parse
+from schedgen.kernels.errors import ArgumentValueError
+from schedgen.kernels.of_spec import SpecKernel
+from schedgen.kernels.variants.calling import Asked, Given, elements, sizes_of, variant_of
+from schedgen.kernels.variants.intervals import Interval, Truth, condition, constant, known
+from schedgen.kernels.variants.reading import SIZES, Vector
+from schedgen.kernels.variants.spec import CAUSAL, COUNTS, FULLS, LISTED, listed_along
+
+_AXES = ("batch", "head", "row", "column")
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of keys that tiles of queries see, for calls of attention with one mask.
+
+    `schedgen.kernels.attention_blocks` makes them. They are right as long as the tensors that the
+    mask names have the values that they had then.
+
+    Attributes:
+        counts: (batch, heads, query_blocks), int32, without batch and heads if the mask names
+            neither: how many blocks of keys a tile of queries has.
+        fulls: the same: how many of these are kept as a whole.
+        listed: the same and key_blocks: which ones, those that are kept as a whole first, in order;
+            what is behind the count means nothing.
+        rows, keys: queries of a tile, keys of a block.
+        seq_q, seq_k: what they are for.
+    """
+
+    counts: Tensor
+    fulls: Tensor
+    listed: Tensor
+    rows: int
+    keys: int
+    seq_q: int
+    seq_k: int
+    wanted: Asked
+
+    @property
+    def share(self) -> float:
+        """How much of all blocks is computed. Waits for the GPU."""
+        return self.counts.double().mean().item() / self.listed.shape[-1]
+
+    def arguments(
+        self, wanted: Asked, function: SpecKernel, q: Tensor, k: Tensor
+    ) -> dict[str, Tensor]:
+        """What a kernel is passed of them.
+
+        Raises ArgumentValueError: they are of another mask, other lengths, or for another kernel.
+        """
+        made, asked = _key(self.wanted), _key(wanted)
+        if made != asked:
+            raise ArgumentValueError("blocks", f"they are of {made}", f"{asked}", "make new ones")
+        if (self.seq_q, self.seq_k) != (q.shape[1], k.shape[1]):
+            got = f"they are for {self.seq_q} queries and {self.seq_k} keys"
+            allowed = f"{q.shape[1]} and {k.shape[1]}"
+            raise ArgumentValueError("blocks", got, allowed, "make new ones")
+        if (self.rows, self.keys) != tile_of(function):
+            got, (rows, keys) = f"they are {self.rows} x {self.keys}", tile_of(function)
+            fix = "make them with operands of this data type and head_dim"
+            raise ArgumentValueError("blocks", got, f"{rows} x {keys} for this kernel", fix)
+        sizes = [size for size, name in ((q.shape[0], "batch"), (q.shape[2], "head"))
+                 if name in listed_along(variant_of(wanted))]  # fmt: skip
+        if list(self.counts.shape[:-1]) != sizes:
+            got = f"they are for {list(self.counts.shape[:-1])}"
+            raise ArgumentValueError("blocks", got, f"batch and heads {sizes}", "make new ones")
+        return {COUNTS: self.counts, FULLS: self.fulls, LISTED: self.listed}
+
+
+def _key(wanted: Asked) -> tuple[str | None, bool, tuple[tuple[str, str], ...]]:
+    """What decides which blocks there are, beside values."""
+    mask = variant_of(wanted).mask
+    vectors = mask.vectors.values() if mask else ()
+    names = {*(mask.numbers if mask else ()), *(vector.name for vector in vectors)}
+    kinds = tuple((name, kind) for name, kind in wanted.kinds if name in names)
+    return wanted.mask, wanted.causal, kinds
+
+
+def tile_of(function: SpecKernel) -> tuple[int, int]:
+    """Queries of an output tile, and keys of a block of a kernel."""
+    known = dict(function.facts.settings)
+    return int(known["tiles"]) * int(known["rows"]), int(known["keys"])
+
+
+def blocks_of(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: Given) -> Blocks:
+    """The blocks of a call; everything is computed on its GPU, which is not waited for."""
+    rows, keys = tile_of(function)
+    sizes = sizes_of(q, k)
+    variant = variant_of(wanted)
+    mask = variant.mask
+    assert mask is not None
+    block = {"row": rows, "column": keys, "head": 1, "batch": 1}
+    names = {name: _coordinate(name, sizes[name], block[name], q.device) for name in _AXES}
+    whole = {"seq_q": sizes["row"], "seq_k": sizes["column"]}
+    names |= {name: constant(whole[name], True, q.device) for name in SIZES}
+    for name, vector in mask.vectors.items():
+        if vector.name:  # else it is a coordinate
+            names[name] = _vector(vector, sizes, block, given)
+    for name in mask.numbers:
+        value = given[name]
+        assert not isinstance(value, Tensor)
+        exact = name in variant.whole
+        names[name] = constant(torch.tensor(float(value)).item(), exact, q.device)
+    expression = mask.given
+    if wanted.causal:
+        expression = Logical("and", parse(CAUSAL), expression)
+    found = condition(expression, names)
+    found = Truth(found.some, found.some & found.every)
+    along = listed_along(variant)
+    shape = [sizes[axis] if axis in along else 1 for axis in ("batch", "head")]
+    shape += [-(-sizes["row"] // rows), -(-sizes["column"] // keys)]
+    kept = [size for size, axis in zip(shape, _AXES, strict=True) if axis in (*along, *_AXES[2:])]
+    some, every = (one.broadcast_to(shape).reshape(kept) for one in (found.some, found.every))
+    empty = (~some).to(torch.uint8) + (~every).to(torch.uint8)
+    listed = torch.sort(empty, dim=-1, stable=True).indices.int()
+    counts, fulls = (one.sum(-1, dtype=torch.int32) for one in (some, every))
+    return Blocks(counts, fulls, listed, rows, keys, sizes["row"], sizes["column"], wanted)
+
+
+def _coordinate(axis: str, size: int, block: int, device: torch.device) -> Interval:
+    first = torch.arange(0, size, block, device=device, dtype=torch.float64)
+    last = (first + (block - 1)).clamp(max=size - 1)
+    return Interval(_along(first, (axis,)), _along(last, (axis,)), whole=True)
+
+
+def _vector(
+    vector: Vector, sizes: Mapping[str, int], block: Mapping[str, int], given: Given
+) -> Interval:
+    """The least and the largest element of each block; of one that has no number anything."""
+    tensor = elements(vector, sizes, given)
+    whole = not tensor.is_floating_point()
+    low: Tensor = tensor.float().double()
+    high = low
+    for axis, index in enumerate(vector.indices):
+        if block[index] > 1:
+            count = -(-sizes[index] // block[index])
+            at = torch.arange(count * block[index], device=tensor.device)
+            at = at.clamp(max=sizes[index] - 1)
+            shape = (*low.shape[:axis], count, block[index], *low.shape[axis + 1 :])
+            low = low.index_select(axis, at).reshape(shape).amin(axis + 1)
+            high = high.index_select(axis, at).reshape(shape).amax(axis + 1)
+    return known(_along(low, vector.indices), _along(high, vector.indices), whole)
+
+
+def _along(tensor: Tensor, axes: tuple[str, ...]) -> Tensor:
+    """With axes for batch, head, row and column."""
+    order = sorted(range(len(axes)), key=lambda n: _AXES.index(axes[n]))
+    tensor = tensor.permute(order)
+    for number, axis in enumerate(_AXES):
+        if axis not in axes:
+            tensor = tensor.unsqueeze(number)
+    return tensor

@@ -1,0 +1,153 @@
+"""Block lists: what is left out is empty, and lists of other calls are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from schedgen.expressions import parse
+from schedgen.kernels import attention
+from schedgen.kernels.errors import ArgumentValueError
+from schedgen.kernels.variants.blocks import Blocks, blocks_of
+from schedgen.kernels.variants.calling import asked, spec_of, variant_of
+from schedgen.kernels.variants.intervals import Interval, condition, number
+from schedgen.kernels.variants.spec import listed_along, opaque
+
+ROWS, KEYS = 64, 32
+FUNCTION: Any = SimpleNamespace(
+    facts=SimpleNamespace(settings=(("tiles", "2"), ("rows", "32"), ("keys", "32")))
+)
+SEQ_Q, SEQ_K = 200, 300
+Q, K = torch.empty(2, SEQ_Q, 4, 64), torch.empty(2, SEQ_K, 2, 64)
+ROW, COLUMN = torch.arange(SEQ_Q)[:, None], torch.arange(SEQ_K)
+torch.manual_seed(0)
+DOC = torch.randint(0, 3, (SEQ_K,)).sort().values
+BIAS = torch.rand(SEQ_K)
+PER = torch.randint(0, 90, (2, 4))
+
+
+def listed(mask: str, *, causal: bool = False, **given: Any) -> Blocks:
+    wanted = replace(asked(mask, None, causal, None, given), blocks=True)
+    return blocks_of(FUNCTION, wanted, Q, K, given)
+
+
+def dense(blocks: Blocks) -> Tensor:
+    """Which blocks are listed."""
+    keys = blocks.listed.shape[-1]
+    found = torch.zeros(blocks.listed.shape, dtype=torch.bool)
+    return found.scatter_(-1, blocks.listed.long(), torch.arange(keys) < blocks.counts[..., None])
+
+
+def whole(blocks: Blocks) -> Tensor:
+    """Which blocks are listed as full."""
+    return dense(replace(blocks, counts=blocks.fulls))
+
+
+def seen(kept: Tensor) -> Tensor:
+    """Which blocks have an element that is kept."""
+    rows, keys = -(-SEQ_Q // ROWS), -(-SEQ_K // KEYS)
+    whole = torch.zeros(*kept.shape[:-2], rows * ROWS, keys * KEYS, dtype=torch.bool)
+    whole[..., :SEQ_Q, :SEQ_K] = kept
+    return whole.reshape(*kept.shape[:-2], rows, ROWS, keys, KEYS).any(-1).any(-2)
+
+
+EXACT: dict[str, tuple[dict[str, Any], Tensor]] = {
+    "doc[row] == doc2[column]": ({"doc": DOC[:SEQ_Q], "doc2": DOC}, DOC[:SEQ_Q, None] == DOC),
+    "not doc[row] < doc2[column] and column >= first": (
+        {"doc": DOC[:SEQ_Q], "doc2": DOC, "first": 40},
+        (DOC[:SEQ_Q, None] >= DOC) & (COLUMN >= 40),
+    ),
+    "column // 50 == row // 50": ({}, ROW // 50 == COLUMN // 50),
+    "column % 100 < 10 and abs(row - column) <= per[batch, head]": (
+        {"per": PER},
+        (COLUMN % 100 < 10) & ((ROW - COLUMN).abs() <= PER[..., None, None]),
+    ),
+    "max(row, 70) >= column or min(column, 290) == 290": (
+        {},
+        (ROW.clamp(min=70) >= COLUMN) | (COLUMN >= 290),
+    ),
+}
+
+
+@pytest.mark.parametrize("mask", EXACT)
+def test_blocks_that_are_seen(mask: str) -> None:
+    """Names that occur once: what is listed is what is seen, but for combinations of conditions."""
+    given, kept = EXACT[mask]
+    found, right = dense(listed(mask, **given)), seen(kept)
+    assert not (right & ~found).any()
+    assert (found & ~right).double().mean() < 0.05
+    full, left_out = whole(listed(mask, **given)), seen(~kept)
+    assert not (full & left_out).any()
+    assert (~full & ~left_out).double().mean() < 0.05
+
+
+def test_causal_documents() -> None:
+    blocks = listed("doc[row] == doc2[column]", causal=True, doc=DOC[:SEQ_Q], doc2=DOC)
+    kept = (DOC[:SEQ_Q, None] == DOC) & (COLUMN <= ROW + SEQ_K - SEQ_Q)
+    found, right = dense(blocks), seen(kept)
+    assert not (right & ~found).any()
+    assert 0 < blocks.share < 0.7
+    assert whole(blocks).any()
+    assert not (whole(blocks) & seen(~kept)).any()
+    assert (blocks.counts.dtype, blocks.listed.dtype) == (torch.int32, torch.int32)
+
+
+def test_what_is_not_known_is_listed() -> None:
+    """Functions that are approximated, a divisor that may be 0, elements that are no numbers."""
+    assert dense(listed("tanh(row - column) > 2")).all()
+    assert dense(listed("row / (column - 100) > 1e9"))[:, 3].all()
+    none = BIAS.clone()
+    none[5] = torch.nan
+    assert dense(listed("bias[column] > 2", bias=none))[:, 0].all()
+    assert not dense(listed("bias[column] > 2", bias=none))[:, 1:].any()
+
+
+def test_rounding_is_outwards() -> None:
+    """A comparison that float32 may decide otherwise than float64 holds for some element."""
+    third = Interval(torch.tensor(0.1, dtype=torch.float64), torch.tensor(0.1, dtype=torch.float64))
+    names = {"x": third}
+    assert condition(parse("x * 3 == 0.3"), names).some
+    assert not condition(parse("x * 3 == 0.3"), names).every
+    assert number(parse("floor(x * 10)"), names).low == 0
+    assert number(parse("floor(x * 10)"), names).high == 1
+
+
+def test_which_masks_have_lists() -> None:
+    def of(mask: str, **given: Any) -> bool:
+        return opaque(variant_of(asked(mask, None, False, None, given)))
+
+    assert of("doc[row] == doc[column]", doc=DOC)
+    assert of("column <= row and bias[column] > 0", bias=BIAS)
+    assert not of("column <= row + window", window=5)
+    assert not of("column <= row + per[batch, head]", per=PER)
+    wanted = asked("doc[row] == doc[column] and per[batch, head] > 3", None, False, None,
+                   {"doc": DOC, "per": PER})  # fmt: skip
+    assert listed_along(variant_of(wanted)) == ("batch", "head")
+    data: Any = spec_of(replace(wanted, blocks=True)).source.data
+    assert data["loops"]["walk"]["list"] == "listed"
+    assert data["arguments"]["listed"]["shape"] == ["batch", "heads", "query_blocks", "key_blocks"]
+    plain: Any = spec_of(wanted).source.data
+    assert "walk" not in plain["loops"]
+
+
+def test_lists_of_other_calls_are_refused() -> None:
+    given: Any = {"doc": DOC[:SEQ_Q], "docs": DOC}
+    blocks = listed("doc[row] == docs[column]", **given)
+    wanted = asked("doc[row] == docs[column]", "score * 2", False, None, given)
+    assert blocks.arguments(wanted, FUNCTION, Q, K)["counts"] is blocks.counts
+    other = asked("doc[row] == docs[column]", None, True, None, given)
+    with pytest.raises(ArgumentValueError, match="blocks: they are of"):
+        blocks.arguments(other, FUNCTION, Q, K)
+    with pytest.raises(ArgumentValueError, match="for 200 queries and 300 keys; allowed: 100"):
+        blocks.arguments(wanted, FUNCTION, Q[:, :100], K)
+    tile: Any = SimpleNamespace(facts=SimpleNamespace(settings=(*FUNCTION.facts.settings[:2],
+                                                                ("keys", "64"))))  # fmt: skip
+    with pytest.raises(ArgumentValueError, match="they are 64 x 32; allowed: 64 x 64"):
+        blocks.arguments(wanted, tile, Q, K)
+    with pytest.raises(ArgumentValueError, match="blocks: there is no mask"):
+        attention(Q.bfloat16(), K.bfloat16(), K.bfloat16(), score="score * 2", blocks=blocks)
