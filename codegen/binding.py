@@ -12,7 +12,7 @@ from schedgen.codegen.names import element_name, renamed, renamed_tensor
 from schedgen.elements import elements
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
-from schedgen.tensors import Argument, Ragged
+from schedgen.tensors import Argument, Ragged, tile_number
 
 Values = dict[str, Expression]
 
@@ -37,6 +37,10 @@ def bound(kernel: Kernel) -> Kernel:
             fix="give it another name",
         )
     values |= {name: Name(renamed(name)) for name in names}
+    numbers = kernel.tile_numbers.items()
+    values |= {
+        name: Name(tile_number(renamed(x))) for name, x in numbers if name not in _COORDINATES
+    }
     values |= {a.name: Name(element_name(renamed_tensor(a.name))) for a in elements(kernel)}
     return replace(
         kernel,
@@ -57,6 +61,7 @@ def bound(kernel: Kernel) -> Kernel:
         ragged=tuple(map(_ragged, kernel.ragged)),
         grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
         tile_extents=_both(kernel.tile_extents),
+        split=_one(kernel.split),
         one_tile=tuple(map(renamed, kernel.one_tile)),
     )
 

@@ -22,8 +22,6 @@ _SPARE = 24
 _ADDRESSES = 9
 """And those for addresses of swizzled shared memory: one for each piece of a 128-byte row, and more
 than nothing is left for the next piece."""
-_TILE = ("tile_row", "tile_column")
-"""Which output tile it is, in formulas; of `Kernel.tile_extents`."""
 
 
 class Threads:
@@ -117,7 +115,7 @@ class Threads:
             *self.plan.scalars,
             *self.plan.elements,
             *self.plan.extents,
-            *_TILE,
+            *self.plan.kernel.tile_numbers,
             "row_0",
             "column_0",
             "fresh",
@@ -210,7 +208,7 @@ class Threads:
                     fix="write the initial value with a map before the loop",
                 )
             return code(f"{{}} < {first}" if first > 1 else "{} == 0", at)
-        if use in _TILE:
+        if use in self.plan.kernel.tile_numbers:
             return self._tile_number(operation, use)
         if use == "row_0" and first:
             return plus(start(operation.places[0], at, self.plan.kernel), first)
@@ -219,8 +217,8 @@ class Threads:
         return code("{}", Name(use))
 
     def _tile_number(self, operation: Operation, use: str) -> Code:
-        """Which output tile it is along rows or columns."""
-        extent = self.plan.kernel.tile_extents[_TILE.index(use)]
+        """Which output tile it is along an extent."""
+        extent = self.plan.kernel.tile_numbers[use]
         if not extent:
             raise EmitError(
                 f"{operation.name}: output tiles have no '{use}' here",

@@ -26,6 +26,11 @@ class Argument:
         return self.stored or self.shape
 
 
+def tile_number(extent: str) -> str:
+    """What the number of an output tile is called along an extent of which it has one element."""
+    return f"tile_{extent}"
+
+
 INTEGERS = ("i32",)
 """Data types of arguments that say sizes; no tile has them."""
 

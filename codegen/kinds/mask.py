@@ -33,7 +33,8 @@ def write(body: Body, operation: Operation) -> None:
     body.source.uses(*library_functions(keep))
     body.elements.uses |= {"row_0", "column_0", "thread"}
     everywhere = always(keep, "row_0", "column_0", operand.part.rows, operand.part.columns)
-    kept = limits(keep, {*body.plan.extents, *whole_scalars(body.plan.kernel)})
+    kernel = body.plan.kernel
+    kept = limits(keep, {*body.plan.extents, *whole_scalars(kernel), *kernel.tile_numbers})
     with body.source.block(f"if not {everywhere}:"):
         condition = _limits(body, kept) if kept else code(keep, lambda name: name.name)
         count = body.fragment.elements(operand.part.columns)

@@ -99,9 +99,9 @@ class Problem:
 
     def _at(self, coordinates: Coordinates) -> dict[str, Fraction | bool | str | int]:
         """What names of an output tile's arithmetic stand for."""
-        row, column = (coordinates.get(extent, 0) for extent in self.kernel.tile_extents)
         whole = {name: int(self.inputs[name].item()) for name in whole_scalars(self.kernel)}
-        place = {"tile_row": row, "tile_column": column}
+        numbers = self.kernel.tile_numbers.items()
+        place = {name: coordinates.get(extent, 0) for name, extent in numbers}
         return {**self.parameters, **self.extents, **whole, **place}
 
     @cached_property

@@ -21,7 +21,7 @@ from schedgen.operations import KINDS, Condition
 CURRENT = -1
 """The distance of a read that means what the buffer holds at the moment."""
 
-_COORDINATES = {"row", "column", "tile_row", "tile_column"}
+_COORDINATES = {"row", "column"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def positional(operation: Operation, kernel: Kernel) -> bool:
         formulas.append(operation.when)
     names = {name.name for formula in formulas for name in references(formula)}
     of_tile = _COORDINATES | {argument.name for argument in elements(kernel)}
+    of_tile |= kernel.tile_numbers.keys()
     return operation.tensor is not None or bool(names & of_tile)
 
 
@@ -183,8 +184,8 @@ class _Execution:
             return self._operand(name.name, name.distance).to(torch.float32)
         if name.name in ("row", "column"):
             return self._axis(name.name)
-        if name.name in ("tile_row", "tile_column"):
-            extent = self.kernel.tile_extents[name.name == "tile_column"]
+        if name.name in self.kernel.tile_numbers:
+            extent = self.kernel.tile_numbers[name.name]
             return torch.tensor(float(self.moment.coordinates.get(extent, 0)))
         if name.name in self.problem.names:
             return self.problem.names[name.name]

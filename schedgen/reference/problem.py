@@ -30,9 +30,10 @@ class Sizes:
     def names(self, tile: Mapping[str, int]) -> dict[str, Fraction | bool | str]:
         """What names of exact arithmetic stand for at an output tile."""
         extents = {name: Fraction(size) for name, size in self.extents.items()}
-        row, column = (Fraction(tile.get(extent, 0)) for extent in self.kernel.tile_extents)
+        numbers = self.kernel.tile_numbers.items()
+        place = {name: Fraction(tile.get(extent, 0)) for name, extent in numbers}
         whole = {name: Fraction(value) for name, value in self.scalars.items()}
-        return {**self.parameters, **extents, **whole, "tile_row": row, "tile_column": column}
+        return {**self.parameters, **extents, **whole, **place}
 
     @property
     def all_trips(self) -> int:
