@@ -55,7 +55,8 @@ Call = Callable[[Tensor, Tensor, Tensor], Any]
 
 
 def main() -> int:
-    options, begin, rows, wrong = _options(), time.monotonic(), [], 0
+    options, begin, wrong = _options(), time.monotonic(), 0
+    rows: list[Row] = []
     for batch, queries, heads in product(options.batch, options.queries, HEADS):
         if time.monotonic() - begin > options.seconds:
             print(json.dumps({"left out": [batch, queries, *heads]}), flush=True)
@@ -182,8 +183,8 @@ def measured(case: Case, candidates: dict[str, Call]) -> list[Row]:
 
 def off(call: Call, case: Case, given: tuple[Tensor, Tensor, Tensor]) -> float:
     """The distance from float64 of the first sequences."""
-    found = call(*given)
-    found = found[0] if isinstance(found, tuple) else found
+    result: Any = call(*given)
+    found: Tensor = result if isinstance(result, Tensor) else result[0]
     q, k, v = (x[:CHECKED] for x in given)
     return timing.error(found[:CHECKED], reference(q, k, v))
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import element_name, renamed, renamed_tensor
-from schedgen.elements import elements
+from schedgen.elements import elements, tile_numbers
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
 from schedgen.tensors import Argument, Ragged, tile_number
@@ -37,7 +37,7 @@ def bound(kernel: Kernel) -> Kernel:
             fix="give it another name",
         )
     values |= {name: Name(renamed(name)) for name in names}
-    numbers = kernel.tile_numbers.items()
+    numbers = tile_numbers(kernel).items()
     values |= {
         name: Name(tile_number(renamed(x))) for name, x in numbers if name not in _COORDINATES
     }

@@ -13,6 +13,7 @@ from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.transfers import atom, shared
+from schedgen.elements import tile_numbers
 from schedgen.kernel import Kernel, Operation, Space
 from schedgen.program.model import RoleProgram
 from schedgen.tensors import Place
@@ -115,7 +116,7 @@ class Threads:
             *self.plan.scalars,
             *self.plan.elements,
             *self.plan.extents,
-            *self.plan.kernel.tile_numbers,
+            *tile_numbers(self.plan.kernel),
             "row_0",
             "column_0",
             "fresh",
@@ -208,7 +209,7 @@ class Threads:
                     fix="write the initial value with a map before the loop",
                 )
             return code(f"{{}} < {first}" if first > 1 else "{} == 0", at)
-        if use in self.plan.kernel.tile_numbers:
+        if use in tile_numbers(self.plan.kernel):
             return self._tile_number(operation, use)
         if use == "row_0" and first:
             return plus(start(operation.places[0], at, self.plan.kernel), first)
@@ -218,7 +219,7 @@ class Threads:
 
     def _tile_number(self, operation: Operation, use: str) -> Code:
         """Which output tile it is along an extent."""
-        extent = self.plan.kernel.tile_numbers[use]
+        extent = tile_numbers(self.plan.kernel)[use]
         if not extent:
             raise EmitError(
                 f"{operation.name}: output tiles have no '{use}' here",

@@ -12,6 +12,7 @@ from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
+from schedgen.elements import tile_numbers
 from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
 from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
@@ -363,7 +364,7 @@ class Tiles:
     @property
     def _numbers(self) -> dict[str, str]:
         """Variables with the number of the output tile, by their names in formulas."""
-        numbers = self.plan.kernel.tile_numbers.items()
+        numbers = tile_numbers(self.plan.kernel).items()
         return {name: f"at_{extent}" for name, extent in numbers}
 
 

@@ -166,9 +166,10 @@ def _decode(
     found_lse = _rows((batch, heads_k), rows, q)
     library.launcher(device, COMBINE, dtype=dtype).launch((p, part_lse, found, found_lse))
     if not single:
-        out.unflatten(2, (heads_k, group)).copy_(found.unflatten(2, (seq_q, group)).transpose(1, 2))
-    of_token = found_lse.unflatten(2, (seq_q, group)).transpose(2, 3)
-    lse.unflatten(1, (heads_k, group)).copy_(of_token)
+        tokens = found.view(batch, heads_k, seq_q, group, -1).transpose(1, 2)
+        out.view(batch, seq_q, heads_k, group, -1).copy_(tokens)
+    of_token = found_lse.view(batch, heads_k, seq_q, group).transpose(2, 3)
+    lse.view(batch, heads_k, group, seq_q).copy_(of_token)
     return out, lse
 
 
@@ -179,7 +180,10 @@ def keys_of(head_dim: int, head_dim_v: int) -> int:
 
 def packed(q: Tensor, heads_k: int) -> Tensor:
     """(batch, seq_q, heads, d) as (batch, heads_k, seq_q * group, d): a view of a single token."""
-    return q.unflatten(2, (heads_k, q.shape[2] // heads_k)).transpose(1, 2).flatten(2, 3)
+    batch, seq_q, heads, _ = q.shape
+    group = heads // heads_k
+    tokens = q.reshape(batch, seq_q, heads_k, group, -1).transpose(1, 2)
+    return tokens.reshape(batch, heads_k, seq_q * group, -1)
 
 
 def _rows(outer: tuple[int, ...], rows: int, like: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from functools import cached_property
 
 from schedgen.errors import Location
 from schedgen.expressions import Expression
-from schedgen.tensors import Argument, GridAxis, Place, Ragged, tile_number
+from schedgen.tensors import Argument, GridAxis, Place, Ragged
 
 
 class Space(StrEnum):
@@ -306,16 +306,14 @@ class Kernel:
     """A kernel for one target with every parameter bound. ``trips`` is the nominal main-loop trip
     count, ``trip_count`` gives the one of a problem from the extents of its tensors, ``tile_trips``
     how many of them a single output tile needs, which is at least 1 and may be more than there are,
-    ``tile_first`` how many of these it leaves out at the beginning: never all, and none if it is
-    negative.
+    ``tile_first`` how many of these it leaves out at the beginning: never all; below 0 means none.
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
-    tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
-    extents of ``one_tile`` there is a single one. Tiles along ``split`` share the iterations: the
-    formulas say who has which. Sizes of ``ragged`` extents come from arrays.
-    ``teams``: how many warpgroups compute output tiles in turn, by role. ``decided`` says what the
-    spec left to the target, for people, ``locations`` where in its file a section ("operations" or
-    "buffers") has a name.
+    tiles are computed; rows and columns of one lie along ``tile_extents``. Along extents of
+    ``one_tile`` there is a single one; those along ``split`` share the iterations by formulas.
+    Sizes of ``ragged`` extents come from arrays. ``teams``: how many warpgroups compute output
+    tiles in turn, by role. ``decided`` says what the spec left to the target, for people,
+    ``locations`` where names of sections are in its file.
     """
 
     name: str
@@ -378,20 +376,6 @@ class Kernel:
     def tile_range(self) -> tuple[Expression, ...]:
         """The formulas that say which iterations an output tile has, if it is not all of them."""
         return tuple(f for f in (self.tile_trips, self.tile_first) if f is not None)
-
-    @cached_property
-    def tile_numbers(self) -> dict[str, str]:
-        """Names for the number of an output tile, with the extents along which they count:
-        ``tile_row`` and ``tile_column``, and ``tile_X`` for an extent X along which each tile is
-        one element. What a spec declares itself means that.
-        """
-        rows, columns = self.tile_extents
-        beside = (a.extent for a in self.grid if a.extent not in self.tile_extents)
-        found = {tile_number(extent): extent for extent in beside}
-        declared = {name for name, _ in self.parameters} | {r.base for r in self.regions}
-        declared |= {argument.name for argument in self.arguments}
-        kept = {name: extent for name, extent in found.items() if name not in declared}
-        return {"tile_row": rows, "tile_column": columns, **kept}
 
     def region_of(self, piece: str) -> Region:
         return self.region[self.piece[piece].region]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import torch
 
-from schedgen.elements import whole_scalars
+from schedgen.elements import tile_numbers, whole_scalars
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Expression, Name, evaluate, evaluate_int, parse
 from schedgen.extents import beyond
@@ -100,7 +100,7 @@ class Problem:
     def _at(self, coordinates: Coordinates) -> dict[str, Fraction | bool | str | int]:
         """What names of an output tile's arithmetic stand for."""
         whole = {name: int(self.inputs[name].item()) for name in whole_scalars(self.kernel)}
-        numbers = self.kernel.tile_numbers.items()
+        numbers = tile_numbers(self.kernel).items()
         place = {name: coordinates.get(extent, 0) for name, extent in numbers}
         return {**self.parameters, **self.extents, **whole, **place}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 
+from schedgen.elements import tile_numbers
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.reference.formulas import arithmetic
@@ -30,7 +31,7 @@ class Sizes:
     def names(self, tile: Mapping[str, int]) -> dict[str, Fraction | bool | str]:
         """What names of exact arithmetic stand for at an output tile."""
         extents = {name: Fraction(size) for name, size in self.extents.items()}
-        numbers = self.kernel.tile_numbers.items()
+        numbers = tile_numbers(self.kernel).items()
         place = {name: Fraction(tile.get(extent, 0)) for name, extent in numbers}
         whole = {name: Fraction(value) for name, value in self.scalars.items()}
         return {**self.parameters, **extents, **whole, **place}

@@ -18,6 +18,7 @@ from itertools import product
 
 import numpy as np
 
+from schedgen.elements import tile_numbers
 from schedgen.expressions import (
     Array,
     Expression,
@@ -136,7 +137,7 @@ def _masks(kernel: Kernel) -> Iterator[_Mask]:
             tuple((name, value) for name, value in known.items() if name in named),
             tuple(sorted(extents)),
             tuple(sorted(arguments & named)),
-            tuple(sorted({*kernel.tile_numbers} & named - {"tile_row", "tile_column"})),
+            tuple(sorted({*tile_numbers(kernel)} & named - {"tile_row", "tile_column"})),
             tile_number(kernel.split) if kernel.split else "",
         )
         if mask.names[0] in {name.name for name in references(keep)}:

@@ -257,7 +257,7 @@ class SpecFile(Model):
 
     @property
     def tile_numbers(self) -> list[str]:
-        """Names for the number of an output tile along `beside`; as of `Kernel.tile_numbers`."""
+        """Names for the number of an output tile along `beside`; as of `elements.tile_numbers`."""
         declared = {*self.parameters, *self.arguments, *self.buffers}
         return [name for name in map(tile_number, self.beside) if name not in declared]
 

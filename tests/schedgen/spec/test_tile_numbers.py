@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from schedgen.elements import tile_numbers
 from schedgen.errors import SpecError
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
@@ -61,7 +62,7 @@ def random(*shape: int) -> torch.Tensor:
 
 def test_names_of_numbers() -> None:
     kernel = made(SCALED)
-    assert kernel.tile_numbers == {
+    assert tile_numbers(kernel) == {
         "tile_row": "m", "tile_column": "k", "tile_batch": "batch", "tile_head": "head",
     }  # fmt: skip
 
@@ -69,7 +70,7 @@ def test_names_of_numbers() -> None:
 def test_what_a_spec_declares_means_that() -> None:
     text = SCALED.replace("  rows:", "  tile_head: {default: 5}\n  rows:")
     kernel = made(text)
-    assert "tile_head" not in kernel.tile_numbers
+    assert "tile_head" not in tile_numbers(kernel)
     a = random(2, 3, 8, 32)
     found = run(kernel, {"a": a})["d"]
     assert torch.allclose(found, a + torch.tensor([5.0, 15.0])[:, None, None, None])
