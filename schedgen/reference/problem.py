@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 
-from schedgen.elements import tile_numbers
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.reference.formulas import arithmetic
@@ -31,8 +30,11 @@ class Sizes:
     def names(self, tile: Mapping[str, int]) -> dict[str, Fraction | bool | str]:
         """What names of exact arithmetic stand for at an output tile."""
         extents = {name: Fraction(size) for name, size in self.extents.items()}
-        numbers = tile_numbers(self.kernel).items()
-        place = {name: Fraction(tile.get(extent, 0)) for name, extent in numbers}
+        row, column = (Fraction(tile.get(extent, 0)) for extent in self.kernel.tile_extents)
+        numbers = {f"tile_{extent}": Fraction(at) for extent, at in tile.items()}
+        declared = {*self.parameters, *(argument.name for argument in self.kernel.arguments)}
+        place = {name: at for name, at in numbers.items() if name not in declared}
+        place |= {"tile_row": row, "tile_column": column}
         whole = {name: Fraction(value) for name, value in self.scalars.items()}
         return {**self.parameters, **extents, **whole, **place}
 
