@@ -9,10 +9,10 @@ from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import element_name, renamed, renamed_tensor
-from schedgen.elements import elements
+from schedgen.elements import elements, tile_numbers
 from schedgen.expressions import Boolean, Expression, Name, Number, evaluate, fold, parse
 from schedgen.kernel import Kernel, Operation
-from schedgen.tensors import PARTLY, Argument, Ragged, Walk
+from schedgen.tensors import PARTLY, Argument, Ragged, Walk, tile_number
 
 Values = dict[str, Expression]
 
@@ -37,6 +37,10 @@ def bound(kernel: Kernel) -> Kernel:
             fix="give it another name",
         )
     values |= {name: Name(renamed(name)) for name in names}
+    numbers = tile_numbers(kernel).items()
+    values |= {
+        name: Name(tile_number(renamed(x))) for name, x in numbers if name not in _COORDINATES
+    }
     values |= {a.name: Name(element_name(renamed_tensor(a.name))) for a in elements(kernel)}
     return replace(
         kernel,
@@ -58,6 +62,7 @@ def bound(kernel: Kernel) -> Kernel:
         walk=None if kernel.walk is None else _walk(kernel.walk),
         grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
         tile_extents=_both(kernel.tile_extents),
+        split=_one(kernel.split),
         one_tile=tuple(map(renamed, kernel.one_tile)),
     )
 

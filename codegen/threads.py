@@ -14,6 +14,7 @@ from schedgen.codegen.source import Source
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.transfers import atom, shared
 from schedgen.codegen.walks import Walks
+from schedgen.elements import tile_numbers
 from schedgen.kernel import Kernel, Operation, Space
 from schedgen.program.model import RoleProgram
 from schedgen.tensors import PARTLY, Place
@@ -23,8 +24,6 @@ _SPARE = 24
 _ADDRESSES = 9
 """And those for addresses of swizzled shared memory: one for each piece of a 128-byte row, and more
 than nothing is left for the next piece."""
-_TILE = ("tile_row", "tile_column")
-"""Which output tile it is, in formulas; of `Kernel.tile_extents`."""
 
 
 class Threads:
@@ -118,7 +117,7 @@ class Threads:
             *self.plan.scalars,
             *self.plan.elements,
             *self.plan.extents,
-            *_TILE,
+            *tile_numbers(self.plan.kernel),
             "row_0",
             "column_0",
             "fresh",
@@ -214,7 +213,7 @@ class Threads:
             return code(f"{{}} < {first}" if first > 1 else "{} == 0", at)
         if use == PARTLY:
             return Walks(self.plan.kernel).partly(code("{}", 0 if at is None else at))
-        if use in _TILE:
+        if use in tile_numbers(self.plan.kernel):
             return self._tile_number(operation, use)
         if use == "row_0" and first:
             return plus(start(operation.places[0], at, self.plan.kernel), first)
@@ -223,8 +222,8 @@ class Threads:
         return code("{}", Name(use))
 
     def _tile_number(self, operation: Operation, use: str) -> Code:
-        """Which output tile it is along rows or columns."""
-        extent = self.plan.kernel.tile_extents[_TILE.index(use)]
+        """Which output tile it is along an extent."""
+        extent = tile_numbers(self.plan.kernel)[use]
         if not extent:
             raise EmitError(
                 f"{operation.name}: output tiles have no '{use}' here",

@@ -13,6 +13,7 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
+from schedgen.elements import tile_numbers
 from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
 from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
@@ -348,8 +349,7 @@ class Tiles:
             source.comment("of no elements there is one iteration, in which all is masked")
             source.add(code("trips = cutlass.max({}, Int32(1))", whole(kernel.trip_count)))
             every = code("trips")
-        rows, columns = kernel.tile_extents
-        names = {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"}
+        names = self._numbers
         end = "trips" if kernel.tile_first is None else "end"
         if kernel.tile_trips is not None:
             needed = f"{end} = cutlass.min({{}}, cutlass.max(Int32({{}}), Int32(1)))"
@@ -368,9 +368,13 @@ class Tiles:
 
     def condition_of(self, when: Expression) -> Code:
         """A condition of a store, over the coordinates of the tile."""
-        rows, columns = self.plan.kernel.tile_extents
-        names = {"tile_row": f"at_{rows}", "tile_column": f"at_{columns}"}
-        return integer_condition(when, names)
+        return integer_condition(when, self._numbers)
+
+    @property
+    def _numbers(self) -> dict[str, str]:
+        """Variables with the number of the output tile, by their names in formulas."""
+        numbers = tile_numbers(self.plan.kernel).items()
+        return {name: f"at_{extent}" for name, extent in numbers}
 
 
 def integer_condition(expression: Expression, names: dict[str, str]) -> Code:

@@ -15,6 +15,7 @@ its lock, without solving, and compiles it, which takes some ten seconds; both a
 (`schedgen.stored`).
 """
 
+from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks
 from schedgen.kernels.errors import (
     ArgumentTypeError,
@@ -52,6 +53,7 @@ __all__ = [
     "VariantError",
     "attention",
     "attention_blocks",
+    "attention_decode",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",

@@ -188,7 +188,7 @@ def _checked(
     given: calling.Given,
 ) -> torch.device:
     """The device of arguments, which fit together."""
-    _check(q, k, v, scale)
+    check(q, k, v, scale)
     calling.spec_of(wanted)  # what is wrong with it does not depend on a GPU
     if sinks is not None and sinks.shape != (q.shape[2],):
         got = f"its shape is {tuple(sinks.shape)}"
@@ -203,7 +203,8 @@ def _function(q: Tensor, v: Tensor, wanted: calling.Asked, device: torch.device)
     return calling.kernel_of(wanted, target, tuple(settings.items()))
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
+def check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
+    """Raises ArgumentValueError or ArgumentTypeError: operands do not fit together."""
     checks.dtypes(q=q, k=k, v=v)
     checks.dimensions("q", q, 4, "(batch, seq_q, heads, head_dim)")
     checks.dimensions("k", k, 4, "(batch, seq_k, heads_k, head_dim)")
@@ -262,12 +263,12 @@ def _empty(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
     del causal
-    _check(q, k, v, scale)
+    check(q, k, v, scale)
     return _empty(q, v)
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
-    _check(q, k, v, scale)
+    check(q, k, v, scale)
     device = checks.devices(q=q, k=k, v=v)
     out, lse = _empty(q, v)
     seq_q, seq_k = q.shape[1], k.shape[1]

@@ -3,8 +3,9 @@
     from schedgen.kernels import flash_attn_func
 
 Where neither a window, nor a soft cap, slopes or sinks are asked for, the shipped kernels are
-called. Everything else is a variant (`schedgen.kernels.variants`), made on the first call: one for
-all windows, caps and slopes, since these are numbers and tensors that a kernel is given.
+called: `attention_decode` for few queries over many keys. Everything else is a variant
+(`schedgen.kernels.variants`), made on the first call: one for all windows, caps and slopes, since
+these are numbers and tensors that a kernel is given.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from schedgen.kernels import checks
+from schedgen.kernels.attention_decode import attention_decode, pays
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 
@@ -97,7 +99,12 @@ def flash_attn_func(
         raise ArgumentValueError("sinks", "learnable_sink is given, too", "None", fix)
     asked = variant_arguments(q, causal, window_size, softcap, alibi_slopes)
     sink = sinks if learnable_sink is None else learnable_sink
-    out, lse = attention(q, k, v, softmax_scale=softmax_scale, return_lse=True, sinks=sink, **asked)
+    if sink is None and asked.keys() == {"causal"} and pays(q, k, v):
+        out, lse = attention_decode(q, k, v, softmax_scale=softmax_scale, return_lse=True, **asked)
+    else:
+        out, lse = attention(
+            q, k, v, softmax_scale=softmax_scale, return_lse=True, sinks=sink, **asked
+        )
     if return_attn_probs:
         return out, lse, None
     return (out, lse) if return_lse else out

@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
+from schedgen.kernels.attention_decode import COMBINE
+from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
+from schedgen.kernels.attention_decode import PARTS as DECODE_PARTS
 from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, dims
 from schedgen.kernels.keys import KEYS, OWN
 from schedgen.kernels.tiling import Product, sizes
@@ -79,6 +82,10 @@ def shipped() -> Iterator[Shipped]:
             for each in KEYS.get(of, (OWN,)):
                 more = () if each == OWN else (("keys", str(each)),)
                 yield Shipped("attention_fwd", target, (*settings, *more))
+        for sizes_of, causal in product(DECODED, ((), (("causal", "true"),))):
+            settings = (*dims(*sizes_of).items(), ("dtype", dtype), *causal)
+            yield Shipped(DECODE_PARTS, target, settings)
+        yield Shipped(COMBINE, target, (("dtype", dtype),))
         yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]
         for (symmetric, activated), layout in product(PRODUCTS, ("nk", "kn")):

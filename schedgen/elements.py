@@ -1,12 +1,13 @@
 """What formulas name beside buffers: tensors of which they have the element that belongs to an
-output tile, such as a factor of each head, and scalars that say which iterations a tile has.
+output tile, such as a factor of each head, scalars that say which iterations a tile has, and the
+numbers of a tile.
 """
 
 from __future__ import annotations
 
 from schedgen.expressions import references
 from schedgen.kernel import Kernel
-from schedgen.tensors import Argument
+from schedgen.tensors import Argument, tile_number
 
 
 def elements(kernel: Kernel) -> tuple[Argument, ...]:
@@ -35,3 +36,17 @@ def whole_scalars(kernel: Kernel) -> frozenset[str]:
     """
     names = {name.name for formula in kernel.tile_range for name in references(formula)}
     return frozenset(a.name for a in kernel.arguments if not a.shape and a.name in names)
+
+
+def tile_numbers(kernel: Kernel) -> dict[str, str]:
+    """Names for the number of an output tile, with the extents along which they count: ``tile_row``
+    and ``tile_column``, and ``tile_X`` for an extent X along which each tile is one element. What a
+    spec declares itself means that.
+    """
+    rows, columns = kernel.tile_extents
+    beside = (axis.extent for axis in kernel.grid if axis.extent not in kernel.tile_extents)
+    found = {tile_number(extent): extent for extent in beside}
+    declared = {name for name, _ in kernel.parameters} | {region.base for region in kernel.regions}
+    declared |= {argument.name for argument in kernel.arguments}
+    kept = {name: extent for name, extent in found.items() if name not in declared}
+    return {"tile_row": rows, "tile_column": columns, **kept}

@@ -305,15 +305,14 @@ class Kernel:
     """A kernel for one target with every parameter bound. ``trips`` is the nominal main-loop trip
     count, ``trip_count`` gives the one of a problem from the extents of its tensors, ``tile_trips``
     how many of them a single output tile needs, which is at least 1 and may be more than there are,
-    ``tile_first`` how many of these it leaves out at the beginning: never all, and none if it is
-    negative.
+    ``tile_first`` how many of these it leaves out at the beginning: never all; below 0 means none.
 
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
-    tiles are computed; rows and columns of an output tile lie along ``tile_extents``. Along
-    extents of ``one_tile`` there is a single one. Sizes of ``ragged`` extents, and iterations of a
-    ``walk``, come from arrays. ``teams``: how many warpgroups compute output tiles in turn, by
-    role. ``decided`` says what the spec left to the target, for people, ``locations`` where in its
-    file a section ("operations" or "buffers") has a name.
+    tiles are computed; rows and columns of one lie along ``tile_extents``. Along extents of
+    ``one_tile`` there is a single one; those along ``split`` share the iterations by formulas.
+    Sizes of ``ragged`` extents, and iterations of a ``walk``, come from arrays. ``teams``: how many
+    warpgroups compute output tiles in turn, by role. ``decided`` says what the spec left to the
+    target, for people, ``locations`` where names of sections are in its file.
     """
 
     name: str
@@ -337,6 +336,7 @@ class Kernel:
     grid: tuple[GridAxis, ...] = ()
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"
+    split: str = ""
     one_tile: tuple[str, ...] = ()
     teams: tuple[tuple[str, int], ...] = ()
     ragged: tuple[Ragged, ...] = ()

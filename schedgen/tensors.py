@@ -27,6 +27,11 @@ class Argument:
         return self.stored or self.shape
 
 
+def tile_number(extent: str) -> str:
+    """What the number of an output tile is called along an extent of which it has one element."""
+    return f"tile_{extent}"
+
+
 PARTLY = "partly"
 """Whether an iteration may have elements that a mask leaves out, in formulas."""
 

@@ -7,7 +7,7 @@ from schedgen.codegen.formulas import code, integer, library_functions
 from schedgen.codegen.kinds.body import Body
 from schedgen.codegen.masks import Limits, always, limits
 from schedgen.codegen.registers import initial_value
-from schedgen.elements import whole_scalars
+from schedgen.elements import tile_numbers, whole_scalars
 from schedgen.expressions import Name, references, render
 from schedgen.kernel import Operation
 
@@ -33,7 +33,8 @@ def write(body: Body, operation: Operation) -> None:
     body.source.uses(*library_functions(keep))
     body.elements.uses |= {"row_0", "column_0", "thread"}
     everywhere = always(keep, "row_0", "column_0", operand.part.rows, operand.part.columns)
-    kept = limits(keep, {*body.plan.extents, *whole_scalars(body.plan.kernel)})
+    kernel = body.plan.kernel
+    kept = limits(keep, {*body.plan.extents, *whole_scalars(kernel), *tile_numbers(kernel)})
     with body.source.block(f"if not {everywhere}:"):
         condition = _limits(body, kept) if kept else code(keep, lambda name: name.name)
         count = body.fragment.elements(operand.part.columns)

@@ -298,6 +298,8 @@ class Check:
             raise Refusal("its loops may not be one behind the other", loops[-1].instruction)
         data = bool(self.plan.ragged)  # of sizes that may be 0, for which there is one iteration
         count = without_more(found[-1], self.terms) if data else found[-1]
+        if self.plan.kernel.split and not data:  # what is left of a share is one at least
+            count = without_least(count, 1)
         known = Written(self.terms, here).term(count)
         if self.count is None:
             self.count = role.name, known

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import torch
 
-from schedgen.elements import whole_scalars
+from schedgen.elements import tile_numbers, whole_scalars
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Expression, Name, evaluate, evaluate_int, parse
 from schedgen.extents import beyond
@@ -126,9 +126,9 @@ class Problem:
 
     def _at(self, coordinates: Coordinates) -> dict[str, Fraction | bool | str | int]:
         """What names of an output tile's arithmetic stand for."""
-        row, column = (coordinates.get(extent, 0) for extent in self.kernel.tile_extents)
         whole = {name: int(self.inputs[name].item()) for name in whole_scalars(self.kernel)}
-        place = {"tile_row": row, "tile_column": column}
+        numbers = tile_numbers(self.kernel).items()
+        place = {name: coordinates.get(extent, 0) for name, extent in numbers}
         return {**self.parameters, **self.extents, **whole, **place}
 
     @cached_property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from schedgen.elements import elements
+from schedgen.elements import elements, tile_numbers
 from schedgen.expressions import Expression, Name, references
 from schedgen.interpret.formulas import compute
 from schedgen.interpret.pieces import TORCH, assemble, split, whole
@@ -22,7 +22,7 @@ from schedgen.tensors import PARTLY
 CURRENT = -1
 """The distance of a read that means what the buffer holds at the moment."""
 
-_COORDINATES = {"row", "column", "tile_row", "tile_column", PARTLY}
+_COORDINATES = {"row", "column", PARTLY}
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def positional(operation: Operation, kernel: Kernel) -> bool:
         formulas.append(operation.when)
     names = {name.name for formula in formulas for name in references(formula)}
     of_tile = _COORDINATES | {argument.name for argument in elements(kernel)}
+    of_tile |= tile_numbers(kernel).keys()
     return operation.tensor is not None or bool(names & of_tile)
 
 
@@ -184,8 +185,7 @@ class _Execution:
             return self._operand(name.name, name.distance).to(torch.float32)
         if name.name in ("row", "column"):
             return self._axis(name.name)
-        if name.name in ("tile_row", "tile_column"):
-            extent = self.kernel.tile_extents[name.name == "tile_column"]
+        if (extent := tile_numbers(self.kernel).get(name.name)) is not None:
             return torch.tensor(float(self.moment.coordinates.get(extent, 0)))
         if name.name == PARTLY:
             partly = self.problem.partly(self.moment.coordinates, self.moment.iteration)

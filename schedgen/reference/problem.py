@@ -36,8 +36,12 @@ class Sizes:
         """What names of exact arithmetic stand for at an output tile."""
         extents = {name: Fraction(size) for name, size in self.extents.items()}
         row, column = (Fraction(tile.get(extent, 0)) for extent in self.kernel.tile_extents)
+        numbers = {f"tile_{extent}": Fraction(at) for extent, at in tile.items()}
+        declared = {*self.parameters, *(argument.name for argument in self.kernel.arguments)}
+        place = {name: at for name, at in numbers.items() if name not in declared}
+        place |= {"tile_row": row, "tile_column": column}
         whole = {name: Fraction(value) for name, value in self.scalars.items()}
-        return {**self.parameters, **extents, **whole, "tile_row": row, "tile_column": column}
+        return {**self.parameters, **extents, **whole, **place}
 
     @property
     def all_trips(self) -> int:

@@ -33,7 +33,7 @@ from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.spec.walking import bind_walk, check_walk
 from schedgen.storage_rules import storage_mistakes
-from schedgen.tensors import INTEGERS, Argument
+from schedgen.tensors import INTEGERS, Argument, tile_number
 
 
 def bind(
@@ -130,6 +130,7 @@ def _kernel(
         grid=grid,
         tile_extents=binder.placing.tile_extents,
         tiles=str(spec.loops.tiles),
+        split=spec.loops.split_k or "" if spec.loops.tile_first is not None else "",
         one_tile=tuple(dict.fromkeys(spec.loops.one_tile)),
         teams=teams,
         ragged=ragged,
@@ -156,7 +157,7 @@ def _check_tile_trips(
     """Evaluate the iterations of the first tile: a mistake in them is one in all of them."""
     extents = {size for argument in spec.arguments.values() for size in argument.shape}
     known = {name: Fraction(1) for name in sorted(extents)} | values
-    first = {"tile_row": Fraction(0), "tile_column": Fraction(0)}
+    first = dict.fromkeys(["tile_row", "tile_column", *spec.tile_numbers], Fraction(0))
     first |= {name: Fraction(1) for name, given in spec.arguments.items() if not given.shape}
     scope = Scope(source, sink, known | first)
     for key in ("tile_trips", "tile_first"):
@@ -167,21 +168,18 @@ def _check_tile_trips(
 
 def _check_split(spec: SpecFile, scope: Scope) -> None:
     """The tiles that share the main loop are those along an extent of all results, in which each of
-    them is one element, and the trip count says how many iterations are left for each.
+    them is one element. The trip count says how many iterations are left for each, or formulas of
+    the tile's number which these are.
     """
     extent, path = spec.loops.split_k, ("loops", "split_k")
     if extent is None:
         return
-    results = [spec.arguments[store.to] for store in spec.stores]
-    beside = [set(a.shape) - set(a.tiled or a.shape[-2:]) for a in results]
-    common = [x for x in (results[0].shape if results else ()) if all(x in b for b in beside)]
+    common, formulas = spec.beside, (spec.loops.tile_first, spec.loops.tile_trips)
     trips = scope.expression(spec.loops.trips, ("loops", "trips"))
     if extent not in common:
         _unknown_extent(scope, extent, common, path)
-    elif spec.loops.tile_trips is not None or spec.loops.tile_first is not None:
-        which = "tile_trips" if spec.loops.tile_first is None else "tile_first"
-        message = "tiles share the main loop, and each of them may have another number of trips"
-        scope.error("bad-split", message, path, key=True, fix=f"remove 'split_k' or '{which}'")
+    elif formulas != (None, None):
+        _check_split_formulas(spec, scope, extent)
     elif trips is not None and extent not in {name.name for name in references(trips)}:
         message = (
             f"the tiles along '{extent}' share the iterations, but 'trips' does not depend on it"
@@ -190,8 +188,26 @@ def _check_split(spec: SpecFile, scope: Scope) -> None:
         scope.error("bad-split", message, ("loops", "trips"), fix=fix)
 
 
+def _check_split_formulas(spec: SpecFile, scope: Scope, extent: str) -> None:
+    """Both ends of what a tile takes are formulas of its number."""
+    name = tile_number(extent)
+    for key in ("tile_first", "tile_trips"):
+        given: str | int | None = getattr(spec.loops, key)
+        formula = None if given is None else scope.expression(given, ("loops", key))
+        if formula is None or name not in {n.name for n in references(formula)}:
+            path = ("loops", "split_k" if given is None else key)
+            message = f"the tiles along '{extent}' share the iterations, but '{key}' does not " + (
+                "exist" if given is None else f"depend on '{name}'"
+            )
+            fix = f"say with '{name}' in both 'tile_first' and 'tile_trips' which each one takes"
+            scope.error("bad-split", message, path, key=given is None, fix=fix)
+            return
+
+
 def _check_walked(spec: SpecFile, scope: Scope, operations: Sequence[Operation]) -> None:
     """Something differs between the tiles that share the main loop."""
+    if spec.loops.tile_first is not None:
+        return
     if spec.loops.split_k and not any(place.split_k for o in operations for place in o.places):
         message = "no load lies along an extent that the main loop walks, so all tiles are the same"
         fix = "name that extent in 'trips', or remove 'split_k'"

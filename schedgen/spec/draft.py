@@ -39,6 +39,7 @@ class Names:
         sizes = {size for argument in spec.arguments.values() for size in argument.shape}
         numbers = {name for name in spec.parameters if not isinstance(scope.values[name], str)}
         self.known = {*layout.present, *layout.broken, *scalars, *sizes, *numbers, *COORDINATES}
+        self.known.update(spec.tile_numbers)
         self.known |= {name for name in spec.arguments if self._is_element(name)}
 
     def _is_element(self, tensor: str) -> bool:

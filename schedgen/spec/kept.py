@@ -18,6 +18,7 @@ from itertools import product
 
 import numpy as np
 
+from schedgen.elements import tile_numbers
 from schedgen.expressions import (
     Array,
     Expression,
@@ -31,10 +32,14 @@ from schedgen.expressions.nodes import walk
 from schedgen.kernel import Kernel, Kind
 from schedgen.spec.parameters import literal
 from schedgen.spec.values import Value
-from schedgen.tensors import Place
+from schedgen.tensors import Place, tile_number
 
 _SCALARS = (0, 1, 10, 1000)
 """Values of scalar arguments that are tried, all scalars at the same one."""
+_NUMBERS = (0, 1, 3)
+"""Numbers of tiles that are tried along extents of which each tile has one element, all at the same
+one.
+"""
 _MANY = 40
 """Tiles along a side, of those problems that have many."""
 _APART = 16
@@ -59,7 +64,8 @@ class _Mask:
 
     ``walked`` and ``fixed`` are its sides that move with the loop and that do not; ``tile`` is the
     name of an output tile's number along the latter. ``trip_count``, ``tile_trips`` and
-    ``tile_first`` are those of the kernel.
+    ``tile_first`` are those of the kernel. ``numbers`` are the names of an output tile's numbers
+    along other extents, ``shared`` is one of them if its tiles share the iterations.
     """
 
     name: str
@@ -73,6 +79,8 @@ class _Mask:
     parameters: tuple[tuple[str, Value], ...]
     extents: tuple[str, ...]
     scalars: tuple[str, ...]
+    numbers: tuple[str, ...]
+    shared: str
 
     @property
     def formulas(self) -> list[Expression]:
@@ -129,6 +137,8 @@ def _masks(kernel: Kernel) -> Iterator[_Mask]:
             tuple((name, value) for name, value in known.items() if name in named),
             tuple(sorted(extents)),
             tuple(sorted(arguments & named)),
+            tuple(sorted({*tile_numbers(kernel)} & named - {"tile_row", "tile_column"})),
+            tile_number(kernel.split) if kernel.split else "",
         )
         if mask.names[0] in {name.name for name in references(keep)}:
             yield mask
@@ -149,8 +159,11 @@ class _Search:
         for size, walked, tiles in self._problems():
             extents = dict.fromkeys(self.mask.extents, 1)
             extents |= {self.mask.fixed.extent: size, self.mask.walked.extent: walked}
-            for tile, scalar in product(tiles, _SCALARS if self.mask.scalars else (0,)):
-                found = self._of_tile(extents, tile, scalar)
+            # A scalar that decides how iterations are shared, or that divides, is never 0.
+            scalars = _SCALARS[bool(self.mask.shared) :] if self.mask.scalars else (0,)
+            numbers = _NUMBERS if self.mask.numbers else (0,)
+            for tile, scalar, number in product(tiles, scalars, numbers):
+                found = self._of_tile(extents, tile, scalar, number)
                 if found is not None:
                     yield found
 
@@ -171,13 +184,18 @@ class _Search:
     def _sizes(self, block: int) -> list[int]:
         return [1, block + 1, 3 * block + 5, _MANY * block + 1, self.large + 4 * block + 1]
 
-    def _of_tile(self, extents: Mapping[str, int], tile: int, scalar: int) -> LeftOut | None:
+    def _of_tile(
+        self, extents: Mapping[str, int], tile: int, scalar: int, number: int
+    ) -> LeftOut | None:
         names = dict(self.mask.parameters)
         names |= {name: Fraction(size) for name, size in extents.items()}
         names |= {"tile_row": Fraction(0), "tile_column": Fraction(0)}
         names[self.mask.tile] = Fraction(tile)
         names |= dict.fromkeys(self.mask.scalars, Fraction(scalar))
+        names |= dict.fromkeys(self.mask.numbers, Fraction(number))
         every, first, end = self._iterations(names)
+        if self.mask.shared:
+            first, end = self._shared(names, every)
         before, after = {0, first - 1}, {end, every - 1}
         for iteration in sorted(before | after):
             if 0 <= iteration < every and not first <= iteration < end:
@@ -186,6 +204,18 @@ class _Search:
                     key = "tile_first" if iteration < first else "tile_trips"
                     return self._describe(key, extents, at, (first, end), scalar)
         return None
+
+    def _shared(self, names: Mapping[str, Value], every: int) -> tuple[int, int]:
+        """The iterations of all tiles that share them, up to the first one that none has."""
+        end = 0
+        for number in range(every):
+            _, first, behind = self._iterations({**names, self.mask.shared: Fraction(number)})
+            if first > end:
+                break
+            end = max(end, behind)
+            if end == every:
+                break
+        return 0, end
 
     def _iterations(self, names: Mapping[str, Value]) -> tuple[int, int, int]:
         """All iterations there are; the first one of a tile, and the one before which it ends."""
@@ -220,7 +250,8 @@ class _Search:
         known |= dict.fromkeys(mask.scalars, float(scalar))
         known |= dict(zip(mask.names, (still, moving), strict=True))
         there = (still < extents[mask.fixed.extent]) & (moving < extents[mask.walked.extent])
-        kept = np.argwhere(evaluate_arrays(mask.keep, known) & there)
+        with np.errstate(all="ignore"):  # division by a scalar that is 0 here
+            kept = np.argwhere(evaluate_arrays(mask.keep, known) & there)
         if not len(kept):
             return None
         return int(still[kept[0][0], 0]), int(moving[0, kept[0][1]])

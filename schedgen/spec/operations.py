@@ -181,7 +181,9 @@ class OperationBinder:
         if expression is None:
             return None
         sizes = {s for argument in self.spec.arguments.values() for s in argument.shape}
-        known: dict[str, Value] = dict.fromkeys([*sorted(sizes), *COORDINATES[2:4]], Fraction(1))
+        known: dict[str, Value] = dict.fromkeys(
+            [*sorted(sizes), *COORDINATES[2:4], *self.spec.tile_numbers], Fraction(1)
+        )
         known |= {**self.scope.values, **{name: Fraction(at) for name, at in index.items()}}
         Scope(self.scope.source, self.scope.sink, known).truth(text, path)
         return fold(expression, {name: Number(Fraction(at)) for name, at in index.items()})

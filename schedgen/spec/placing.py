@@ -152,7 +152,8 @@ class Placing:
 
     @property
     def _split_k(self) -> str:
-        return self.spec.loops.split_k or ""
+        """The extent whose tiles begin at a multiple of the trip count, unless formulas say it."""
+        return "" if self.spec.loops.tile_first is not None else self.spec.loops.split_k or ""
 
     def _tiled(self, tensor: str) -> list[str]:
         argument = self.spec.arguments[tensor]

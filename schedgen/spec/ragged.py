@@ -188,9 +188,10 @@ def _check_loops(spec: SpecFile, scope: Scope) -> None:
         message = "the triangle of output tiles is one of equal sizes"
         fix = "compute all tiles, or remove 'ragged'"
         scope.error("bad-ragged", message, ("loops", "tiles"), fix=fix)
-    if spec.loops.split_k is not None:
+    if spec.loops.split_k is not None and spec.loops.tile_first is None:
         message = "tiles share the iterations of the main loop, whose number is data"
-        scope.error("bad-ragged", message, ("loops", "split_k"), fix="remove 'split_k'")
+        fix = "remove 'split_k', or say with 'tile_first' and 'tile_trips' which each one takes"
+        scope.error("bad-ragged", message, ("loops", "split_k"), fix=fix)
 
 
 def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str]) -> None:

@@ -12,6 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from schedgen.operations import Operation, Store
 from schedgen.operations.fields import Arithmetic, Identifier, Model, Range, Scalar, Word
+from schedgen.tensors import tile_number
 
 
 class Parameter(Model):
@@ -190,7 +191,7 @@ class Loops(Model):
     tile_trips: Arithmetic | None = Field(
         None,
         description="how many of them an output tile needs, at least 1: a formula of extents, "
-        "tile_row and tile_column; more than there are means all",
+        "tile_row, tile_column and tile_X of an extent X; more than there are means all",
         examples=["ceil((tile_row + 1) * tile_m / tile_k)"],
     )
     tile_first: Arithmetic | None = Field(
@@ -207,7 +208,7 @@ class Loops(Model):
     split_k: Identifier | None = Field(
         None,
         description="an extent of the results whose tiles share the main loop: the one at c takes "
-        "the iterations from c * trips on",
+        "the iterations from c * trips on, or those that tile_first and tile_trips say",
     )
     one_tile: list[Identifier] = Field(
         default_factory=list[Identifier],
@@ -293,6 +294,22 @@ class SpecFile(Model):
         listed = self.operations
         every = [*listed.before, *listed.body, *listed.after]
         return [e for e in every if isinstance(e, Store) and e.to in self.arguments]
+
+    @property
+    def tile_numbers(self) -> list[str]:
+        """Names for the number of an output tile along `beside`; as of `elements.tile_numbers`."""
+        declared = {*self.parameters, *self.arguments, *self.buffers}
+        return [name for name in map(tile_number, self.beside) if name not in declared]
+
+    @property
+    def beside(self) -> list[str]:
+        """Extents of all results in which each output tile is one element."""
+        found: list[list[str]] = []
+        for store in self.stores:
+            result, buffer = self.arguments[store.to], self.buffers.get(store.source)
+            sides = result.tiled or result.shape[-len(buffer.shape if buffer else "mn") :]
+            found.append([extent for extent in result.shape if extent not in sides])
+        return [x for x in (found[0] if found else []) if all(x in one for one in found)]
 
 
 def json_schema() -> dict[str, Any]:

@@ -62,7 +62,8 @@ def check_trips(
         loads = [operation for operation in operations if operation.kind is Kind.LOAD]
         places = [p for o in loads for p in o.places if p.step and p.extent == extent]
         for step in sorted({place.step for place in places}):
-            wrong = _short(count, extent, step, spec.loops.split_k)
+            split = None if spec.loops.tile_first is not None else spec.loops.split_k
+            wrong = _short(count, extent, step, split)
             if wrong:
                 fix = f"count the last, shorter one as well: ceil({extent} / {step})"
                 scope.error("bad-trips", wrong, _PATH, fix=fix)

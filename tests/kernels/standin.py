@@ -30,7 +30,8 @@ class StandIn:
 
     def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
         self.calls.append(self.name)
-        dtypes = {t.dtype for t in tensors[:-1]} if "_parts_" in self.name else set[torch.dtype]()
+        parts = self.name.startswith("gemm_parts")
+        dtypes = {t.dtype for t in tensors[:-1]} if parts else set[torch.dtype]()
         assert not dtypes or tensors[-1].dtype is torch.float32
         for tensor in tensors:
             assert layouts.problem(tensor) is None, layouts.problem(tensor)
@@ -40,6 +41,13 @@ class StandIn:
             q, v = tensors[0].shape[-1], tensors[2].shape[-1]
             assert f"head_dim{q}_" + f"head_dim_v{v}_" * (v != q) in self.name
             _attention(tensors, scalars[0], causal="causal" in self.name)
+        elif self.name.startswith("attention_parts"):
+            _attention_parts(tensors, scalars, causal="causal" in self.name)
+        elif self.name.startswith("attention_combine"):
+            p, part_lse, out, lse = tensors
+            weights = part_lse.softmax(2).nan_to_num(0.0)
+            out.copy_((p * weights[..., None]).sum(2))
+            lse.copy_(part_lse.logsumexp(2))
         elif self.name.startswith("gemm_epilogue"):
             a, b, bias, _ = (x.float() for x in tensors)
             assert bias.dim() == 1
@@ -77,6 +85,25 @@ def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None
         scores = scores.masked_fill(~seen, -torch.inf)
     out.copy_(torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v))
     lse.copy_(scores.logsumexp(-1))
+
+
+def _attention_parts(tensors: Sequence[Tensor], scalars: Sequence[float], *, causal: bool) -> None:
+    """Splits of the keys; rows are tokens times heads that share keys."""
+    q, k, v, o, lse = tensors
+    scale, trips, group = scalars
+    k, v = k.float().transpose(1, 2), v.float().transpose(1, 2)
+    scores = q.float() @ k.mT * (scale * math.log(2))
+    rows, column = q.shape[2], torch.arange(k.shape[2])
+    if causal:
+        end = torch.arange(rows) // int(group) + k.shape[2] - rows // int(group) + 1
+        scores = scores.masked_fill(column >= end[:, None], -torch.inf)
+    size = int(trips) * (128 if max(q.shape[-1], v.shape[-1]) <= 128 else 64)
+    assert trips == int(trips)
+    assert o.shape[2] == -(-k.shape[2] // size)
+    for n in range(o.shape[2]):
+        here = scores[..., n * size : (n + 1) * size]
+        o[:, :, n] = here.softmax(-1).nan_to_num(0.0) @ v[:, :, n * size : (n + 1) * size]
+        lse[:, :, n] = here.logsumexp(-1)
 
 
 def _product(tensors: Sequence[Tensor], scalars: Sequence[float], *, symmetric: bool) -> None:

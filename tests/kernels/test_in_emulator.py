@@ -17,7 +17,16 @@ from torch.nn import functional
 from schedgen.codegen.compiling import _module as imported
 from schedgen.codegen.facts import file_name
 from schedgen.emulator.emulation import device
-from schedgen.kernels import attention, choosing, gemm, keys, layouts, library, symmetric_gemm
+from schedgen.kernels import (
+    attention,
+    attention_decode,
+    choosing,
+    gemm,
+    keys,
+    layouts,
+    library,
+    symmetric_gemm,
+)
 from schedgen.kernels.attention_op import ABSENT
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
@@ -140,3 +149,29 @@ def test_symmetric_product() -> None:
     found = symmetric_gemm(a)
     assert close(found, a, a.mT)
     assert torch.equal(found, found.mT)
+
+
+@pytest.mark.parametrize(
+    ("shape", "causal", "split"),
+    [
+        ((2, 1, 300, 8, 2, 128), False, 128),
+        ((1, 3, 290, 6, 2, 64), True, 128),
+        ((1, 16, 260, 4, 1, 128), True, 256),  # several iterations of a split
+        ((1, 5, 3, 2, 1, 64), True, None),  # rows that see no key
+        ((1, 1, 200, 2, 1, 192, 128), False, 128),
+        ((1, 2, 200, 3, 1, 192, 192), True, 128),
+    ],
+)
+def test_decode(shape: tuple[int, ...], causal: bool, split: int | None) -> None:
+    q, k, v = operands(*shape)  # type: ignore[arg-type]
+    out, lse = attention_decode(q, k, v, causal=causal, split=split, return_lse=True)
+    wanted, wanted_lse = reference(q, k, v, shape[5] ** -0.5, causal)
+    assert torch.allclose(out.double(), wanted, atol=2e-2)
+    assert torch.allclose(lse.double(), wanted_lse, atol=1e-3)
+
+
+def test_decode_is_the_same_in_a_batch() -> None:
+    q, k, v = operands(3, 1, 300, 4, 1, 64)
+    found = attention_decode(q, k, v, split=128)
+    alone = attention_decode(q[1:2].clone(), k[1:2].clone(), v[1:2].clone(), split=128)
+    assert torch.equal(found[1:2], alone)

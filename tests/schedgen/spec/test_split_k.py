@@ -111,7 +111,7 @@ def test_an_extent_of_results_only() -> None:
         (
             "split_k: part\n",
             "split_k: part\n  tile_trips: tile_row + 1\n",
-            "another number of trips",
+            "'tile_first' does not exist",
         ),
         ("ceil(k / (tile_k * part))", "ceil(k / tile_k)", "'trips' does not depend on it"),
         ("ceil(k / (tile_k * part))", "ceil(64 / part)", "so all tiles are the same"),

@@ -1,0 +1,200 @@
+"""Attention of few queries over many keys (decode): ``torch.ops.schedgen.attention_decode``.
+
+Keys are split; `attention_parts` computes each split on its own, `attention_combine` weighs what
+came of all of them, in their order. The split of a sequence depends on its own number of keys alone
+and never on what else is in the batch, nor on the GPU: results are the same bits with every batch.
+A tile has the rows of all query heads that share keys, so that these are read once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from schedgen.kernels import checks, library
+from schedgen.kernels.attention_op import check, dims
+from schedgen.kernels.errors import ArgumentValueError
+from schedgen.kernels.operators import Operator
+
+PARTS, COMBINE = "attention_parts", "attention_combine"
+HEAD_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
+"""head_dim of q and k, and of v, that there are kernels for."""
+SPLIT = 512
+"""Keys of a split, at least: with 8 heads of keys 8192 keys are 128 tiles, for 132 or 148 SMs."""
+MOST_SPLITS = 64
+"""Of longer sequences splits are larger: one after the other they are combined."""
+STEP = 128
+"""What the keys of a split are a multiple of."""
+ROWS = 64
+"""Query rows, tokens times heads that share keys, up to which `pays`: a tile on Hopper."""
+LEAST_KEYS = 2 * SPLIT
+"""Keys from which on `pays`: with fewer there is nothing to combine. To be measured."""
+_ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
+
+
+@overload
+def attention_decode(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    split: int | None = None,
+    return_lse: Literal[False] = False,
+) -> Tensor: ...
+
+
+@overload
+def attention_decode(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    split: int | None = None,
+    return_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+def attention_decode(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    split: int | None = None,
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """`attention` for few queries: the same result but for rounding, bound by reading k and v.
+
+    Args:
+        q: (batch, seq_q, heads, head_dim), bfloat16 or float16; any seq_q, but what this is made
+            for is that ``seq_q * heads / heads_k`` is 64 or less. head_dim 64, 96, 128 or 192.
+            The layout is as of `attention`.
+        k: (batch, seq_k, heads_k, head_dim), where heads is a multiple of heads_k.
+        v: like k; with a head_dim of 192 also (batch, seq_k, heads_k, 128).
+        softmax_scale: above 0; ``1 / sqrt(head_dim)`` if None.
+        causal: row i of q sees keys up to ``i + seq_k - seq_q``.
+        split: keys of a split, a multiple of 128; None: `split_keys`.
+        return_lse: whether to return ``lse`` too.
+
+    Returns:
+        ``out`` (batch, seq_q, heads, head_dim_v); or ``(out, lse)`` with the natural logarithm of
+        the sum of exponentials, (batch, heads, seq_q), float32. Rows that see no key are 0 with
+        -inf.
+
+    Raises:
+        As `attention`; ArgumentValueError also for a ``split`` that is no multiple of 128.
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
+    out, lse = _attention_decode(q, k, v, scale, causal, 0 if split is None else split)
+    return (out, lse) if return_lse else out
+
+
+def split_keys(seq_k: int) -> int:
+    """Keys of a split of a sequence with ``seq_k`` keys, by which alone it is decided."""
+    return max(SPLIT, -(-seq_k // (MOST_SPLITS * STEP)) * STEP)
+
+
+def pays(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether to take this rather than `attention`; never a matter of the batch."""
+    if not q.dim() == k.dim() == v.dim() == 4:
+        return False  # which the one that is called says
+    group = q.shape[2] // max(1, k.shape[2])
+    few = 0 < q.shape[1] * group <= ROWS and k.shape[1] >= LEAST_KEYS
+    return few and (q.shape[3], v.shape[3]) in HEAD_DIMS
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, scale: float, split: int) -> None:
+    check(q, k, v, scale)
+    if split < 0 or split % STEP:
+        got, fix = f"it is {split}", f"{-(-max(split, 1) // STEP) * STEP}, or leave it out"
+        raise ArgumentValueError("split", got, f"multiples of {STEP}", fix)
+    sizes = (int(q.shape[3]), int(v.shape[3]))
+    if sizes not in HEAD_DIMS:
+        allowed = ", ".join(str(d) for d, e in HEAD_DIMS if d == e)
+        fix = "pad with zeros and pass softmax_scale, or call attention"
+        raise ArgumentValueError("q", f"its head_dim is {sizes[0]}", allowed, fix)
+
+
+def _results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for the output, and for lse."""
+    batch, seq_q, heads, _ = q.shape
+    lse = q.new_empty((batch, heads, seq_q), dtype=torch.float32)
+    return q.new_empty((*q.shape[:3], v.shape[3])), lse
+
+
+def _fake(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, split: int
+) -> tuple[Tensor, Tensor]:
+    del causal
+    _check(q, k, v, scale, split)
+    return _results(q, v)
+
+
+def _decode(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, split: int
+) -> tuple[Tensor, Tensor]:
+    _check(q, k, v, scale, split)
+    device = checks.devices(q=q, k=k, v=v)
+    out, lse = _results(q, v)
+    batch, seq_q, heads, _ = q.shape
+    seq_k, heads_k = k.shape[1:3]
+    if not out.numel() or not seq_k:
+        return out.zero_(), lse.fill_(-math.inf)
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        checks.layout(name, tensor)
+    group, single = heads // heads_k, seq_q == 1
+    size = split or split_keys(seq_k)
+    rows, parts = seq_q * group, -(-seq_k // size)
+    p = q.new_empty((batch, heads_k, parts, rows, v.shape[3]), dtype=torch.float32)
+    part_lse = _rows((batch, heads_k, parts), rows, q)
+    dtype = checks.DTYPES[q.dtype]
+    settings = dims(q.shape[3], v.shape[3]) | {"dtype": dtype}
+    settings |= {"causal": "true"} if causal and not single else {}
+    scalars = (scale * math.log2(math.e), size / keys_of(q.shape[3], v.shape[3]), group)
+    run = library.launcher(device, PARTS, **settings)
+    run.launch((packed(q, heads_k), k, v, p, part_lse), scalars)
+    # Of a single token rows are heads, and the result is what the kernel writes.
+    found = packed(out, heads_k) if single else q.new_empty((batch, heads_k, rows, v.shape[3]))
+    found_lse = _rows((batch, heads_k), rows, q)
+    library.launcher(device, COMBINE, dtype=dtype).launch((p, part_lse, found, found_lse))
+    if not single:
+        tokens = found.view(batch, heads_k, seq_q, group, -1).transpose(1, 2)
+        out.view(batch, seq_q, heads_k, group, -1).copy_(tokens)
+    of_token = found_lse.view(batch, heads_k, seq_q, group).transpose(2, 3)
+    lse.view(batch, heads_k, group, seq_q).copy_(of_token)
+    return out, lse
+
+
+def keys_of(head_dim: int, head_dim_v: int) -> int:
+    """Keys of an iteration, as the spec derives them."""
+    return 128 if max(head_dim, head_dim_v) <= 128 else 64
+
+
+def packed(q: Tensor, heads_k: int) -> Tensor:
+    """(batch, seq_q, heads, d) as (batch, heads_k, seq_q * group, d): a view of a single token."""
+    batch, seq_q, heads, _ = q.shape
+    group = heads // heads_k
+    tokens = q.reshape(batch, seq_q, heads_k, group, -1).transpose(1, 2)
+    return tokens.reshape(batch, heads_k, seq_q * group, -1)
+
+
+def _rows(outer: tuple[int, ...], rows: int, like: Tensor) -> Tensor:
+    """Room for a number in float32 for each row, whose rows begin at multiples of 16 bytes."""
+    wide = -(-rows // _ROUND) * _ROUND
+    return like.new_empty((*outer, wide), dtype=torch.float32)[..., :rows]
+
+
+_attention_decode = Operator(
+    "attention_decode(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal, SymInt split)"
+    " -> (Tensor out, Tensor lse)",
+    _decode,
+    _fake,
+)

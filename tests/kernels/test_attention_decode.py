@@ -1,0 +1,150 @@
+"""`attention_decode` without a GPU: what it refuses, shapes, torch's checks, splits, and which
+calls of `flash_attn_func` it serves, with kernels that torch computes on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from schedgen.driver import lock_file
+from schedgen.kernels import attention_decode, flash_attn_func
+from schedgen.kernels.attention_decode import (
+    COMBINE,
+    HEAD_DIMS,
+    MOST_SPLITS,
+    PARTS,
+    STEP,
+    packed,
+    split_keys,
+)
+from schedgen.kernels.attention_op import dims
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
+from tests.kernels.test_attention_op import operands, reference
+
+Shape = tuple[int, ...]
+BOTH = ["attention_parts_sm_90a_head_dim64_bf16.py", "attention_combine_sm_90a_bf16.py"]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1, 300, 4, 1), (2, 1, 129, 6, 2), (2, 3, 700, 4, 2), (1, 5, 130, 2, 2), (1, 9, 4, 3, 1)],
+)
+def test_result_is_that_of_float64(launches: list[str], shape: Shape, causal: bool) -> None:
+    q, k, v = operands(*shape)  # type: ignore[arg-type]
+    out, lse = attention_decode(q, k, v, causal=causal, split=128, return_lse=True)
+    wanted, wanted_lse = reference(q, k, v, 1 / 8, causal)
+    assert torch.allclose(out.double(), wanted, atol=2e-2)
+    assert torch.allclose(lse.double(), wanted_lse, atol=1e-5)
+    assert out.is_contiguous()
+    assert lse.is_contiguous()
+    mask = causal and shape[1] > 1  # of a single token there is nothing to mask
+    assert launches == [BOTH[0].replace(".py", "_causal" * mask + ".py"), BOTH[1]]
+
+
+@pytest.mark.parametrize(("head_dim", "head_dim_v"), HEAD_DIMS)
+def test_head_dims(launches: list[str], head_dim: int, head_dim_v: int) -> None:
+    q, k, v = operands(1, 2, 300, 2, 1, head_dim, head_dim_v)
+    out = attention_decode(q, k, v, split=128)
+    assert torch.allclose(out.double(), reference(q, k, v, head_dim**-0.5, False)[0], atol=2e-2)
+
+
+def test_there_is_a_lock_of_every_kernel() -> None:
+    for arch in ("sm_90a", "sm_100a"):
+        for dtype in ("bf16", "fp16"):
+            assert lock_file.locked(COMBINE, arch, {"dtype": dtype})
+            for sizes in HEAD_DIMS:
+                for causal in ({}, {"causal": "true"}):
+                    settings = dims(*sizes) | {"dtype": dtype} | causal
+                    assert lock_file.locked(PARTS, arch, settings)
+
+
+def test_a_single_token_is_packed_without_a_copy() -> None:
+    q, _, _ = operands(2, 1, 1, 8, 2)
+    rows = packed(q, 2)
+    assert rows.shape == (2, 2, 4, 64)
+    assert rows.data_ptr() == q.data_ptr()
+    q, _, _ = operands(2, 3, 1, 8, 2)
+    rows = packed(q, 2)
+    assert torch.equal(rows[1, 1, 2 * 4 + 3], q[1, 2, 4 + 3])
+
+
+def test_a_split_depends_on_the_number_of_keys_only() -> None:
+    sizes = [split_keys(n) for n in range(1, 100_000, 37)]
+    assert all(size % STEP == 0 for size in sizes)
+    assert sizes == sorted(sizes)
+    assert all(-(-n // split_keys(n)) <= MOST_SPLITS for n in range(1, 1_000_000, 997))
+
+
+@pytest.mark.parametrize(
+    ("batch", "seq_q", "seq_k", "heads", "decoded"),
+    [
+        (1, 1, 1024, 8, True),
+        (3, 1, 1024, 8, True),
+        (1, 16, 1100, 8, True),
+        (1, 17, 1100, 8, False),
+        (1, 1, 1023, 8, False),
+    ],
+)
+def test_calls_of_flash_attn_func(
+    launches: list[str], batch: int, seq_q: int, seq_k: int, heads: int, decoded: bool
+) -> None:
+    q, k, v = operands(batch, seq_q, seq_k, heads, 2)
+    out, lse = flash_attn_func(q, k, v, causal=True, return_lse=True)
+    wanted, wanted_lse = reference(q, k, v, 1 / 8, True)
+    assert torch.allclose(out.double(), wanted, atol=2e-2)
+    assert torch.allclose(lse.double(), wanted_lse, atol=1e-5)
+    expected = ["attention_parts", "attention_combine"] if decoded else ["attention_fwd"]
+    assert [name[: name.index("_sm")] for name in launches] == expected
+
+
+def test_without_keys_or_queries(launches: list[str]) -> None:
+    q, k, v = operands(2, 3, 0, 2, 1)
+    out, lse = attention_decode(q, k, v, return_lse=True)
+    assert not out.any()
+    assert (lse == -math.inf).all()
+    q, k, v = operands(2, 0, 5, 2, 1)
+    assert attention_decode(q, k, v).shape == (2, 0, 2, 64)
+    assert not launches
+
+
+def test_what_is_refused(launches: list[str]) -> None:
+    q, k, v = operands(1, 1, 300, 4, 1)
+    for split in (-128, 100):
+        with pytest.raises(ArgumentValueError, match="multiples of 128; fix: 128, or leave"):
+            attention_decode(q, k, v, split=split)
+    with pytest.raises(ArgumentTypeError, match="dtype"):
+        attention_decode(q.float(), k.float(), v.float())
+    with pytest.raises(ArgumentValueError, match="head_dim is 160"):
+        attention_decode(*operands(1, 1, 300, 4, 1, 160))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_opcheck(launches: list[str], causal: bool) -> None:
+    for shape in ((2, 1, 300, 4, 2), (1, 3, 200, 6, 2), (2, 3, 0, 2, 1)):
+        arguments = (*operands(*shape), 0.125, causal, 128)
+        torch.library.opcheck(torch.ops.schedgen.attention_decode.default, arguments)
+
+
+def test_shapes_without_data() -> None:
+    with FakeTensorMode():
+        q = torch.empty(3, 2, 8, 128, device="cuda", dtype=torch.float16)
+        k = torch.empty(3, 2000, 2, 128, device="cuda", dtype=torch.float16)
+        out, lse = attention_decode(q, k, k, return_lse=True)
+    assert (out.shape, out.dtype, out.device) == (q.shape, q.dtype, q.device)
+    assert (lse.shape, lse.dtype, lse.stride()) == ((3, 8, 2), torch.float32, (16, 2, 1))
+
+
+def test_compiles_in_one_graph(launches: list[str]) -> None:
+    def block(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attention_decode(q * 2, k, v).float().sigmoid()
+
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager", dynamic=True)
+    for shape in ((2, 1, 700, 4, 2), (1, 2, 1200, 2, 2)):
+        arguments = operands(*shape)
+        assert torch.equal(compiled(*arguments), block(*arguments))
