@@ -121,11 +121,13 @@ class Emulator:
         before = Contents(launch.allocations) if self.schedules or self._judges else None
         begin = perf_counter()
         checkers: list[Checker] = []
+        decoded = self.decoded or Decoded()
         for seed in range(self.schedules):
-            checkers += self._checked(launch, module, kernel, self.order(seed), before)[0]
+            order = self.order(seed)
+            checkers += self._checked(launch, module, kernel, order, before, decoded)[0]
             assert before is not None
             before.restore()
-        last, statistics = self._checked(launch, module, kernel, self.policy, before)
+        last, statistics = self._checked(launch, module, kernel, self.policy, before, decoded)
         self._leave_behind(launch, kernel, last[-1] if last else None, statistics)
         self._report(launch, checkers + last, statistics, perf_counter() - begin)
 
@@ -136,11 +138,12 @@ class Emulator:
         kernel: Kernel,
         policy: Policy,
         before: Contents | None,
+        decoded: Decoded,
     ) -> tuple[list[Checker], Statistics]:
         """One execution; its race checker, if there is one."""
         checker = None if self.races == "off" else self._checker(launch)
         try:
-            statistics = self._execute(launch, module, kernel, policy, checker)
+            statistics = self._execute(launch, module, kernel, policy, checker, decoded)
             if checker is not None:
                 checker.close()
         except EmulationError as error:
@@ -150,7 +153,7 @@ class Emulator:
                 raise type(error)(f"{error}{under}{found}") from error
             raise
         if checker is not None and before is not None and self._judges and checker.reads_unwritten:
-            parts = launch, module, kernel, RoundRobin(), None
+            parts = launch, module, kernel, RoundRobin(), None, decoded
             if independent(before, launch.allocations, lambda: self._execute(*parts, poison=OTHER)):
                 checker.demote(Flaw.UNINITIALIZED, UNUSED)
         return [] if checker is None else [checker], statistics
@@ -162,6 +165,7 @@ class Emulator:
         kernel: Kernel,
         policy: Policy,
         checker: Checker | None,
+        decoded: Decoded,
         poison: int = POISON,
     ) -> Statistics:
         memory = HostMemory()
@@ -184,7 +188,7 @@ class Emulator:
             stall=self.stall,
             seconds=self.seconds,
             registers=self.registers,
-            decoded=self.decoded,
+            decoded=decoded,
             poison=poison,
             tolerated=self._tolerates,
         )
