@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-NAMES = ("index", "getting-started", "tutorial", "show", "faq", "spec")
+NAMES = ("index", "getting-started", "tutorial", "show", "faq", "spec", "bugs")
 END = "<!-- what follows is not run -->"
 BLOCK = re.compile(
     r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```\n", re.DOTALL
@@ -30,7 +30,7 @@ BLOCK = re.compile(
 # "; 0.12 s" at the end of a line, "; graph 0.01 s, execution 0.5 s", ", 7.5 s", "graph  0.05 s  no"
 TIMES = (
     (re.compile(r"; (\w+ )?\d+\.\d+ s(, \w+ \d+\.\d+ s)*$", re.MULTILINE), ""),
-    (re.compile(r", \d+\.\d+ s$", re.MULTILINE), ""),
+    (re.compile(r", \d+\.\d+ s(?=$|, \d+ did not end$)", re.MULTILINE), ""),
     (re.compile(r" +\d+\.\d+ s  "), "  "),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -19,10 +19,11 @@ from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import EarlyStart, Switches, Uninitialized, Verdict
 from schedgen.emulator.order.checker import Checker
-from schedgen.emulator.order.findings import Finding, Flaw, Severity
+from schedgen.emulator.order.findings import Finding, Findings, Flaw, Severity
 from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.order.groups import Group
+from schedgen.emulator.processes import Outcome, Pending
 from schedgen.emulator.ptx.tree import Kernel, Module
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Emulator:
     """Ids of rules of which breaches are warnings."""
     schedules: int = 0
     """Schedules under which each launch is executed before `policy`."""
+    jobs: int = 1
+    """Processes that execute schedules at the same time."""
     order: Callable[[int], Policy] = Adversarial
     """Makes these schedules from their seeds, which are 0 and up."""
     _triggered: bool = False
@@ -120,14 +123,25 @@ class Emulator:
         kernel = kernel_of(module, launch)
         before = Contents(launch.allocations) if self.schedules or self._judges else None
         begin = perf_counter()
-        checkers: list[Checker] = []
-        for seed in range(self.schedules):
-            checkers += self._checked(launch, module, kernel, self.order(seed), before)[0]
+        decoded = self.decoded or Decoded()
+
+        def under(seed: int) -> Findings | None:
+            order = self.order(seed)
+            checker, _ = self._checked(launch, module, kernel, order, before, decoded)
             assert before is not None
             before.restore()
-        last, statistics = self._checked(launch, module, kernel, self.policy, before)
-        self._leave_behind(launch, kernel, last[-1] if last else None, statistics)
-        self._report(launch, checkers + last, statistics, perf_counter() - begin)
+            return None if checker is None else checker.kept
+
+        others = Pending(under, self.schedules, self.jobs)
+        try:
+            if others.failed:
+                raise EmulationError("ended under another schedule")
+            last, statistics = self._checked(launch, module, kernel, self.policy, before, decoded)
+        finally:
+            earlier = [_result(one) for one in others.end()]
+        self._leave_behind(launch, kernel, last, statistics)
+        seconds = perf_counter() - begin
+        self._report(launch, self._joined(launch, earlier, last), statistics, seconds)
 
     def _checked(
         self,
@@ -136,11 +150,12 @@ class Emulator:
         kernel: Kernel,
         policy: Policy,
         before: Contents | None,
-    ) -> tuple[list[Checker], Statistics]:
+        decoded: Decoded,
+    ) -> tuple[Checker | None, Statistics]:
         """One execution; its race checker, if there is one."""
         checker = None if self.races == "off" else self._checker(launch)
         try:
-            statistics = self._execute(launch, module, kernel, policy, checker)
+            statistics = self._execute(launch, module, kernel, policy, checker, decoded)
             if checker is not None:
                 checker.close()
         except EmulationError as error:
@@ -150,10 +165,10 @@ class Emulator:
                 raise type(error)(f"{error}{under}{found}") from error
             raise
         if checker is not None and before is not None and self._judges and checker.reads_unwritten:
-            parts = launch, module, kernel, RoundRobin(), None
+            parts = launch, module, kernel, RoundRobin(), None, decoded
             if independent(before, launch.allocations, lambda: self._execute(*parts, poison=OTHER)):
                 checker.demote(Flaw.UNINITIALIZED, UNUSED)
-        return [] if checker is None else [checker], statistics
+        return checker, statistics
 
     def _execute(
         self,
@@ -162,6 +177,7 @@ class Emulator:
         kernel: Kernel,
         policy: Policy,
         checker: Checker | None,
+        decoded: Decoded,
         poison: int = POISON,
     ) -> Statistics:
         memory = HostMemory()
@@ -184,7 +200,7 @@ class Emulator:
             stall=self.stall,
             seconds=self.seconds,
             registers=self.registers,
-            decoded=self.decoded,
+            decoded=decoded,
             poison=poison,
             tolerated=self._tolerates,
         )
@@ -232,13 +248,21 @@ class Emulator:
         """A race checker; subclasses make one that sees more, or less."""
         return Checker(*arguments, **options)
 
+    def _joined(
+        self, launch: Launch, earlier: Sequence[Findings | None], last: Checker | None
+    ) -> Checker | None:
+        """What was found under all schedules, in their order."""
+        if last is None or not earlier:
+            return last
+        checker = self._checker(launch)
+        for findings in (*earlier, last.kept):
+            if findings is not None:
+                checker.join_findings(findings)
+        return checker
+
     def _report(
-        self, launch: Launch, checkers: list[Checker], statistics: Statistics, seconds: float
+        self, launch: Launch, checker: Checker | None, statistics: Statistics, seconds: float
     ) -> None:
-        """Joins what was found under all schedules."""
-        checker = checkers[0] if checkers else None
-        for other in checkers[1:]:
-            checkers[0].join_findings(other)
         findings = None if checker is None else checker.findings
         text = checker.report() if checker is not None and findings else ""
         groups = () if checker is None else checker.groups
@@ -246,6 +270,17 @@ class Emulator:
         self.reports.append(Report(*about, findings, text, seconds, groups))
         if self.races == "raise" and checker is not None and checker.errors:
             raise RaceError(text)
+
+
+def _result(one: Outcome[Findings | None]) -> Findings | None:
+    """What an execution found.
+
+    Raises:
+        SchedgenError: it ended with that.
+    """
+    if one.error is not None:
+        raise one.error
+    return one.result
 
 
 _VERDICTS = {

@@ -112,7 +112,9 @@ def _set_predicate(form: Form) -> Step:
             put(warp, other)
 
     if join is None and put is None and not packed:
-        return lambda warp: write(warp, compare(a(warp), b(warp)))
+        return form.elementwise(
+            lambda warp: write(warp, compare(a(warp), b(warp))), compare, [form.type] * 2
+        )
     return step
 
 

@@ -56,7 +56,11 @@ def _convert(form: Form) -> Step:
     form.finish(2)
     write = _target(form, form.operands[0], to)
     a = form.source(form.operands[1], source, wider=source != "bf16")
-    return lambda warp: write(warp, compute(a(warp)))
+    step: Step = lambda warp: write(warp, compute(a(warp)))  # noqa: E731
+    held = form.held(form.operands[0])
+    if held is None or BITS[held] != BITS[to]:
+        return step
+    return form.elementwise(step, compute, [source])
 
 
 def _target(form: Form, operand: Operand, type_: str) -> Write:

@@ -30,9 +30,7 @@ FORMATS_2: Mapping[str, tuple[str, str]] = {
 """Packed type -> its element and the type of the register."""
 
 _HALVES = ("f16x2", "bf16x2")
-_BIAS = np.full(2 * LANES, 0x7FFF, np.uint32)
-_ONE = np.full(2 * LANES, 1, np.uint32)
-_SIXTEEN = np.full(2 * LANES, 16, np.uint32)
+_BIAS, _ONE, _SIXTEEN = np.uint32(0x7FFF), np.uint32(1), np.uint32(16)
 
 
 def narrow(
@@ -98,18 +96,19 @@ def _from_singles(form: Form, to: str) -> Step:
     if mode == "rn" and not finite and not relu:
         quick = {"f16": _half_codes, "bf16": _brain_codes}.get(element)
 
-    def step(warp: WarpState) -> None:
-        values = np.empty(2 * LANES, np.float32)
-        values[1::2] = a(warp)
-        values[::2] = b(warp)
+    def compute(upper: Lanes, lower: Lanes) -> Lanes:
+        values = np.empty(2 * upper.size, np.float32)
+        values[1::2] = upper
+        values[::2] = lower
         # One number tells whether there is a NaN: squares are not negative, so nothing cancels.
         if quick is not None and not math.isnan(values.dot(values)):
-            write(warp, quick(values))
-            return
-        codes = from_float32(values, element, mode, satfinite=finite, relu=relu)
-        write(warp, joined(codes, to))
+            return quick(values)
+        return joined(from_float32(values, element, mode, satfinite=finite, relu=relu), to)
 
-    return step
+    def step(warp: WarpState) -> None:
+        write(warp, compute(a(warp), b(warp)))
+
+    return form.elementwise(step, compute, ["f32", "f32"])
 
 
 def _half_codes(values: Lanes) -> Lanes:

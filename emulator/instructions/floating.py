@@ -33,9 +33,9 @@ from schedgen.emulator.instructions.floating_values import (
     result,
 )
 from schedgen.emulator.instructions.forms import Form, One, Three, Two, typed
-from schedgen.emulator.machine.lanes import LANES, Lanes, Step
+from schedgen.emulator.machine.lanes import Lanes, Step
 
-_LOW = {size: np.full(size, 0xFFFFFFF, np.uint64) for size in (LANES, 2 * LANES)}
+_LOW = np.uint64(0xFFFFFFF)
 """The 28 low bits of a float64; all zero in ties between two float32, subnormal ones included."""
 
 
@@ -107,7 +107,7 @@ def fused_singles(mode: str) -> Three:
         total = product + addend
         # Rounding twice differs from rounding once only if the first gave a tie. NaNs have low
         # bits of zero too, as they come from float32.
-        if np.count_nonzero(total.view(np.uint64) & _LOW[total.size]) == total.size:
+        if np.count_nonzero(total.view(np.uint64) & _LOW) == total.size:
             return total.astype(np.float32)
         return canonical(odd_sum(product, addend).astype(np.float32))
 

@@ -41,8 +41,6 @@ _FUNCTIONS: Mapping[str, One] = {
 }
 """Opcode -> function of float64 values."""
 
-_ALL_TINY = np.full(32, TINY)
-
 
 @typed("rcp sqrt rsqrt sin cos lg2", "f32")
 def _one_single(form: Form) -> Step:
@@ -73,7 +71,7 @@ def _exponential(form: Form) -> Step:
 
     def compute(a: Lanes) -> Lanes:
         power = np.exp2(a.astype(np.float64)).astype(np.float32)
-        return canonical(power * (power >= _ALL_TINY))
+        return canonical(power * (power >= TINY))
 
     return form.unary(compute)
 

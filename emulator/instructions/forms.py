@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from schedgen.emulator.instructions.table import Environment, builds, unsupported
+from schedgen.emulator.machine.elementwise import Compute, elementwise
 from schedgen.emulator.machine.lanes import (
     NUMPY,
     Decoder,
@@ -116,27 +117,47 @@ class Form:
 
         ``types`` are those of the result and of the sources, or one for all, `type` by default.
         """
-        write, (a,) = self._operands(1, types, wider)
-        return lambda warp: write(warp, compute(a(warp)))
+        write, (a,), each = self._operands(1, types, wider)
+        return self.elementwise(lambda warp: write(warp, compute(a(warp))), compute, each)
 
     def binary(self, compute: Two, *types: str) -> Step:
         """As `unary`, with two sources."""
-        write, (a, b) = self._operands(2, types, False)
-        return lambda warp: write(warp, compute(a(warp), b(warp)))
+        write, (a, b), each = self._operands(2, types, False)
+        return self.elementwise(lambda warp: write(warp, compute(a(warp), b(warp))), compute, each)
 
     def ternary(self, compute: Three, *types: str) -> Step:
         """As `unary`, with three sources."""
-        write, (a, b, c) = self._operands(3, types, False)
-        return lambda warp: write(warp, compute(a(warp), b(warp), c(warp)))
+        write, (a, b, c), each = self._operands(3, types, False)
+        return self.elementwise(
+            lambda warp: write(warp, compute(a(warp), b(warp), c(warp))), compute, each
+        )
+
+    def elementwise(
+        self,
+        step: Step,
+        compute: Compute | None,
+        types: Sequence[str],
+        targets: Sequence[Operand] = (),
+        sources: Sequence[Operand] = (),
+    ) -> Step:
+        """The step of an instruction that computes each lane by itself from lanes of its sources.
+
+        ``types`` are those of the sources. Without ``targets`` the first operand is the only one,
+        without ``sources`` they are the operands behind it.
+        """
+        pairs = tuple(zip(sources or self.operands[1 : 1 + len(types)], types, strict=True))
+        to = tuple(targets or self.operands[:1])
+        return elementwise(self.where, self.decoder, step, compute, to, pairs)
 
     def _operands(
         self, sources: int, types: tuple[str, ...], wider: bool
-    ) -> tuple[Write, Sequence[Read]]:
+    ) -> tuple[Write, Sequence[Read], Sequence[str]]:
         self.finish(1 + sources)
         each = types if len(types) > 1 else (types or (self.type,)) * (1 + sources)
         write = self.target(self.operands[0], each[0], wider=wider)
         pairs = zip(self.operands[1:], each[1:], strict=True)
-        return write, [self.source(operand, type_, wider=wider) for operand, type_ in pairs]
+        reads = [self.source(operand, type_, wider=wider) for operand, type_ in pairs]
+        return write, reads, each[1:]
 
     def _check_width(self, operand: Operand, type_: str, wider: bool) -> None:
         if isinstance(operand, Vector):

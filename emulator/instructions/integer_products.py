@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from schedgen.emulator.instructions.forms import BITS, Two
-from schedgen.emulator.machine.lanes import LANES, NUMPY, Lanes
+from schedgen.emulator.machine.lanes import NUMPY, Lanes
 
 
 def unsigned(type_: str) -> str:
@@ -20,7 +20,7 @@ def high_product(type_: str) -> Two:
     bits, seen = BITS[type_], NUMPY[type_]
     if bits < 64:
         wide: np.dtype[Any] = np.dtype(NUMPY[f"{type_[0]}64"])
-        drop = np.full(LANES, bits).astype(wide)
+        drop = wide.type(bits)
         return lambda a, b: (a.astype(wide) * b.astype(wide) >> drop).astype(seen)
     if type_ == "u64":
         return _high_64

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from schedgen.emulator.instructions.forms import BITS, Form, Three, Two, typed, untyped
-from schedgen.emulator.machine.lanes import LANES, NUMPY, Lanes, Step, WarpState
+from schedgen.emulator.machine.lanes import NUMPY, Lanes, Step, WarpState
 from schedgen.emulator.ptx.tree import Immediate, Pair
 
 _ALL = np.uint32(0xFFFFFFFF)
@@ -38,11 +38,13 @@ def _shift(form: Form) -> Step:
     seen = NUMPY[form.type]
     amount = form.operands[2]
     if isinstance(amount, Immediate) and not isinstance(amount.value, float):
-        by = np.full(LANES, min(amount.value & 0xFFFFFFFF, BITS[form.type])).astype(seen)
+        by = seen(min(amount.value & 0xFFFFFFFF, BITS[form.type]))
         form.finish(3)
         write = form.target(form.operands[0], form.type)
         a = form.source(form.operands[1], form.type)
-        return lambda warp: write(warp, shift(a(warp), by))
+        return form.elementwise(
+            lambda warp: write(warp, shift(a(warp), by)), lambda a: shift(a, by), [form.type]
+        )
     if BITS[form.type] == 32 and seen is np.uint32:
         return form.binary(shift, form.type, form.type, "u32")
     width = np.uint32(BITS[form.type])
@@ -77,7 +79,9 @@ def _three(form: Form) -> Step:
     a, b, c = (form.source(operand, "b32") for operand in form.operands[1:4])
     if not joined:
         write = form.target(form.operands[0], "b32")
-        return lambda warp: write(warp, compute(a(warp), b(warp), c(warp)))
+        return form.elementwise(
+            lambda warp: write(warp, compute(a(warp), b(warp), c(warp))), compute, ["b32"] * 3
+        )
 
     both = form.operands[0]
     if not isinstance(both, Pair):
@@ -160,7 +164,9 @@ def _permute(form: Form) -> Step:
         write = form.target(form.operands[0], "b32")
         a, b = (form.source(operand, "b32") for operand in form.operands[1:3])
         permute = fixed_permutation(selector)
-        return lambda warp: write(warp, permute(a(warp), b(warp)))
+        return form.elementwise(
+            lambda warp: write(warp, permute(a(warp), b(warp))), permute, ["b32"] * 2
+        )
 
     codes = np.array(_MODES[mode], np.uint32) if mode else None
 
@@ -196,9 +202,9 @@ def fixed_permutation(selector: int) -> Two:
 
 def _part(operand: int, sign: bool, shift: int, mask: int) -> Two:
     """Shifts one of two words, or fills it with a sign, and keeps the bytes of a mask."""
-    by, kept = np.full(LANES, abs(shift), np.uint32), np.full(LANES, mask, np.uint32)
+    by, kept = np.uint32(abs(shift)), np.uint32(mask)
     direction = np.left_shift if shift >= 0 else np.right_shift
-    last = np.full(LANES, 31, np.int32)
+    last = np.int32(31)
 
     def part(*words: Lanes) -> Lanes:
         word = direction(words[operand], by) if shift else words[operand]

@@ -29,9 +29,11 @@ def _move(form: Form) -> Step:
     form.finish(2)
     write = form.target(form.operands[0], form.type)
     a = form.source(form.operands[1], form.type)
+    seen = form.type
     if isinstance(form.operands[1], Register) and form.type != "pred":
-        a = form.source(form.operands[1], f"u{BITS[form.type]}")
-    return lambda warp: write(warp, a(warp))
+        seen = f"u{BITS[form.type]}"
+        a = form.source(form.operands[1], seen)
+    return form.elementwise(lambda warp: write(warp, a(warp)), None, [seen])
 
 
 @typed("mov", "b8 b16 b32 b64 b128")
@@ -48,7 +50,7 @@ def _move_bits(form: Form) -> Step:
     if form.type == "b128" and not isinstance(source, Register):
         raise form.error("a 128-bit source is a register or a vector")
     a = form.source(source, form.type)
-    return lambda warp: write(warp, a(warp))
+    return form.elementwise(lambda warp: write(warp, a(warp)), None, [form.type])
 
 
 def _vector(form: Form) -> int:
@@ -87,7 +89,8 @@ def _part(form: Form, vector: Vector) -> int:
 def _pack(form: Form, to: Operand, source: Vector) -> Step:
     size = _part(form, source)
     write = form.target(to, form.type)
-    parts = [form.source(item, f"b{8 * size}") for item in source.items]
+    part_type = f"b{8 * size}"
+    parts = [form.source(item, part_type) for item in source.items]
     kind, count = UNSIGNED[size], len(parts)
     if form.type == "b128":
 
@@ -99,13 +102,16 @@ def _pack(form: Form, to: Operand, source: Vector) -> Step:
     if count == 2:
         low, high = parts
 
-        def pair(warp: WarpState) -> None:
-            packed = np.empty(2 * LANES, kind)
-            packed[::2] = low(warp)
-            packed[1::2] = high(warp)
-            write(warp, packed.view(whole))
+        def join(first: Lanes, second: Lanes) -> Lanes:
+            packed = np.empty(2 * first.size, kind)
+            packed[::2] = first
+            packed[1::2] = second
+            return packed.view(whole)
 
-        return pair
+        def pair(warp: WarpState) -> None:
+            write(warp, join(low(warp), high(warp)))
+
+        return form.elementwise(pair, join, [part_type] * 2, [to], list(source.items))
     return lambda warp: write(warp, _columns(warp, parts, kind).view(whole)[:, 0])
 
 
@@ -126,16 +132,22 @@ def _unpack(form: Form, to: Vector, source: Operand) -> Step:
         for number, item in enumerate(to.items)
         if item != Register("_")
     ]
+    targets = [item for item in to.items if item != Register("_")]
     if len(writes) == 1:
         ((write, part),) = writes
-        return lambda warp: write(warp, part(a(warp)))
+        return form.elementwise(
+            lambda warp: write(warp, part(a(warp))), part, [form.type], targets, [source]
+        )
 
     def step(warp: WarpState) -> None:
         values = a(warp)
         for write, part in writes:
             write(warp, part(values))
 
-    return step
+    def divide(values: Lanes) -> tuple[Lanes, ...]:
+        return tuple(part(values) for _, part in writes)
+
+    return form.elementwise(step, divide, [form.type], targets, [source])
 
 
 def _slice(type_: str, size: int, number: int) -> One:
@@ -145,9 +157,9 @@ def _slice(type_: str, size: int, number: int) -> One:
         column, shift = divmod(8 * size * number, 64)
         if size == 8:
             return lambda values: values[:, column].copy()
-        by = np.full(LANES, shift, np.uint64)
+        by = np.uint64(shift)
         return lambda values: (values[:, column] >> by).astype(kind)
     if number == 0:
         return lambda values: values.astype(kind)
-    by = np.full(LANES, 8 * size * number, stored(type_))
+    by = stored(type_)(8 * size * number)
     return lambda values: (values >> by).astype(kind)

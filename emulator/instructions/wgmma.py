@@ -8,6 +8,7 @@ which is an error before a wait has covered the product (W5).
 from __future__ import annotations
 
 import re
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from schedgen.emulator.instructions.forms import Form
@@ -193,7 +194,7 @@ def _accumulators(
     accumulator = group.accumulator(slots)
     product.accumulator = accumulator
     promises = accumulator.promises[member.number]
-    if promises and all(registers[slot] is one for slot, one in zip(slots, promises, strict=True)):
+    if promises and all(map(is_, map(registers.__getitem__, slots), promises)):
         return None
     mine = set(map(id, promises))
     fenced = member.fenced

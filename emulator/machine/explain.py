@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from schedgen.emulator.machine.conditions import Meeting
+from schedgen.emulator.machine.elementwise import Elementwise
+from schedgen.emulator.machine.joined import Joined
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.program import Stretch
 from schedgen.emulator.machine.residency import Grid
@@ -80,9 +82,11 @@ def _failed(warp: Warp, stretch: Stretch | None, step: object) -> Instruction | 
         return None
     if step is stretch.control:
         return body[stretch.end - 1]
+    if isinstance(step, Joined):
+        step = step.failed
     # The same function may stand for several instructions only if they are the same object.
     for index, candidate in enumerate(stretch.steps):
-        if candidate is step:
+        if candidate is step or (isinstance(candidate, Elementwise) and candidate.run is step):
             return body[stretch.start + index]
     return body[stretch.start]
 

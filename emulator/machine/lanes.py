@@ -9,6 +9,7 @@ are read as the bits of their register.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -88,6 +89,16 @@ class Decoder:
         zeros = {kind: _zeros(kind) for kind in set(self.types)}
         self._zeros = [zeros[kind] for kind in self.types]
 
+    def kept(self, slot: int) -> type[np.generic]:
+        """The numpy type in which a register is kept."""
+        return stored(self.types[slot])
+
+    def constant(self, operand: Immediate, type_: str, where: Instruction) -> Lanes:
+        """Lanes of a literal."""
+        lanes = np.full(LANES, _bits(operand.value, type_, where))
+        lanes.flags.writeable = False
+        return lanes
+
     def empty(self) -> list[Lanes]:
         """Registers of a new warp: zero."""
         return self._zeros.copy()
@@ -150,6 +161,7 @@ class Decoder:
         return write
 
 
+@cache
 def stored(type_: str) -> type[np.generic]:
     """The numpy type in which a register of a PTX type is kept."""
     if type_ == "pred":

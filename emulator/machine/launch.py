@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,7 +138,8 @@ def execute(
     program = Program(Environment(kernel, target, switches, symbols, shared, scratch), decoded)
     running = Grid(machine, program)
     try:
-        with np.errstate(all="ignore"):  # infinities and NaN are ordinary values of a kernel
+        # Infinities and NaN are ordinary values of a kernel.
+        with np.errstate(all="ignore"), _settled_heap():
             Scheduler(running, policy, Bounds(limit, stall, seconds)).run()
     finally:
         keep.release()
@@ -153,6 +156,20 @@ def execute(
         tuple(machine.warnings),
         dict(lines),
     )
+
+
+@contextmanager
+def _settled_heap() -> Generator[None]:
+    """Lets the garbage collector pass over what was there before: torch, the DSL and a parsed
+    kernel are some million objects, and a launch makes enough for it to go through them often."""
+    if gc.get_freeze_count():  # the program does so itself
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class _Layout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import cast
 
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
 from schedgen.emulator.machine.conditions import Condition, Meeting
+from schedgen.emulator.machine.elementwise import Elementwise
+from schedgen.emulator.machine.joined import LEAST, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.machine.steps import Control, Run
@@ -27,12 +30,14 @@ class Stretch:
     """Instructions that are executed in one go: steps, then perhaps one that may block or branch.
 
     ``end`` is the index of the instruction after the last one; ``times`` counts executions.
+    ``steps`` has a step for each instruction. ``parts`` do the same, and may do several in one.
     """
 
     start: int
     end: int
     steps: tuple[Execute, ...]
     control: Run | None
+    parts: tuple[Execute, ...]
     times: int = 0
 
 
@@ -43,11 +48,13 @@ class Decoded:
     Attributes:
         steps: by the identity of an instruction, which is kept alive beside its step.
         images: memory of parameters and variables by name: steps know its address.
+        joined: what runs of steps were joined to, by the identities of the steps.
     """
 
     def __init__(self) -> None:
         self.steps: dict[int, tuple[Instruction, Execute | Control]] = {}
         self.images: dict[str, NDArray[np.uint8]] = {}
+        self.joined: dict[tuple[int, ...], Joined] = {}
 
 
 _PLACED = frozenset({"bra", "brx"})
@@ -94,9 +101,27 @@ class Program:
                 control = step.run
             else:
                 steps.append(step)
-        stretch = Stretch(start, at, tuple(steps), control)
+        stretch = Stretch(start, at, tuple(steps), control, tuple(steps))
         self.stretches[start] = stretch
         return stretch
+
+    def join(self, stretch: Stretch) -> None:
+        """Lets elementwise instructions of a stretch that follow each other compute together."""
+        parts: list[Execute] = []
+        for together, group in groupby(stretch.steps, lambda step: type(step) is Elementwise):
+            steps = list(group)
+            if together and len(steps) >= LEAST:
+                parts.append(self._joined(cast("list[Elementwise]", steps)))
+            else:
+                parts += [step.run if isinstance(step, Elementwise) else step for step in steps]
+        stretch.parts = tuple(parts)
+
+    def _joined(self, steps: list[Elementwise]) -> Joined:
+        known = {} if self._decoded is None else self._decoded.joined
+        key = tuple(map(id, steps))
+        if key not in known:
+            known[key] = Joined(steps)
+        return known[key]
 
     def problems(self) -> Iterator[tuple[Instruction, EmulationError]]:
         """Instructions that cannot be executed, with why, in the order of the text."""
@@ -130,6 +155,8 @@ class Program:
         guard = instruction.guard
         if guard is None:
             return step
+        if isinstance(step, Elementwise):
+            step = cast(Execute, step.run)
         if isinstance(step, Control):
             return step if step.guarded else Control(_guard(self._condition(instruction), step.run))
         return cast(Execute, _guard(self._condition(instruction), step))

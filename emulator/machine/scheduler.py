@@ -22,6 +22,8 @@ from schedgen.emulator.machine.warp import Group, Warp
 _PATIENCE = 4_000
 """Instructions per ready warp without any synchronization, after which others are revived: those
 that run may be waiting for them in global memory."""
+_OFTEN = 3
+"""Executions of a stretch after which it is worth to look for what may be computed together."""
 _GLANCE = 64
 """Turns between two looks at the clock."""
 _EXPIRIES = 3
@@ -109,11 +111,13 @@ class Scheduler:
         try:
             while True:
                 stretch = stretches[warp.pc] or program.decode(warp.pc)
-                for step in stretch.steps:
+                for step in stretch.parts:
                     step(warp)
                 end = warp.pc = stretch.end
                 left -= end - stretch.start
                 stretch.times += 1
+                if stretch.times == _OFTEN:
+                    program.join(stretch)
                 control = step = stretch.control
                 if control is not None:
                     condition = control(warp)

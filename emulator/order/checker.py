@@ -16,7 +16,15 @@ from schedgen.emulator.order.accesses import Accesses, Who
 from schedgen.emulator.order.arrivals import Mbarriers
 from schedgen.emulator.order.barriers import Atomics, Barriers
 from schedgen.emulator.order.exits import Exits
-from schedgen.emulator.order.findings import Broken, Defect, Describe, Finding, Flaw, Severity
+from schedgen.emulator.order.findings import (
+    Broken,
+    Defect,
+    Describe,
+    Finding,
+    Findings,
+    Flaw,
+    Severity,
+)
 from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.groups import Group, Source, grouped
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
@@ -112,9 +120,14 @@ class Checker:
     def broken(self, line: int, rule: str, problem: str) -> None:
         self._state.findings.add(Broken(line, rule, problem))
 
-    def join_findings(self, other: Checker) -> None:
+    @property
+    def kept(self) -> Findings:
+        """All that was found, for `join_findings`."""
+        return self._state.findings
+
+    def join_findings(self, other: Findings) -> None:
         """Adds what the checker of another execution of the same launch has found."""
-        self._state.findings.join(other._state.findings)
+        self._state.findings.join(other)
 
     def report(self) -> str:
         """What was found, for a person."""

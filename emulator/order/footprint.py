@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from schedgen.emulator.order.tracker import Cells
 
 Bytes = NDArray[np.int64]
-"""Addresses, in any order."""
+"""Addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +26,20 @@ class Ranges:
     stops: NDArray[np.int64]
 
     @classmethod
-    def of(cls, parts: Iterable[Bytes]) -> Ranges:
-        """The ranges that single addresses make."""
-        found = [part for part in parts if part.size]
-        cells = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
-        gaps = np.flatnonzero(np.diff(cells) > 1)
-        first = cells[np.concatenate([[0], gaps + 1])] if cells.size else cells
-        last = cells[np.concatenate([gaps, [cells.size - 1]])] if cells.size else cells
-        return cls(first, last + 1)
+    def of(cls, starts: Bytes, stops: Bytes) -> Ranges:
+        """The ranges that are left where some, in any order, overlap or touch."""
+        order = np.argsort(starts, kind="stable")
+        starts, reach = starts[order], np.maximum.accumulate(stops[order])
+        if not starts.size:
+            return cls(starts, reach)
+        new = np.concatenate([[True], starts[1:] > reach[:-1]])
+        ends = np.concatenate([new[1:], [True]])
+        return cls(starts[new], reach[ends])
 
     def __or__(self, other: Ranges) -> Ranges:
         """The ranges of both."""
         starts = np.concatenate([self.starts, other.starts])
-        stops = np.concatenate([self.stops, other.stops])
-        order = np.argsort(starts, kind="stable")
-        starts, reach = starts[order], np.maximum.accumulate(stops[order])
-        if not starts.size:
-            return self
-        new = np.concatenate([[True], starts[1:] > reach[:-1]])
-        ends = np.concatenate([new[1:], [True]])
-        return Ranges(starts[new], reach[ends])
+        return Ranges.of(starts, np.concatenate([self.stops, other.stops]))
 
     def meet(self, cells: Cells) -> bool:
         """Whether an access touches one of them."""

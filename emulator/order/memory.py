@@ -51,15 +51,7 @@ class Memory:
     def footprint(self) -> Footprint:
         """Which bytes of global memory were accessed. Reads in front of a write are not kept: the
         write says as much."""
-        reads, writes = (
-            Ranges.of(
-                cells + (chunk << _CHUNK)
-                for chunk, shadow in self._global.items()
-                for cells in shadow.accessed(write=write)
-            )
-            for write in (False, True)
-        )
-        return Footprint(reads, writes)
+        return Footprint(self._accessed(write=False), self._accessed(write=True))
 
     def where(self, layer: Layer, number: int) -> NDArray[np.int64]:
         """The bytes of a shared memory that an access touched."""
@@ -84,6 +76,14 @@ class Memory:
             shadow = shadows[cells.cta] = DenseShadow(size)
         where, pages = self._place(index, cells.width, size, cells.space)
         return [Part(shadow, where, pages, 0)]
+
+    def _accessed(self, *, write: bool) -> Ranges:
+        starts, stops = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for chunk, shadow in self._global.items():
+            for first, behind in shadow.accessed(write=write):
+                starts.append(first + (chunk << _CHUNK))
+                stops.append(behind + (chunk << _CHUNK))
+        return Ranges.of(np.concatenate(starts), np.concatenate(stops))
 
     def _place(
         self, index: NDArray[np.int64] | slice, width: int, size: int, space: Space

@@ -33,6 +33,10 @@ class Span:
         """The numbers of the cells, in the order of `get`."""
         return np.arange(self.start, self.stop)
 
+    def spans(self) -> tuple[NDArray[np.int64], int]:
+        """The first cells of consecutive ones, and how many these are."""
+        return np.array([self.start]), self.stop - self.start
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -56,8 +60,10 @@ class Grid:
         return first, first + (self.rows - 1) * self.stride + self.width
 
     def cells(self) -> NDArray[np.int64]:
-        starts = (np.arange(self.rows) + self.row) * self.stride + self.column
-        return (starts[:, None] + np.arange(self.width)).ravel()
+        return (self.spans()[0][:, None] + np.arange(self.width)).ravel()
+
+    def spans(self) -> tuple[NDArray[np.int64], int]:
+        return (np.arange(self.rows) + self.row) * self.stride + self.column, self.width
 
     def _window(self, memory: Cells1) -> Cells1:
         table = memory.reshape(-1, self.stride)
@@ -89,6 +95,9 @@ class Blocks:
 
     def cells(self) -> NDArray[np.int64]:
         return (self.index[:, None] * self.width + np.arange(self.width)).ravel()
+
+    def spans(self) -> tuple[NDArray[np.int64], int]:
+        return self.index * self.width, self.width
 
 
 Place = Span | Grid | Blocks

@@ -142,10 +142,10 @@ class DenseShadow:
 def distinct(numbers: Numbers) -> list[int]:
     """The different values, ascending. They come in runs."""
     first = int(numbers[0])
-    changes = (numbers[1:] != numbers[:-1]).nonzero()[0]
-    if changes.size == 0:
+    changes = numbers[1:] != numbers[:-1]
+    if not changes.any():
         return [first]
-    found = set(numbers[changes + 1].tolist())
+    found = set(numbers[1:][changes].tolist())
     found.add(first)
     return sorted(found)
 

@@ -93,13 +93,16 @@ class SparseShadow:
             self._pages.setdefault(page, {})[name] = entry
         self._atomics |= key[2] is Manner.ATOMIC_WRITE
 
-    def accessed(self, *, write: bool) -> Iterator[NDArray[np.int64]]:
-        """Cells that were written, or only read or read before they were written."""
+    def accessed(self, *, write: bool) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Cells that were written, or only read or read before they were written: the first ones
+        of consecutive cells, and those behind the last ones."""
         if write and self._written is not None:
-            yield np.flatnonzero(self._written.numbers)
+            bounds = np.diff(self._written.numbers != 0, prepend=False, append=False).nonzero()[0]
+            yield bounds[::2], bounds[1::2]
         for entry in self._entries.values():
             if (entry.key[2] is Manner.ATOMIC_WRITE) == write:
-                yield entry.place.cells()
+                starts, width = entry.place.spans()
+                yield starts, starts + width
 
     def _near(self, pages: int) -> Iterator[_Entry]:
         """The entries that have cells in some of the pages."""

@@ -38,6 +38,7 @@ class Options:
         limit: what the program may have.
         known: fingerprints of findings that are no news.
         demoted: ids of rules of which breaches are warnings.
+        jobs: processes that execute schedules of a launch at the same time.
     """
 
     arch: str
@@ -51,6 +52,7 @@ class Options:
     limit: Limit = field(default_factory=Limit)
     known: Collection[str] = frozenset()
     demoted: Collection[str] = frozenset()
+    jobs: int = 1
 
 
 def session_of(options: Options, progress: Callable[[str], None] | None = None) -> Session:
@@ -59,6 +61,7 @@ def session_of(options: Options, progress: Callable[[str], None] | None = None) 
     emulator = Emulator(RoundRobin(), "report", options.switches, options.instructions)
     emulator.stall, emulator.seconds = options.stall, options.seconds
     emulator.demoted = frozenset(options.demoted)
+    emulator.jobs = options.jobs
     emulator.schedules = 0 if options.schedule == "round-robin" else options.seeds
     emulator.order = orders.get(options.schedule, Adversarial)
     return Session(emulator, options.limit, options.known, progress=progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,6 +76,10 @@ def race(
     seeds: Annotated[
         int, typer.Option(min=1, help="How many adversarial or random schedules.")
     ] = 3,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Processes for schedules. Default: one per core."),
+    ] = None,
     sms: Annotated[int, typer.Option(min=1, help="SMs that programs are told of.")] = 4,
     limit: Annotated[
         str | None,
@@ -159,6 +164,7 @@ def race(
         readings,
         limit=limit_of(limit),
         demoted=frozenset(demote or ()),
+        jobs=jobs or os.cpu_count() or 1,
         **{name: value for name, value in more.items() if value is not None},
     )
     asked = Asked(

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from schedgen.benchmarks.mutants.kernels import Mutant, mutants
-from schedgen.emulator.emulation import Emulator, RaceError, Races
+from schedgen.emulator.emulation import Emulator, RaceError, Races, Report
 from schedgen.emulator.launch.capture import Allocation, Launch, Parameters
 from schedgen.emulator.launch.targets import target
 from schedgen.emulator.machine.lanes import EmulationError
@@ -215,6 +215,29 @@ def test_an_error_names_the_schedule() -> None:
     run.emulator.schedules = 2
     with pytest.raises(EmulationError, match=r"deadlock(.|\n)*under Adversarial\(seed=0\)"):
         run()
+
+
+@pytest.mark.parametrize("schedules", [1, 3, 4])
+def test_processes_find_the_same(schedules: int) -> None:
+    """In the same order, under the same schedules, and from the same memory."""
+    ptx = PTX.replace("@!%p2 bra WAIT;", "").replace("st.global.b32", "red.global.add.u32")
+    reports: list[Report] = []
+    for jobs in (1, 2, 3, 9):
+        run = Run(ptx, races="report")
+        run.emulator.schedules, run.emulator.jobs = schedules, jobs
+        reports += run().emulator.reports
+    assert len({report.text for report in reports}) == 1
+    assert len({report.findings for report in reports}) == 1
+    assert reports[0].clean == (schedules == 1)
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_the_error_of_the_first_schedule_is_raised(jobs: int) -> None:
+    run = Run(without(ARRIVE))
+    run.emulator.schedules, run.emulator.jobs = 2, jobs
+    with pytest.raises(EmulationError, match=r"deadlock(.|\n)*under Adversarial\(seed=0\)"):
+        run()
+    assert not run.emulator.reports
 
 
 def test_clean_kernels_come_to_their_end() -> None:

@@ -95,7 +95,7 @@ def test_one_kernel_for_all_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         flash_attn_varlen_func(*operands(), 70, 100, **given)
     assert asked[0] == asked[1]
     assert asked[0][0].base == flash_attn_varlen.SPEC
-    data = calling.spec_of(asked[0][0]).source.data
+    data: Any = calling.spec_of(asked[0][0]).source.data
     assert data["ragged"]["seq_k"]["starts"] == "cu_seqlens_k"
 
 

@@ -10,14 +10,15 @@ from schedgen.emulator.order.tracker import Cells, Space
 
 
 def ranges(*addresses: int) -> Ranges:
-    return Ranges.of([np.array(addresses, np.int64)])
+    cells = np.array(addresses, np.int64)
+    return Ranges.of(cells, cells + 1)
 
 
 def test_ranges_of_single_addresses() -> None:
     found = ranges(7, 3, 4, 5, 9, 4)
     assert found.starts.tolist() == [3, 7, 9]
     assert found.stops.tolist() == [6, 8, 10]
-    assert Ranges.of([]).starts.size == 0
+    assert ranges().starts.size == 0
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,0 +1,100 @@
+"""Elementwise instructions that are computed together give what they give one after the other."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from schedgen.emulator.machine.elementwise import Elementwise
+from schedgen.emulator.machine.joined import Joined
+from schedgen.emulator.machine.lanes import Lanes
+from tests.emulator.instructions.execution import ALL, Warp, decoded_all
+
+FORMS = (
+    "add.f32 %f{}, %f{}, %f{};",
+    "fma.rn.f32 %f{}, %f{}, %f{}, 0f3F8CCCCD;",
+    "max.NaN.f32 %f{}, %f{}, %f{};",
+    "ex2.approx.ftz.f32 %f{}, %f{};",
+    "mul.rn.f32x2 %rd{}, %rd{}, %rd{};",
+    "cvt.rn.bf16x2.f32 %r{}, %f{}, %f{};",
+    "cvt.f32.bf16 %f{}, %rs{};",
+    "cvt.rni.s32.f32 %r{}, %f{};",
+    "mov.b64 %rd{}, {{%r{}, %r{}}};",
+    "mov.b64 {{%r{}, %r{}}}, %rd{};",
+    "mov.b64 {{_, %r{}}}, %rd{};",
+    "mov.b32 {{%rs{}, %rs{}}}, %r{};",
+    "mov.b32 %r{}, %f{};",
+    "mov.u32 %r{}, 7;",
+    "add.s32 %r{}, %r{}, 12;",
+    "mad.lo.s32 %r{}, %r{}, %r{}, %r{};",
+    "mul.hi.s32 %r{}, %r{}, %r{};",
+    "mul.wide.u32 %rd{}, %r{}, %r{};",
+    "shl.b32 %r{}, %r{}, 3;",
+    "shr.s32 %r{}, %r{}, %r{};",
+    "lop3.b32 %r{}, %r{}, %r{}, %r{}, 0x96;",
+    "prmt.b32 %r{}, %r{}, %r{}, 0x5410;",
+    "setp.lt.f32 %p{}, %f{}, %f{};",
+    "selp.b32 %r{}, %r{}, %r{}, %p{};",
+    "not.pred %p{}, %p{};",
+    "add.f16x2 %r{}, %r{}, %r{};",
+    "min.s16 %rs{}, %rs{}, %rs{};",
+)
+FEW = 4
+"""Registers of each kind: results are overwritten, and most operands are earlier results."""
+
+
+def _text(numbers: random.Random, count: int) -> str:
+    chosen = numbers.choices(FORMS, k=count // 2)
+    unrolled = [form for form in numbers.choices(FORMS, k=3) for _ in range(count // 6)]
+    lines = [*chosen, *unrolled]
+    return "\n".join(
+        line.format(*(numbers.randrange(FEW) for _ in range(line.count("{}")))) for line in lines
+    )
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["all lanes", "some lanes"])
+@pytest.mark.parametrize("seed", range(40))
+def test_random_code(seed: int, full: bool) -> None:
+    numbers, values = random.Random(seed), np.random.default_rng(seed)
+    decoder, (steps,) = decoded_all((_text(numbers, 60),))
+    active = ALL if full else values.random(32) < 0.5
+    one, other = Warp(decoder, active), Warp(decoder, active)
+    for name in decoder.slot:
+        bits = values.integers(0, 256, 8 * 32, np.uint8).view(np.uint64)
+        if values.random() < 0.5:  # floats of ordinary size in each half
+            bits = values.standard_normal(64).astype(np.float32).view(np.uint64)
+        if decoder.types[decoder.slot[name]] != "b128":
+            one[name[1:]] = other[name[1:]] = bits
+    together = [step for step in steps if isinstance(step, Elementwise)]
+    assert len(together) == len(steps)
+    with np.errstate(all="ignore"):
+        for step in steps:
+            step(one)
+        Joined(together)(other)
+    for first, second in zip(one.registers, other.registers, strict=True):
+        assert first.dtype == second.dtype
+        assert first.tobytes() == second.tobytes()
+
+
+def test_what_is_alike_is_computed_once() -> None:
+    lines = [f"add.f32 %f{i}, %f{i}, 0f3F800000;\nmul.f32 %f{i}, %f{i}, %f{i};" for i in range(8)]
+    decoder, (steps,) = decoded_all(("\n".join(lines),))
+    found = [step for step in steps if isinstance(step, Elementwise)]
+    calls: list[int] = []
+
+    def counted(a: Lanes, b: Lanes) -> Lanes:
+        calls.append(a.size)
+        return a + b
+
+    replaced = [
+        Elementwise(step.run, step.key, counted, step.sources, step.targets)
+        if index % 2 == 0
+        else step
+        for index, step in enumerate(found)
+    ]
+    joined = Joined(replaced)
+    calls.clear()
+    joined(Warp(decoder, ALL))
+    assert calls == [8 * 32]
