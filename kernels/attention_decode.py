@@ -161,15 +161,18 @@ def _decode(
     scalars = (scale * math.log2(math.e), size / keys_of(q.shape[3], v.shape[3]), group)
     run = library.launcher(device, PARTS, **settings)
     run.launch((packed(q, heads_k), k, v, p, part_lse), scalars)
-    # Of a single token rows are heads, and the result is what the kernel writes.
+    # Of a single token rows are heads, and the results are what the kernel writes: nothing is
+    # copied, so that calls are planned.
     found = packed(out, heads_k) if single else q.new_empty((batch, heads_k, rows, v.shape[3]))
-    found_lse = _rows((batch, heads_k), rows, q)
+    whole = single and group % _ROUND == 0
+    found_lse = lse.view(batch, heads_k, group) if whole else _rows((batch, heads_k), rows, q)
     library.launcher(device, COMBINE, dtype=dtype).launch((p, part_lse, found, found_lse))
     if not single:
         tokens = found.view(batch, heads_k, seq_q, group, -1).transpose(1, 2)
         out.view(batch, seq_q, heads_k, group, -1).copy_(tokens)
-    of_token = found_lse.view(batch, heads_k, seq_q, group).transpose(2, 3)
-    lse.view(batch, heads_k, group, seq_q).copy_(of_token)
+    if not whole:
+        of_token = found_lse.view(batch, heads_k, seq_q, group).transpose(2, 3)
+        lse.view(batch, heads_k, group, seq_q).copy_(of_token)
     return out, lse
 
 

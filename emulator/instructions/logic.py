@@ -42,9 +42,11 @@ def _shift(form: Form) -> Step:
         form.finish(3)
         write = form.target(form.operands[0], form.type)
         a = form.source(form.operands[1], form.type)
-        return form.elementwise(
-            lambda warp: write(warp, shift(a(warp), by)), lambda a: shift(a, by), [form.type]
-        )
+
+        def compute(value: Lanes) -> Lanes:
+            return shift(value, by)
+
+        return form.elementwise(lambda warp: write(warp, compute(a(warp))), compute, [form.type])
     if BITS[form.type] == 32 and seen is np.uint32:
         return form.binary(shift, form.type, form.type, "u32")
     width = np.uint32(BITS[form.type])
