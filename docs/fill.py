@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import attention_tables
 import emulator_tables
 import trace_tables
 from result_tables import (
@@ -271,6 +272,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "fuzz": fuzz,
     "masks": masks,
     "flash-attn-cases": flash_attn_cases,
+    "decode": attention_tables.decode,
+    "kvcache-cases": attention_tables.kvcache_cases,
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),

@@ -86,8 +86,8 @@ def test_a_split_depends_on_the_number_of_keys_only() -> None:
     [
         (1, 1, 1024, 8, True),
         (3, 1, 1024, 8, True),
-        (1, 16, 1100, 8, True),
-        (1, 17, 1100, 8, False),
+        (1, 2, 1100, 8, False),
+        (1, 1, 1100, 6, False),
         (1, 1, 1023, 8, False),
     ],
 )
