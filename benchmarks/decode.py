@@ -176,7 +176,10 @@ def measured(case: Case, candidates: dict[str, Call]) -> list[Row]:
         }
         rows.append(row | {"error": float(f"{errors[name]:.3g}"), "MHz": ahead[name].clock})
     for key in ("eager ms", "ms"):
-        peer = timing.best_peer({row["candidate"]: row[key] for row in rows})
+        others = {row["candidate"]: row[key] for row in rows}
+        peer = timing.best_peer(
+            {n: t for n, t in others.items() if n != f"{timing.OURS} attention"}
+        )
         rows[0][f"best peer / {key}"] = None if math.isnan(peer) else round(peer / rows[0][key], 3)
     return rows
 

@@ -28,10 +28,6 @@ MOST_SPLITS = 64
 """Of longer sequences splits are larger: one after the other they are combined."""
 STEP = 128
 """What the keys of a split are a multiple of."""
-ROWS = 64
-"""Heads that share keys, at most, for `pays`: rows of a tile on Hopper."""
-LEAST_KEYS = 2 * SPLIT
-"""Keys from which on `pays`: with fewer there is nothing to combine. An estimate."""
 _ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
 
 
@@ -100,20 +96,6 @@ def attention_decode(
 def split_keys(seq_k: int) -> int:
     """Keys of a split of a sequence with ``seq_k`` keys, by which alone it is decided."""
     return max(SPLIT, -(-seq_k // (MOST_SPLITS * STEP)) * STEP)
-
-
-def pays(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether to take this rather than `attention`; never a matter of the batch.
-
-    In CUDA graphs it is faster for several tokens, too (`benchmarks/decode.py`, H200), but what is
-    copied for those costs more on the host than `attention` takes for a batch of one.
-    """
-    if not q.dim() == k.dim() == v.dim() == 4:
-        return False  # which the one that is called says
-    group = q.shape[2] // max(1, k.shape[2])
-    planned = q.shape[1] == 1 and 0 < group <= ROWS and group % _ROUND == 0
-    few = planned and k.shape[1] >= LEAST_KEYS
-    return few and (q.shape[3], v.shape[3]) in HEAD_DIMS
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, scale: float, split: int) -> None:

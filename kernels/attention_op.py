@@ -115,7 +115,7 @@ def attention(
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
-    if mask is not None or score is not None or sinks is not None or given:
+    if mask is not None or score is not None or sinks is not None or blocks or given:
         wanted = calling.asked(mask, score, causal, sinks, given)
         out, lse = _variant(q, k, v, scale, wanted, sinks, given, blocks)
         return (out, lse) if return_lse else out
@@ -174,7 +174,7 @@ def _variant(
     function, arrays = _function(q, v, wanted, device), None
     if listed:
         one = blocks if isinstance(blocks, Blocks) else blocks_of(function, wanted, q, k, given)
-        arrays = one.arguments(wanted, function, q, k)
+        arrays = one.arguments(wanted, function, q, k, given)
     return calling.call(function, wanted, (q, k, v), scale, sinks, given, arrays)
 
 
@@ -243,7 +243,7 @@ def dims(head_dim: int, head_dim_v: int) -> dict[str, str]:
     return {"head_dim": str(head_dim), **of_v}
 
 
-def _require(arch: str, head_dim: int) -> None:
+def require_kernel(arch: str, head_dim: int) -> None:
     """Raises DeviceError if there is no kernel of that head_dim for an architecture."""
     if (arch, head_dim) not in ABSENT:
         return
@@ -279,7 +279,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     if seq_k:
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             checks.layout(name, tensor)
-        _require(keys.architecture(device), q.shape[3])
+        require_kernel(keys.architecture(device), q.shape[3])
         settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
         if causal:
             settings["causal"] = "true"

@@ -3,7 +3,7 @@
     from schedgen.kernels import flash_attn_func
 
 Where neither a window, nor a soft cap, slopes or sinks are asked for, the shipped kernels are
-called: `attention_decode` for few queries over many keys. Everything else is a variant
+called. Everything else is a variant
 (`schedgen.kernels.variants`), made on the first call: one for all windows, caps and slopes, since
 these are numbers and tensors that a kernel is given.
 """
@@ -15,7 +15,6 @@ from typing import Any
 from torch import Tensor
 
 from schedgen.kernels import checks
-from schedgen.kernels.attention_decode import attention_decode, pays
 from schedgen.kernels.attention_op import attention
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 
@@ -99,12 +98,7 @@ def flash_attn_func(
         raise ArgumentValueError("sinks", "learnable_sink is given, too", "None", fix)
     asked = variant_arguments(q, causal, window_size, softcap, alibi_slopes)
     sink = sinks if learnable_sink is None else learnable_sink
-    if sink is None and asked.keys() == {"causal"} and pays(q, k, v):
-        out, lse = attention_decode(q, k, v, softmax_scale=softmax_scale, return_lse=True, **asked)
-    else:
-        out, lse = attention(
-            q, k, v, softmax_scale=softmax_scale, return_lse=True, sinks=sink, **asked
-        )
+    out, lse = attention(q, k, v, softmax_scale=softmax_scale, return_lse=True, sinks=sink, **asked)
     if return_attn_probs:
         return out, lse, None
     return (out, lse) if return_lse else out

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, kv_cache, kv_cache_checks
-from schedgen.kernels.attention_op import dims
+from schedgen.kernels.attention_op import dims, require_kernel
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.flash_attn import NO_END, require
 from schedgen.kernels.of_spec import SpecKernel, kernel
@@ -105,12 +105,17 @@ def flash_attn_with_kvcache(
         cache_batch_idx=cache_batch_idx, alibi_slopes=alibi_slopes,
     )  # fmt: skip
     lengths = _lengths(q, k_cache, cache_seqlens, table, new=k is not None)
-    if k is not None and v is not None:
-        for cache, new in ((k_cache, k), (v_cache, v)):
-            kv_cache.append(cache, new, lengths, table, cache_batch_idx)
-        lengths = lengths + k.shape[1]
+    caches, before, written = (k_cache, v_cache), lengths, table
     if cache_batch_idx is not None:
         k_cache, v_cache, table = _picked(k_cache, v_cache, cache_batch_idx)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        kv_cache_checks.layout(name, cache)
+    if q.numel() and k_cache.numel():
+        require_kernel(keys.architecture(q.device), int(q.shape[3]))
+    if k is not None and v is not None:  # everything fits
+        for cache, new in zip(caches, (k, v), strict=True):
+            kv_cache.append(cache, new, before, written, cache_batch_idx)
+        lengths = before + k.shape[1]
     out, lse = _computed(q, k_cache, v_cache, lengths, table, asked, alibi_slopes, sink)
     return (out, lse) if return_softmax_lse else out
 
@@ -194,8 +199,6 @@ def _computed(
         lse = lse if sinks is None else lse.copy_(sinks[:, None])
         return q.new_zeros((*q.shape[:3], v.shape[3])), lse
     checks.layout("q", q)
-    kv_cache_checks.layout("k_cache", k)
-    kv_cache_checks.layout("v_cache", v)
     windowed = asked.left is not None
     settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
     flags = {"causal": asked.causal, "window": windowed, "soft_cap": asked.capped}

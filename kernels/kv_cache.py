@@ -24,7 +24,7 @@ def append(
         numbers: (batch,): which batch of the cache is meant; None: the same.
     """
     batch, tokens = new.shape[:2]
-    if not new.numel() or not cache.numel():
+    if not new.numel() or not cache.numel() or (table is not None and not table.numel()):
         return
     at = before.long()[:, None] + torch.arange(tokens, device=new.device)
     size = cache.shape[1]
@@ -34,7 +34,7 @@ def append(
         there = (at >= 0) & (at < size)
     else:
         most = table.shape[1]
-        listed = (at // size).clamp(0, max(most - 1, 0))
+        listed = (at // size).clamp(0, most - 1)
         outer, inside = table.long().gather(1, listed), at % size
         there = (at >= 0) & (at < most * size)
     there = there & (outer >= 0) & (outer < cache.shape[0])
@@ -45,10 +45,11 @@ def _put(cache: Tensor, values: Tensor, outer: Tensor, inside: Tensor, there: Te
     """Writes the values that are ``there``. How many these are the host does not know, so the
     others repeat the first of them, or if there is none what stands at the beginning.
     """
-    some, first = there.any(), there.to(torch.int32).argmax()
+    some, first = there.any(), there.to(torch.int32).argmax()[None]
     place = torch.stack([outer, inside])
-    instead = torch.where(some, place[:, first], 0)
-    value = torch.where(some, values[first], cache[0, 0])
+    # An index that is a tensor without axes would be copied to the host.
+    instead = torch.where(some, place.index_select(1, first)[:, 0], 0)
+    value = torch.where(some, values.index_select(0, first)[0], cache[0, 0])
     place = torch.where(there, place, instead[:, None])
     cache.index_put_((place[0], place[1]), torch.where(there[:, None, None], values, value))
 

@@ -51,6 +51,7 @@ class Joined:
             return
         registers = warp.registers
         values: list[Any] = [registers[slot] for slot in self._inputs]
+        self.failed = self.steps[0]  # where a run begins, if it is none of the promises below
         for at, lanes in enumerate(values):
             if type(lanes) is not np.ndarray:  # a promise; they are touched in their order
                 self.failed = self._reader(self._inputs[at])

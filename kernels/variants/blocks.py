@@ -41,6 +41,7 @@ class Blocks:
             what is behind the count means nothing.
         rows, keys: queries of a tile, keys of a block.
         seq_q, seq_k: what they are for.
+        numbers: those that the mask names, and what they were.
     """
 
     counts: Tensor
@@ -50,6 +51,7 @@ class Blocks:
     keys: int
     seq_q: int
     seq_k: int
+    numbers: tuple[tuple[str, float], ...]
     wanted: Asked
 
     @property
@@ -58,15 +60,19 @@ class Blocks:
         return self.counts.double().mean().item() / self.listed.shape[-1]
 
     def arguments(
-        self, wanted: Asked, function: SpecKernel, q: Tensor, k: Tensor
+        self, wanted: Asked, function: SpecKernel, q: Tensor, k: Tensor, given: Given
     ) -> dict[str, Tensor]:
         """What a kernel is passed of them.
 
-        Raises ArgumentValueError: they are of another mask, other lengths, or for another kernel.
+        Raises ArgumentValueError: they are of another mask, other numbers or other lengths, or for
+        another kernel.
         """
         made, asked = _key(self.wanted), _key(wanted)
         if made != asked:
             raise ArgumentValueError("blocks", f"they are of {made}", f"{asked}", "make new ones")
+        if (numbers := _numbers(wanted, given)) != self.numbers:
+            got, allowed = f"they are for {dict(self.numbers)}", f"{dict(numbers)}"
+            raise ArgumentValueError("blocks", got, allowed, "make new ones")
         if (self.seq_q, self.seq_k) != (q.shape[1], k.shape[1]):
             got = f"they are for {self.seq_q} queries and {self.seq_k} keys"
             allowed = f"{q.shape[1]} and {k.shape[1]}"
@@ -92,6 +98,14 @@ def _key(wanted: Asked) -> tuple[str | None, bool, tuple[tuple[str, str], ...]]:
     return wanted.mask, wanted.causal, kinds
 
 
+def _numbers(wanted: Asked, given: Given) -> tuple[tuple[str, float], ...]:
+    """The numbers that a mask names, as kernels have them."""
+    mask = variant_of(wanted).mask
+    names = sorted(mask.numbers) if mask else ()
+    values = {name: value for name in names if not isinstance(value := given[name], Tensor)}
+    return tuple((name, torch.tensor(float(value)).item()) for name, value in values.items())
+
+
 def tile_of(function: SpecKernel) -> tuple[int, int]:
     """Queries of an output tile, and keys of a block of a kernel."""
     known = dict(function.facts.settings)
@@ -112,11 +126,9 @@ def blocks_of(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: 
     for name, vector in mask.vectors.items():
         if vector.name:  # else it is a coordinate
             names[name] = _vector(vector, sizes, block, given)
-    for name in mask.numbers:
-        value = given[name]
-        assert not isinstance(value, Tensor)
-        exact = name in variant.whole
-        names[name] = constant(torch.tensor(float(value)).item(), exact, q.device)
+    numbers = _numbers(wanted, given)
+    for name, value in numbers:
+        names[name] = constant(value, name in variant.whole, q.device)
     expression = mask.given
     if wanted.causal:
         expression = Logical("and", parse(CAUSAL), expression)
@@ -130,7 +142,8 @@ def blocks_of(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: 
     empty = (~some).to(torch.uint8) + (~every).to(torch.uint8)
     listed = torch.sort(empty, dim=-1, stable=True).indices.int()
     counts, fulls = (one.sum(-1, dtype=torch.int32) for one in (some, every))
-    return Blocks(counts, fulls, listed, rows, keys, sizes["row"], sizes["column"], wanted)
+    lengths = sizes["row"], sizes["column"]
+    return Blocks(counts, fulls, listed, rows, keys, *lengths, numbers, wanted)
 
 
 def _coordinate(axis: str, size: int, block: int, device: torch.device) -> Interval:

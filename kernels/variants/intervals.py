@@ -82,8 +82,9 @@ def number(node: Expression, names: Mapping[str, Interval]) -> Interval:
         return number(other, names)
 
     match node:
-        case Number(value):
-            return constant(float(value), value.denominator == 1, _device(names))
+        case Number(value):  # as the kernel has it, and the tensors that it is compared with
+            rounded = torch.tensor(float(value), dtype=torch.float32).item()
+            return constant(rounded, value.denominator == 1, _device(names))
         case Name(name):
             return names[name]
         case Unary("-", operand):
@@ -179,14 +180,19 @@ def _floored(one: Interval, other: Interval) -> Interval:
 
 
 def _rest(one: Interval, other: Interval) -> Interval:
-    """``%`` by something above 0: within one turn it grows, else it is anything below."""
+    """``%``: by something above 0 it grows within one turn, else it is anything below; by anything
+    else nothing is known.
+    """
     turn = _floored(one, other)
     low, high = torch.zeros_like(other.high), other.high - (1 if one.whole and other.whole else 0)
     same = (turn.low == turn.high) & (other.low == other.high) & turn.low.isfinite()
     whole = one.whole and other.whole
     first = torch.where(same, one.low - turn.low * other.low, low)
     last = torch.where(same, one.high - turn.low * other.low, high)
-    return _made(torch.minimum(first, last), torch.maximum(first, last), Interval(low, high, whole))
+    above = other.low > 0
+    low = torch.where(above, torch.minimum(first, last), -math.inf)
+    high = torch.where(above, torch.maximum(first, last), math.inf)
+    return _made(low, high, Interval(low, high, whole))
 
 
 _DIVISIONS: Mapping[str, Callable[[Interval, Interval], Interval]] = {

@@ -189,7 +189,14 @@ def _check_split(spec: SpecFile, scope: Scope) -> None:
 
 
 def _check_split_formulas(spec: SpecFile, scope: Scope, extent: str) -> None:
-    """Both ends of what a tile takes are formulas of its number."""
+    """Both ends of what a tile takes are formulas of its number, and of nothing that is data."""
+    if spec.ragged:
+        message = (
+            f"the tiles along '{extent}' share iterations, of which data say how many there are"
+        )
+        fix = "leave out 'ragged', or give the kernel a part of the keys"
+        scope.error("bad-split", message, ("loops", "split_k"), fix=fix)
+        return
     name = tile_number(extent)
     for key in ("tile_first", "tile_trips"):
         given: str | int | None = getattr(spec.loops, key)

@@ -61,6 +61,8 @@ class Names:
         before = self.scope.errors
         for name in references(expression):
             self._check_name(name, Location(path).of(name))
+            if name.name == PARTLY:
+                self._check_partly(path)
         if self.scope.errors > before:
             return False
         try:
@@ -70,6 +72,19 @@ class Names:
         else:
             self._check_influence(expression, path)
         return self.scope.errors == before
+
+    def _check_partly(self, path: Path) -> None:
+        """Only iterations whose blocks are counted as whole ones, or not, are one or the other."""
+        walk = self.spec.loops.walk
+        if walk is None or walk.full is None:
+            message = f"no iteration is known to be whole, so '{PARTLY}' means nothing"
+            fix = "say how many blocks are whole: 'full' of 'walk'"
+        elif "body" not in path:
+            message = f"'{PARTLY}' is about an iteration, and this is beside the main loop"
+            fix = "use it in 'body'"
+        else:
+            return
+        self.scope.error("bad-walk", message, path, fix=fix)
 
     def _check_influence(self, expression: Expression, path: Path) -> None:
         """A buffer that makes no difference would be loaded and computed for nothing."""

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.errors import SchedgenError
 from schedgen.kernels import attention
-from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, _require
+from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, require_kernel
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 Shape = tuple[int, ...]
@@ -89,10 +89,10 @@ def test_head_dims(launches: list[str], head_dim: int, head_dim_v: int) -> None:
 
 def test_head_dim_without_a_kernel() -> None:
     with pytest.raises(DeviceError, match=r"head_dim of 160 for sm_100a; fix: pad .* to 192"):
-        _require("sm_100a", 160)
+        require_kernel("sm_100a", 160)
     with pytest.raises(DeviceError, match=r"head_dim of 224 for sm_100a; fix: split the heads"):
-        _require("sm_100a", 224)
-    _require("sm_90a", 256)
+        require_kernel("sm_100a", 224)
+    require_kernel("sm_90a", 256)
 
 
 def test_rows_that_see_no_key(launches: list[str]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from schedgen.kernels.kv_cache import append, as_pages
 
@@ -63,3 +66,34 @@ def test_caches_as_pages() -> None:
     assert table.tolist() == [[6, 7, 8], [0, 1, 2], [-1, -1, -1]]
     assert as_pages(cache(3, 24), torch.tensor([0])) is None
     assert as_pages(cache(3, 96)[:, :64], torch.tensor([0])) is None
+
+
+class _Seen(TorchDispatchMode):
+    """Operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("table", [None, [[1, 0]]])
+def test_nothing_is_copied_to_the_host(table: list[list[int]] | None) -> None:
+    """A GPU would be waited for, and a CUDA graph could not be captured."""
+    pages = None if table is None else torch.tensor(table, dtype=torch.int32)
+    before = torch.tensor([2], dtype=torch.int32)
+    with _Seen() as seen:
+        append(cache(2 if table else 1, 8), tokens(1, 3), before, pages, None)
+    assert seen.names
+    assert not any("_local_scalar_dense" in name or "nonzero" in name for name in seen.names)
+
+
+def test_a_table_without_pages() -> None:
+    found = cache(2, 8)
+    empty = torch.empty(1, 0, dtype=torch.int32)
+    append(found, tokens(1, 3), torch.tensor([0], dtype=torch.int32), empty, None)
+    assert torch.equal(found, cache(2, 8))

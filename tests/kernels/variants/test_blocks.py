@@ -15,7 +15,7 @@ from schedgen.kernels import attention
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.variants.blocks import Blocks, blocks_of
 from schedgen.kernels.variants.calling import asked, spec_of, variant_of
-from schedgen.kernels.variants.intervals import Interval, condition, number
+from schedgen.kernels.variants.intervals import Interval, condition, constant, known, number
 from schedgen.kernels.variants.spec import listed_along, opaque
 
 ROWS, KEYS = 64, 32
@@ -135,19 +135,51 @@ def test_which_masks_have_lists() -> None:
     assert "walk" not in plain["loops"]
 
 
+def test_numbers_are_those_of_kernels() -> None:
+    """A literal is rounded as elements of tensors are."""
+    gate = torch.full((SEQ_K,), 0.7)
+    assert (listed("gate[column] >= 0.7", gate=gate).counts > 0).all()
+    assert (listed("gate[column] == 0.7", gate=gate).counts > 0).all()
+    assert not (listed("gate[column] < 0.7", gate=gate).fulls > 0).any()
+
+
+@pytest.mark.parametrize("divisor", [4, -2, 3])
+def test_rests_by_what_may_not_be_positive(divisor: int) -> None:
+    """Of such a divisor nothing is known, so that no block is left out."""
+    names = {"a": known(torch.tensor(-5.0).double(), torch.tensor(5.0).double(), whole=True)}
+    names["b"] = known(torch.tensor(-2.0).double(), torch.tensor(4.0).double(), whole=True)
+    for rest in (-3, -1, 0, 1):
+        assert condition(parse(f"a % b == {rest}"), names).some
+    names["b"] = constant(float(divisor), True, torch.device("cpu"))
+    values = {a % divisor for a in range(-5, 6)}
+    assert all(condition(parse(f"a % b == {rest}"), names).some for rest in values)
+
+
+def test_lists_for_other_numbers_are_refused() -> None:
+    given: Any = {"doc": DOC[:SEQ_Q], "docs": DOC, "w": 16}
+    mask = "doc[row] == docs[column] and row - column < w"
+    blocks = listed(mask, **given)
+    wanted = asked(mask, None, False, None, given)
+    assert blocks.arguments(wanted, FUNCTION, Q, K, given)
+    with pytest.raises(ArgumentValueError, match=r"they are for \{'w': 16.0\}; allowed"):
+        blocks.arguments(wanted, FUNCTION, Q, K, given | {"w": 256})
+
+
 def test_lists_of_other_calls_are_refused() -> None:
     given: Any = {"doc": DOC[:SEQ_Q], "docs": DOC}
     blocks = listed("doc[row] == docs[column]", **given)
     wanted = asked("doc[row] == docs[column]", "score * 2", False, None, given)
-    assert blocks.arguments(wanted, FUNCTION, Q, K)["counts"] is blocks.counts
+    assert blocks.arguments(wanted, FUNCTION, Q, K, given)["counts"] is blocks.counts
     other = asked("doc[row] == docs[column]", None, True, None, given)
     with pytest.raises(ArgumentValueError, match="blocks: they are of"):
-        blocks.arguments(other, FUNCTION, Q, K)
+        blocks.arguments(other, FUNCTION, Q, K, given)
     with pytest.raises(ArgumentValueError, match="for 200 queries and 300 keys; allowed: 100"):
-        blocks.arguments(wanted, FUNCTION, Q[:, :100], K)
+        blocks.arguments(wanted, FUNCTION, Q[:, :100], K, given)
     tile: Any = SimpleNamespace(facts=SimpleNamespace(settings=(*FUNCTION.facts.settings[:2],
                                                                 ("keys", "64"))))  # fmt: skip
     with pytest.raises(ArgumentValueError, match="they are 64 x 32; allowed: 64 x 64"):
-        blocks.arguments(wanted, tile, Q, K)
+        blocks.arguments(wanted, tile, Q, K, given)
     with pytest.raises(ArgumentValueError, match="blocks: there is no mask"):
         attention(Q.bfloat16(), K.bfloat16(), K.bfloat16(), score="score * 2", blocks=blocks)
+    with pytest.raises(ArgumentValueError, match="blocks: there is no mask"):
+        attention(Q.bfloat16(), K.bfloat16(), K.bfloat16(), blocks=blocks)
