@@ -19,9 +19,8 @@ from schedgen.kernels.variants.spec import opaque
 
 HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
 """head_dim of q and k -> those of v that there are kernels for."""
-ABSENT = {("sm_100a", 160), ("sm_100a", 224), ("sm_100a", 256)}
-"""Architecture and head_dim without a kernel: what the compiler makes of it is refused
-(docs/attention.md)."""
+ABSENT = {("sm_100a", dim) for dim in (32, 160, 224, 256)}
+"""Architecture and head_dim without a kernel, and why: docs/attention.md."""
 _ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
 
 
@@ -83,7 +82,7 @@ def attention(
 
     Args:
         q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 32 to 256 in steps of 32
-            on Hopper, 32, 64, 96, 128 or 192 on Blackwell; contiguous in the last dimension,
+            on Hopper, 64, 96, 128 or 192 on Blackwell; contiguous in the last dimension,
             address and other strides multiples of 16 bytes.
         k: (batch, seq_k, heads_k, head_dim), where heads is a multiple of heads_k; of q's type.
             Query head h uses key head ``h * heads_k // heads``.
