@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 
-from schedgen.comparing import Array
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.reference.formulas import arithmetic
+from schedgen.reference.rounding import Array
 from schedgen.tensors import Place
 
 
