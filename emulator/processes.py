@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
 
 from schedgen.errors import SchedgenError
@@ -54,11 +55,13 @@ class Pending(Generic[Result]):
     def end(self) -> list[Outcome[Result]]:
         """All outcomes, in order; behind an error some may be missing."""
         found: list[Outcome[Result]] = []
-        for part, receive in zip(self._parts, self._started, strict=True):
+        for part, (child, receive) in zip(self._parts, self._started, strict=True):
             try:
                 found += receive.recv()
             except EOFError:  # the child was ended from outside
                 found += _some(self._execute, part)
+            receive.close()
+            child.join()
         return found + self._own
 
 
@@ -73,13 +76,15 @@ def _some(execute: Callable[[int], Result], numbers: Sequence[int]) -> list[Outc
     return found
 
 
-def _start(execute: Callable[[int], Result], numbers: Sequence[int]) -> Connection:
+def _start(
+    execute: Callable[[int], Result], numbers: Sequence[int]
+) -> tuple[BaseProcess, Connection]:
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
     child = context.Process(target=_child, args=(execute, numbers, send), daemon=True)
     child.start()
     send.close()
-    return receive
+    return child, receive
 
 
 def _child(execute: Callable[[int], Result], numbers: Sequence[int], send: Connection) -> None:

@@ -93,11 +93,8 @@ def flash_attn_func(
         ("qv", qv), ("q_descale", q_descale), ("k_descale", k_descale), ("v_descale", v_descale),
     ):  # fmt: skip
         require(name, given, None, "leave it out")
-    if learnable_sink is not None and sinks is not None:
-        fix = "give one of them"
-        raise ArgumentValueError("sinks", "learnable_sink is given, too", "None", fix)
     asked = variant_arguments(q, causal, window_size, softcap, alibi_slopes)
-    sink = sinks if learnable_sink is None else learnable_sink
+    sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     out, lse = attention(q, k, v, softmax_scale=softmax_scale, return_lse=True, sinks=sink, **asked)
     if return_attn_probs:
         return out, lse, None
@@ -111,6 +108,13 @@ def require(name: str, value: object, allowed: object, fix: str) -> None:
         raise ArgumentValueError(name, got, f"{allowed}", fix)
 
 
+def one_of(name: str, one: Tensor | None, other_name: str, other: Tensor | None) -> Tensor | None:
+    """The one of two names of an argument that is given, if any; ArgumentValueError: both are."""
+    if one is not None and other is not None:
+        raise ArgumentValueError(name, f"{other_name} is given, too", "None", "give one of them")
+    return one if other is None else other
+
+
 def variant_arguments(
     q: Tensor,
     causal: bool,
@@ -119,7 +123,7 @@ def variant_arguments(
     alibi_slopes: Tensor | None,
 ) -> dict[str, Any]:
     """Arguments of `attention` beside operands and sinks, for arguments of `flash_attn_func`."""
-    left, right = _window(window_size)
+    left, right = sides(window_size)
     if causal:
         right = 0
     given: dict[str, Any] = {}
@@ -139,8 +143,11 @@ def variant_arguments(
     return given | ({"score": score} if score != "score" else {})
 
 
-def _window(window_size: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
-    """Left and right, None where there is no end."""
+def sides(window_size: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    """Left and right, None where there is no end.
+
+    Raises ArgumentValueError, ArgumentTypeError: it is no window.
+    """
     if len(window_size) != 2:
         got, fix = f"it has {len(window_size)} numbers", "give (left, right)"
         raise ArgumentValueError("window_size", got, "2", fix)

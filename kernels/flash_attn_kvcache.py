@@ -13,7 +13,7 @@ from torch import Tensor
 from schedgen.kernels import checks, keys, kv_cache, kv_cache_checks
 from schedgen.kernels.attention_op import dims, require_kernel
 from schedgen.kernels.errors import ArgumentValueError
-from schedgen.kernels.flash_attn import NO_END, require
+from schedgen.kernels.flash_attn import NO_END, one_of, require, sides
 from schedgen.kernels.of_spec import SpecKernel, kernel
 from schedgen.kernels.variants.calling import LOG2_E, target_of
 
@@ -89,8 +89,8 @@ def flash_attn_with_kvcache(
     for name, given in absent.items():
         require(name, given, None, "rotate q and k before the call")
     require("cache_leftpad", cache_leftpad, None, "begin each batch of the caches at 0")
-    table = _one_of("block_table", block_table, "page_table", page_table)
-    sink = _one_of("sinks", sinks, "learnable_sink", learnable_sink)
+    table = one_of("block_table", block_table, "page_table", page_table)
+    sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     asked = _Asked(scale, bool(softcap), *_window(window_size, causal, q.shape[1]), float(softcap))
     checks.number("softmax_scale", scale, positive=True)
@@ -136,10 +136,7 @@ class _Asked:
 
 def _window(window_size: Window, causal: bool, seq_q: int) -> tuple[bool, int | None, int | None]:
     """Whether it is a causal mask and no window, and both sides of a window."""
-    if len(window_size) != 2:
-        got = f"it has {len(window_size)} numbers"
-        raise ArgumentValueError("window_size", got, "2", "give (left, right)")
-    left, right = (None if side is None or side < 0 else int(side) for side in window_size)
+    left, right = sides(window_size)
     right = 0 if causal else right
     if left is None and right in (None, 0):
         return right == 0 and seq_q != 1, None, None  # a single row sees all in any case
@@ -148,12 +145,6 @@ def _window(window_size: Window, causal: bool, seq_q: int) -> tuple[bool, int | 
         NO_END if left is None else min(left, NO_END),
         NO_END if right is None else min(right, NO_END),
     )
-
-
-def _one_of(name: str, one: Tensor | None, other_name: str, other: Tensor | None) -> Tensor | None:
-    if one is not None and other is not None:
-        raise ArgumentValueError(name, f"{other_name} is given, too", "None", "give one of them")
-    return one if other is None else other
 
 
 # -- the kernel ------------------------------------------------------------------------------------

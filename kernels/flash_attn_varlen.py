@@ -11,7 +11,7 @@ from torch import Tensor
 from schedgen.kernels import checks, keys, layouts
 from schedgen.kernels.attention_op import dims
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
-from schedgen.kernels.flash_attn import require, variant_arguments
+from schedgen.kernels.flash_attn import one_of, require, variant_arguments
 from schedgen.kernels.variants import calling
 
 SPEC = "attention_varlen"
@@ -72,10 +72,7 @@ def flash_attn_varlen_func(
     del deterministic, max_seqlen_k
     require("dropout_p", dropout_p, 0.0, "there is no backward pass")
     require("block_table", block_table, None, "pass k and v packed")
-    if learnable_sink is not None and sinks is not None:
-        fix = "give one of them"
-        raise ArgumentValueError("sinks", "learnable_sink is given, too", "None", fix)
-    sink = sinks if learnable_sink is None else learnable_sink
+    sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     starts = (cu_seqlens_q, cu_seqlens_k)
     _check(q, k, v, *starts, scale)

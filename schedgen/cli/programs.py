@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,9 +76,8 @@ def race(
         int, typer.Option(min=1, help="How many adversarial or random schedules.")
     ] = 3,
     jobs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Processes for schedules. Default: one per core."),
-    ] = None,
+        int, typer.Option(min=1, metavar="N", help="Processes that execute schedules.")
+    ] = 1,
     sms: Annotated[int, typer.Option(min=1, help="SMs that programs are told of.")] = 4,
     limit: Annotated[
         str | None,
@@ -164,7 +162,7 @@ def race(
         readings,
         limit=limit_of(limit),
         demoted=frozenset(demote or ()),
-        jobs=jobs or os.cpu_count() or 1,
+        jobs=jobs,
         **{name: value for name, value in more.items() if value is not None},
     )
     asked = Asked(

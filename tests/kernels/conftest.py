@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -18,3 +20,23 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def seed() -> None:
     """The same random tensors each time: what is right to some tolerance is so always, or never."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels for Hopper run in the emulator, with the race checker."""
+    from schedgen.driver.emulating import launched
+    from schedgen.kernels import of_file
+
+    class Launcher:
+        def __init__(self, path: Any, device: torch.device) -> None:
+            del device
+            self.text = path.read_text("utf-8")
+
+        def launch(self, tensors: Any, scalars: Any) -> None:
+            report = launched(self.text, "sm_90a", tensors, scalars)
+            assert not report.errors, report.text
+
+    monkeypatch.setattr(of_file, "launcher", Launcher)
+    monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
+    monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore

@@ -79,26 +79,6 @@ def wanted(
     return out, lse
 
 
-@pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels for Hopper run in the emulator, with the race checker."""
-    from schedgen.driver.emulating import launched
-    from schedgen.kernels import of_file
-
-    class Launcher:
-        def __init__(self, path: Any, device: torch.device) -> None:
-            del device
-            self.text = path.read_text("utf-8")
-
-        def launch(self, tensors: Any, scalars: Any) -> None:
-            report = launched(self.text, "sm_90a", tensors, scalars)
-            assert not report.errors, report.text
-
-    monkeypatch.setattr(of_file, "launcher", Launcher)
-    monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
-    monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
-
-
 def close(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> None:
     assert torch.allclose(found[0].double(), expected[0], atol=2e-2)
     assert torch.allclose(found[1].double(), expected[1], atol=1e-3)

@@ -12,7 +12,6 @@ from torch import Tensor
 from schedgen.kernels import flash_attn_varlen, flash_attn_varlen_func
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.variants import calling
-from schedgen.spec.reader import shipped_specs
 
 LENGTHS_Q, LENGTHS_K = (5, 0, 70, 9), (3, 8, 100, 0)
 HEADS, DIM = 4, 64
@@ -131,27 +130,10 @@ def test_what_is_refused(given: dict[str, Any], message: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(
-    flash_attn_varlen.SPEC not in shipped_specs(), reason="its spec is not shipped yet"
-)
 @pytest.mark.parametrize("causal", [False, True])
-def test_in_the_emulator(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("emulated")
+def test_in_the_emulator(causal: bool) -> None:
     """On Hopper, with the race checker."""
-    from schedgen.driver.emulating import launched
-    from schedgen.kernels import of_file
-
-    class Launcher:
-        def __init__(self, path: Any, device: torch.device) -> None:
-            del device
-            self.text = path.read_text("utf-8")
-
-        def launch(self, tensors: Any, scalars: Any) -> None:
-            report = launched(self.text, "sm_90a", tensors, scalars)
-            assert not report.errors, report.text
-
-    monkeypatch.setattr(of_file, "launcher", Launcher)
-    monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
-    monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
     out, lse = flash_attn_varlen_func(*operands(), 70, 100, causal=causal, return_lse=True)
     result, sums = wanted(causal)
     assert torch.allclose(out.double(), result, atol=2e-2)

@@ -66,7 +66,7 @@ def symmetric_inputs(m: int, k: int) -> dict[str, torch.Tensor]:
 
 def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
     """Inputs for a shipped spec with its own tile sizes: several output tiles, ragged edges."""
-    long = ("gemm_chain", "attention_fwd", "fa4_unit", "gemm_transposed")
+    long = ("gemm_chain", "attention_fwd", "attention_parts", "fa4_unit", "gemm_transposed")
     walked = 128 if name in long else 64
     inner = max(walked * trips - 7, 0)
     if name == "attention_fwd":
@@ -75,6 +75,20 @@ def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
             "k": random(1, inner, 1, 128, seed=2),
             "v": random(1, inner, 1, 128, seed=3),
             "scale": torch.tensor(math.log2(math.e) / 128**0.5),
+        }
+    if name == "attention_parts":  # two tokens of 75 heads, splits as equal as can be
+        return {
+            "q": random(1, 1, 150, 128, seed=1),
+            "k": random(1, inner, 1, 128, seed=2),
+            "v": random(1, inner, 1, 128, seed=3),
+            "scale": torch.tensor(math.log2(math.e) / 128**0.5),
+            "split_trips": torch.tensor(float(max(-(-trips // 2), 1))),
+            "group": torch.tensor(75.0),
+        }
+    if name == "attention_combine":
+        return {
+            "p": random(1, 1, trips, 150, 64, dtype=torch.float32, seed=1),
+            "part_lse": random(1, 1, trips, 150, dtype=torch.float32, seed=2),
         }
     if name == "gemm_chain":
         shapes = {"a": (1, 300, 128), "b": (1, inner, 128), "c": (1, inner, 128)}
@@ -95,5 +109,5 @@ def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
 
 
 def parts_of(name: str) -> dict[str, int]:
-    """Extents of a shipped spec that its inputs do not have: parts of k."""
-    return {"part": 2} if name.endswith("_parts") else {}
+    """Extents of a shipped spec that its inputs do not have: parts of k, splits of keys."""
+    return {"gemm_parts": {"part": 2}, "attention_parts": {"split": 2}}.get(name, {})

@@ -18,13 +18,7 @@ from schedgen.synchronize.synthesize import synthesize
 from tests.schedgen.interpret.problems import full_size_inputs, parts_of
 
 FILES = {name: read_spec(name).file for name in shipped_specs()}
-ELSEWHERE = ("attention_parts", "attention_combine")
-"""Decode: shipped kernels of it are executed with adversarial schedules (`tests/kernels`)."""
-SPECS = [
-    name
-    for name, file in FILES.items()
-    if "h200" in file.targets and not file.ragged and name not in ELSEWHERE
-]
+SPECS = [name for name, file in FILES.items() if "h200" in file.targets and not file.ragged]
 """Those whose sizes are data have tests of their own (`test_ragged`)."""
 TARGETS = ("b200", "h200")
 
