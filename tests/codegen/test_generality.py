@@ -18,6 +18,7 @@ from schedgen.driver.inputs import random_inputs
 from schedgen.driver.selecting import selected
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.interpret.sequential import run
+from schedgen.kernels.regenerate import differences
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 from tests.codegen.generality import PROBLEMS, SETTINGS, Problem
 
@@ -77,6 +78,23 @@ def test_other_mechanisms(spec: str, target: str) -> None:
     text = text_of(SPECS / f"{spec}.yaml", target)
     extents = {"m": 150, "n": 56, "k": 72}
     outcome = emulate(text, kernel, ARCHITECTURES[target], extents=extents)
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+def test_statistics_of_output_tiles(target: str, tmp_path: Path) -> None:
+    """Two reductions over slices, stored for each of several tiles, as their program says."""
+    spec = SPECS / "row_statistics.yaml"
+    emitted, _ = selected(str(spec), target, {})
+    path = tmp_path / "row_statistics.py"
+    path.write_text(emitted.text, encoding="utf-8")
+    assert compile_report(path, tmp_path).problems == ()
+    assert differences(path) == []
+    _, kernel = solved(spec, target)
+    extents = {"m": 150, "n": 300, "k": 72, "n_tiles": 3}
+    outcome = emulate(emitted.text, kernel, ARCHITECTURES[target], extents=extents)
     assert outcome.correct, outcome.errors
     assert outcome.clean, outcome.report.text
 
