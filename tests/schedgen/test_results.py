@@ -203,7 +203,7 @@ def test_launch_refuses_other_numbers_of_tiles(capfd: pytest.CaptureFixture[str]
             with pytest.raises(LaunchError, match="grid dimension x is 0"):
                 made._function(*emulating._passed(kernel, values), emulating._stream())
     said = capfd.readouterr().out
-    assert "row_statistics: n_tiles is 3, but there are 2 output tiles along n" in said
+    assert "n_tiles is 3, but there are 2 output tiles along n; not launched" in said
 
 
 def test_torch_functions_refuse_larger_extents(tmp_path: Path) -> None:

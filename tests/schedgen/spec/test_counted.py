@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from schedgen.driver.inputs import default_extents
+from schedgen.errors import SchedgenError
 from schedgen.interpret.problem import InterpretationError
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
@@ -89,3 +90,5 @@ def test_other_numbers_are_refused() -> None:
     for tiles in (2, 4):
         with pytest.raises(InterpretationError, match=f"is {tiles}, but there are 3 output tiles"):
             run(one, {"a": random(8, 8), "b": random(300, 8)}, {"n_tiles": tiles})
+        with pytest.raises(SchedgenError, match=r"3 output tiles to count; fix: leave it out"):
+            default_extents(one, {"n": 300, "n_tiles": tiles})
