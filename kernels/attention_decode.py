@@ -23,8 +23,8 @@ PARTS, COMBINE = "attention_parts", "attention_combine"
 HEAD_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
 """head_dim of q and k, and of v, that there are kernels for."""
 SPLIT = 1024
-"""Keys of a split, at least: with 8 heads of keys 8192 keys are 64 tiles, for 132 or 148 SMs, and as
-fast on an H200 as 128 of 512 keys, of which there is twice as much to combine."""
+"""Keys of a split, at least: with 8 heads of keys 8192 keys are 64 tiles, for 132 or 148 SMs, and
+as fast on an H200 as 128 tiles of 512 keys, of which there is twice as much to combine."""
 MOST_SPLITS = 64
 """Of longer sequences splits are larger: one after the other they are combined."""
 STEP = 128

@@ -1,8 +1,8 @@
 // Calls of kernels as they were planned: what schedgen.kernels.native builds and loads.
 //
 // An operator of torch, called with arguments of a signature that it has a plan for, allocates its
-// results, fills in addresses and calls the host functions of its kernels; nothing else happens on
-// the way. For any other signature it returns None (false, if it has no results), and the caller
+// results, fills in addresses and calls the host functions of its kernels, or copies; nothing else
+// happens on the way. For any other signature it returns None (false, if it has no results), and the caller
 // computes in Python, where arguments are checked and plans are made (schedgen.kernels.plans).
 //
 // It is written against the C interface of libtorch that is stable over versions, whose few
@@ -34,6 +34,9 @@ Status aoti_torch_get_device_index(Tensor, int32_t *);
 size_t aoti_torch_dtype_element_size(int32_t);
 Status aoti_torch_empty_strided(int64_t, const int64_t *, const int64_t *, int32_t, int32_t,
                                 int32_t, Tensor *);
+Status aoti_torch_create_tensor_from_blob(void *, int64_t, const int64_t *, const int64_t *, int64_t,
+                                          int32_t, int32_t, int32_t, Tensor *);
+Status aoti_torch_copy_(Tensor, Tensor, int32_t);
 Status aoti_torch_delete_tensor_object(Tensor);
 Status aoti_torch_library_init_impl(const char *, const char *, const char *, uint32_t, void **);
 Status aoti_torch_library_impl(void *, const char *, void (*)(Value *, uint64_t, uint64_t));
@@ -79,9 +82,26 @@ struct Launch {
   std::vector<int64_t> frame;
 };
 
+// A part of an argument or an allocation, as a tensor.
+struct View {
+  int64_t source, bytes;
+  int32_t dtype;
+  std::vector<int64_t> sizes, strides;
+};
+
+struct Copy {
+  View to, from;
+};
+
+// A launch; or a copy, if it calls nothing.
+struct Step {
+  Launch launch;
+  Copy copy;
+};
+
 struct Plan {
   std::vector<Allocation> allocations;
-  std::vector<Launch> launches;
+  std::vector<Step> steps;
 };
 
 struct Operator {
@@ -164,7 +184,9 @@ class Call {
     }
     void *stream = nullptr;
     if (current_stream) good = good && !current_stream(device_->device, &stream);
-    for (const Launch &launch : plan.launches) good = good && start(launch, made, stream);
+    for (const Step &one : plan.steps) {
+      good = good && (one.launch.run ? start(one.launch, made, stream) : copied(one.copy, made));
+    }
     for (size_t n = 0; n < made.size(); n++) {
       int64_t result = plan.allocations[n].result;
       if (good && result >= 0) {
@@ -246,18 +268,39 @@ class Call {
     return (last + 1) * static_cast<int64_t>(aoti_torch_dtype_element_size(one.dtype));
   }
 
+  void *begin(int64_t source, int64_t bytes, const std::vector<Tensor> &made) const {
+    void *data = nullptr;
+    if (source < static_cast<int64_t>(count_)) {
+      data = arguments_[source].data;
+    } else {
+      aoti_torch_get_data_ptr(made[source - count_], &data);
+    }
+    return static_cast<char *>(data) + bytes;
+  }
+
+  // A tensor that does not own its memory; null if there is none.
+  Tensor seen(const View &one, const std::vector<Tensor> &made) const {
+    Tensor tensor = nullptr;
+    aoti_torch_create_tensor_from_blob(begin(one.source, one.bytes, made), one.sizes.size(),
+                                       one.sizes.data(), one.strides.data(), 0, one.dtype,
+                                       device_->device_type, device_->device, &tensor);
+    return tensor;
+  }
+
+  bool copied(const Copy &copy, const std::vector<Tensor> &made) const {
+    Tensor to = seen(copy.to, made), from = seen(copy.from, made);
+    bool good = to && from && !aoti_torch_copy_(to, from, 1);
+    if (to) aoti_torch_delete_tensor_object(to);
+    if (from) aoti_torch_delete_tensor_object(from);
+    return good;
+  }
+
   bool start(const Launch &launch, const std::vector<Tensor> &made, void *stream) const {
     int64_t words[launch.frame.size()];
     char *frame = reinterpret_cast<char *>(words);
     std::memcpy(frame, launch.frame.data(), sizeof words);
     for (const Address &one : launch.addresses) {
-      void *data = nullptr;
-      if (one.source < static_cast<int64_t>(count_)) {
-        data = arguments_[one.source].data;
-      } else {
-        aoti_torch_get_data_ptr(made[one.source - count_], &data);
-      }
-      data = static_cast<char *>(data) + one.bytes;
+      void *data = begin(one.source, one.bytes, made);
       std::memcpy(frame + one.offset, &data, sizeof data);
     }
     for (const Scalar &one : launch.scalars) {
@@ -332,7 +375,16 @@ class Reader {
   Plan plan() {
     Plan made;
     for (int64_t left = word(); left > 0; left--) made.allocations.push_back(allocation());
-    for (int64_t left = word(); left > 0; left--) made.launches.push_back(launch());
+    for (int64_t left = word(); left > 0; left--) {
+      Step one{};
+      if (word()) {
+        one.copy.to = view();
+        one.copy.from = view();
+      } else {
+        one.launch = launch();
+      }
+      made.steps.push_back(std::move(one));
+    }
     return made;
   }
 
@@ -340,6 +392,17 @@ class Reader {
   Allocation allocation() {
     Allocation one;
     one.result = word();
+    one.dtype = static_cast<int32_t>(word());
+    int64_t rank = word();
+    one.sizes = words(rank);
+    one.strides = words(rank);
+    return one;
+  }
+
+  View view() {
+    View one;
+    one.source = word();
+    one.bytes = word();
     one.dtype = static_cast<int32_t>(word());
     int64_t rank = word();
     one.sizes = words(rank);
