@@ -157,8 +157,8 @@ def current() -> Recorder | None:
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down what is launched on tensors without data, and copied; a mode of torch that objects
-    to everything else but views and allocations.
+    """Writes down launches on tensors without data, and copies; a mode of torch that objects to
+    everything else but views and allocations.
 
     Attributes:
         device: where the tensors would be.
