@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from schedgen.codegen.compiling import CompileError, first_lines
+from schedgen.codegen.facts import read_facts
 from schedgen.comparing import Compared
 from schedgen.driver.inputs import (
     Wanted,
@@ -95,6 +96,8 @@ class Compiled:
     kernel: Kernel
     _function: Any
     _gpu: EmulatedDevice
+    _counter: list[Any]
+    """What the kernel claims tiles from, if it does: each run leaves it as it found it."""
     _wanted: dict[tuple[Any, ...], Wanted] = field(default_factory=dict[Any, Any])
 
     def run(
@@ -118,7 +121,7 @@ class Compiled:
         from schedgen.emulator.machine.policies import RoundRobin
 
         self._gpu.emulator.policy = policy or RoundRobin()
-        self._function(*_passed(self.kernel, values), _stream())
+        self._function(*_passed(self.kernel, values, self._counter), _stream())
 
 
 @contextmanager
@@ -167,7 +170,8 @@ def compiled(
         from cutlass import cute  # which takes the architecture when it is imported
 
         arguments = {**random_inputs(kernel, sizes, 0), **outputs(kernel, sizes)}
-        passed = [*_passed(kernel, arguments), sms, _stream()]
+        counter = _counters(kernel.claim == "dynamic")
+        passed = [*_passed(kernel, arguments, counter), sms, _stream()]
         try:
             function: Any = cute.compile(module.launch, *passed)
         except Exception as error:  # the DSL's own kinds, none of which is told apart
@@ -175,7 +179,7 @@ def compiled(
                 f"{kernel.name} does not compile for {arch}:\n{first_lines(error)}\n"
                 "  fix: 'schedgen emit' writes the file that the message is about"
             ) from error
-        yield Compiled(kernel, function, gpu)
+        yield Compiled(kernel, function, gpu, counter)
 
 
 def generated_switches() -> Switches:
@@ -229,10 +233,18 @@ def _module(text: str, folder: Path) -> ModuleType:
     return module
 
 
-def _passed(kernel: Kernel, values: Mapping[str, torch.Tensor | float]) -> list[Any]:
+def _passed(
+    kernel: Kernel, values: Mapping[str, torch.Tensor | float], counter: Sequence[Any]
+) -> list[Any]:
     """The arguments of ``launch`` but the last two."""
     tensors = [_dynamic(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]
-    return [*tensors, *(float(values[a.name]) for a in kernel.arguments if not a.shape)]
+    scalars = [float(values[a.name]) for a in kernel.arguments if not a.shape]
+    return [*tensors, *counter, *scalars]
+
+
+def _counters(claims: bool) -> list[Any]:
+    """The counter of a kernel that claims its tiles, if it does."""
+    return [_dynamic(torch.zeros(1, dtype=torch.int32))] if claims else []
 
 
 def _dynamic(value: torch.Tensor) -> Any:
@@ -273,7 +285,8 @@ def launched(
         module = _module(text, Path(folder))
         from cutlass import cute  # which takes the architecture when it is imported
 
-        passed = [*map(_dynamic, tensors), *scalars]
+        counted = read_facts(Path(module.__file__ or "")).counted
+        passed = [*map(_dynamic, tensors), *_counters(counted), *scalars]
         try:
             function: Any = cute.compile(module.launch, *passed, sms, _stream())
         except Exception as error:  # the DSL's own kinds, none of which is told apart
