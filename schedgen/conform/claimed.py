@@ -68,7 +68,7 @@ def check_drawn(event: Event, tiles: Term | None, terms: Terms) -> None:
     if not _by_first_lane(event):
         raise Refusal("not the first thread of a warp draws a ticket", one)
     address, last = event.action.address, event.action.values[-1]
-    if address is None or address.op != "sym" or not str(address.args[0]).startswith("parameter"):
+    if address is None or address.op != "loaded?" or address.parts[0].op != "sym":
         raise Refusal("the counter is not an argument of the kernel", one)
     if tiles is None or last is not terms.sum(((tiles, 1),), -1):
         raise Refusal("tickets do not begin anew behind the last tile", one)

@@ -111,6 +111,25 @@ def unclaimed(program: Program) -> Iterator[str]:
             yield f"'{name}' is about other numbers than that of the next tile"
 
 
+def of_kernel(program: Program) -> Program:
+    """``program`` with the operations of its kernel only: roles wait as before, for nothing."""
+    if not claims(program):
+        return program
+
+    def kept(steps: Sequence[Step]) -> tuple[Step, ...]:
+        return tuple(step for step in steps if not _runs([step]))
+
+    return replace(
+        program,
+        allocations=tuple(one for one in program.allocations if one.name != RING),
+        operations=tuple(one for one in program.operations if not is_claim(one.name)),
+        roles=tuple(
+            replace(role, before=kept(role.before), after=kept(role.after))
+            for role in program.roles
+        ),
+    )
+
+
 # -- parts -----------------------------------------------------------------------------------------
 
 
