@@ -132,7 +132,7 @@ class Tiles:
         if sharing:
             most = code("{} * ({} // {})", most, Name(inner), Name(sharing[0].extent))
         source.comment(f"as many {inner} one after the other as what they read stays in L2")
-        if self.sliced:
+        if self.in_turns:
             source.comment("slices, of which an even number balances")
             count, others = self._count(inner), self._product(self.axes[:-2])
             half = code("{} // (1 + {} * ({} + 1) % 2)", count, others, count)

@@ -91,13 +91,15 @@ class Outcome:
 
 @dataclass
 class Compiled:
-    """A generated file, compiled once, for tensors of any extents. `compiled` makes one."""
+    """A generated file, compiled once, for tensors of any extents. `compiled` makes one.
+
+    ``counter`` is what the kernel claims its tiles from, if it does: each run leaves it at 0.
+    """
 
     kernel: Kernel
+    counter: torch.Tensor | None
     _function: Any
     _gpu: EmulatedDevice
-    _counter: list[Any]
-    """What the kernel claims tiles from, if it does: each run leaves it as it found it."""
     _wanted: dict[tuple[Any, ...], Wanted] = field(default_factory=dict[Any, Any])
 
     def run(
@@ -121,7 +123,7 @@ class Compiled:
         from schedgen.emulator.machine.policies import RoundRobin
 
         self._gpu.emulator.policy = policy or RoundRobin()
-        self._function(*_passed(self.kernel, values, self._counter), _stream())
+        self._function(*_passed(self.kernel, values, self.counter), _stream())
 
 
 @contextmanager
@@ -170,7 +172,7 @@ def compiled(
         from cutlass import cute  # which takes the architecture when it is imported
 
         arguments = {**random_inputs(kernel, sizes, 0), **outputs(kernel, sizes)}
-        counter = _counters(kernel.claim == "dynamic")
+        counter = _counter() if kernel.claim == "dynamic" else None
         passed = [*_passed(kernel, arguments, counter), sms, _stream()]
         try:
             function: Any = cute.compile(module.launch, *passed)
@@ -179,7 +181,7 @@ def compiled(
                 f"{kernel.name} does not compile for {arch}:\n{first_lines(error)}\n"
                 "  fix: 'schedgen emit' writes the file that the message is about"
             ) from error
-        yield Compiled(kernel, function, gpu, counter)
+        yield Compiled(kernel, counter, function, gpu)
 
 
 def generated_switches() -> Switches:
@@ -234,17 +236,17 @@ def _module(text: str, folder: Path) -> ModuleType:
 
 
 def _passed(
-    kernel: Kernel, values: Mapping[str, torch.Tensor | float], counter: Sequence[Any]
+    kernel: Kernel, values: Mapping[str, torch.Tensor | float], counter: torch.Tensor | None
 ) -> list[Any]:
     """The arguments of ``launch`` but the last two."""
     tensors = [_dynamic(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]
     scalars = [float(values[a.name]) for a in kernel.arguments if not a.shape]
-    return [*tensors, *counter, *scalars]
+    return [*tensors, *([] if counter is None else [_dynamic(counter)]), *scalars]
 
 
-def _counters(claims: bool) -> list[Any]:
-    """The counter of a kernel that claims its tiles, if it does."""
-    return [_dynamic(torch.zeros(1, dtype=torch.int32))] if claims else []
+def _counter() -> torch.Tensor:
+    """One for a kernel that claims its tiles."""
+    return torch.zeros(1, dtype=torch.int32)
 
 
 def _dynamic(value: torch.Tensor) -> Any:
@@ -286,7 +288,8 @@ def launched(
         from cutlass import cute  # which takes the architecture when it is imported
 
         counted = read_facts(Path(module.__file__ or "")).counted
-        passed = [*map(_dynamic, tensors), *_counters(counted), *scalars]
+        tensors = [*tensors, *([_counter()] if counted else [])]
+        passed = [*map(_dynamic, tensors), *scalars]
         try:
             function: Any = cute.compile(module.launch, *passed, sms, _stream())
         except Exception as error:  # the DSL's own kinds, none of which is told apart
