@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -49,10 +50,12 @@ constexpr int kOperators = 256;
 constexpr size_t kMostPlans = 4096;  // of an operator; then all are dropped and made again
 constexpr uintptr_t kAlignment = 16;
 constexpr int kMostPlaces = 64;
+constexpr int64_t kCounter = -1;
 
 // Of libtorch_cuda, where that is.
 Status (*current_stream)(int32_t, void **) = nullptr;
 Status (*current_device)(int32_t *) = nullptr;
+int (*stream_is_capturing)(void *, int *) = nullptr;  // of the CUDA runtime; 0 for success
 
 struct Allocation {
   std::vector<int64_t> sizes, strides;
@@ -62,7 +65,7 @@ struct Allocation {
 
 struct Address {
   int64_t offset;  // in the frame
-  int64_t source;  // an argument, or behind those an allocation
+  int64_t source;  // an argument, or behind those an allocation; or kCounter
   int64_t bytes;   // from where that begins
 };
 
@@ -80,6 +83,13 @@ struct Launch {
   std::vector<Address> addresses;
   std::vector<Scalar> scalars;
   std::vector<int64_t> frame;
+
+  bool counted() const {
+    for (const Address &one : addresses) {
+      if (one.source == kCounter) return true;
+    }
+    return false;
+  }
 };
 
 // A part of an argument or an allocation, as a tensor.
@@ -112,6 +122,22 @@ struct Operator {
 };
 
 Operator operators[kOperators];
+
+// Where kernels that claim their tiles count, by device and stream (schedgen.kernels.counters).
+std::map<std::pair<int64_t, void *>, void *> counters;
+std::mutex counters_lock;
+
+// The counter of a stream; none while a graph is captured: each launch needs its own there.
+void *counter_of(int64_t device, void *stream) {
+  int capturing = 0;
+  if (current_stream &&
+      (!stream_is_capturing || stream_is_capturing(stream, &capturing) || capturing)) {
+    return nullptr;
+  }
+  std::lock_guard<std::mutex> guard(counters_lock);
+  auto found = counters.find({device, stream});
+  return found == counters.end() ? nullptr : found->second;
+}
 
 // The signature for which this thread has last found no plan.
 thread_local std::string missed;
@@ -173,6 +199,13 @@ class Call {
 
   // Executes a plan. The results, one for each that is one, or nothing if a launch has failed.
   bool execute(const Plan &plan, std::vector<Tensor> &results) const {
+    void *stream = nullptr, *counter = nullptr;
+    if (current_stream && current_stream(device_->device, &stream)) return false;
+    for (const Step &one : plan.steps) {
+      if (one.launch.counted() && !counter && !(counter = counter_of(device_->device, stream))) {
+        return false;
+      }
+    }
     std::vector<Tensor> made;
     bool good = true;
     for (const Allocation &one : plan.allocations) {
@@ -182,10 +215,9 @@ class Call {
                                                device_->device, &tensor);
       made.push_back(tensor);
     }
-    void *stream = nullptr;
-    if (current_stream) good = good && !current_stream(device_->device, &stream);
     for (const Step &one : plan.steps) {
-      good = good && (one.launch.run ? start(one.launch, made, stream) : copied(one.copy, made));
+      good = good && (one.launch.run ? start(one.launch, made, stream, counter)
+                                     : copied(one.copy, made));
     }
     for (size_t n = 0; n < made.size(); n++) {
       int64_t result = plan.allocations[n].result;
@@ -295,12 +327,14 @@ class Call {
     return good;
   }
 
-  bool start(const Launch &launch, const std::vector<Tensor> &made, void *stream) const {
+  bool start(const Launch &launch, const std::vector<Tensor> &made, void *stream,
+             void *counter) const {
     int64_t words[launch.frame.size()];
     char *frame = reinterpret_cast<char *>(words);
     std::memcpy(frame, launch.frame.data(), sizeof words);
     for (const Address &one : launch.addresses) {
-      void *data = begin(one.source, one.bytes, made);
+      void *data = one.source == kCounter ? static_cast<char *>(counter) + one.bytes
+                                          : begin(one.source, one.bytes, made);
       std::memcpy(frame + one.offset, &data, sizeof data);
     }
     for (const Scalar &one : launch.scalars) {
@@ -444,6 +478,8 @@ int schedgen_operator(int slot, const char *space, const char *name, const char 
   if (void *cuda = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY)) {
     current_stream = reinterpret_cast<Status (*)(int32_t, void **)>(
         dlsym(cuda, "aoti_torch_get_current_cuda_stream"));
+    stream_is_capturing =
+        reinterpret_cast<int (*)(void *, int *)>(dlsym(cuda, "cudaStreamIsCapturing"));
     current_device = reinterpret_cast<Status (*)(int32_t *)>(
         dlsym(RTLD_DEFAULT, "aoti_torch_get_current_device_index"));
   }
@@ -476,6 +512,12 @@ void schedgen_keep(int slot, const char *key, int64_t length, const int64_t *wor
 void schedgen_forget(int slot) {
   std::lock_guard<std::mutex> guard(operators[slot].lock);
   operators[slot].plans.clear();
+}
+
+// Where the counter of a stream is.
+void schedgen_counter(int64_t device, void *stream, void *counter) {
+  std::lock_guard<std::mutex> guard(counters_lock);
+  counters[{device, stream}] = counter;
 }
 
 // How many plans an operator has.

@@ -60,8 +60,14 @@ class Number(float):
     __rmul__ = __mul__
 
 
+COUNTER = -1
+"""The source of an address that is the counter of the stream (`schedgen.kernels.counters`)."""
+
+
 class Address(NamedTuple):
-    """Where an address of a launch comes from: an argument, or an allocation behind those."""
+    """Where an address of a launch comes from: an argument, or an allocation behind those, or
+    `COUNTER`.
+    """
 
     offset: int
     source: int
@@ -209,8 +215,15 @@ class Recorder(TorchDispatchMode):
         self._needed[source] = max(needed, begin + _bytes(tensor))
         return source, begin
 
-    def launch(self, target: Target, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-        """Notes a launch instead of making it."""
+    def launch(
+        self,
+        target: Target,
+        tensors: Sequence[Tensor],
+        scalars: Sequence[float],
+        *,
+        counted: bool = False,
+    ) -> None:
+        """Notes a launch instead of making it; ``counted``: with a counter behind its tensors."""
         places = target.layout.places
         if len(places) > _MOST_PLACES:
             raise Unplannable(f"{len(places)} arguments")
@@ -223,9 +236,12 @@ class Recorder(TorchDispatchMode):
             else:
                 fixed = tensor.data_ptr()  # a constant
             values += (fixed, *tensor.shape, *layouts.strides(tensor))
+        if counted:
+            addresses.append(Address(places[len(tensors)], COUNTER, 0))
+            values += (0, 1)
         numbers = [
             Scalar(place, scalar.argument, scalar.factor)
-            for place, scalar in zip(places[len(tensors) :], scalars, strict=False)
+            for place, scalar in zip(places[len(tensors) + counted :], scalars, strict=False)
             if isinstance(scalar, Number)
         ]
         frame = struct.pack(target.layout.format, *values, *map(float, scalars), 0)
