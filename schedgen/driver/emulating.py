@@ -97,9 +97,9 @@ class Compiled:
     """
 
     kernel: Kernel
-    counter: torch.Tensor | None
     _function: Any
     _gpu: EmulatedDevice
+    counter: torch.Tensor | None = None
     _wanted: dict[tuple[Any, ...], Wanted] = field(default_factory=dict[Any, Any])
 
     def run(
@@ -181,7 +181,7 @@ def compiled(
                 f"{kernel.name} does not compile for {arch}:\n{first_lines(error)}\n"
                 "  fix: 'schedgen emit' writes the file that the message is about"
             ) from error
-        yield Compiled(kernel, counter, function, gpu)
+        yield Compiled(kernel, function, gpu, counter)
 
 
 def generated_switches() -> Switches:
