@@ -236,7 +236,7 @@ def _module(text: str, folder: Path) -> ModuleType:
 
 
 def _passed(
-    kernel: Kernel, values: Mapping[str, torch.Tensor | float], counter: torch.Tensor | None
+    kernel: Kernel, values: Mapping[str, torch.Tensor | float], counter: torch.Tensor | None = None
 ) -> list[Any]:
     """The arguments of ``launch`` but the last two."""
     tensors = [_dynamic(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]
