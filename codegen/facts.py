@@ -109,7 +109,7 @@ class Facts:
     @property
     def counted(self) -> bool:
         """Whether ``launch`` takes, behind the tensors of ``parameters``, a counter that is 0 when
-        the kernel begins, and when it has ended (docs/adr/0024).
+        the kernel begins, and when it has ended (docs/adr/0025).
         """
         return self.claim == "dynamic"
 

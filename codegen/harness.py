@@ -9,16 +9,17 @@ from itertools import takewhile
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.events import Silent
+from schedgen.codegen.facts import COUNTER
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Function, code
 from schedgen.codegen.merging import Call, merged
 from schedgen.codegen.plan import View
-from schedgen.codegen.roles import Role
+from schedgen.codegen.roles import RING_POINTER, Role
 from schedgen.codegen.sharing import Shared, as_variable, shared, view_at, write
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.codegen.style import PLAIN, Style
-from schedgen.codegen.tiles import COUNTER, RING_POINTER, TEAM, Tiles
+from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.elements import whole_scalars
 from schedgen.extents import covered
@@ -75,7 +76,7 @@ class Harness:
             if map_.folded:
                 found[map_.pitch.text] = "Int32"
         found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
-        found |= {COUNTER: "cute.Tensor"} if self.plan.claims else {}
+        found |= {COUNTER.name: "cute.Tensor"} if self.plan.claims else {}
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
         found |= dict.fromkeys(self.tiles.walks.tensors(), "cute.Tensor")
@@ -184,7 +185,7 @@ class Harness:
     def _launch(self, source: Source, parameters: list[str]) -> None:
         tensors = [argument for argument in self.plan.kernel.arguments if argument.shape]
         given = [(tensor.name, "cute.Tensor") for tensor in tensors]
-        given += [(COUNTER, "cute.Tensor")] if self.plan.claims else []
+        given += [(COUNTER.name, "cute.Tensor")] if self.plan.claims else []
         given += [(name, "Float32") for name in self.plan.scalars]
         given += [("sms", "cutlass.Constexpr"), ("stream", "cuda.CUstream")]
         here = {extent: f"n_{extent}" for extent in self.plan.extents}  # tensors may have the name

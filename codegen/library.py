@@ -152,8 +152,8 @@ def copy_pages(tma, tensor, tile, barrier, where, table, number, first, size, pa
 
 @cute.jit
 def draw(counter: cute.Tensor, tiles: Int32):
-    """The next ticket, by one thread of a warp: the old value of the counter, which begins anew with
-    the last one that all blocks draw.
+    """The next ticket, by one thread of a warp: the old value of the counter, which begins anew
+    behind the last one that all blocks draw.
     """
     ticket = Int32(0)
     if cute.arch.lane_idx() == 0:
@@ -162,7 +162,7 @@ def draw(counter: cute.Tensor, tiles: Int32):
 
 
 def next_of(counter, last):
-    """The old value of a counter in global memory, which goes from 0 to ``last`` and round again."""
+    """The old value of a counter in global memory, which goes from 0 to ``last`` and then round."""
     from cutlass._mlir.dialects import llvm
 
     words = [counter.toint().ir_value(), last.ir_value()]
@@ -173,7 +173,7 @@ def next_of(counter, last):
 
 @cute.jit
 def tell(place: cute.Pointer, tile: Int32):
-    """Writes the number of a tile, by the thread that drew it; the whole warp has it written then."""
+    """Writes the number of a tile, by the thread that drew it; then the whole warp has done so."""
     if cute.arch.lane_idx() == 0:
         cute.make_tensor(place, cute.make_layout(1))[0] = tile
     cute.arch.sync_warp()

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
+from schedgen.codegen.facts import COUNTER
 from schedgen.codegen.formulas import library_functions, scalar
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, Name, called, code
@@ -19,7 +20,7 @@ from schedgen.codegen.running import Carried, Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.style import BLOCK, PLAIN, Style
 from schedgen.codegen.terms import terms_of
-from schedgen.codegen.tiles import COUNTER, RING_POINTER, TEAM, Tiles
+from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import TURN, Peeled, emit_loop
 from schedgen.kernel import Kind, Operation
@@ -27,6 +28,9 @@ from schedgen.program.claims import DRAW, TELL, is_claim
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
 from schedgen.roles import RoleKind
+
+RING_POINTER = "tile_numbers"
+"""The variable that says where the numbers of tiles are that were told."""
 
 
 class Role:
@@ -131,7 +135,9 @@ class Role:
     ) -> None:
         """The same where masks keep everything; their events stay."""
         name = step.action.operation if isinstance(step.action, Run) else ""
-        if not (runs and name and not is_claim(name) and self.plan.operation(name).kind is Kind.MASK):
+        if not (
+            runs and name and not is_claim(name) and self.plan.operation(name).kind is Kind.MASK
+        ):
             self._step(source, step, at, runs)
             return
         self.events.before(source, step)
@@ -199,7 +205,7 @@ class Role:
         operation = self.plan.program.operation[name]
         with source.issue(name.partition(":")[0], ""):
             if name == DRAW:
-                source.add(code("ticket = {}", called("draw", Name(COUNTER), Name("tiles"))))
+                source.add(code("ticket = {}", called("draw", Name(COUNTER.name), Name("tiles"))))
                 return
             (access,) = operation.accesses
             at = code("{} + {}", Name(RING_POINTER), self.plan.stage(access, None))

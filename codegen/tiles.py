@@ -7,14 +7,14 @@ from contextlib import nullcontext
 
 from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import whole
+from schedgen.codegen.formulas import integer_condition, whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
 from schedgen.elements import tile_numbers
-from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
+from schedgen.expressions import Expression
 from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
 from schedgen.tensors import Argument
@@ -32,18 +32,14 @@ than when tiles of all 16 heads did, whose keys and values do not fit (files edi
 
 TEAM = "team"
 """The number of a warpgroup among those that take tiles in turn."""
-COUNTER = "counter"
-"""The tensor of one number that blocks draw tickets from."""
-RING_POINTER = "tile_numbers"
-"""Where the numbers of tiles are that were told."""
 _FIRST = "tile = cute.arch.block_idx()[0]"
 _TRIPS, _TILES, _TILE = Name("trips"), Name("tiles"), Name("tile")
 _ONE = code("Int32(1)")
 
 
 class Tiles:
-    """Block b computes tile b, and then b + blocks, b + 2 blocks, ..., none, or those that it claims
-    (`schedgen.program.claims`).
+    """Block b computes tile b, and then b + blocks, b + 2 blocks, ..., no other, or those that it
+    claims (`schedgen.program.claims`).
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -400,23 +396,3 @@ class Tiles:
         """Variables with the number of the output tile, by their names in formulas."""
         numbers = tile_numbers(self.plan.kernel).items()
         return {name: f"at_{extent}" for name, extent in numbers}
-
-
-def integer_condition(expression: Expression, names: dict[str, str]) -> Code:
-    """A condition over whole numbers, as `whole` writes them."""
-    match expression:
-        case Boolean(value):
-            return code(repr(value))
-        case Unary("not", operand):
-            return code("(not {})", integer_condition(operand, names))
-        case Compare(operator, left, right):
-            return code(f"({{}} {operator} {{}})", whole(left, names), whole(right, names))
-        case Logical(operator, left, right):
-            both = (integer_condition(left, names), integer_condition(right, names))
-            return code("({})", joined(f" {operator} ", both))
-        case _:
-            raise EmitError(
-                f"there is no emitter for the condition '{render(expression)}'",
-                rule="no-emitter-for-condition",
-                fix="compare whole numbers, and combine comparisons with 'and', 'or' and 'not'",
-            )

@@ -1,16 +1,16 @@
 """Counters that blocks claim output tiles from (`schedgen.program.claims`), and who has which.
 
-A kernel finds its counter 0 and leaves it so: of T tiles exactly T tickets are drawn, and the atomic
-goes round after T. Nothing has to be reset, in no stream and in no graph; but two kernels that run at
-a time must not have the same one. So
+A kernel finds its counter 0 and leaves it so: of T tiles exactly T tickets are drawn, and the
+atomic goes round after T. Nothing has to be reset, in no stream and in no graph; but two kernels
+that run at a time must not have the same one. So
 
 * a stream has one, as of cuBLAS' workspaces: its kernels run one after the other, also where the
   next one starts early, because it draws only after `griddepcontrol.wait`;
 * each launch that a CUDA graph captures has one of its own: graphs run in any stream, at any time,
   a graph never beside itself.
 
-A kernel that was aborted leaves anything, but also a context in which nothing works any more, and no
-memory of it. Why not otherwise: docs/adr/0024.
+A kernel that was aborted leaves anything, but also a context in which nothing works any more, and
+no memory of it. Why not otherwise: docs/adr/0025.
 """
 
 from __future__ import annotations

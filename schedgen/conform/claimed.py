@@ -40,7 +40,9 @@ def next_tile(end: Exit) -> Term:
     found = [term for part in _conditions(end.condition) for term, _ in addends(part)[1]]
     read = [term for term in found if told(term) is not None]
     if len(read) != 1:
-        raise Refusal("the loop over tiles does not end with a number that is told", end.instruction)
+        raise Refusal(
+            "the loop over tiles does not end with a number that is told", end.instruction
+        )
     return read[0]
 
 

@@ -97,9 +97,9 @@ class Compiled:
     """
 
     kernel: Kernel
-    counter: torch.Tensor | None
     _function: Any
     _gpu: EmulatedDevice
+    counter: torch.Tensor | None = None
     _wanted: dict[tuple[Any, ...], Wanted] = field(default_factory=dict[Any, Any])
 
     def run(
@@ -181,7 +181,7 @@ def compiled(
                 f"{kernel.name} does not compile for {arch}:\n{first_lines(error)}\n"
                 "  fix: 'schedgen emit' writes the file that the message is about"
             ) from error
-        yield Compiled(kernel, counter, function, gpu)
+        yield Compiled(kernel, function, gpu, counter)
 
 
 def generated_switches() -> Switches:
@@ -236,7 +236,7 @@ def _module(text: str, folder: Path) -> ModuleType:
 
 
 def _passed(
-    kernel: Kernel, values: Mapping[str, torch.Tensor | float], counter: torch.Tensor | None
+    kernel: Kernel, values: Mapping[str, torch.Tensor | float], counter: torch.Tensor | None = None
 ) -> list[Any]:
     """The arguments of ``launch`` but the last two."""
     tensors = [_dynamic(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]

@@ -12,7 +12,7 @@ and an atomic has the loop of a tile to arrive in. These are operations of the p
 `claimed` adds them with the two barriers of a ring, before anything is proven, and all methods
 prove that a number is there before it is taken and taken before it is overwritten. What no order of
 accesses says, that each role takes each number once, is looked up (`unclaimed`). Who is right about
-the counter is in docs/adr/0024.
+the counter is in docs/adr/0025.
 """
 
 from __future__ import annotations

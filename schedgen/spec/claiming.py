@@ -14,7 +14,9 @@ CLAIMS = ("fixed", "dynamic", "launch")
 def bind_claim(spec: SpecFile, scope: Scope, grid: Sequence[GridAxis]) -> str:
     """One of `CLAIMS`, for output tiles that are cut along ``grid``; mistakes are reported."""
     given, path = spec.loops.claim, ("loops", "claim")
-    words = Scope(scope.source, scope.sink, {**dict(zip(CLAIMS, CLAIMS, strict=True)), **scope.values})
+    words = Scope(
+        scope.source, scope.sink, {**dict(zip(CLAIMS, CLAIMS, strict=True)), **scope.values}
+    )
     found = None if given is None else words.word(given, path, CLAIMS, "claim")
     if spec.loops.persistent is not None:
         persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))

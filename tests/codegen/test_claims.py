@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -29,8 +30,8 @@ def emitted(claim: str, name: str = "gemm", target: str = "h200", **settings: st
     return emission(parse_spec(text), read_machine(target), settings, methods=QUICK)
 
 
-def facts(one: Emission, folder: object) -> Facts:
-    path = folder / one.name  # type: ignore[operator]
+def facts(one: Emission, folder: Path) -> Facts:
+    path = folder / one.name
     path.write_text(one.text, "utf-8")
     return read_facts(path)
 
@@ -38,7 +39,7 @@ def facts(one: Emission, folder: object) -> Facts:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def test_a_block_for_each_tile_differs_in_how_many_there_are(tmp_path: object) -> None:
+def test_a_block_for_each_tile_differs_in_how_many_there_are(tmp_path: Path) -> None:
     fixed, launch = (emitted(claim, **SMALL).text.splitlines() for claim in ("fixed", "launch"))
     changes = {*launch} - {*fixed}
     assert {line for line in changes if "sha" not in line.lower() and "spec  " not in line} == {
@@ -50,7 +51,7 @@ def test_a_block_for_each_tile_differs_in_how_many_there_are(tmp_path: object) -
     assert facts(emitted("fixed", **SMALL), tmp_path).claim == "fixed"
 
 
-def test_one_role_draws_and_all_take(tmp_path: object) -> None:
+def test_one_role_draws_and_all_take(tmp_path: Path) -> None:
     text = emitted("dynamic", **SMALL).text
     assert text.count("ticket = draw(counter, tiles)") == 1
     assert text.count("tell(tile_numbers + slot(t, 4), cute.arch.grid_dim()[0] + ticket)") == 1

@@ -35,8 +35,12 @@ class Capture:
 def capture(monkeypatch: pytest.MonkeyPatch) -> Capture:
     found = Capture()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: found.now)
-    monkeypatch.setattr(native, "keep_counter", lambda *given: None)
+    monkeypatch.setattr(native, "keep_counter", _nothing)
     return found
+
+
+def _nothing(device: int, stream: int, address: int) -> None:
+    """Stands in for what plans are told."""
 
 
 # -- who has which ---------------------------------------------------------------------------------
@@ -96,7 +100,11 @@ def test_plans_are_told_of_counters_of_streams(
     capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = list[tuple[int, int, int]]()
-    monkeypatch.setattr(native, "keep_counter", lambda *given: told.append(given))
+
+    def tell(device: int, stream: int, address: int) -> None:
+        told.append((device, stream, address))
+
+    monkeypatch.setattr(native, "keep_counter", tell)
     made = Counters(CPU)
     address = made.counter(5).data_ptr()
     made.counter(5)

@@ -1,4 +1,4 @@
-"""Kernels whose blocks claim output tiles are their programs; what is wrong with a claim is found."""
+"""Kernels whose blocks claim output tiles are their programs; wrong claims are found."""
 
 from __future__ import annotations
 

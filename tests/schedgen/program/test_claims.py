@@ -107,8 +107,12 @@ def test_a_program_without_a_warp_that_loads_cannot_claim() -> None:
     assert claimed(replace(found, roles=wide)) is None
 
 
+def _none(program: Program) -> None:
+    """Stands in for `claimed`."""
+
+
 def test_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedgen.synchronize.synthesize.claimed", lambda program: None)
+    monkeypatch.setattr("schedgen.synchronize.synthesize.claimed", _none)
     found = solution()
     with pytest.raises(ProgramError, match="no role of one warp"):
         synthesize(found.problem.kernel, found.schedule, found.problem.machine)
@@ -136,6 +140,10 @@ def into_loop(operation: str) -> Change:
     return lambda role: replace(without(operation, "after")(role), loop=(step, *role.loop))
 
 
+def cut(role: RoleProgram) -> RoleProgram:
+    return replace(role, after=role.after[:-3])
+
+
 def drawn_late(role: RoleProgram) -> RoleProgram:
     return replace(role, before=(), after=(*role.before, *role.after))
 
@@ -152,7 +160,7 @@ def drawn_late(role: RoleProgram) -> RoleProgram:
         ("load", twice(TELL)),
         ("store", twice(TELL)),
         ("store", twice(DRAW)),
-        ("epilogue0", lambda role: replace(role, after=role.after[:-3])),
+        ("epilogue0", cut),
     ],
 )
 def test_roles_that_lose_their_tiles_are_refuted(name: str, change: Change) -> None:
