@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from schedgen.calibration.experiments import Experiment
 from schedgen.driver.inputs import default_extents
 from schedgen.errors import SchedgenError, suggest
 from schedgen.execution.launched import Work
 from schedgen.expressions import references
-from schedgen.kernel import DTYPE_BITS, Kernel
-from schedgen.tuning.shapes import tiles, trips
+from schedgen.kernel import Kernel
+from schedgen.tuning.shapes import tensor_bytes, tiles, trips
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +69,6 @@ def _run(one: Experiment, kernel: Kernel, number: int) -> Sized:
         )
     work = Work(count, trips(kernel, shape), sms or 1, tensor_bytes(kernel, found), one.manner.cold)
     return Sized(found, work, one.launches[number])
-
-
-def tensor_bytes(kernel: Kernel, sizes: Mapping[str, float]) -> float:
-    """Bytes of all tensors."""
-    return sum(
-        prod(sizes.get(extent, 1) for extent in argument.passed) * DTYPE_BITS[argument.dtype] / 8
-        for argument in kernel.arguments
-        if argument.shape
-    )
 
 
 def extents(kernel: Kernel, trips: int, sizes: Mapping[str, int] | None = None) -> dict[str, int]:

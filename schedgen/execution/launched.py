@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 from schedgen.execution.contended import Manner, cycles_of_tiles
@@ -36,6 +37,11 @@ L2_BYTES = "l2_bytes"
 
 SHARED = (LAUNCH, FIRST_TILE, NEXT_TILE, TAIL, L2_RATE, MEMORY_RATE, L2_BYTES)
 """Those that do not change what a program takes on an SM that has all for itself."""
+
+LOADED = 48
+"""Bytes that an SM loads in a cycle while all of them do, where a model has no `L2_RATE`: products
+on an H200 were at 37 (output tiles of 128 x 256) to 63 (64 x 128), by the cycles of
+`schedgen.kernels.tiling.MEASURED`."""
 
 _FEW, _MORE = 12, 24
 """Iterations of a tile after which a program is in its steady state, and those that are counted."""
@@ -113,16 +119,20 @@ def launched(tiles: Tiles, kernel: Kernel, machine: Machine, work: Work) -> floa
     """Cycles of a launch that follows its like.
 
     Iterations take no less than their loads, which the SMs that work get from L2 at the same time,
-    and all no less than the tensors from memory, where L2 does not have them.
+    and all no less than the tensors from memory, where L2 does not have them. Where teams of warps
+    take output tiles in turn, what is around the iterations of one goes on under those of another.
     """
     loaded = sum(o.work.bytes for o in kernel.body if o.kind is Kind.LOAD)
-    iteration = max(tiles.iteration, loaded * work.active / constant(machine, L2_RATE, 1e9))
-    first = tiles.first + (constant(machine, FIRST_TILE) if loaded else 0.0)
-    next_tile = tiles.next + constant(machine, NEXT_TILE)
-    each = work.trips * iteration
-    loops = each + first + (work.turns - 1) * max(each + next_tile, 0.0)
-    if work.cold or work.bytes > constant(machine, L2_BYTES, 1e18):
-        loops = max(loops, work.bytes / constant(machine, MEMORY_RATE, 1e9))
+    rate = constant(machine, L2_RATE, LOADED * work.sms)
+    loop = work.trips * max(tiles.iteration, loaded * work.active / rate)
+    first = loop + tiles.first + (constant(machine, FIRST_TILE) if loaded else 0.0)
+    later = loop + tiles.next + constant(machine, NEXT_TILE)
+    teams = max((number for _, number in kernel.teams), default=1)
+    if teams > 1:
+        later = max(loop, later / teams)
+    loops = first + (work.turns - 1) * max(later, 0.0)
+    if work.cold or work.bytes > constant(machine, L2_BYTES, inf):
+        loops = max(loops, work.bytes / constant(machine, MEMORY_RATE, inf))
     last = constant(machine, TAIL) if work.active > 1 else 0.0
     return constant(machine, LAUNCH) + loops + last
 
