@@ -92,12 +92,12 @@ def tiles(kernel: Kernel, shape: Mapping[str, float]) -> int:
 
 
 def tensor_bytes(kernel: Kernel, sizes: Mapping[str, float]) -> float:
-    """Bytes of all tensors."""
+    """Bytes of tensors of which tiles are loaded or stored without a condition."""
+    moved = {o.tensor for o in kernel.operations if o.when is None}
     return sum(
-        prod(sizes.get(extent, 1) for extent in argument.passed)
-        * DTYPE_BITS.get(argument.dtype, 32)  # whole numbers have no tiles / 8
+        prod(sizes.get(extent, 1) for extent in argument.passed) * (DTYPE_BITS[argument.dtype] / 8)
         for argument in kernel.arguments
-        if argument.shape
+        if argument.shape and argument.name in moved
     )
 
 

@@ -14,7 +14,7 @@ from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.tuning.basics import mean
 from schedgen.tuning.estimating import Pace, cycles
-from schedgen.tuning.shapes import complete, distinct, name_of, parsed, tiles, trips
+from schedgen.tuning.shapes import complete, distinct, name_of, parsed, tensor_bytes, tiles, trips
 
 
 def kernel(spec: str, **settings: str) -> Kernel:
@@ -69,6 +69,12 @@ def test_tiles_and_trips() -> None:
     extent = symmetric.tile_extents[0]
     sizes = complete(symmetric, dict.fromkeys((extent, symmetric.tile_extents[1]), 1024.0))
     assert tiles(symmetric, sizes) == 1 + 1 + 2 + 2 + 3 + 3 + 4 + 4  # of 128 x 256
+
+
+def test_bytes_of_tensors() -> None:
+    """All but C, which is loaded on the condition that beta is not 0."""
+    shape = {"batch": 2.0, "m": 100.0, "n": 200.0, "k": 300.0}
+    assert tensor_bytes(kernel("gemm"), shape) == 2 * 2 * (100 * 300 + 200 * 300 + 100 * 200)
 
 
 def test_estimates() -> None:
