@@ -151,6 +151,8 @@ def _fitted(
 
 def _for(machine: Machine, experiments: Sequence[Any]) -> list[Any]:
     """The experiments whose specs are written for ``machine``."""
+    if not experiments:
+        raise SchedgenError("there are no such experiments; fix: leave --only away")
     found = [one for one in experiments if machine.name in one.read().file.targets]
     if not found:
         raise SchedgenError(
@@ -224,7 +226,7 @@ def _range(low: Any, high: Any) -> str:
 
 
 def _ends(one: Predicted) -> str:
-    return _range(round(one.in_turn), round(one.in_step))
+    return " to ".join(dict.fromkeys(f"{cycles:.0f}" for cycles in (one.in_turn, one.in_step)))
 
 
 def _data(record: Record, fits: Sequence[Fit], compared: Sequence[Compared]) -> dict[str, Any]:
