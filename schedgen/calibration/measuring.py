@@ -84,6 +84,7 @@ def measure(
     if progress is not None:
         progress(f"compiling {len(kernels)} kernels")
     _compile(list(kernels.values()), folder, clocks.sms)
+    loaded = _Loaded(folder, clocks)
     found: dict[str, Measured] = {}
     failed: dict[str, str] = {}
     for number, one in enumerate(kernels.values()):
@@ -91,7 +92,7 @@ def measure(
             progress(f"measuring {number + 1} of {len(kernels)}: {one.name}")
         try:
             beside = kernels[one.manner.beside] if one.manner.beside else None
-            found[one.name] = _measure(one, beside, folder, clocks, rounds)
+            found[one.name] = _measure(one, beside, loaded, rounds)
         except (KernelError, CompileError, RuntimeError) as error:  # also what torch raises
             failed[one.name] = str(error).splitlines()[0]
             if len(failed) == len(kernels):
@@ -107,16 +108,33 @@ def measure(
     )
 
 
-def _measure(
-    one: Prepared, beside: Prepared | None, folder: Path, clocks: Clocks, rounds: int
-) -> Measured:
-    other = _launch(beside, 1, folder, clocks) if beside is not None else None
+class _Loaded:
+    """Kernels of experiments; each file is loaded once."""
+
+    def __init__(self, folder: Path, clocks: Clocks) -> None:
+        self.clocks = clocks
+        self._folder = folder
+        self._launchers: dict[str, Launcher] = {}
+
+    def launch(self, one: Prepared, run: int) -> Run:
+        """Launches its kernel with the tensors of its short run (0) or its long one (1)."""
+        path, device = self._folder / one.file, self.clocks.device
+        launcher = self._launchers.get(one.file) or Launcher(path, device, one.manner.sms)
+        self._launchers[one.file] = launcher
+        facts = launcher.facts
+        numbers = [one.manner.scalars.get(parameter.name, 1.0) for parameter in facts.scalars]
+        tensors = list(inputs(facts, one.extents[run], device).values())
+        return lambda: launcher.launch(tensors, numbers)
+
+
+def _measure(one: Prepared, beside: Prepared | None, loaded: _Loaded, rounds: int) -> Measured:
+    other = None if beside is None else loaded.launch(beside, 1)
     timed = [
         Timed(
-            _launch(one, run, folder, clocks),
+            loaded.launch(one, run),
             one.launches[run],
             one.manner,
-            clocks,
+            loaded.clocks,
             queued=max(one.launches) > 1,
             beside=other,
         )
@@ -127,15 +145,6 @@ def _measure(
     low, _, high = quantiles(cycles, n=4)
     mhz = median(long[1] for _, long in times)
     return Measured(*(round(x, 2) for x in (median(cycles), low, high)), mhz=round(mhz, 1))
-
-
-def _launch(one: Prepared, run: int, folder: Path, clocks: Clocks) -> Run:
-    """Launches an experiment's kernel with the tensors of its short run (0) or its long one (1)."""
-    path = folder / one.file
-    facts, launcher = read_facts(path), Launcher(path, clocks.device, one.manner.sms)
-    numbers = [one.manner.scalars.get(parameter.name, 1.0) for parameter in facts.scalars]
-    tensors = list(inputs(facts, one.extents[run], clocks.device).values())
-    return lambda: launcher.launch(tensors, numbers)
 
 
 def _compile(kernels: Sequence[Prepared], folder: Path, sms: int) -> None:

@@ -91,8 +91,9 @@ def prepare(
         except SchedgenError as error:
             refused[one.name] = error
             continue
-        file = files.setdefault(made.text, f"e{number:02}_{made.name}")
-        (folder / file).write_text(made.text, encoding="utf-8")
+        text = _for_sms(made.text, one.manner.sms)
+        file = files.setdefault(text, f"e{number:02}_{made.name}")
+        (folder / file).write_text(text, encoding="utf-8")
         short, long = (dict(run.extents) for run in runs)
         more = increase(one, *runs)
         found.append(Prepared(one.name, file, (short, long), one.launches, more, one.manner))
@@ -106,6 +107,13 @@ def prepare(
     if refused:
         raise RefusedExperiments(refused, preparation)
     return preparation
+
+
+def _for_sms(text: str, sms: int | None) -> str:
+    """A file of its own for each number of SMs: its digest is in the names of what is compiled, and
+    two kernels of one name cannot be loaded.
+    """
+    return text if sms is None else f"{text}# compiled for {sms} SMs\n"
 
 
 def _check(experiments: Sequence[Experiment]) -> None:

@@ -101,8 +101,23 @@ def test_each_manner_measures_what_there_is_more_of(
     assert len(gpu.counts) == 3 * 2 * len(EXPERIMENTS)
 
 
-def test_equal_kernels_are_one_file(made: tuple[Preparation, Path]) -> None:
-    assert len({one.file for one in made[0].kernels}) == 1
+def test_equal_kernels_for_as_many_sms_are_one_file(
+    made: tuple[Preparation, Path], gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is loaded once, and no two have the digest that their symbols are named after."""
+    files = {(one.file, one.manner.sms) for one in made[0].kernels}
+    assert {sms for _, sms in files} == {None, 1, 128}
+    assert len({read_facts(made[1] / file).sha256 for file, _ in files}) == len(files) == 3
+    loaded: list[str] = []
+
+    class Launcher(measuring.Launcher):  # type: ignore[misc, valid-type]
+        def __init__(self, path: Path, device: torch.device, sms: int | None = None) -> None:
+            loaded.append(path.name)
+            super().__init__(path, device, sms)
+
+    monkeypatch.setattr(measuring, "Launcher", Launcher)
+    measure(*made, rounds=2)
+    assert sorted(loaded) == sorted(file for file, _ in files)
 
 
 def test_what_does_not_run_does_not_stop_the_others(
