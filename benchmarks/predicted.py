@@ -32,7 +32,7 @@ from schedgen.calibration.measuring import Record, read_record
 from schedgen.calibration.predicting import Predicted, predicted, said, solved
 from schedgen.driver.found import Solution
 from schedgen.driver.solution import solve
-from schedgen.execution.launched import SHARED
+from schedgen.execution.launched import BUSY, FAR, SHARED
 from schedgen.kernel import Kernel
 from schedgen.kernels import tiling
 from schedgen.kernels.regenerate import shipped
@@ -58,7 +58,8 @@ def constants(record: Record, machine: Machine) -> Iterator[Row]:
     launches = ran_on(recorded(LAUNCHES)).constant
     for constant in machine.constants:
         if constant.certainty == "measured":
-            old = before.get(constant.name, launches.get(constant.name))
+            there = launches if constant.name in (*SHARED, FAR, BUSY) else before
+            old = there.get(constant.name)
             yield {
                 "table": "constants",
                 "constant": constant.name,
@@ -191,6 +192,16 @@ def ran_on(record: Record) -> Machine:
     return machine_from(parse_source(record.model, "the model of a record"))
 
 
+def when(record: Record, row: Row) -> Row:
+    """Where and when what is in a row was measured."""
+    if row["table"] == "orders":
+        where = json.loads((RESULTS / f"{choices.NAME}.json").read_text("utf-8"))["environment"]
+        return {"device": where["gpu"], "measured on": where["date"]}
+    about_launches = row["table"] == "launches" or row.get("constant") in (*SHARED, FAR, BUSY)
+    source = recorded(LAUNCHES) if about_launches else record
+    return {"device": source.device, "measured on": source.date}
+
+
 def main() -> None:
     wanted = [word for word in sys.argv[1:] if word != "--save"]
     record, machine = recorded(RECORD), read_machine(TARGET)
@@ -205,8 +216,7 @@ def main() -> None:
         rows = list(part(record, machine))
         print("", table([{k: v for k, v in r.items() if k != "table"} for r in rows]), sep="\n")
         sys.stdout.flush()
-        source = recorded(LAUNCHES) if part is launches else record
-        found += [row | {"device": source.device, "measured on": source.date} for row in rows]
+        found += [when(record, row) | row for row in rows]
     keep(NAME, found)
 
 

@@ -23,7 +23,7 @@ _COUNTED = 0.8
 """For which part of a run the clock is counted."""
 _FREE = 2
 """SMs on which it is counted, where the others have no room."""
-_AHEAD, _EACH = 400_000, 30_000
+_AHEAD, _EACH = 400_000, 100_000
 """Cycles for which the GPU waits until launches are there; for each that is called by itself."""
 _L2_BYTES = 1 << 28
 """What is overwritten, so that L2 has nothing of what was there."""

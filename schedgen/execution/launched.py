@@ -26,7 +26,9 @@ FIRST_TILE = "first_tile"
 NEXT_TILE = "next_tile"
 """Constant: cycles that an output tile that comes after another one takes more than its program."""
 TAIL = "tail"
-"""Constant: cycles that a launch on all SMs takes longer than on one that has as much to do."""
+"""Constant: cycles that a launch on all SMs takes longer than on one that has as much to do; where
+some of them work, it is a part of that.
+"""
 L2_RATE, MEMORY_RATE = "l2_rate", "memory_rate"
 """Constants: bytes in a cycle that all SMs together get from L2, and from memory."""
 FAR, BUSY = "load_far", "load_busy"
@@ -133,7 +135,7 @@ def launched(tiles: Tiles, kernel: Kernel, machine: Machine, work: Work) -> floa
     loops = first + (work.turns - 1) * max(later, 0.0)
     if work.cold or work.bytes > constant(machine, L2_BYTES, inf):
         loops = max(loops, work.bytes / constant(machine, MEMORY_RATE, inf))
-    last = constant(machine, TAIL) if work.active > 1 else 0.0
+    last = constant(machine, TAIL) * (work.active - 1) / max(work.sms - 1, 1)
     return constant(machine, LAUNCH) + loops + last
 
 

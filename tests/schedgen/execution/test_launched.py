@@ -74,6 +74,11 @@ def test_each_constant_counts_where_it_says(constant: str, more: float) -> None:
     assert launched(TILES, kernel(), model(**{constant: 7}), work) == before + more
 
 
+def test_some_of_the_sms_have_a_part_of_the_tail() -> None:
+    work = Work(tiles=2, trips=8, sms=4)
+    assert launched(TILES, kernel(), model(tail=600, l2_rate=1e6), work) == 8 * 1000 + 300 + 200
+
+
 def test_one_sm_has_no_tail_and_its_first_tile_only() -> None:
     work = Work(tiles=1, trips=8, sms=4)
     numbers = {"tail": 1e6, "next_tile": 1e6, "l2_rate": 1e6}
