@@ -51,7 +51,7 @@ def multiprocessors(device: torch.device) -> int:
 
 
 class Launcher:
-    """A generated kernel, loaded for one GPU.
+    """A generated kernel, loaded for one GPU, of whose SMs it uses ``sms`` at most.
 
     Attributes:
         facts: what the generated file says about itself.
@@ -60,7 +60,7 @@ class Launcher:
             a tensor, so they stand for a zero tensor of any shape.
     """
 
-    def __init__(self, path: Path, device: torch.device) -> None:
+    def __init__(self, path: Path, device: torch.device, sms: int | None = None) -> None:
         self.facts = read_facts(path)
         self.device = device
         here = architecture(device)
@@ -74,7 +74,7 @@ class Launcher:
                 f"{self.facts.kernel} cannot be loaded while a CUDA graph is captured; "
                 "fix: call it once before"
             )
-        code = cache.compiled(path, self.facts, multiprocessors(device))
+        code = cache.compiled(path, self.facts, sms or multiprocessors(device))
         with torch.cuda.device(device):
             self._function = runtime.function(code, symbol(self.facts))
         self._frame = _Frame(self.facts)
