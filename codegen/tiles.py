@@ -76,7 +76,7 @@ class Tiles:
     def differ(self) -> bool:
         """Whether each tile has iterations of its own, by a formula or by data."""
         kernel = self.plan.kernel
-        return bool(kernel.tile_range or self.plan.ragged or kernel.walk)
+        return bool(kernel.tile_formulas or self.plan.ragged or kernel.walk)
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
@@ -257,7 +257,7 @@ class Tiles:
                 source.add(code("first = t * {}", _TRIPS))
             for name, tensor in elements.items():
                 source.add(self._element(name, tensor))
-            computed = self.ragged.computed()
+            computed = self._computed()
             with source.block(code("if {}:", computed)) if computed else nullcontext():
                 source.put(*body)
                 if differ:
@@ -366,6 +366,15 @@ class Tiles:
             # Else the compiler asks in each role in other terms whether there is another turn.
             source.add(code("trips = {}", called("opaque", Name("trips"))))
 
+    def _computed(self) -> Code | None:
+        """Whether an output tile is computed; None: all are."""
+        found = [self.ragged.computed()]
+        when = self.plan.kernel.tile_when
+        if when is not None:
+            found.append(integer_condition(when, self._numbers, extremes=True))
+        terms = [term for term in found if term is not None]
+        return joined(" and ", terms) if terms else None
+
     def condition_of(self, when: Expression) -> Code:
         """A condition of a store, over the coordinates of the tile."""
         return integer_condition(when, self._numbers)
@@ -377,18 +386,26 @@ class Tiles:
         return {name: f"at_{extent}" for name, extent in numbers}
 
 
-def integer_condition(expression: Expression, names: dict[str, str]) -> Code:
-    """A condition over whole numbers, as `whole` writes them."""
+def integer_condition(
+    expression: Expression, names: dict[str, str], *, extremes: bool = False
+) -> Code:
+    """A condition over whole numbers, as `whole` writes them; arguments as there."""
+
+    def number(part: Expression) -> Code:
+        return whole(part, names, extremes=extremes)
+
+    def again(part: Expression) -> Code:
+        return integer_condition(part, names, extremes=extremes)
+
     match expression:
         case Boolean(value):
             return code(repr(value))
         case Unary("not", operand):
-            return code("(not {})", integer_condition(operand, names))
+            return code("(not {})", again(operand))
         case Compare(operator, left, right):
-            return code(f"({{}} {operator} {{}})", whole(left, names), whole(right, names))
+            return code(f"({{}} {operator} {{}})", number(left), number(right))
         case Logical(operator, left, right):
-            both = (integer_condition(left, names), integer_condition(right, names))
-            return code("({})", joined(f" {operator} ", both))
+            return code("({})", joined(f" {operator} ", (again(left), again(right))))
         case _:
             raise EmitError(
                 f"there is no emitter for the condition '{render(expression)}'",

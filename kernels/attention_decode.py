@@ -14,7 +14,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, library
+from schedgen.kernels import checks, layouts, library
 from schedgen.kernels.attention_op import check, dims
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.operators import Operator
@@ -28,7 +28,8 @@ MOST_SPLITS = 64
 """Of longer sequences splits are larger: one after the other they are combined."""
 STEP = 128
 """What the keys of a split are a multiple of."""
-_ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
+ROUND = 4
+"""Elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of."""
 
 
 @overload
@@ -141,7 +142,7 @@ def _decode(
     size = split or split_keys(seq_k)
     rows, parts = seq_q * group, -(-seq_k // size)
     p = q.new_empty((batch, heads_k, parts, rows, v.shape[3]), dtype=torch.float32)
-    part_lse = _rows((batch, heads_k, parts), rows, q)
+    part_lse = room_for_rows((batch, heads_k, parts), rows, q)
     dtype = checks.DTYPES[q.dtype]
     settings = dims(q.shape[3], v.shape[3]) | {"dtype": dtype}
     settings |= {"causal": "true"} if causal and not single else {}
@@ -151,15 +152,12 @@ def _decode(
     # Of a single token rows are heads, and the results are what the kernel writes: nothing is
     # copied, so that calls are planned.
     found = packed(out, heads_k) if single else q.new_empty((batch, heads_k, rows, v.shape[3]))
-    whole = single and group % _ROUND == 0
-    found_lse = lse.view(batch, heads_k, group) if whole else _rows((batch, heads_k), rows, q)
+    whole = single and group % ROUND == 0
+    found_lse = (
+        lse.view(batch, heads_k, group) if whole else room_for_rows((batch, heads_k), rows, q)
+    )
     library.launcher(device, COMBINE, dtype=dtype).launch((p, part_lse, found, found_lse))
-    if not single:
-        tokens = found.view(batch, heads_k, seq_q, group, -1).transpose(1, 2)
-        out.view(batch, seq_q, heads_k, group, -1).copy_(tokens)
-    if not whole:
-        of_token = found_lse.view(batch, heads_k, seq_q, group).transpose(2, 3)
-        lse.view(batch, heads_k, group, seq_q).copy_(of_token)
+    unpacked(found, found_lse, out, lse)
     return out, lse
 
 
@@ -176,9 +174,24 @@ def packed(q: Tensor, heads_k: int) -> Tensor:
     return tokens.reshape(batch, heads_k, seq_q * group, -1)
 
 
-def _rows(outer: tuple[int, ...], rows: int, like: Tensor) -> Tensor:
+def unpacked(found: Tensor, found_lse: Tensor, out: Tensor, lse: Tensor) -> None:
+    """Copies results of rows, (batch, heads_k, seq_q * group, d) and (batch, heads_k, seq_q *
+    group), to where they belong: (batch, seq_q, heads, d) and (batch, heads, seq_q). What is there
+    is left as it is.
+    """
+    batch, seq_q = out.shape[:2]
+    heads_k, group = found.shape[1], found.shape[2] // seq_q
+    if layouts.storage(found) != layouts.storage(out):
+        tokens = found.view(batch, heads_k, seq_q, group, -1).transpose(1, 2)
+        out.view(batch, seq_q, heads_k, group, -1).copy_(tokens)
+    if layouts.storage(found_lse) != layouts.storage(lse):
+        of_token = found_lse.view(batch, heads_k, seq_q, group).transpose(2, 3)
+        lse.view(batch, heads_k, group, seq_q).copy_(of_token)
+
+
+def room_for_rows(outer: tuple[int, ...], rows: int, like: Tensor) -> Tensor:
     """Room for a number in float32 for each row, whose rows begin at multiples of 16 bytes."""
-    wide = -(-rows // _ROUND) * _ROUND
+    wide = -(-rows // ROUND) * ROUND
     return like.new_empty((*outer, wide), dtype=torch.float32)[..., :rows]
 
 

@@ -31,10 +31,10 @@ def named(kernel: Kernel) -> set[str]:
 
 
 def whole_scalars(kernel: Kernel) -> frozenset[str]:
-    """Scalar arguments that say which iterations an output tile has: whole numbers, as float32
-    holds them, so below 2^24.
+    """Scalar arguments that say which iterations an output tile has, or whether it is computed:
+    whole numbers, as float32 holds them, so below 2^24.
     """
-    names = {name.name for formula in kernel.tile_range for name in references(formula)}
+    names = {name.name for formula in kernel.tile_formulas for name in references(formula)}
     return frozenset(a.name for a in kernel.arguments if not a.shape and a.name in names)
 
 

@@ -24,6 +24,8 @@ from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.tensors import Argument
 
+_LENGTH = 300
+"""The largest size along an extent that no tensor has."""
 _WHOLE = 256
 """Twice as much as whole numbers among scalars are, about."""
 _ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
@@ -62,11 +64,12 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
         else:
             found[extent] = most.get(extent, 1)
     found.update(dict.fromkeys(sorted(twice), 2))
-    decide = {name.name for formula in kernel.tile_range for name in references(formula)}
+    decide = {name.name for formula in kernel.tile_formulas for name in references(formula)}
     least = max((found[extent] for extent in blocks if extent in decide & found.keys()), default=0)
     found |= {extent: max(found[extent], least) for extent in steps if extent in decide}
     found = {extent: min(size, most.get(extent, size)) for extent, size in found.items()}
     found |= {one.of: NUMBERS for one in kernel.ragged}
+    found |= {one.extent: _LENGTH for one in kernel.ragged if one.extent not in found}
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     for name in given:
         if name not in found and name not in scalars:

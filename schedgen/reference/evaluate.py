@@ -132,7 +132,7 @@ class _Evaluation:
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
-        named = {name.name for formula in kernel.tile_range for name in references(formula)}
+        named = {name.name for formula in kernel.tile_formulas for name in references(formula)}
         whole = {name: int(self.scalars[name].value) for name in named & self.scalars.keys()}
         arrays = kernel.walk.arrays if kernel.walk else ()
         walked = (np.asarray(inputs[name], np.float64) for name in arrays)
