@@ -98,8 +98,8 @@ def test_a_sequence_is_the_same_in_any_batch_and_room() -> None:
     for n, size in enumerate(LENGTHS):
         if size:
             one = slice(n, n + 1)
-            less = (x[one, : max(size, 8)].contiguous() for x in (k, v))
-            _, alone = decode(q[one].contiguous(), *less, LENGTHS[one], 1, 2)
+            less_k, less_v = (x[one, : max(size, 8)].contiguous() for x in (k, v))
+            _, alone = decode(q[one].contiguous(), less_k, less_v, LENGTHS[one], 1, 2)
             assert torch.equal(alone["o"], together["o"][one])
             assert torch.equal(alone["lse"], together["lse"][one])
 
