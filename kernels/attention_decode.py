@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, layouts, library
-from schedgen.kernels.attention_op import check, dims
+from schedgen.kernels.attention_op import SPLIT_DIMS, check, dims
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.operators import Operator
 
 PARTS, COMBINE = "attention_parts", "attention_combine"
-HEAD_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
+HEAD_DIMS = SPLIT_DIMS
 """head_dim of q and k, and of v, that there are kernels for."""
 SPLIT = 512
 """Keys of a split, at least: with 8 heads of keys 8192 keys are 128 tiles, for 132 or 148 SMs."""
@@ -92,6 +92,13 @@ def attention_decode(
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     out, lse = _attention_decode(q, k, v, scale, causal, 0 if split is None else split)
     return (out, lse) if return_lse else out
+
+
+def decoded(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool
+) -> tuple[Tensor, Tensor]:
+    """The same with splits of the size that is chosen, for other functions."""
+    return _attention_decode(q, k, v, scale, causal, 0)
 
 
 def split_keys(seq_k: int) -> int:

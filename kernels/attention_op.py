@@ -21,6 +21,10 @@ HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
 """head_dim of q and k -> those of v that there are kernels for."""
 ABSENT = {("sm_100a", dim) for dim in (32, 160, 224, 256)}
 """Architecture and head_dim without a kernel, and why: docs/attention.md."""
+_FEW, _LONG = 64, 1024
+"""Heads of a group at most, and keys at least, with which `attention` splits keys."""
+SPLIT_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
+"""head_dim of q and k, and of v, with which keys can be split."""
 _ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
 
 
@@ -77,6 +81,9 @@ def attention(
         attention(q, k, v, mask="column <= row and doc[row] == doc[column]", doc=doc)
         attention(q, k, v, causal=True, score="score + slope[head] * (column - row)", slope=slope)
 
+    A single token over 1024 keys or more is computed by `attention_decode`, if four heads or a
+    multiple share keys: in splits, of which its sequence alone decides.
+
     A row of q that sees no key gives 0, and -inf as its ``lse``: with ``causal``, the first
     ``seq_q - seq_k`` rows; without keys, all. There is no backward pass yet.
 
@@ -118,8 +125,26 @@ def attention(
         wanted = calling.asked(mask, score, causal, sinks, given)
         out, lse = _variant(q, k, v, scale, wanted, sinks, given, blocks)
         return (out, lse) if return_lse else out
+    if _is_decode(q, k, v):
+        from schedgen.kernels.attention_decode import decoded
+
+        out, lse = decoded(q, k, v, scale, causal=causal)
+        return (out, lse) if return_lse else out
     out, lse = _attention_fwd(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
+
+
+def _is_decode(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether keys should be split, as `attention_decode` does: a single token, whose calls are
+    planned there, over keys of two splits or more. It depends on nothing that differs between
+    batches. With 8192 keys that took 0.20 to 0.45 of the time on an H200, in graphs
+    (`benchmarks/decode.py`); where it begins to be worth it was not measured.
+    """
+    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or q.shape[1] != 1 or not k.shape[2]:
+        return False
+    group = q.shape[2] // k.shape[2]
+    fits = group % _ROUND == 0 and 0 < group <= _FEW and (q.shape[3], v.shape[3]) in SPLIT_DIMS
+    return fits and k.shape[1] >= _LONG
 
 
 def attention_blocks(
