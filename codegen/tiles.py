@@ -7,14 +7,14 @@ from contextlib import nullcontext
 
 from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import whole
+from schedgen.codegen.formulas import integer_condition, whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
-from schedgen.elements import tile_numbers
-from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
+from schedgen.elements import tile_formulas, tile_numbers
+from schedgen.expressions import Expression
 from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
 from schedgen.tensors import Argument
@@ -76,7 +76,7 @@ class Tiles:
     def differ(self) -> bool:
         """Whether each tile has iterations of its own, by a formula or by data."""
         kernel = self.plan.kernel
-        return bool(kernel.tile_formulas or self.plan.ragged or kernel.walk)
+        return bool(tile_formulas(kernel) or self.plan.ragged or kernel.walk)
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
@@ -384,31 +384,3 @@ class Tiles:
         """Variables with the number of the output tile, by their names in formulas."""
         numbers = tile_numbers(self.plan.kernel).items()
         return {name: f"at_{extent}" for name, extent in numbers}
-
-
-def integer_condition(
-    expression: Expression, names: dict[str, str], *, extremes: bool = False
-) -> Code:
-    """A condition over whole numbers, as `whole` writes them; arguments as there."""
-
-    def number(part: Expression) -> Code:
-        return whole(part, names, extremes=extremes)
-
-    def again(part: Expression) -> Code:
-        return integer_condition(part, names, extremes=extremes)
-
-    match expression:
-        case Boolean(value):
-            return code(repr(value))
-        case Unary("not", operand):
-            return code("(not {})", again(operand))
-        case Compare(operator, left, right):
-            return code(f"({{}} {operator} {{}})", number(left), number(right))
-        case Logical(operator, left, right):
-            return code("({})", joined(f" {operator} ", (again(left), again(right))))
-        case _:
-            raise EmitError(
-                f"there is no emitter for the condition '{render(expression)}'",
-                rule="no-emitter-for-condition",
-                fix="compare whole numbers, and combine comparisons with 'and', 'or' and 'not'",
-            )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, layouts, library
-from schedgen.kernels.attention_op import SPLIT_DIMS, check, dims
+from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.operators import Operator
 

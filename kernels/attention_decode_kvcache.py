@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, kv_cache_checks, layouts
+from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.attention_decode import (
     HEAD_DIMS,
     MOST_SPLITS,
@@ -25,7 +26,6 @@ from schedgen.kernels.attention_decode import (
     room_for_rows,
     unpacked,
 )
-from schedgen.kernels.attention_op import dims
 from schedgen.kernels.kv_cache_kernels import Settings, kernel_of
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, kv_cache, kv_cache_checks
+from schedgen.kernels.attention_arguments import dims, require_kernel
 from schedgen.kernels.attention_decode_kvcache import attention_decode_kvcache, is_for
-from schedgen.kernels.attention_op import dims, require_kernel
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.flash_attn import NO_END, one_of, require, sides
 from schedgen.kernels.kv_cache_kernels import kernel_of
@@ -171,12 +171,17 @@ def _lengths(
 def _picked(k: Tensor, v: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Contiguous caches as pages, of which a table picks batches."""
     pages = [kv_cache.as_pages(cache, numbers) for cache in (k, v)]
-    if pages[0] is None or pages[1] is None:
-        got = f"the caches have room for {k.shape[1]} keys of each batch"
-        raise ArgumentValueError(
-            "cache_batch_idx", got, "with it, contiguous caches for a multiple of 16",
-            "make caches longer, or pass a block_table",
-        )  # fmt: skip
+    if pages[0] is None or pages[1] is None or pages[0][0].shape[:2] != pages[1][0].shape[:2]:
+        strides = " and ".join(str(tuple(cache.stride()[:2])) for cache in (k, v))
+        got = (
+            f"the caches have room for {k.shape[1]} keys of each batch, and strides that begin "
+            f"with {strides}"
+        )
+        allowed = (
+            "with it, room for a multiple of 16 keys, and batches as many apart in both caches"
+        )
+        fix = "make caches longer, or pass a block_table"
+        raise ArgumentValueError("cache_batch_idx", got, allowed, fix)
     return pages[0][0], pages[1][0], pages[0][1]
 
 

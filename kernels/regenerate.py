@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
+from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS, dims
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
 from schedgen.kernels.attention_decode import PARTS as DECODE_PARTS
 from schedgen.kernels.attention_decode_kvcache import COMBINE as KVCACHE_COMBINE
 from schedgen.kernels.attention_decode_kvcache import PARTS as KVCACHE_PARTS
-from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, dims
 from schedgen.kernels.keys import KEYS, OWN
 from schedgen.kernels.tiling import Product, sizes
 from schedgen.stored import Store

@@ -306,11 +306,9 @@ class Kernel:
     count, ``trip_count`` gives the one of a problem from the extents of its tensors, ``tile_trips``
     how many of them a single output tile needs, which is at least 1 and may be more than there are,
     ``tile_first`` how many of these it leaves out at the beginning: never all; below 0 means none.
-    Output tiles for which ``tile_when`` does not hold are not computed.
-
-    ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
-    tiles are computed; rows and columns of one lie along ``tile_extents``. Along extents of
-    ``one_tile`` there is a single one; those along ``split`` share the iterations by formulas.
+    ``grid`` has the axes that output tiles are cut along, outermost first; ``tiles`` says which are
+    computed, if ``tile_when`` holds; rows and columns of one lie along ``tile_extents``. Along
+    extents of ``one_tile`` there is a single one; ``split`` ones share the iterations by formulas.
     Sizes of ``ragged`` extents, and iterations of a ``walk``, come from arrays. ``teams``: how many
     warpgroups compute output tiles in turn, by role. ``decided`` says what the spec left to the
     target, for people, ``locations`` where names of sections are in its file.
@@ -378,11 +376,6 @@ class Kernel:
     def tile_range(self) -> tuple[Expression, ...]:
         """The formulas that say which iterations an output tile has, if it is not all of them."""
         return tuple(f for f in (self.tile_trips, self.tile_first) if f is not None)
-
-    @property
-    def tile_formulas(self) -> tuple[Expression, ...]:
-        """`tile_range`, and whether an output tile is computed, if it is not all of them."""
-        return self.tile_range + (() if self.tile_when is None else (self.tile_when,))
 
     def region_of(self, piece: str) -> Region:
         return self.region[self.piece[piece].region]

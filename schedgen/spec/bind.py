@@ -26,6 +26,7 @@ from schedgen.spec.ragged import Shapes, ragged_extents, unpacked
 from schedgen.spec.resolve import resolved
 from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
+from schedgen.spec.shares import check_shares
 from schedgen.spec.source import Source
 from schedgen.spec.spreading import spread
 from schedgen.spec.teams import bind_teams
@@ -95,6 +96,7 @@ def _kernel(
     operations = binder.bind()
     _check_walked(spec, scope, operations)
     check_trips(spec, scope, binder.placing, operations)
+    check_shares(spec, scope, binder.placing, operations)
     sink.raise_if_any()
     check_dataflow(scope, Dataflow(layout, operations), rings, binder.locations)
     lie = check_alignment(scope, layout, operations, binder.locations)

@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from schedgen.elements import tile_numbers
+from schedgen.elements import tile_formulas, tile_numbers
 from schedgen.expressions import (
     Array,
     Expression,
@@ -124,7 +124,7 @@ def _masks(kernel: Kernel) -> Iterator[_Mask]:
             continue
         keep = dict(operation.formulas)["keep"]
         along = kernel.tile_extents.index(still[0].extent)
-        formulas = (keep, kernel.trip_count, *kernel.tile_formulas)
+        formulas = (keep, kernel.trip_count, *tile_formulas(kernel))
         named = {name.name for formula in formulas for name in references(formula)}
         mask = _Mask(
             operation.base,

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.driver import lock_file
 from schedgen.kernels import attention, attention_decode, flash_attn_func
+from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.attention_decode import (
     COMBINE,
     HEAD_DIMS,
@@ -22,7 +23,6 @@ from schedgen.kernels.attention_decode import (
     packed,
     split_keys,
 )
-from schedgen.kernels.attention_op import dims
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from tests.kernels.test_attention_op import operands, reference
 
@@ -150,9 +150,9 @@ def test_attention_and_flash_attn_call_it(
 def test_what_attention_refuses_does_not_depend_on_keys(launches: list[str]) -> None:
     q, k, v = operands(1, 1, 2000, 4, 1)
     for function in (attention, attention_decode):
-        with pytest.raises(ArgumentValueError, match="softmax_scale: it is -1.0"):
+        with pytest.raises(ArgumentValueError, match=r"softmax_scale: it is -1\.0"):
             function(q, k, v, softmax_scale=-1.0)
-        with pytest.raises(ArgumentValueError, match="k: its batch is 1"):
+        with pytest.raises(ArgumentValueError, match=r"k: its batch is 1"):
             function(torch.cat([q, q]), k, v)
         with pytest.raises(ArgumentTypeError, match="k: its dtype"):
             function(q, k.half(), v)

@@ -209,6 +209,10 @@ def test_nothing_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"cache_batch_idx": torch.zeros(BATCH).int(),
           **{n: bf16(BATCH, 24, HEADS_K, DIM) for n in ("k_cache", "v_cache")}},
          "cache_batch_idx: the caches have room for 24"),
+        ({"cache_batch_idx": torch.zeros(BATCH).int(),
+          "k_cache": bf16(BATCH, 48, HEADS_K, DIM)[:, :32],
+          "v_cache": bf16(BATCH, 32, HEADS_K, DIM)},
+         r"strides that begin with \(6144, 128\) and \(4096, 128\); allowed"),
     ],
 )  # fmt: skip
 def test_what_is_refused(

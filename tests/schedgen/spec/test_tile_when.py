@@ -123,7 +123,7 @@ def test_the_reference_leaves_out_the_same() -> None:
     ("old", "new", "message"),
     [
         ("dtype: f32, whole: false, about: of each split}", "dtype: f32}", "bad-coverage"),
-        ("tile_when: tile_split ==", "tile_when: tile_splits ==", "unknown name 'tile_splits'"),
+        ("tile_when: tile_split ==", "tile_when: tile_splits ==", "unknown name .tile_splits."),
     ],
 )
 def test_mistakes(old: str, new: str, message: str) -> None:
