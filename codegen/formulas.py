@@ -158,18 +158,26 @@ def whole(
             )
 
 
-def integer_condition(expression: Expression, names: dict[str, str]) -> Code:
-    """A condition over whole numbers, as `whole` writes them."""
+def integer_condition(
+    expression: Expression, names: Mapping[str, str], *, extremes: bool = False
+) -> Code:
+    """A condition over whole numbers, as `whole` writes them; arguments as there."""
+
+    def number(part: Expression) -> Code:
+        return whole(part, names, extremes=extremes)
+
+    def again(part: Expression) -> Code:
+        return integer_condition(part, names, extremes=extremes)
+
     match expression:
         case Boolean(value):
             return piece(repr(value))
         case Unary("not", operand):
-            return piece("(not {})", integer_condition(operand, names))
+            return piece("(not {})", again(operand))
         case Compare(operator, left, right):
-            return piece(f"({{}} {operator} {{}})", whole(left, names), whole(right, names))
+            return piece(f"({{}} {operator} {{}})", number(left), number(right))
         case Logical(operator, left, right):
-            both = (integer_condition(left, names), integer_condition(right, names))
-            return piece("({})", ir.joined(f" {operator} ", both))
+            return piece("({})", ir.joined(f" {operator} ", (again(left), again(right))))
         case _:
             raise EmitError(
                 f"there is no emitter for the condition '{render(expression)}'",

@@ -368,10 +368,12 @@ class Plan:
 
     @property
     def sparse(self) -> bool:
-        """Whether there are output tiles behind the end of what they are cut along, which are left
-        out.
+        """Whether output tiles are left out: those behind the end of what they are cut along, or
+        for which a condition does not hold.
         """
-        return any(axis.extent in self.ragged for axis in self.kernel.grid)
+        return self.kernel.tile_when is not None or any(
+            axis.extent in self.ragged for axis in self.kernel.grid
+        )
 
     @property
     def passed(self) -> tuple[str, ...]:

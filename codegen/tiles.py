@@ -13,7 +13,7 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
-from schedgen.elements import tile_numbers
+from schedgen.elements import tile_formulas, tile_numbers
 from schedgen.expressions import Expression
 from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
@@ -78,7 +78,7 @@ class Tiles:
     def differ(self) -> bool:
         """Whether each tile has iterations of its own, by a formula or by data."""
         kernel = self.plan.kernel
-        return bool(kernel.tile_range or self.plan.ragged or kernel.walk)
+        return bool(tile_formulas(kernel) or self.plan.ragged or kernel.walk)
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
@@ -269,7 +269,7 @@ class Tiles:
                 source.add(code("first = t * {}", _TRIPS))
             for name, tensor in elements.items():
                 source.add(self._element(name, tensor))
-            computed = self.ragged.computed()
+            computed = self._computed()
             with source.block(code("if {}:", computed)) if computed else nullcontext():
                 source.put(*body)
                 if differ:
@@ -386,6 +386,15 @@ class Tiles:
         if self.plan.ragged:
             # Else the compiler asks in each role in other terms whether there is another turn.
             source.add(code("trips = {}", called("opaque", Name("trips"))))
+
+    def _computed(self) -> Code | None:
+        """Whether an output tile is computed; None: all are."""
+        found = [self.ragged.computed()]
+        when = self.plan.kernel.tile_when
+        if when is not None:
+            found.append(integer_condition(when, self._numbers, extremes=True))
+        terms = [term for term in found if term is not None]
+        return joined(" and ", terms) if terms else None
 
     def condition_of(self, when: Expression) -> Code:
         """A condition of a store, over the coordinates of the tile."""

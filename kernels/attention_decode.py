@@ -14,13 +14,13 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, library
-from schedgen.kernels.attention_op import check, dims
+from schedgen.kernels import checks, layouts, library
+from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.operators import Operator
 
 PARTS, COMBINE = "attention_parts", "attention_combine"
-HEAD_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
+HEAD_DIMS = SPLIT_DIMS
 """head_dim of q and k, and of v, that there are kernels for."""
 SPLIT = 1024
 """Keys of a split, at least: with 8 heads of keys 8192 keys are 64 tiles, for 132 or 148 SMs, and
@@ -29,7 +29,8 @@ MOST_SPLITS = 64
 """Of longer sequences splits are larger: one after the other they are combined."""
 STEP = 128
 """What the keys of a split are a multiple of."""
-_ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
+ROUND = 4
+"""Elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of."""
 
 
 @overload
@@ -94,6 +95,13 @@ def attention_decode(
     return (out, lse) if return_lse else out
 
 
+def decoded(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool
+) -> tuple[Tensor, Tensor]:
+    """The same with splits of the size that is chosen, for other functions."""
+    return _attention_decode(q, k, v, scale, causal, 0)
+
+
 def split_keys(seq_k: int) -> int:
     """Keys of a split of a sequence with ``seq_k`` keys, by which alone it is decided."""
     return max(SPLIT, -(-seq_k // (MOST_SPLITS * STEP)) * STEP)
@@ -141,7 +149,7 @@ def _decode(
     group, single = heads // heads_k, seq_q == 1
     size = split or split_keys(seq_k)
     rows, parts = seq_q * group, -(-seq_k // size)
-    wide = -(-rows // _ROUND) * _ROUND
+    wide = rounded(rows)
     # Splits are outermost, so that all rows of all sequences are one extent when they are combined:
     # a tile of 64 rows then has 64 of them, and not those of one group only.
     p = q.new_empty((parts, batch, heads_k, wide, v.shape[3]), dtype=torch.float32)
@@ -153,10 +161,8 @@ def _decode(
     of_split = p[..., :rows, :].permute(1, 2, 0, 3, 4), part_lse[..., :rows].permute(1, 2, 0, 3)
     run = library.launcher(device, PARTS, **settings)
     run.launch((packed(q, heads_k), k, v, *of_split), scalars)
-    # Of a single token rows are heads, and the results are what the kernel writes: nothing is
-    # copied, so that calls are planned.
-    whole = single and wide == rows
-    found, found_lse = (out, lse) if whole else _room(batch, heads_k, wide, out)
+    # Of a single token rows are heads, and the results are what the kernel writes.
+    found, found_lse = room_for_results(out, lse, heads_k)
     all_rows = batch * heads_k * wide
     together = (
         p.view(1, 1, parts, all_rows, -1),
@@ -165,12 +171,7 @@ def _decode(
         found_lse.view(1, 1, all_rows),
     )
     library.launcher(device, COMBINE, dtype=dtype).launch(together)
-    if not whole:
-        tokens = (batch, heads_k, seq_q, group, -1)
-        of_tokens = found[:, :, :rows].reshape(tokens).transpose(1, 2)
-        out.view(batch, seq_q, heads_k, group, -1).copy_(of_tokens)
-        lse_of_tokens = found_lse[..., :rows].reshape(tokens[:-1]).transpose(2, 3)
-        lse.view(batch, heads_k, group, seq_q).copy_(lse_of_tokens)
+    unpacked(found, found_lse, out, lse)
     return out, lse
 
 
@@ -187,10 +188,34 @@ def packed(q: Tensor, heads_k: int) -> Tensor:
     return tokens.reshape(batch, heads_k, seq_q * group, -1)
 
 
-def _room(batch: int, heads_k: int, rows: int, out: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for results whose rows are not in the order of ``out``, and for their lse."""
-    found = out.new_empty((batch, heads_k, rows, out.shape[3]))
-    return found, out.new_empty((batch, heads_k, rows), dtype=torch.float32)
+def rounded(rows: int) -> int:
+    """Rows for which there is room where ``rows`` are computed: numbers of rows have 16 bytes."""
+    return -(-rows // ROUND) * ROUND
+
+
+def room_for_results(out: Tensor, lse: Tensor, heads_k: int) -> tuple[Tensor, Tensor]:
+    """Room for results of rows, (batch, heads_k, rows, d), and for lse, where rows are tokens times
+    group, and some more: ``out`` and ``lse`` themselves, of a single token.
+    """
+    batch, seq_q, heads, head_dim = out.shape
+    rows = seq_q * (heads // heads_k)
+    if seq_q == 1 and rounded(rows) == rows:
+        return out.view(batch, heads_k, rows, head_dim), lse.view(batch, heads_k, rows)
+    found = out.new_empty((batch, heads_k, rounded(rows), head_dim))
+    return found, lse.new_empty((batch, heads_k, rounded(rows)))
+
+
+def unpacked(found: Tensor, found_lse: Tensor, out: Tensor, lse: Tensor) -> None:
+    """Copies what is in such room to where it belongs, unless it is there."""
+    if layouts.storage(found) == layouts.storage(out):
+        return
+    batch, seq_q, heads, _ = out.shape
+    group = heads // found.shape[1]
+    rows, tokens = seq_q * group, (batch, found.shape[1], seq_q, group, -1)
+    of_tokens = found[:, :, :rows].reshape(tokens).transpose(1, 2)
+    out.view(*of_tokens.shape).copy_(of_tokens)
+    lse_of_tokens = found_lse[..., :rows].reshape(tokens[:-1]).transpose(2, 3)
+    lse.view(*lse_of_tokens.shape).copy_(lse_of_tokens)
 
 
 _attention_decode = Operator(

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError
-from schedgen.expressions.nodes import Name, references
+from schedgen.expressions.nodes import Name
 from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Phase, Region
 from schedgen.reference.estimate import (
     UNIT,
@@ -132,8 +133,7 @@ class _Evaluation:
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
-        named = {name.name for formula in kernel.tile_range for name in references(formula)}
-        whole = {name: int(self.scalars[name].value) for name in named & self.scalars.keys()}
+        whole = {name: int(self.scalars[name].value) for name in whole_scalars(kernel)}
         arrays = kernel.walk.arrays if kernel.walk else ()
         walked = (np.asarray(inputs[name], np.float64) for name in arrays)
         self.sizes = Sizes(kernel, {**extents, **sizes}, whole, *walked)

@@ -90,6 +90,9 @@ class Sizes:
             {axis.extent: at for axis, at in zip(axes, place, strict=True)}
             for place in product(*counts)
         ]
+        when = self.kernel.tile_when
+        if when is not None:
+            found = [tile for tile in found if arithmetic(when, self.names(tile))]
         if self.kernel.tiles == "all":
             return found
         block = {axis.extent: axis.block for axis in axes}

@@ -200,6 +200,12 @@ class Loops(Model):
         "that of tile_trips; less than 0 means none, and one iteration is always left",
         examples=["(tile_row * tile_m - window) // tile_k"],
     )
+    tile_when: Arithmetic | None = Field(
+        None,
+        description="whether an output tile is computed at all: a condition of what tile_trips may "
+        "name; nothing of one that is not is loaded or stored",
+        examples=["tile_part * part_k < k"],
+    )
     walk: WalkedBlocks | None = Field(
         None,
         description="arrays with the blocks that each output tile takes, instead of all of them",

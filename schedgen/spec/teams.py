@@ -40,7 +40,8 @@ def _fits(
     path = ("loops", "teams", name)
     pinned = dict.fromkeys(o.role for o in operations if o.role is not None)
     mine = [operation for operation in operations if operation.role == name]
-    ranges = [key for key in ("tile_trips", "tile_first") if getattr(spec.loops, key) is not None]
+    formulas = ("tile_trips", "tile_first", "tile_when")
+    ranges = [key for key in formulas if getattr(spec.loops, key) is not None]
     ranges += ["ragged"] if spec.ragged else []
     ranges += ["walk"] if spec.loops.walk else []
     if not mine:
