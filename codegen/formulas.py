@@ -156,3 +156,23 @@ def whole(
                 rule="no-emitter-for-formula",
                 fix="use +, -, * and % of whole numbers, parameters and extents",
             )
+
+
+def integer_condition(expression: Expression, names: dict[str, str]) -> Code:
+    """A condition over whole numbers, as `whole` writes them."""
+    match expression:
+        case Boolean(value):
+            return piece(repr(value))
+        case Unary("not", operand):
+            return piece("(not {})", integer_condition(operand, names))
+        case Compare(operator, left, right):
+            return piece(f"({{}} {operator} {{}})", whole(left, names), whole(right, names))
+        case Logical(operator, left, right):
+            both = (integer_condition(left, names), integer_condition(right, names))
+            return piece("({})", ir.joined(f" {operator} ", both))
+        case _:
+            raise EmitError(
+                f"there is no emitter for the condition '{render(expression)}'",
+                rule="no-emitter-for-condition",
+                fix="compare whole numbers, and combine comparisons with 'and', 'or' and 'not'",
+            )

@@ -282,6 +282,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "flash-attn-cases": flash_attn_cases,
     "decode": attention_tables.decode,
     "kvcache-cases": attention_tables.kvcache_cases,
+    "variant-speed": attention_tables.variant_speed,
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),

@@ -15,7 +15,6 @@ from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants import calling
 from schedgen.kernels.variants.blocks import Blocks, blocks_of
-from schedgen.kernels.variants.spec import opaque
 
 HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
 """head_dim of q and k -> those of v that there are kernels for."""
@@ -161,7 +160,7 @@ def _variant(
     given: calling.Given,
     blocks: Blocks | bool | None,
 ) -> tuple[Tensor, Tensor]:
-    listed = opaque(calling.variant_of(wanted)) if blocks is None else bool(blocks)
+    listed = calling.needs_list(wanted) if blocks is None else bool(blocks)
     if listed and wanted.mask is None:
         fix = "pass the mask that they are of"
         raise ArgumentValueError("blocks", "there is no mask", "None", fix)

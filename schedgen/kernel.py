@@ -310,9 +310,9 @@ class Kernel:
     ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
     tiles are computed; rows and columns of one lie along ``tile_extents``. Along extents of
     ``one_tile`` there is a single one; those along ``split`` share the iterations by formulas.
-    Sizes of ``ragged`` extents, and iterations of a ``walk``, come from arrays. ``teams``: how many
-    warpgroups compute output tiles in turn, by role. ``decided`` says what the spec left to the
-    target, for people, ``locations`` where names of sections are in its file.
+    Sizes of ``ragged`` extents, and iterations of a ``walk``, come from arrays. ``claim``: how CTAs
+    come to output tiles, ``teams``: how many warpgroups take them in turn, by role. ``decided``:
+    what the spec left to the target, ``locations`` where names of sections are in its file.
     """
 
     name: str
@@ -327,7 +327,7 @@ class Kernel:
     operations: tuple[Operation, ...]
     orders: tuple[Order, ...] = ()
     trips: int = 1
-    persistent: bool = False
+    claim: str = "fixed"
     elided: tuple[tuple[str, str], ...] = field(default=())
     arguments: tuple[Argument, ...] = ()
     trip_count: Expression | None = None

@@ -12,6 +12,7 @@ from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase, Space
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
 from schedgen.spec.apart import sums_apart
+from schedgen.spec.claiming import bind_claim
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
@@ -85,7 +86,6 @@ def _kernel(
     _check_tile_trips(source, spec, values, sink)
     _check_split(spec, scope)
     check_walk(spec, scope)
-    persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
     arguments = _arguments(spec, scope, stored)
     sink.raise_if_any()
     layout = Layout(spec, scope, dimensions)
@@ -100,8 +100,9 @@ def _kernel(
     lie = check_alignment(scope, layout, operations, binder.locations)
     operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
-    teams = bind_teams(spec, scope, operations)
     grid = binder.placing.grid(operations)
+    claim = bind_claim(spec, scope, grid)
+    teams = bind_teams(spec, scope, operations, claim)
     walk = bind_walk(spec, scope, grid)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
@@ -118,7 +119,7 @@ def _kernel(
         operations=operations,
         orders=orders,
         trips=trips,
-        persistent=persistent,
+        claim=claim,
         arguments=arguments,
         trip_count=trip_count(spec, scope, binder.placing),
         tile_trips=None

@@ -215,7 +215,16 @@ class Loops(Model):
         description="extents of the results that a single tile covers: larger tensors are refused",
         examples=[["n"]],
     )
-    persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
+    claim: Arithmetic | None = Field(
+        None,
+        description="how CTAs come to output tiles: fixed (CTA b of n computes b, b + n, ...), "
+        "dynamic (whenever a CTA begins one it draws the next one from a counter) or launch (a "
+        "CTA for each, in the order in which the hardware starts them)",
+        examples=["dynamic", "where(causal, dynamic, fixed)"],
+    )
+    persistent: Arithmetic | None = Field(
+        None, description="whether a CTA computes several tiles: false is claim: launch"
+    )
     teams: dict[Identifier, Arithmetic] = Field(
         default_factory=dict[Identifier, Arithmetic],
         description="how many warpgroups compute output tiles in turn (ping-pong), by the role "
