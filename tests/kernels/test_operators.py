@@ -257,9 +257,7 @@ def test_tensors_of_another_device(planned: list[str]) -> None:
 
 
 def test_layouts_that_are_copied(planned: list[str]) -> None:
-    """Copies are steps of plans; what has no plan is computed as before, also where only the
-    address is another one.
-    """
+    """Copies are steps of plans, also where only the address is another one."""
     memory = torch.randn(8 * 64 * 3 + 1).bfloat16()
     for _ in range(3):
         odd = memory[1 : 1 + 8 * 64].view(8, 64)  # no address that is a multiple of 16 bytes
