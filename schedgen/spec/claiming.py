@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Scope
@@ -26,12 +27,18 @@ def bind_claim(spec: SpecFile, scope: Scope, grid: Sequence[GridAxis]) -> str:
             several = "several tiles" if persistent else "one tile"
             message = f"'persistent' says that a CTA computes {several}, and 'claim: {found}' not"
             scope.error("bad-claim", message, path, fix="remove 'persistent'")
-    cut = {axis.extent for axis in grid}
-    behind = next((extent for extent in spec.ragged if extent in cut), None)
-    if found == "dynamic" and behind is not None:
-        message = (
-            f"output tiles are cut along '{behind}', whose sizes are data: a CTA skips those that "
-            "there are not, and would have to claim others meanwhile"
-        )
+    skipped = _skipped(spec, {axis.extent for axis in grid})
+    if found == "dynamic" and skipped:
+        message = f"{skipped}: a CTA skips those, and would have to claim others meanwhile"
         scope.error("bad-claim", message, path, fix="say 'claim: fixed' or 'claim: launch'")
     return found or "fixed"
+
+
+def _skipped(spec: SpecFile, cut: AbstractSet[str]) -> str:
+    """Why there are output tiles, along the extents ``cut``, that are not computed; else ''."""
+    behind = next((extent for extent in spec.ragged if extent in cut), None)
+    if behind is not None:
+        return f"output tiles are cut along '{behind}', whose sizes are data"
+    if spec.loops.tile_when is not None:
+        return "'tile_when' says which output tiles are computed"
+    return ""

@@ -44,6 +44,7 @@ def test_words(says: str, claim: str) -> None:
         ("persistent: false\n  claim: dynamic", "gemm", "one tile", "remove 'persistent'"),
         ("persistent: true\n  claim: launch", "gemm", "several tiles", "remove 'persistent'"),
         ("claim: dynamic", "attention_varlen", "whose sizes are data", "say 'claim: fixed'"),
+        ("claim: dynamic", "attention_kvcache_parts", "'tile_when' says", "say 'claim: fixed'"),
     ],
 )
 def test_mistakes(says: str, name: str, message: str, fix: str) -> None:
