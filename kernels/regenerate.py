@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +31,7 @@ from schedgen.kernels.attention_decode import PARTS as DECODE_PARTS
 from schedgen.kernels.attention_decode_kvcache import COMBINE as KVCACHE_COMBINE
 from schedgen.kernels.attention_decode_kvcache import PARTS as KVCACHE_PARTS
 from schedgen.kernels.keys import KEYS, OWN
-from schedgen.kernels.tiling import Product, sizes
+from schedgen.kernels.tiling import GATES, Product, sizes
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ PRODUCTS = ((False, True), (False, False), (True, False))
 """Whether products are symmetric, and whether an activation is applied to them."""
 SUMS = (False, True)
 """Whether products that are split along k are symmetric."""
+FUSED = (
+    *({"gate": gate, "scaled": scaled} for gate in GATES for scaled in (False, True)),
+    *({"scaled": True}, {"squares": True}),
+)
+"""What the epilogues of other products do; b is read along k."""
 PARTS = ((False, "nk"), (False, "kn"), (True, "nk"))
 """The same, and how b lies in memory: there is no other kernel of parts of a symmetric product."""
 
@@ -102,6 +107,10 @@ def shipped() -> Iterator[Shipped]:
             one = Product(arch, dtype, symmetric, layout, activated)
             for tile in sizes(one):
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        for more in FUSED:
+            one = replace(Product(arch, dtype), **more)
+            for tile in sizes(one):
+                yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         one = Product(arch, dtype, transposed=True)
         for tile in sizes(one):
             yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
@@ -112,6 +121,8 @@ def shipped() -> Iterator[Shipped]:
         for symmetric in SUMS:
             one = Product(arch, dtype, symmetric)
             yield Shipped("gemm_sum", target, tuple(one.sum_settings.items()))
+    for target in TARGETS:
+        yield Shipped("rms_factors", target, ())
 
 
 def emitted(kernel: Shipped, store: Store | None = None) -> Emission:

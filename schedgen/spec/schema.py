@@ -248,6 +248,12 @@ class Loops(Model):
         "that extent, and the one of the output that is divided into groups",
         examples=[{"heads_k": "heads"}],
     )
+    counted: dict[Identifier, Identifier] = Field(
+        default_factory=dict[Identifier, Identifier],
+        description="extents that count output tiles, in tensors of which each tile has the "
+        "elements of its own, and the extents that these are cut along",
+        examples=[{"n_tiles": "n"}],
+    )
 
 
 class Operations(Model):

@@ -21,6 +21,7 @@ from schedgen.codegen.facts import Facts, file_name, read_facts
 from schedgen.kernels import (
     attention,
     attention_op,
+    gated_op,
     gemm,
     gemm_op,
     library,
@@ -29,6 +30,7 @@ from schedgen.kernels import (
     of_file,
     operators,
     plans,
+    rms_op,
     symmetric_gemm,
 )
 from schedgen.kernels.errors import ArgumentValueError, GradientError
@@ -47,6 +49,9 @@ OPERATORS = [
     gemm_op._gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._gemm_out,  # pyright: ignore[reportPrivateUsage]
     *(gemm_op._gemm_gelu, gemm_op._gemm_gelu_out),  # pyright: ignore[reportPrivateUsage]
+    *gated_op._operators["silu"],  # pyright: ignore[reportPrivateUsage]
+    rms_op._gemm_rms,  # pyright: ignore[reportPrivateUsage]
+    *(rms_op._gemm_scaled, rms_op._gemm_scaled_out),  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm_out,  # pyright: ignore[reportPrivateUsage]
 ]
