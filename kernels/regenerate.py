@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
+from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS, dims
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
 from schedgen.kernels.attention_decode import PARTS as DECODE_PARTS
-from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, dims
+from schedgen.kernels.attention_decode_kvcache import COMBINE as KVCACHE_COMBINE
+from schedgen.kernels.attention_decode_kvcache import PARTS as KVCACHE_PARTS
 from schedgen.kernels.keys import KEYS, OWN
 from schedgen.kernels.tiling import GATES, Product, sizes
 from schedgen.stored import Store
@@ -49,6 +51,9 @@ EXAMPLES = (
 )
 """Files of this folder to read; all others are made when they are used."""
 
+PAGES = ("", "16", "64", "256")
+"""Keys of a page in decode over caches, of which there are kernels with a head_dim of 128; others
+are made on first use."""
 PRODUCTS = ((False, True), (False, False), (True, False))
 """Whether products are symmetric, and whether an activation is applied to them."""
 SUMS = (False, True)
@@ -91,6 +96,11 @@ def shipped() -> Iterator[Shipped]:
             settings = (*dims(*sizes_of).items(), ("dtype", dtype), *causal)
             yield Shipped(DECODE_PARTS, target, settings)
         yield Shipped(COMBINE, target, (("dtype", dtype),))
+        for page, causal in product(PAGES, ((), (("causal", "true"),))):
+            paged = (("page_size", page),) if page else ()
+            settings = (*dims(128, 128).items(), ("dtype", dtype), *causal, *paged)
+            yield Shipped(KVCACHE_PARTS, target, settings)
+        yield Shipped(KVCACHE_COMBINE, target, (("dtype", dtype),))
         yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]
         for (symmetric, activated), layout in product(PRODUCTS, ("nk", "kn")):

@@ -12,6 +12,7 @@ from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase, Space
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
 from schedgen.spec.apart import sums_apart
+from schedgen.spec.claiming import bind_claim
 from schedgen.spec.counted import check_counted
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
@@ -27,6 +28,7 @@ from schedgen.spec.ragged import Shapes, ragged_extents, unpacked
 from schedgen.spec.resolve import resolved
 from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
+from schedgen.spec.shares import check_shares
 from schedgen.spec.source import Source
 from schedgen.spec.spreading import spread
 from schedgen.spec.teams import bind_teams
@@ -86,7 +88,6 @@ def _kernel(
     _check_tile_trips(source, spec, values, sink)
     _check_split(spec, scope)
     check_walk(spec, scope)
-    persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
     arguments = _arguments(spec, scope, stored)
     sink.raise_if_any()
     layout = Layout(spec, scope, dimensions)
@@ -96,13 +97,15 @@ def _kernel(
     operations = binder.bind()
     _check_walked(spec, scope, operations)
     check_trips(spec, scope, binder.placing, operations)
+    check_shares(spec, scope, binder.placing, operations)
     sink.raise_if_any()
     check_dataflow(scope, Dataflow(layout, operations), rings, binder.locations)
     lie = check_alignment(scope, layout, operations, binder.locations)
     operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
-    teams = bind_teams(spec, scope, operations)
     grid = binder.placing.grid(operations)
+    claim = bind_claim(spec, scope, grid)
+    teams = bind_teams(spec, scope, operations, claim)
     _check_coordinates(spec, scope, operations, grid)
     walk = bind_walk(spec, scope, grid)
     check_counted(spec, scope, grid, operations)
@@ -121,7 +124,7 @@ def _kernel(
         operations=operations,
         orders=orders,
         trips=trips,
-        persistent=persistent,
+        claim=claim,
         arguments=arguments,
         trip_count=trip_count(spec, scope, binder.placing),
         tile_trips=None
@@ -130,6 +133,9 @@ def _kernel(
         tile_first=None
         if spec.loops.tile_first is None
         else scope.expression(spec.loops.tile_first, ("loops", "tile_first")),
+        tile_when=None
+        if spec.loops.tile_when is None
+        else scope.expression(spec.loops.tile_when, ("loops", "tile_when")),
         grid=grid,
         tile_extents=binder.placing.tile_extents,
         tiles=str(spec.loops.tiles),
@@ -182,6 +188,7 @@ def _check_tile_trips(
 ) -> None:
     """Evaluate the iterations of the first tile: a mistake in them is one in all of them."""
     extents = {size for argument in spec.arguments.values() for size in argument.shape}
+    extents |= spec.ragged.keys()
     known = {name: Fraction(1) for name in sorted(extents)} | values
     first = dict.fromkeys(["tile_row", "tile_column", *spec.tile_numbers], Fraction(0))
     first |= {name: Fraction(1) for name, given in spec.arguments.items() if not given.shape}
@@ -190,6 +197,26 @@ def _check_tile_trips(
         formula: str | int | None = getattr(spec.loops, key)
         if formula is not None:
             scope.value(formula, ("loops", key))
+    if spec.loops.tile_when is not None:
+        _check_tile_when(spec, scope, spec.loops.tile_when)
+
+
+def _check_tile_when(spec: SpecFile, scope: Scope, condition: str | int) -> None:
+    """It is a condition, and what is stored may have elements that no output tile stores."""
+    path = ("loops", "tile_when")
+    value = scope.value(condition, path)
+    if value is None:
+        return
+    if not isinstance(value, bool):
+        message = f"'tile_when' is {show(value)}, and says whether an output tile is computed"
+        scope.error("bad-condition", message, path, fix="compare something: tile_part * 64 < k")
+    for name in sorted({store.to for store in spec.stores}):
+        if name in spec.arguments and scope.truth(
+            spec.arguments[name].whole, ("arguments", name, "whole")
+        ):
+            message = f"'{name}' has elements of output tiles that 'tile_when' leaves out"
+            fix = f"say 'whole: false' of '{name}': they are undefined then"
+            scope.error("bad-coverage", message, ("arguments", name), key=True, fix=fix)
 
 
 def _check_split(spec: SpecFile, scope: Scope) -> None:
@@ -215,14 +242,7 @@ def _check_split(spec: SpecFile, scope: Scope) -> None:
 
 
 def _check_split_formulas(spec: SpecFile, scope: Scope, extent: str) -> None:
-    """Both ends of what a tile takes are formulas of its number, and of nothing that is data."""
-    if spec.ragged:
-        message = (
-            f"the tiles along '{extent}' share iterations, of which data say how many there are"
-        )
-        fix = "leave out 'ragged', or give the kernel a part of the keys"
-        scope.error("bad-split", message, ("loops", "split_k"), fix=fix)
-        return
+    """Both ends of what a tile takes are formulas of its number."""
     name = tile_number(extent)
     for key in ("tile_first", "tile_trips"):
         given: str | int | None = getattr(spec.loops, key)

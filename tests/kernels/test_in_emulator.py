@@ -30,7 +30,7 @@ from schedgen.kernels import (
     library,
     symmetric_gemm,
 )
-from schedgen.kernels.attention_op import ABSENT
+from schedgen.kernels.attention_arguments import ABSENT
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
 from tests.kernels.test_attention_op import DIMS, operands, reference
