@@ -118,7 +118,7 @@ def attention(
         wanted = calling.asked(mask, score, causal, sinks, given)
         out, lse = _variant(q, k, v, scale, wanted, sinks, given, blocks)
         return (out, lse) if return_lse else out
-    out, lse = _attention_fwd(q, k, v, scale, causal)
+    out, lse = OPERATOR(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
 
 
@@ -293,7 +293,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     return out, lse
 
 
-_attention_fwd = Operator(
+OPERATOR = Operator(
     "attention_fwd(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal)"
     " -> (Tensor out, Tensor lse)",
     _forward,
