@@ -20,7 +20,7 @@ from schedgen.kernels.operators import Operator
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
 HEAD_DIMS = (64, 128)
 """Head dimensions of q, k and v that there are kernels for."""
-ARCHITECTURES = ("sm_90a",)
+ARCHITECTURES = ("sm_90a", "sm_100a")
 _ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
 
 

@@ -117,11 +117,11 @@ def test_refused(launches: list[str]) -> None:
     out, lse = attention(q, k, v, return_lse=True)
     with pytest.raises(ArgumentValueError, match="dout: its shape is"):
         attention_backward(out[:, :4], q, k, v, out, lse)
-    with pytest.raises(ArgumentValueError, match="lse: its shape is"):
+    with pytest.raises(ArgumentValueError, match=r"lse: its shape is"):
         attention_backward(out, q, k, v, out, lse[..., :4])
-    with pytest.raises(ArgumentTypeError, match="dout: its dtype is torch.float32"):
+    with pytest.raises(ArgumentTypeError, match=r"dout: its dtype is torch\.float32"):
         attention_backward(out.float(), q, k, v, out, lse)
-    with pytest.raises(ArgumentTypeError, match="dlse: its dtype is torch.float64"):
+    with pytest.raises(ArgumentTypeError, match=r"dlse: its dtype is torch\.float64"):
         attention_backward(out, q, k, v, out, lse, dlse=lse.double())
 
 
