@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from schedgen.driver.binding import kernels_of
-from schedgen.kernel import OWN_STORAGE, AliasOption, Depth, Kernel, Phase, Read, Space
+from schedgen.kernel import OWN_STORAGE, AliasOption, Depth, Kernel, Kind, Phase, Read, Space
 from schedgen.machine_file import read_machine
 from schedgen.spec.reader import read_spec, shipped_specs
 
@@ -228,3 +228,12 @@ def test_a_ring_may_be_left_out(head_dim: str, rings: list[str]) -> None:
     assert [ring.name for ring in kernel.rings] == rings
     of_ring = [region.base for region in kernel.regions if region.ring is not None]
     assert of_ring == ["rP", "rdS"] * len(rings)
+
+
+def test_parts_lie_as_what_is_computed_with_them_is_split() -> None:
+    """Parts of keys are columns of scores and rows of operands; a mask counts them as columns."""
+    (kernel,) = kernels("attention_bwd_q", "b200")
+    masks = [o for o in kernel.operations if o.kind is Kind.MASK]
+    sides = [{place.side: place for place in mask.places} for mask in masks]
+    assert [(at["columns"].offset, at["columns"].step) for at in sides] == [(0, 128), (64, 128)]
+    assert [(at["rows"].offset, at["rows"].block) for at in sides] == [(0, 128)] * 2
