@@ -20,6 +20,8 @@ from schedgen.kernels.operators import Operator
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
 HEAD_DIMS = (64, 128)
 """Head dimensions of q, k and v that there are kernels for."""
+DTYPES = ("bf16",)
+"""Types, by their names in specs, that there are kernels for."""
 ARCHITECTURES = ("sm_90a", "sm_100a")
 _ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
 
@@ -43,7 +45,7 @@ def attention_backward(
 
     Args:
         dout: the gradient of ``out``, of its shape and type; any layout.
-        q, k, v: as of `attention`, with a head_dim of 64 or 128.
+        q, k, v: as of `attention`, bfloat16, with a head_dim of 64 or 128.
         out, lse: what `attention` returned for them.
         dlse: the gradient of ``lse``, (batch, heads, seq_q), float32; None: 0.
         softmax_scale, causal: as they were passed to `attention`.
@@ -52,7 +54,7 @@ def attention_backward(
         The gradients of q, k and v, contiguous.
 
     Raises:
-        GradientError: there is no kernel of that head_dim.
+        GradientError: there is no kernel of that head_dim or type.
         As `attention`.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
@@ -72,6 +74,9 @@ def _check(
             f"there are kernels for {' and '.join(map(str, HEAD_DIMS))}, the same for v; fix: pad "
             "with zeros and pass softmax_scale, or call it under torch.no_grad()"
         )
+    if checks.DTYPES[q.dtype] not in DTYPES:
+        fix = "use torch.bfloat16, or call it under torch.no_grad()"
+        raise GradientError(f"attention has no gradients of {q.dtype} yet; fix: {fix}")
     rows = (q.shape[0], q.shape[2], q.shape[1])
     results = {"dout": dout, "out": out, "lse": lse, "dlse": dlse}
     for name, tensor in results.items():
@@ -126,7 +131,7 @@ def _backward(
     run.launch((q, k, v, dout, lse2, delta, *of_heads), exponent)
     if q.shape[2] != k.shape[2]:
         for each, found in zip(of_heads, (dk, dv), strict=True):
-            torch.sum(each.unflatten(2, (k.shape[2], -1)), 3, out=found)
+            torch.sum(each.view(*k.shape[:3], -1, k.shape[3]), 3, out=found)
     run = library.launcher(device, QUERIES, **settings)
     run.launch((q, k, v, dout, lse2, delta, dq), exponent)
     return dq, dk, dv

@@ -79,7 +79,7 @@ def attention(
 
     A row of q that sees no key gives 0, and -inf as its ``lse``: with ``causal``, the first
     ``seq_q - seq_k`` rows; without keys, all. Without ``mask``, ``score`` and ``sinks`` there are
-    gradients for a head_dim of 64 and 128 (`attention_backward`).
+    gradients in bfloat16 for a head_dim of 64 and 128 (`attention_backward`).
 
     Args:
         q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 32 to 256 in steps of 32

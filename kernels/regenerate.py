@@ -26,6 +26,7 @@ from schedgen.driver import lock_file
 from schedgen.kernels import split
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
 from schedgen.kernels.attention_backward import DELTA, QUERIES
+from schedgen.kernels.attention_backward import DTYPES as DERIVED_DTYPES
 from schedgen.kernels.attention_backward import HEAD_DIMS as DERIVED_DIMS
 from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
 from schedgen.kernels.attention_decode import COMBINE
@@ -90,7 +91,7 @@ def shipped() -> Iterator[Shipped]:
             settings = (*dims(*sizes_of).items(), ("dtype", dtype), *causal)
             yield Shipped(DECODE_PARTS, target, settings)
         yield Shipped(COMBINE, target, (("dtype", dtype),))
-        if TARGETS[target] in DERIVED:
+        if TARGETS[target] in DERIVED and dtype in DERIVED_DTYPES:
             yield from _gradients(target, dtype)
         yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]

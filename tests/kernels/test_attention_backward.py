@@ -22,7 +22,7 @@ def derived(
 ) -> tuple[Tensor, ...]:
     """By torch, in float64."""
     leaves = [x.double().requires_grad_() for x in (q, k, v)]
-    out, lse = reference(*leaves, scale, causal)  # type: ignore[arg-type]
+    out, lse = reference(leaves[0], leaves[1], leaves[2], scale, causal)
     seen = torch.isfinite(lse)
     total = (out * dout.double()).sum()
     if dlse is not None:
@@ -113,6 +113,9 @@ def test_refused(launches: list[str]) -> None:
     out = attention(q, k, v)
     with pytest.raises(GradientError, match=r"head_dim of 96 .* kernels for 64 and 128"):
         out.sum().backward()
+    q, k, v = (x.half().requires_grad_() for x in operands(1, 8, 8, 1, 1))
+    with pytest.raises(GradientError, match=r"no gradients of torch\.float16 yet"):
+        attention(q, k, v).sum().backward()
     q, k, v = operands(1, 8, 8, 1, 1)
     out, lse = attention(q, k, v, return_lse=True)
     with pytest.raises(ArgumentValueError, match="dout: its shape is"):
