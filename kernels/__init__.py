@@ -16,6 +16,7 @@ its lock, without solving, and compiles it, which takes some ten seconds; both a
 (`schedgen.stored`).
 """
 
+from schedgen.kernels.attention_backward import attention_backward
 from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks
 from schedgen.kernels.errors import (
@@ -55,6 +56,7 @@ __all__ = [
     "SpecKernel",
     "VariantError",
     "attention",
+    "attention_backward",
     "attention_blocks",
     "attention_decode",
     "flash_attn_func",

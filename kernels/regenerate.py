@@ -25,6 +25,11 @@ from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
 from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS, dims
+from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
+from schedgen.kernels.attention_backward import DELTA, QUERIES
+from schedgen.kernels.attention_backward import DTYPES as DERIVED_DTYPES
+from schedgen.kernels.attention_backward import HEAD_DIMS as DERIVED_DIMS
+from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
 from schedgen.kernels.attention_decode import PARTS as DECODE_PARTS
@@ -101,6 +106,8 @@ def shipped() -> Iterator[Shipped]:
             settings = (*dims(128, 128).items(), ("dtype", dtype), *causal, *paged)
             yield Shipped(KVCACHE_PARTS, target, settings)
         yield Shipped(KVCACHE_COMBINE, target, (("dtype", dtype),))
+        if TARGETS[target] in DERIVED and dtype in DERIVED_DTYPES:
+            yield from _gradients(target, dtype)
         yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]
         for (symmetric, activated), layout in product(PRODUCTS, ("nk", "kn")):
@@ -123,6 +130,15 @@ def shipped() -> Iterator[Shipped]:
             yield Shipped("gemm_sum", target, tuple(one.sum_settings.items()))
     for target in TARGETS:
         yield Shipped("rms_factors", target, ())
+
+
+def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
+    """Kernels of attention's gradients."""
+    yield Shipped(DELTA, target, (("dtype", dtype),))
+    for head_dim, causal in product(DERIVED_DIMS, ((), (("causal", "true"),))):
+        settings = (*dims(head_dim, head_dim).items(), ("dtype", dtype), *causal)
+        yield Shipped(KEYS_AND_VALUES, target, settings)
+        yield Shipped(QUERIES, target, settings)
 
 
 def emitted(kernel: Shipped, store: Store | None = None) -> Emission:

@@ -157,6 +157,7 @@ class Ring(Model):
     lag: Literal["auto"] | list[Arithmetic] = Field(
         "auto", description="iterations by which each buffer lags", examples=[[0, 1], [0, "auto"]]
     )
+    only: Arithmetic = Field(True, description="false: its buffers have slots of their own")
 
 
 class WalkedBlocks(Model):

@@ -51,6 +51,8 @@ class StandIn:
             q, v = tensors[0].shape[-1], tensors[2].shape[-1]
             assert f"head_dim{q}_" + f"head_dim_v{v}_" * (v != q) in self.name
             _attention(tensors, scalars[0], causal="causal" in self.name)
+        elif self.name.startswith("attention_bwd"):
+            _backward(self.name, tensors, scalars)
         elif self.name.startswith("attention_parts"):
             _attention_parts(tensors, scalars, causal="causal" in self.name)
         elif self.name.startswith("attention_combine"):
@@ -131,6 +133,28 @@ def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None
         scores = scores.masked_fill(~seen, -torch.inf)
     out.copy_(torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v))
     lse.copy_(scores.logsumexp(-1))
+
+
+def _backward(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+    """One of the three kernels; probabilities and gradients of scores are not rounded."""
+    if name.startswith("attention_bwd_delta"):
+        do, o, lse, delta, lse2 = tensors
+        delta.copy_((do.float() * o.float()).sum(-1).mT)
+        lse2.copy_((lse * math.log2(math.e)).where(lse > -1e30, 1e30))
+        return
+    q, k, v, do, lse2, delta, *found = tensors
+    (scale,) = scalars
+    k, v = (x.float().repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
+    p = torch.exp2(torch.einsum("bqhd,bkhd->bhqk", q.float(), k) * scale - lse2[..., None])
+    if "causal" in name:
+        p = p.tril(k.shape[1] - q.shape[1])
+    ds = p * (torch.einsum("bqhd,bkhd->bhqk", do.float(), v) - delta[..., None])
+    ds *= scale * math.log(2)
+    if name.startswith("attention_bwd_q"):
+        found[0].copy_(torch.einsum("bhqk,bkhd->bqhd", ds, k))
+        return
+    found[0].copy_(torch.einsum("bhqk,bqhd->bkhd", ds, q.float()))
+    found[1].copy_(torch.einsum("bhqk,bqhd->bkhd", p, do.float()))
 
 
 def _attention_parts(tensors: Sequence[Tensor], scalars: Sequence[float], *, causal: bool) -> None:

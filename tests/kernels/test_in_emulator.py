@@ -33,6 +33,7 @@ from schedgen.kernels import (
 from schedgen.kernels.attention_arguments import ABSENT
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
+from tests.kernels.test_attention_backward import derived, near
 from tests.kernels.test_attention_op import DIMS, operands, reference
 from tests.kernels.test_gated_op import close as gated
 from tests.kernels.test_gemm_op import close, random
@@ -101,6 +102,25 @@ def test_attention(arch: str, shape: tuple[int, ...], causal: bool) -> None:
     wanted, wanted_lse = reference(q, k, v, 1 / math.sqrt(shape[5]), causal)
     assert torch.allclose(out.double(), wanted, atol=2e-2)
     assert torch.allclose(lse.double(), wanted_lse, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "causal"),
+    [
+        ((1, 70, 150, 2, 1, 64), False),
+        ((1, 150, 70, 1, 1, 64), True),
+        ((1, 130, 131, 1, 1, 128), True),
+        ((1, 260, 70, 1, 1, 128), False),
+    ],
+)
+def test_gradients(arch: str, shape: tuple[int, ...], causal: bool) -> None:
+    """Through the kernel of the forward pass and the three behind it."""
+    q, k, v = (x.requires_grad_() for x in operands(*shape))
+    out = attention(q, k, v, causal=causal)
+    dout = torch.randn(out.shape).to(out.dtype)
+    found = torch.autograd.grad(out, (q, k, v), dout)
+    wanted = derived(q, k, v, 1 / math.sqrt(shape[5]), causal, dout, None)
+    assert all(map(near, found, wanted))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(130, 264, 72), (13, 7, 5)])
