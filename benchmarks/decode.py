@@ -48,7 +48,7 @@ from torch.nn import functional
 from schedgen.benchmarks import timing
 from schedgen.kernels import attention_decode
 from schedgen.kernels.attention_decode import split_keys
-from schedgen.kernels.attention_op import _attention_fwd as _attention  # pyright: ignore
+from schedgen.kernels.attention_op import OPERATOR as _attention
 
 BANDWIDTH = 4.8e12
 """Bytes per second of an H200, by NVIDIA's data sheet."""

@@ -2,7 +2,8 @@
 
     python benchmarks/variant_speed.py --build FOLDER      # without a GPU: all kernels for H200
     SCHEDGEN_CACHE_DIR=FOLDER python benchmarks/variant_speed.py --kernels FOLDER [--only NAME ...]
-                                                           [--seconds S] [--save]
+                                                           [--without PEER ...] [--seconds S]
+                                                           [--save]
 
 A window of 1024 keys in 16384, causal; 8 documents of different lengths in 16384, seen from both
 sides and causally, by ``mask="doc[row] == doc[column]"``, with a list of blocks that is made before
@@ -25,7 +26,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -193,7 +194,7 @@ def ours(case: Case, given: Inputs) -> dict[str, Run]:
     }
 
 
-def peers(case: Case, given: Inputs) -> dict[str, Run]:
+def peers(case: Case, given: Inputs, without: Sequence[str]) -> dict[str, Run]:
     """flash-attn-4 and flex_attention, where they are installed and do not refuse."""
     found: dict[str, Run] = {}
     module, longest = "flash_attn.cute.interface", max(case.lengths)
@@ -205,8 +206,9 @@ def peers(case: Case, given: Inputs) -> dict[str, Run]:
         more = {"cu_seqlens_q": given.starts, "cu_seqlens_k": given.starts}
         more |= {"max_seqlen_q": longest, "max_seqlen_k": longest, "causal": case.causal}
         found["FA4"] = lambda: varlen(*given.packed, **more)
-    found["flex"] = _flex(case, given)
-    return found
+    if "flex" not in without:
+        found["flex"] = _flex(case, given)
+    return {name: run for name, run in found.items() if name not in without}
 
 
 def _flex(case: Case, given: Inputs) -> Run:
@@ -255,11 +257,11 @@ def wanted_of(case: Case, given: Inputs, head: int) -> Tensor:
     return torch.cat(found)
 
 
-def measured(case: Case, heads: int, heads_k: int) -> list[Row]:
-    """A row for each candidate."""
+def measured(case: Case, heads: int, heads_k: int, without: Sequence[str]) -> list[Row]:
+    """A row for each candidate but peers ``without``."""
     given = inputs_of(case, heads, heads_k)
     candidates, refused = ours(case, given), list[Row]()
-    for name, run in peers(case, given).items():
+    for name, run in peers(case, given, without).items():
         try:
             run()
             torch.cuda.synchronize()
@@ -313,6 +315,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path)
     parser.add_argument("--kernels", type=Path)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--without", nargs="*", default=[], help="peers, such as flex")
     parser.add_argument("--seconds", type=float, default=500.0)
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
@@ -329,7 +332,7 @@ def main() -> int:
             if time.monotonic() - begin > options.seconds:
                 print(json.dumps({"case": case.name, "heads_k": heads_k, "left out": "no time"}))
                 continue
-            for row in measured(case, heads, heads_k):
+            for row in measured(case, heads, heads_k, options.without):
                 rows.append(row)
                 print(json.dumps(row), flush=True)
             if options.save:  # after each case: compiling peers may take longer than there is time
