@@ -291,9 +291,7 @@ _OF_QUERIES, _OF_KEYS = "query_blocks", "key_blocks"
 
 
 def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
-    """Blocks of keys from a list for each tile of queries. How many differs without an order that
-    is known, so tiles are claimed: dealt out in turn, an SM may get long ones only.
-    """
+    """Blocks of keys from a list for each tile of queries."""
     shape = [*(EXTENTS[name] for name in along), _OF_QUERIES]
     arrays = {
         COUNTS: {"shape": shape, "dtype": "i32", "about": "how many blocks of keys there are"},
@@ -303,8 +301,7 @@ def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
     data["arguments"] = arrays | data["arguments"]
     tiles = {_OF_QUERIES: "seq_q"}
     walk = {"list": LISTED, "count": COUNTS, "full": FULLS, "tiles": tiles}
-    del data["loops"]["persistent"]
-    data["loops"] |= {"walk": walk, "claim": "dynamic"}
+    data["loops"]["walk"] = walk
 
 
 # -- iterations ------------------------------------------------------------------------------------
