@@ -1,0 +1,33 @@
+"""Planned calls of gradients (the rest of plans is in `test_operators`)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from schedgen.kernels import attention, attention_backward
+from schedgen.kernels.attention_backward import _attention_bwd, _backward  # pyright: ignore
+from tests.kernels import test_operators
+from tests.kernels.test_attention_backward import near
+from tests.kernels.test_attention_op import operands
+
+pytestmark = test_operators.pytestmark
+planned = test_operators.planned
+
+
+@pytest.mark.parametrize(("heads", "plans"), [(2, True), (4, False)])
+def test_gradients(
+    monkeypatch: pytest.MonkeyPatch, planned: list[str], heads: int, plans: bool
+) -> None:
+    """Three kernels from a plan; where heads share keys, torch adds up, which no plan does."""
+    test_operators.opened(_attention_bwd, monkeypatch)
+    for turn in range(4):
+        q, k, v = (x + turn for x in operands(2, 40, 24, heads, 2))
+        scale = 0.125 * (turn + 1)
+        out, lse = attention(q, k, v, softmax_scale=scale, return_lse=True)
+        before = len(planned)
+        dout = torch.randn(out.shape).to(out.dtype)
+        found = attention_backward(dout, q, k, v, out, lse, softmax_scale=scale)
+        wanted = _backward(dout, q, k, v, out, lse, None, scale, False)
+        assert all(map(near, found, wanted))
+        assert len(planned) - before == (3 if plans and turn > 1 else 0)
