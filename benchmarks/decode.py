@@ -1,7 +1,8 @@
 """Attention of few queries over many keys on a GPU: `attention_decode` beside its peers.
 
     python benchmarks/decode.py [--batch N ...] [--queries N ...] [--keys N] [--splits]
-                                [--check] [--seconds S] [--save]
+                                [--pages N ...] [--lengths] [--whole] [--check] [--seconds S]
+                                [--save]
 
 Batches of 1, 16 and 128 with 8192 keys, 32 and 64 heads of queries on 8 of keys, head_dim 128, one
 and four tokens. Peers are flash-attn-4, where it is installed, as it chooses itself, with packed
@@ -15,8 +16,15 @@ A row has GB/s of what has to be read (q, k and v) and written, in a graph where
 its part of 4.8 TB/s, which an H200 has by its data sheet. Errors are against float64, of the first
 sequences. ``--splits`` times other sizes of splits instead of peers. ``--check`` also asks that
 results are the same bits in two runs, and in a batch and alone: exit status 1 if not. A case begins
-only before ``--seconds`` are over. ``--save`` keeps all rows in ``results/decode.json``. Nothing is
-solved; kernels are compiled on the first call.
+only before ``--seconds`` are over. ``--save`` keeps all rows in ``results/decode.json``, after each
+case. Nothing is solved; kernels are compiled on the first call.
+
+With ``--pages``, caches in pages of so many keys are read by `flash_attn_with_kvcache`, 0 for
+contiguous ones, and with ``--lengths`` sequences have between a 16th of the keys and all of them;
+rows are kept in ``results/decode_caches.json``. Peers are flash-attn-4 with ``seqused_k`` and
+``page_table`` where it takes them, FlashAttention-3 and FlashInfer where they are installed, torch
+over dense tensors of the longest length. ``--whole`` adds the same function without splits, whose
+kernel is solved on the first call.
 """
 
 from __future__ import annotations
@@ -27,17 +35,20 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import cycle, product
 from typing import Any
 
 import torch
+from decode_caches import WHOLE, Caches, Problem
 from report import RESULTS, environment, lines
 from torch import Tensor
 from torch.nn import functional
 
 from schedgen.benchmarks import timing
-from schedgen.kernels import attention, attention_decode
+from schedgen.kernels import attention_decode
 from schedgen.kernels.attention_decode import split_keys
+from schedgen.kernels.attention_op import _attention_fwd as _attention  # pyright: ignore
 
 BANDWIDTH = 4.8e12
 """Bytes per second of an H200, by NVIDIA's data sheet."""
@@ -47,6 +58,8 @@ COPIES = 1 << 28
 """Bytes of keys and values that runs go through before they come back to the first ones."""
 CHECKED = 2
 """Sequences that are compared with float64."""
+OTHERS = (f"{timing.OURS} attention", WHOLE)
+"""Candidates that are no peers."""
 SPLITS = (256, 512, 1024, 2048)
 Case = tuple[int, int, int, int, int]
 """Batch, tokens, keys, heads of queries and of keys."""
@@ -57,14 +70,12 @@ Call = Callable[[Tensor, Tensor, Tensor], Any]
 def main() -> int:
     options, begin, wrong = _options(), time.monotonic(), 0
     rows: list[Row] = []
-    for batch, queries, heads in product(options.batch, options.queries, HEADS):
+    for case in problems(options):
         if time.monotonic() - begin > options.seconds:
-            print(json.dumps({"left out": [batch, queries, *heads]}), flush=True)
+            print(json.dumps({"left out": named(case)}), flush=True)
             continue
-        case = (batch, queries, options.keys, *heads)
         try:
-            found = measured(case, splits(case) if options.splits else peers(case))
-            checked = same_bits(case) if options.check else {}
+            found, checked = of_case(case, options)
         except Exception as error:  # a case more or less: the others still count
             found, checked = [{"failed": f"{type(error).__name__}: {error}"[:500]}], {}
         wrong += not all(checked.values())
@@ -72,12 +83,36 @@ def main() -> int:
             rows.append({**named(case), **row, **checked})
             print(json.dumps(rows[-1]), flush=True)
         torch.cuda.empty_cache()
-    if options.save:
-        (RESULTS / "decode.json").write_text(lines(environment(), rows), encoding="utf-8")
+        if options.save:
+            name = "decode_caches.json" if options.caches else "decode.json"
+            (RESULTS / name).write_text(lines(environment(), rows), encoding="utf-8")
     return int(bool(wrong) or any("failed" in row for row in rows))
 
 
-def named(case: Case) -> Row:
+def problems(options: argparse.Namespace) -> list[Case | Problem]:
+    """Caches are asked for by pages, or by lengths that differ."""
+    found: list[Case | Problem] = []
+    for batch, queries, heads in product(options.batch, options.queries, HEADS):
+        case = (batch, queries, options.keys, *heads)
+        if options.caches:
+            found += [Problem(*case, page, options.lengths) for page in options.pages or [0]]
+        else:
+            found.append(case)
+    return found
+
+
+def of_case(case: Case | Problem, options: argparse.Namespace) -> tuple[list[Row], dict[str, bool]]:
+    """Rows of a case, and what was checked beside them."""
+    if isinstance(case, Problem):
+        caches = Caches(case)
+        return over_caches(caches, whole=options.whole), caches.same_bits() if options.check else {}
+    found = measured(case, splits(case) if options.splits else peers(case))
+    return found, same_bits(case) if options.check else {}
+
+
+def named(case: Case | Problem) -> Row:
+    if isinstance(case, Problem):
+        return asdict(case)
     return dict(zip(("batch", "queries", "keys", "heads", "heads_k"), case, strict=True))
 
 
@@ -104,9 +139,10 @@ def splits(case: Case) -> dict[str, Call]:
 
 def peers(case: Case) -> dict[str, Call]:
     """Candidates by name; those that cannot be called are left out by `usable`."""
+    scale = 1 / math.sqrt(HEAD_DIM)
     found: dict[str, Call] = {
         timing.OURS: ours(),
-        "schedgen attention": lambda q, k, v: attention(q, k, v, causal=True),
+        "schedgen attention": lambda q, k, v: _attention(q, k, v, scale, True)[0],
     }
     fa4 = timing.imported("flash_attn.cute", "flash_attn_func")
     if fa4 is not None:
@@ -161,14 +197,36 @@ def measured(case: Case, candidates: dict[str, Call]) -> list[Row]:
         return lambda: call(*next(following))
 
     runs = {name: turns(call) for name, call in candidates.items()}
+    return timed(runs, errors, 2 * k.nbytes + 2 * q.nbytes)
+
+
+def over_caches(caches: Caches, *, whole: bool) -> list[Row]:
+    """A row for each candidate."""
+    given = caches.copies(max(1, math.ceil(COPIES / (2 * caches.k.nbytes))))
+    candidates = usable(caches.candidates(whole=whole), given[0])
+    wanted, errors = caches.reference(CHECKED), dict[str, float]()
+    for name, call in candidates.items():
+        result: Any = call(*given[0])
+        found: Tensor = result if isinstance(result, Tensor) else result[0]
+        errors[name] = timing.error(found[:CHECKED], wanted)
+
+    def turns(call: Call) -> timing.Run:
+        following = cycle(given)
+        return lambda: call(*next(following))
+
+    runs = {name: turns(call) for name, call in candidates.items()}
+    return timed(runs, errors, caches.problem.moved)
+
+
+def timed(runs: dict[str, timing.Run], errors: dict[str, float], moved: int) -> list[Row]:
+    """A row for each candidate, of which ``moved`` bytes have to be read and written."""
     timing.warm(runs[timing.OURS])
     eager, ahead = timing.eagerly(runs), timing.in_turns(runs)
     graphs = timing.in_graphs(runs, ahead)
-    moved = 2 * k.nbytes + 2 * q.nbytes
     rows: list[Row] = []
     for name in runs:
         row: Row = {"candidate": name, "eager ms": round(eager[name].milliseconds, 4)}
-        row |= {"ms": round(ahead[name].milliseconds, 4), **timing.in_graph(name, graphs)}
+        row |= {"ms": round(ahead[name].milliseconds, 4), **in_graph(name, graphs)}
         seconds = graphs.get(name, ahead[name].milliseconds) / 1000
         row |= {
             "GB/s": round(moved / seconds / 1e9),
@@ -177,11 +235,14 @@ def measured(case: Case, candidates: dict[str, Call]) -> list[Row]:
         rows.append(row | {"error": float(f"{errors[name]:.3g}"), "MHz": ahead[name].clock})
     for key in ("eager ms", "ms"):
         others = {row["candidate"]: row[key] for row in rows}
-        peer = timing.best_peer(
-            {n: t for n, t in others.items() if n != f"{timing.OURS} attention"}
-        )
+        peer = timing.best_peer({n: t for n, t in others.items() if n not in OTHERS})
         rows[0][f"best peer / {key}"] = None if math.isnan(peer) else round(peer / rows[0][key], 3)
     return rows
+
+
+def in_graph(name: str, graphs: dict[str, float]) -> timing.Row:
+    """As of `timing`; other functions of ours are no peers."""
+    return timing.in_graph(name, {n: t for n, t in graphs.items() if n == name or n not in OTHERS})
 
 
 def off(call: Call, case: Case, given: tuple[Tensor, Tensor, Tensor]) -> float:
@@ -221,10 +282,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--keys", type=int, default=8192)
     parser.add_argument("--splits", action="store_true")
+    parser.add_argument("--pages", type=int, nargs="+", default=[])
+    parser.add_argument("--lengths", action="store_true")
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--seconds", type=float, default=450)
     parser.add_argument("--save", action="store_true")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.caches = bool(options.pages) or options.lengths
+    return options
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@
                                           [--count N] [--seed S] [--seconds T] [--save]
 
 A seeded part of the grid pages (none, 16, 64, 256) x causal x window x soft cap x slopes x sinks x
-grouped heads x head_dim x lengths from 0 to 4096 x queries x new tokens. A case fails if its error
+grouped heads x head_dim x lengths from 0 to 4096 x queries x new tokens; where the queries of a
+sequence fit into a tile and there is nothing but a causal mask, its keys are split (``splits`` in a
+row), with lengths up to 20000. A case fails if its error
 is more than twice torch's, by the norm, or three times at the worst place; torch computes with
 operands and probabilities in their data type, as in flash-attn's own tests. Memory of caches behind
 the lengths is NaN, tables list nonsense there, and new tokens have to be in the caches afterwards.
@@ -32,9 +34,17 @@ import torch
 from report import RESULTS, environment, lines
 from torch import Tensor
 
+from schedgen.kernels.attention_decode import HEAD_DIMS
+from schedgen.kernels.attention_decode_kvcache import COMBINE, PARTS
+from schedgen.kernels.flash_attn_kvcache import SPEC
+
+ROWS = 64
+"""Rows of a tile of decode."""
 SMS = 132
 MANIFEST = "manifest.json"
 TARGET = "h200"
+LONG = (5000, 20000)
+"""Lengths of some cases of few queries, beside all others."""
 LENGTHS = (0, 1, 2, 15, 16, 17, 63, 64, 100, 129, 255, 256, 500, 777, 1024, 2000, 3333, 4096)
 QUERIES = (1, 1, 2, 5, 16, 64, 129, 300)
 NEW = (0, 0, 1, 3, 20)
@@ -65,6 +75,18 @@ class Config:
         flags |= {"soft_cap": self.softcap, "alibi": self.alibi, "sinks": self.sinks}
         found |= {name: "true" for name, value in flags.items() if value}
         return tuple((found | ({"page_size": str(self.page)} if self.page else {})).items())
+
+    @property
+    def kernels(self) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+        """Specs and parameters of all that may be called."""
+        found = [(SPEC, self.settings)]
+        plain = self.mask != "window" and not (self.softcap or self.alibi or self.sinks)
+        if plain and (self.head_dim, self.head_dim) in HEAD_DIMS:
+            found += [(PARTS, self.settings), (COMBINE, (("dtype", self.dtype),))]
+            # A single row needs no mask, and has the kernel of a full one.
+            unmasked = tuple(pair for pair in self.settings if pair[0] != "causal")
+            found += [] if unmasked == self.settings else [(PARTS, unmasked)]
+        return found
 
 
 CONFIGS = (
@@ -112,9 +134,10 @@ def cases(count: int, seed: int) -> list[Case]:
         config = CONFIGS[len(found) % len(CONFIGS)]
         batch, heads, heads_k = draw.choice(HEADS)
         seq_q = draw.choice(QUERIES)
-        if config.mask == "causal" and seq_q == 1:
+        if config.mask == "causal" and seq_q == 1 and len(config.kernels) == 1:
             seq_q = 2  # a single row has the kernel without a mask
-        lengths = tuple(draw.choice(LENGTHS) for _ in range(batch))
+        few = len(config.kernels) > 1 and seq_q * heads // heads_k <= ROWS
+        lengths = tuple(draw.choice(LENGTHS + LONG * few) for _ in range(batch))
         if batch * heads * seq_q * max(lengths) > MOST_SCORES:
             seq_q = 2
         window = draw.choice(((0, 0), (1, 5), (64, 0), (100, 30), (1000, -1), (-1, 17)))
@@ -260,7 +283,8 @@ def run(case: Case, device: str = "cuda") -> Row:
     right &= torch.allclose(lse.double(), sums, rtol=1e-4, atol=1e-3)
     row: Row = {**asdict(case), "config": json.dumps(asdict(config)), "written": written}
     row |= {"error": ours[0], "torch_error": its[0], "worst": ours[1], "torch_worst": its[1]}
-    return row | {"failed": not right, "seconds": round(seconds, 3)}
+    few = len(config.kernels) > 1 and case.seq_q * case.heads // case.heads_k <= ROWS
+    return row | {"failed": not right, "seconds": round(seconds, 3), "splits": few}
 
 
 def _error(found: Tensor, wanted: Tensor) -> tuple[float, float]:
@@ -277,27 +301,28 @@ def build(folder: Path) -> None:
     """Makes all kernels for H200 and what is compiled of them; goes on where it was left."""
     os.environ["SCHEDGEN_CACHE_DIR"] = str(folder)
     from schedgen.kernels import cache
-    from schedgen.kernels.flash_attn_kvcache import kernel_of
+    from schedgen.kernels.kv_cache_kernels import kernel_of
 
     folder.mkdir(parents=True, exist_ok=True)
     manifest: list[Row] = []
-    for config in CONFIGS:
+    for spec, settings in dict.fromkeys(one for config in CONFIGS for one in config.kernels):
         begin = time.monotonic()
-        function = kernel_of(TARGET, config.settings)
+        function = kernel_of(spec, TARGET, settings)
         cache.compiled(function.path, function.facts, SMS)
         path = function.path.relative_to(folder)
-        manifest.append({"config": asdict(config), "path": str(path)})
-        print(f"{time.monotonic() - begin:6.1f} s  {config}  {path}", flush=True)
+        manifest.append({"spec": spec, "settings": settings, "path": str(path)})
+        print(f"{time.monotonic() - begin:6.1f} s  {path}", flush=True)
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
 def take(folder: Path) -> None:
     """Kernels that `build` made, so that nothing is solved here."""
-    from schedgen.kernels.flash_attn_kvcache import keep
+    from schedgen.kernels.kv_cache_kernels import keep
     from schedgen.kernels.of_spec import function_of
 
     for entry in json.loads((folder / MANIFEST).read_text("utf-8")):
-        keep(TARGET, Config(**entry["config"]).settings, function_of(folder / entry["path"]))
+        settings = tuple((name, value) for name, value in entry["settings"])
+        keep(entry["spec"], TARGET, settings, function_of(folder / entry["path"]))
 
 
 def main() -> int:
@@ -312,13 +337,13 @@ def main() -> int:
         if time.monotonic() - begin > options.seconds:
             break
         rows.append(run(case))
+        if options.save:  # what there is, should the rest not come to an end
+            text = lines(environment(), rows)
+            (RESULTS / "kvcache_cases.json").write_text(text, encoding="utf-8")
         if rows[-1]["failed"]:
             print("FAILED", json.dumps(rows[-1]), flush=True)
     failed = sum(row["failed"] for row in rows)
     print(json.dumps({"cases": len(rows), "asked": options.count, "failed": failed}))
-    if options.save:
-        text = lines(environment(), rows)
-        (RESULTS / "kvcache_cases.json").write_text(text, encoding="utf-8")
     return int(failed > 0)
 
 

@@ -1,49 +1,65 @@
-"""Cycles per iteration that the h200 model predicts, beside those that were measured.
+"""Cycles that the h200 model predicts, of iterations and of whole launches, beside those measured.
 
-    python benchmarks/predicted.py [--save]
+    python benchmarks/predicted.py [--save] [TABLE ...]
 
-Three tables: the constants that `schedgen calibrate` measured, beside what the model had when the
-measured kernels were scheduled; the experiments of the calibration; and every shipped kernel for
-Hopper. Predictions are cycles of the machine model for roles that share units *in turn* and *in
-step* (`schedgen.execution.contended`); *predicted* is the middle, *with --pace* what it would be if
+Five tables: the *constants* that `schedgen calibrate` measured, beside what the model had when the
+measured kernels were scheduled; the *experiments* of the calibration about iterations, and those
+about *launches*; every shipped Hopper kernel (*kernels*); and *orders*: what is lost if tiles of
+products are chosen by what `schedgen tune` estimates, for the times that `choices.py` measured.
+Predictions are cycles of the machine model for roles that share units *in turn* and *in step*
+(`schedgen.execution.contended`); *predicted* is the middle, *with --pace* what it would be if
 warpgroups were kept to their order on the tensor cores. Measured cycles come from
-`results/calibration.json`, of the kernels that were scheduled by the model in it. Needs no GPU.
+`results/calibration.json` and `results/launches.json`, of the kernels that were scheduled by the
+models in them. Needs no GPU. Tables that are not named stay as they are in what is saved.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from report import keep, table
+import choices
+from report import RESULTS, keep, table
 
 from schedgen.calibration.experiments import read_experiments
 from schedgen.calibration.measuring import Record, read_record
-from schedgen.calibration.predicting import Predicted, predicted, solved
+from schedgen.calibration.predicting import Predicted, predicted, said, solved
 from schedgen.driver.found import Solution
 from schedgen.driver.solution import solve
+from schedgen.execution.launched import BUSY, FAR, SHARED
+from schedgen.kernel import Kernel
+from schedgen.kernels import tiling
 from schedgen.kernels.regenerate import shipped
 from schedgen.machine import Machine
 from schedgen.machine_file import machine_from, read_machine
 from schedgen.spec.reader import Spec, read_spec
 from schedgen.spec.source import parse_source
 from schedgen.synchronize.build import ProgramError
+from schedgen.synchronize.synthesize import synthesize
+from schedgen.tuning.estimating import Pace, cycles, paced
+from schedgen.tuning.shapes import complete
 
 NAME = "predicted"
 TARGET = "h200"
 PACE = ("TENSOR",)
-RECORD = Path(__file__).parent / "results" / "calibration.json"
+RECORD, LAUNCHES = RESULTS / "calibration.json", RESULTS / "launches.json"
 Row = dict[str, Any]
 
 
 def constants(record: Record, machine: Machine) -> Iterator[Row]:
     """What was measured of the model, beside what it had before."""
-    before = machine_from(parse_source(record.model, RECORD.name)).constant
+    before = ran_on(record).constant
+    launches = ran_on(recorded(LAUNCHES)).constant
     for constant in machine.constants:
         if constant.certainty == "measured":
-            old = before.get(constant.name)
+            there = launches if constant.name in (*SHARED, FAR, BUSY) else before
+            old = there.get(constant.name)
             yield {
                 "table": "constants",
                 "constant": constant.name,
@@ -56,19 +72,69 @@ def constants(record: Record, machine: Machine) -> Iterator[Row]:
 
 def experiments(record: Record, machine: Machine) -> Iterator[Row]:
     """What was measured, beside what the model says of the kernels that were."""
-    ran_on = machine_from(parse_source(record.model, RECORD.name))
-    for one in read_experiments():
+    for one in read_experiments(about="iterations"):
         if one.name in record.measured:
-            found = predicted(solved(one, ran_on), machine)
+            found = predicted(solved(one, ran_on(record)), machine)
             measured = record.measured[one.name].cycles
             yield {"table": "experiments", "experiment": one.name} | _compared(found, measured)
+
+
+def launches(record: Record, machine: Machine) -> Iterator[Row]:
+    """The same of whole launches, and of what surrounds main loops."""
+    del record
+    there = recorded(LAUNCHES)
+    for one in read_experiments(about="launches"):
+        if one.name in there.measured:
+            found = said(one, solved(one, ran_on(there)), machine)
+            measured = there.measured[one.name]
+            row: Row = {"table": "launches", "experiment": one.name, "of": one.per}
+            yield row | _compared(found, measured.cycles) | {"MHz": round(measured.mhz)}
+
+
+def orders(record: Record, machine: Machine) -> Iterator[Row]:
+    """What the tile that is first in an order takes longer than the best one."""
+    del record
+    without = replace(
+        machine, constants=tuple(c for c in machine.constants if c.name not in SHARED)
+    )
+    found: dict[Any, tuple[Kernel, Pace]] = {}
+    lost: dict[str, list[float]] = {}
+    for (one, (batch, m, n, k), added), ways in choices.kept().items():
+        measured = ways["graph"]
+        guesses: dict[str, dict[tiling.Tile, float]] = {}
+        for tile in measured:
+            settings = {name: v for name, v in one.settings(tile).items() if name != "dtype"}
+            key = one.spec, tuple(settings.items())
+            if key not in found:
+                solution = solve(read_spec(one.spec), machine, settings=settings, advise=False)
+                kernel, schedule = solution.problem.kernel, solution.schedule
+                found[key] = kernel, paced(schedule, synthesize(kernel, schedule, machine))
+            kernel, pace = found[key]
+            extents = {extent for argument in kernel.arguments for extent in argument.shape}
+            sizes = {"batch": batch, "m": m, "n": n, "k": k}
+            shape = complete(kernel, {e: float(s) for e, s in sizes.items() if e in extents})
+            for by, model in (("this model", machine), ("a model of one SM", without)):
+                guesses.setdefault(by, {})[tile] = cycles(kernel, pace, shape, model, choices.SMS)
+            guess = tiling.cycles(one, (batch, m, n, k), choices.SMS, tile, addend=added)
+            guesses.setdefault("schedgen.kernels.tiling", {})[tile] = guess
+        for by, each in guesses.items():
+            chosen = min(each, key=each.__getitem__)
+            lost.setdefault(by, []).append(measured[chosen] / min(measured.values()) - 1)
+    for by, losses in lost.items():
+        yield {
+            "table": "orders",
+            "chosen by": by,
+            "products": len(losses),
+            "lost on average": f"{fmean(losses):.1%}",
+            "at most": f"{max(losses):.1%}",
+        }
 
 
 def kernels(record: Record, machine: Machine) -> Iterator[Row]:
     """Every shipped kernel of one data type; the others take as long."""
     known = {
         (one.spec, _own(one.read(), one.settings)): record.measured[one.name].cycles
-        for one in read_experiments()
+        for one in read_experiments(about="iterations")
     }
     for one in shipped():
         settings = {name: value for name, value in one.settings if name != "dtype"}
@@ -116,16 +182,42 @@ def _interval(low: Any, high: Any) -> str:
     return " to ".join(dict.fromkeys(f"{float(number):.4g}" for number in (low, high)))
 
 
+@cache
+def recorded(path: Path) -> Record:
+    return read_record(path.read_text("utf-8"), path.name)
+
+
+def ran_on(record: Record) -> Machine:
+    """The model by which the kernels of ``record`` were scheduled."""
+    return machine_from(parse_source(record.model, "the model of a record"))
+
+
+def when(record: Record, row: Row) -> Row:
+    """Where and when what is in a row was measured."""
+    if row["table"] == "orders":
+        where = json.loads((RESULTS / f"{choices.NAME}.json").read_text("utf-8"))["environment"]
+        return {"device": where["gpu"], "measured on": where["date"]}
+    about_launches = row["table"] == "launches" or row.get("constant") in (*SHARED, FAR, BUSY)
+    source = recorded(LAUNCHES) if about_launches else record
+    return {"device": source.device, "measured on": source.date}
+
+
 def main() -> None:
-    record, machine = read_record(RECORD.read_text("utf-8"), RECORD.name), read_machine(TARGET)
+    wanted = [word for word in sys.argv[1:] if word != "--save"]
+    record, machine = recorded(RECORD), read_machine(TARGET)
     print(f"{record.device}, {record.date}, {record.mhz:.0f} MHz at the lowest")
+    there: list[Row] = json.loads((RESULTS / f"{NAME}.json").read_text("utf-8"))["rows"]
     found: list[Row] = []
-    for part in (constants, experiments, kernels):
+    for part in (constants, experiments, launches, kernels, orders):
+        name = part.__name__
+        if wanted and name not in wanted:
+            found += [row for row in there if row["table"] == name]
+            continue
         rows = list(part(record, machine))
         print("", table([{k: v for k, v in r.items() if k != "table"} for r in rows]), sep="\n")
         sys.stdout.flush()
-        found += rows
-    keep(NAME, [row | {"device": record.device, "measured on": record.date} for row in found])
+        found += [when(record, row) | row for row in rows]
+    keep(NAME, found)
 
 
 if __name__ == "__main__":

@@ -332,8 +332,10 @@ def main() -> int:
             for row in measured(case, heads, heads_k):
                 rows.append(row)
                 print(json.dumps(row), flush=True)
-    if options.save:
-        (RESULTS / "variant_speed.json").write_text(lines(environment(), rows), encoding="utf-8")
+            if options.save:  # after each case: compiling peers may take longer than there is time
+                found = lines(environment(), rows)
+                (RESULTS / "variant_speed.json").write_text(found, encoding="utf-8")
+            torch.cuda.empty_cache()
     return 0
 
 

@@ -27,6 +27,7 @@ def bound(kernel: Kernel) -> Kernel:
         EmitError: an argument or extent has the name of a coordinate.
     """
     extents = {extent for argument in kernel.arguments for extent in argument.shape}
+    extents |= {one.extent for one in kernel.ragged}
     values = {n: _literal(text) for n, text in kernel.parameters if n not in extents}
     names = {*extents, *(argument.name for argument in kernel.arguments if not argument.shape)}
     for name in sorted(names & set(_COORDINATES)):
@@ -48,6 +49,7 @@ def bound(kernel: Kernel) -> Kernel:
         trip_count=None if kernel.trip_count is None else fold(kernel.trip_count, values),
         tile_trips=None if kernel.tile_trips is None else fold(kernel.tile_trips, values),
         tile_first=_first(kernel.tile_first, values),
+        tile_when=None if kernel.tile_when is None else fold(kernel.tile_when, values),
         parameters=tuple((renamed(n) if n in extents else n, v) for n, v in kernel.parameters),
         arguments=tuple(
             replace(

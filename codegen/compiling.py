@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.facts import Facts, Parameter, read_facts
+from schedgen.codegen.facts import COUNTER, Facts, Parameter, read_facts
 
 DTYPES = {
     "bf16": "BFloat16",
@@ -143,7 +143,8 @@ def _module(path: Path) -> Any:
 
 def _arguments(facts: Facts) -> list[Any]:
     cutlass: Any = import_module("cutlass")
-    tensors = [_tensor(cutlass, parameter) for parameter in facts.tensors]
+    passed = (*facts.tensors, *([COUNTER] if facts.counted else []))
+    tensors = [_tensor(cutlass, parameter) for parameter in passed]
     return [*tensors, *(getattr(cutlass, DTYPES[p.dtype])(1.0) for p in facts.scalars)]
 
 

@@ -35,7 +35,9 @@ ORIGIN = {"MACHINE": "machine", "SETTINGS": "settings", "PROGRAM_SHA256": "progr
 """What it was made from, which files of earlier versions do not say."""
 PACE = "PACE"
 """And one where roles are kept to the order of the schedule on some units: which these are."""
-_READ = {*NAMES, *ORIGIN, COVERED, PACE, STYLE}
+CLAIM = "CLAIM"
+"""And how blocks come to output tiles, where that is not fixed (`schedgen.spec.claiming`)."""
+_READ = {*NAMES, *ORIGIN, CLAIM, COVERED, PACE, STYLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,10 @@ class Parameter:
     name: str
     extents: tuple[str, ...]
     dtype: str
+
+
+COUNTER = Parameter("counter", ("counters",), "i32")
+"""What ``launch`` takes beside its arguments where blocks claim tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class Facts:
         program_sha256: of the program that it was emitted from, see `program_digest`.
         pace: units on which its roles are kept to the order of the schedule.
         style: how it is written, see `schedgen.codegen.style`; empty if plainly.
+        claim: how blocks come to output tiles, a word of `schedgen.spec.claiming`.
     """
 
     kernel: str
@@ -93,10 +100,18 @@ class Facts:
     program_sha256: str = ""
     pace: tuple[str, ...] = ()
     style: tuple[str, ...] = ()
+    claim: str = "fixed"
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
         return tuple(parameter for parameter in self.parameters if parameter.extents)
+
+    @property
+    def counted(self) -> bool:
+        """Whether ``launch`` takes, behind the tensors of ``parameters``, a counter that is 0 when
+        the kernel begins, and when it has ended (docs/adr/0025).
+        """
+        return self.claim == "dynamic"
 
     @property
     def scalars(self) -> tuple[Parameter, ...]:
@@ -148,6 +163,8 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
     ]
     if program.paced:
         rows.append(f"{PACE} = {_text(program.paced)}")
+    if kernel.claim != "fixed":
+        rows.append(f"{CLAIM} = {_text(kernel.claim)}")
     if style:
         rows.append(f"{STYLE} = {_text(style)}")
     most = covered(kernel)
@@ -196,8 +213,8 @@ def read_facts(path: Path) -> Facts:
         values = {attribute: found[name] for name, attribute in known.items()}
         most = tuple(tuple(row) for row in found.get(COVERED, ()))
         pace, style = (tuple(found.get(name, ())) for name in (PACE, STYLE))
-        sha = sha256(data).hexdigest()
-        return Facts(**values, sha256=sha, covered=most, pace=pace, style=style)
+        sha, claim = sha256(data).hexdigest(), found.get(CLAIM, "fixed")
+        return Facts(**values, sha256=sha, covered=most, pace=pace, style=style, claim=claim)
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
 

@@ -156,3 +156,31 @@ def whole(
                 rule="no-emitter-for-formula",
                 fix="use +, -, * and % of whole numbers, parameters and extents",
             )
+
+
+def integer_condition(
+    expression: Expression, names: Mapping[str, str], *, extremes: bool = False
+) -> Code:
+    """A condition over whole numbers, as `whole` writes them; arguments as there."""
+
+    def number(part: Expression) -> Code:
+        return whole(part, names, extremes=extremes)
+
+    def again(part: Expression) -> Code:
+        return integer_condition(part, names, extremes=extremes)
+
+    match expression:
+        case Boolean(value):
+            return piece(repr(value))
+        case Unary("not", operand):
+            return piece("(not {})", again(operand))
+        case Compare(operator, left, right):
+            return piece(f"({{}} {operator} {{}})", number(left), number(right))
+        case Logical(operator, left, right):
+            return piece("({})", ir.joined(f" {operator} ", (again(left), again(right))))
+        case _:
+            raise EmitError(
+                f"there is no emitter for the condition '{render(expression)}'",
+                rule="no-emitter-for-condition",
+                fix="compare whole numbers, and combine comparisons with 'and', 'or' and 'not'",
+            )

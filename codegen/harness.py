@@ -9,11 +9,12 @@ from itertools import takewhile
 
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.events import Silent
+from schedgen.codegen.facts import COUNTER
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Function, code
 from schedgen.codegen.merging import Call, merged
 from schedgen.codegen.plan import View
-from schedgen.codegen.roles import Role
+from schedgen.codegen.roles import RING_POINTER, Role
 from schedgen.codegen.sharing import Shared, as_variable, shared, view_at, write
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
@@ -22,7 +23,9 @@ from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.elements import whole_scalars
 from schedgen.extents import covered
+from schedgen.program.claims import RING
 from schedgen.roles import RoleKind
+from schedgen.walking import counted
 
 
 class Harness:
@@ -74,6 +77,7 @@ class Harness:
             if map_.folded:
                 found[map_.pitch.text] = "Int32"
         found |= dict.fromkeys(self.events.arguments, "cute.Tensor")
+        found |= {COUNTER.name: "cute.Tensor"} if self.plan.claims else {}
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
         found |= dict.fromkeys(self.tiles.walks.tensors(), "cute.Tensor")
@@ -101,6 +105,11 @@ class Harness:
         for view in {view.name: view for view in self.plan.views.values()}.values():
             source.add(code(f"{view.name} = {{}}", view_at(view, f"shared + {view.address}")))
             found[view.name] = "cute.Tensor"
+        if self.plan.claims:
+            at = self.plan.program.allocation[RING].address
+            numbers = f"cute.recast_ptr(shared + {at}, dtype=Int32)"
+            source.add(f"{RING_POINTER} = {numbers}")
+            found[RING_POINTER] = "cute.Pointer"
         return found
 
     def _prefetch(self, source: Source) -> None:
@@ -177,6 +186,7 @@ class Harness:
     def _launch(self, source: Source, parameters: list[str]) -> None:
         tensors = [argument for argument in self.plan.kernel.arguments if argument.shape]
         given = [(tensor.name, "cute.Tensor") for tensor in tensors]
+        given += [(COUNTER.name, "cute.Tensor")] if self.plan.claims else []
         given += [(name, "Float32") for name in self.plan.scalars]
         given += [("sms", "cutlass.Constexpr"), ("stream", "cuda.CUstream")]
         here = {extent: f"n_{extent}" for extent in self.plan.extents}  # tensors may have the name
@@ -196,7 +206,7 @@ class Harness:
         here |= {name: f"Int32({name})" for name in whole_scalars(self.plan.kernel)}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
         body.add(
-            "    grid=[cutlass.min(tiles, sms), 1, 1],",
+            f"    grid=[{self.tiles.blocks}, 1, 1],",
             f"    block=[{32 * self.plan.warps}, 1, 1],",
             f"    smem={self.plan.shared_bytes},",
             "    min_blocks_per_mp=1,",
@@ -216,6 +226,14 @@ class Harness:
             name = map_.argument.name
             self.tiles.ragged.refuse_pitch(source, kernel.name, name, map_.folds)
         self.tiles.walks.refuse(source, host)
+        block = {axis.extent: axis.block for axis in kernel.grid}
+        for extent, along in counted(kernel).items():
+            count = f"cute.ceil_div({host[along]}, {block[along]})"
+            with source.block(f"if {host[extent]} != {count}:"):
+                text = f"{kernel.name}: {extent} is {{}}, but there are {{}} output tiles along "
+                text += f"{along}; not launched"
+                source.call("cute.printf", [f'"{text}"', host[extent], count])
+                source.add("tiles = Int32(0)")
         for extent, most in covered(kernel).items():
             with source.block(f"if {host[extent]} > {most}:"):
                 text = f"{kernel.name}: {extent} is {{}}, at most {most} is covered; not launched"

@@ -150,6 +150,40 @@ def copy_pages(tma, tensor, tile, barrier, where, table, number, first, size, pa
         cute.copy(tma, source, to, tma_bar_ptr=barrier)
 
 
+@cute.jit
+def draw(counter: cute.Tensor, tiles: Int32):
+    """The next ticket, by one thread of a warp: the old value of the counter, which begins anew
+    behind the last one that all blocks draw.
+    """
+    ticket = Int32(0)
+    if cute.arch.lane_idx() == 0:
+        ticket = next_of(counter.iterator, tiles - 1)
+    return ticket
+
+
+def next_of(counter, last):
+    """The old value of a counter in global memory, which goes from 0 to ``last`` and then round."""
+    from cutlass._mlir.dialects import llvm
+
+    words = [counter.toint().ir_value(), last.ir_value()]
+    text = "atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;"
+    made = llvm.inline_asm(words[1].type, words, text, "=r,l,r", has_side_effects=True)
+    return Int32(made)
+
+
+@cute.jit
+def tell(place: cute.Pointer, tile: Int32):
+    """Writes the number of a tile, by the thread that drew it; then the whole warp has done so."""
+    if cute.arch.lane_idx() == 0:
+        cute.make_tensor(place, cute.make_layout(1))[0] = tile
+    cute.arch.sync_warp()
+
+
+def taken(place):
+    """The number of a tile; all threads of the warp have read it."""
+    return cute.arch.make_warp_uniform(cute.make_tensor(place, cute.make_layout(1))[0])
+
+
 def opaque(number):
     """The same number, of which the compiler knows nothing: it compares that, not what it is of."""
     from cutlass._mlir.dialects import llvm

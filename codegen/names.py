@@ -19,14 +19,14 @@ _MADE = (
 )
 """What variables begin with that are made of names of the spec, and ``_``."""
 _FIXED = """
-    ARGUMENTS BFloat16 COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32 KERNEL
-    MACHINE OUTPUTS OperandMajorMode PROGRAM_SHA256 ROLES SETTINGS SHARED_BYTES SPEC TARGET
-    TENSOR_COLUMNS TFloat32 all_trips band cpasync cuda cute cutlass kernel launch sm90_utils sms
-    stream tcgen05 tiles triangle trips warpgroup
+    ARGUMENTS BFloat16 CLAIM COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32
+    KERNEL MACHINE OUTPUTS OperandMajorMode PROGRAM_SHA256 ROLES SETTINGS SHARED_BYTES SPEC TARGET
+    TENSOR_COLUMNS TFloat32 all_trips band counter cpasync cuda cute cutlass kernel launch
+    sm90_utils sms stream tcgen05 tiles triangle trips warpgroup
 """
 _ON_DEVICE = """
     barriers column column_0 end first fresh i inside k_step piece rest row row_0 shared skipped
-    partly start t thread tile tmem tmem_address turn v warp whole_blocks
+    partly start t thread ticket tile tile_numbers tmem tmem_address turn v warp whole_blocks
 """
 """Names in functions that no tensor is known in."""
 

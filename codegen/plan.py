@@ -14,6 +14,7 @@ from schedgen.conditional import conditions
 from schedgen.elements import named, whole_scalars
 from schedgen.expressions import Expression
 from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space, panel_bytes
+from schedgen.program.claims import RING, claims, is_claim
 from schedgen.program.model import Program, RoleProgram, Run, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
@@ -125,6 +126,7 @@ class Plan:
             self.kernel.piece[access.buffer].region: access.allocation
             for operation in self.program.operations
             for access in operation.accesses
+            if not is_claim(operation.name)
         }
 
     @cached_property
@@ -237,12 +239,12 @@ class Plan:
 
     @cached_property
     def runs(self) -> dict[str, list[Operation]]:
-        """Role -> the operations it runs."""
+        """Role -> the operations of the kernel that it runs."""
         return {
             role.name: [
                 self.operation(step.action.operation)
                 for step in role.steps
-                if isinstance(step.action, Run)
+                if isinstance(step.action, Run) and not is_claim(step.action.operation)
             ]
             for role in self.program.roles
         }
@@ -333,10 +335,17 @@ class Plan:
     def check_words(self, more: int) -> None:
         """Whether the barriers and ``more`` words fit before the buffers."""
         first = min((view.address for view in self.views.values()), default=1024)
+        if self.claims:
+            first = min(first, self.program.allocation[RING].address)
         if 8 * (self.words + more) > first:
             raise EmitError(
                 f"{self.words + more} words of barriers do not fit before the buffers at {first}"
             )
+
+    @property
+    def claims(self) -> bool:
+        """Whether blocks claim their output tiles from a counter."""
+        return claims(self.program)
 
     @property
     def shared_bytes(self) -> int:
@@ -359,10 +368,12 @@ class Plan:
 
     @property
     def sparse(self) -> bool:
-        """Whether there are output tiles behind the end of what they are cut along, which are left
-        out.
+        """Whether output tiles are left out: those behind the end of what they are cut along, or
+        for which a condition does not hold.
         """
-        return any(axis.extent in self.ragged for axis in self.kernel.grid)
+        return self.kernel.tile_when is not None or any(
+            axis.extent in self.ragged for axis in self.kernel.grid
+        )
 
     @property
     def passed(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from schedgen.codegen.ir import Code, Name, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.tensors import Ragged
+from schedgen.tensors import LARGEST, Ragged
 
 
 class RaggedExtents:
@@ -42,7 +42,8 @@ class RaggedExtents:
     # -- host ----------------------------------------------------------------------------------
 
     def host(self, source: Source, tensors: dict[str, tuple[str, ...]]) -> None:
-        """``n_X`` of extents that no tensor has: how many numbers there are; of a ragged one that
+        """``n_X`` of extents that no tensor has: how many numbers there are; of lengths that only
+        formulas name as many as may be; of a ragged one that
         output tiles are cut along all there is, as it may be that of one number; of one that the
         main loop walks the mean, for which tiles are ordered.
         """
@@ -56,6 +57,9 @@ class RaggedExtents:
                 continue
             if one.table:
                 source.add(f"n_{one.extent} = n_{one.most_pages} * {one.page_size}")
+                continue
+            if one.lengths:
+                source.add(f"n_{one.extent} = Int32({LARGEST})")
                 continue
             if one.extent in {axis.extent for axis in self.plan.kernel.grid}:
                 source.add(f"n_{one.extent} = n_{one.packed}")

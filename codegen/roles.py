@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
+from schedgen.codegen.facts import COUNTER
 from schedgen.codegen.formulas import library_functions, scalar
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, Name, called, code
@@ -23,9 +24,13 @@ from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import TURN, Peeled, emit_loop
 from schedgen.kernel import Kind, Operation
+from schedgen.program.claims import DRAW, TELL, is_claim
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
 from schedgen.roles import RoleKind
+
+RING_POINTER = "tile_numbers"
+"""The variable that says where the numbers of tiles are that were told."""
 
 
 class Role:
@@ -130,7 +135,9 @@ class Role:
     ) -> None:
         """The same where masks keep everything; their events stay."""
         name = step.action.operation if isinstance(step.action, Run) else ""
-        if not (runs and name and self.plan.operation(name).kind is Kind.MASK):
+        if not (
+            runs and name and not is_claim(name) and self.plan.operation(name).kind is Kind.MASK
+        ):
             self._step(source, step, at, runs)
             return
         self.events.before(source, step)
@@ -140,7 +147,9 @@ class Role:
     def _action(self, source: Source, step: Step, at: Iteration | None, runs: bool) -> None:
         """Writes a step, or the empty group of an operation that does not run in this turn."""
         action = step.action
-        if isinstance(action, Run):
+        if isinstance(action, Run) and is_claim(action.operation):
+            self._claim(source, action.operation)
+        elif isinstance(action, Run):
             self._run(source, self.plan.operation(action.operation), action, at, runs)
             if self.style.blocks and at is not None and at.base == TURN:
                 self._begin_block(source, step)
@@ -190,6 +199,20 @@ class Role:
             self.architecture.product(source, operation, at, runs=False)
         if engine is Engine.COPY_OUT:
             source.put(ir.CommitGroup("bulk"))
+
+    def _claim(self, source: Source, name: str) -> None:
+        """Writes what a role does to come to its next tile."""
+        operation = self.plan.program.operation[name]
+        with source.issue(name.partition(":")[0], ""):
+            if name == DRAW:
+                source.add(code("ticket = {}", called("draw", Name(COUNTER.name), Name("tiles"))))
+                return
+            (access,) = operation.accesses
+            at = code("{} + {}", Name(RING_POINTER), self.plan.stage(access, None))
+            if name == TELL:
+                source.add(called("tell", at, code("cute.arch.grid_dim()[0] + ticket")))
+            else:
+                source.add(code("{} = {}", Name("tile"), called("taken", at)))
 
     def _begin_block(self, source: Source, step: Step) -> None:
         """Behind a product of Hopper, if what threads compute comes next."""

@@ -7,14 +7,14 @@ from contextlib import nullcontext
 
 from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import whole
+from schedgen.codegen.formulas import integer_condition, whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
-from schedgen.elements import tile_numbers
-from schedgen.expressions import Boolean, Compare, Expression, Logical, Unary, render
+from schedgen.elements import tile_formulas, tile_numbers
+from schedgen.expressions import Expression
 from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
 from schedgen.tensors import Argument
@@ -38,7 +38,9 @@ _ONE = code("Int32(1)")
 
 
 class Tiles:
-    """A static persistent schedule: block b computes tiles b, b + blocks, b + 2 blocks, ..."""
+    """Block b computes tile b, and then b + blocks, b + 2 blocks, ..., no other, or those that it
+    claims (`schedgen.program.claims`).
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -63,7 +65,7 @@ class Tiles:
     def parameters(self) -> dict[str, str]:
         """What the host computes for the kernel: names and types."""
         found = {self._all_trips: "Int32", "tiles": "Int32"}
-        if self.sliced:
+        if self.in_turns:
             found["slices"] = "Int32"
         return found | {f"by_{name}": "cute.FastDivmodDivisorV2" for name in self._divisors()}
 
@@ -76,7 +78,7 @@ class Tiles:
     def differ(self) -> bool:
         """Whether each tile has iterations of its own, by a formula or by data."""
         kernel = self.plan.kernel
-        return bool(kernel.tile_range or self.plan.ragged or kernel.walk)
+        return bool(tile_formulas(kernel) or self.plan.ragged or kernel.walk)
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
@@ -110,7 +112,7 @@ class Tiles:
             self._in_groups(source, host)
         total = joined(" * ", counts) if counts else _ONE
         source.add(code("tiles = {}", total.renamed(host)))
-        if self.sliced:
+        if self.in_turns:
             source.add(code("slices = {}", self._slices.renamed(host)))
         for name, count in self._divisors().items():
             divisor = "cute.fast_divmod_create_divisor_v2"
@@ -126,7 +128,7 @@ class Tiles:
         if sharing:
             most = code("{} * ({} // {})", most, Name(inner), Name(sharing[0].extent))
         source.comment(f"as many {inner} one after the other as what they read stays in L2")
-        if self.sliced:
+        if self.in_turns:
             source.comment("slices, of which an even number balances")
             count, others = self._count(inner), self._product(self.axes[:-2])
             half = code("{} // (1 + {} * ({} + 1) % 2)", count, others, count)
@@ -208,6 +210,16 @@ class Tiles:
         """Whether tiles of all rows follow each other, and have different numbers of iterations."""
         return self.uneven and (self.grouped or self.plan.kernel.tile_extents[0] in self.axes[1:])
 
+    @property
+    def in_turns(self) -> bool:
+        """Whether rows are gone through down and up in turn in these slices, see `_along`."""
+        return self.sliced and self.plan.kernel.claim == "fixed"
+
+    @property
+    def blocks(self) -> str:
+        """How many blocks there are, on the host."""
+        return "tiles" if self.plan.kernel.claim == "launch" else "cutlass.min(tiles, sms)"
+
     def first(self, source: Source) -> dict[str, str]:
         """Writes where a block's first tile lies; returns variables that roles may take over.
 
@@ -257,7 +269,7 @@ class Tiles:
                 source.add(code("first = t * {}", _TRIPS))
             for name, tensor in elements.items():
                 source.add(self._element(name, tensor))
-            computed = self.ragged.computed()
+            computed = self._computed()
             with source.block(code("if {}:", computed)) if computed else nullcontext():
                 source.put(*body)
                 if differ:
@@ -266,7 +278,9 @@ class Tiles:
                     source.add("t += 1")
             more = "" if teams == 1 else f"{teams} * "
             each = [] if computed else [f"t += {teams}"]
-            source.add(f"tile += {more}cute.arch.grid_dim()[0]", *each)
+            if not self.plan.claims:
+                source.add(f"tile += {more}cute.arch.grid_dim()[0]")
+            source.add(*each)
             if placed and ahead:
                 with source.block(code("if {} < {}:", _TILE, _TILES)):
                     self.coordinates(source)
@@ -324,14 +338,21 @@ class Tiles:
 
         Blocks take every ``blocks``-th tile each. If rows with the most iterations came first in
         all slices, the first blocks would have more work than the last ones, by a quarter where
-        slices are short; so every other slice is gone through backwards.
+        slices are short; so every other slice is gone through backwards. Blocks that come to tiles
+        otherwise have as much work as others anyway.
         """
         source.add(code("rest, {} = divmod({}, {})", *self._at(axis), rest, Name(f"by_{axis}")))
-        if self.sliced and axis == self.plan.kernel.tile_extents[0]:
-            source.comment(f"{axis} down and up in turn, down in the last slice: long tiles first")
-            with source.block(code("if ({} - rest) % 2 == 1:", Name("slices"))):
-                at, divisor = self._at(axis)[0], Name(f"by_{axis}")
-                source.add(code("{} = {}.divisor - 1 - {}", at, divisor, at))
+        if not self.sliced or axis != self.plan.kernel.tile_extents[0]:
+            return
+        at, divisor = self._at(axis)[0], Name(f"by_{axis}")
+        back = code("{} = {}.divisor - 1 - {}", at, divisor, at)
+        if not self.in_turns:
+            source.comment("long tiles first")
+            source.add(back)
+            return
+        source.comment(f"{axis} down and up in turn, down in the last slice: long tiles first")
+        with source.block(code("if ({} - rest) % 2 == 1:", Name("slices"))):
+            source.add(back)
 
     def _at(self, *axes: str) -> list[Name]:
         """Variables that are given values; those that a branch changes have to be there before."""
@@ -366,6 +387,15 @@ class Tiles:
             # Else the compiler asks in each role in other terms whether there is another turn.
             source.add(code("trips = {}", called("opaque", Name("trips"))))
 
+    def _computed(self) -> Code | None:
+        """Whether an output tile is computed; None: all are."""
+        found = [self.ragged.computed()]
+        when = self.plan.kernel.tile_when
+        if when is not None:
+            found.append(integer_condition(when, self._numbers, extremes=True))
+        terms = [term for term in found if term is not None]
+        return joined(" and ", terms) if terms else None
+
     def condition_of(self, when: Expression) -> Code:
         """A condition of a store, over the coordinates of the tile."""
         return integer_condition(when, self._numbers)
@@ -375,23 +405,3 @@ class Tiles:
         """Variables with the number of the output tile, by their names in formulas."""
         numbers = tile_numbers(self.plan.kernel).items()
         return {name: f"at_{extent}" for name, extent in numbers}
-
-
-def integer_condition(expression: Expression, names: dict[str, str]) -> Code:
-    """A condition over whole numbers, as `whole` writes them."""
-    match expression:
-        case Boolean(value):
-            return code(repr(value))
-        case Unary("not", operand):
-            return code("(not {})", integer_condition(operand, names))
-        case Compare(operator, left, right):
-            return code(f"({{}} {operator} {{}})", whole(left, names), whole(right, names))
-        case Logical(operator, left, right):
-            both = (integer_condition(left, names), integer_condition(right, names))
-            return code("({})", joined(f" {operator} ", both))
-        case _:
-            raise EmitError(
-                f"there is no emitter for the condition '{render(expression)}'",
-                rule="no-emitter-for-condition",
-                fix="compare whole numbers, and combine comparisons with 'and', 'or' and 'not'",
-            )

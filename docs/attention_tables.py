@@ -54,6 +54,29 @@ def kvcache_cases() -> str:
     return _table(lines, found["environment"], "kvcache_cases")
 
 
+def variant_speed() -> str:
+    """A line for each problem and way of ours, beside flash-attn-4 and flex_attention."""
+    found = json.loads((RESULTS / "variant_speed.json").read_text("utf-8"))
+    problems: dict[tuple[str, int, int], dict[str, Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        if "refused" not in row:
+            problem = row["case"], row["heads"], row["heads_k"]
+            problems.setdefault(problem, {})[row["candidate"]] = row
+    lines = [["", "heads", "heads_k", "ms in a graph", "of flash-attn-4", "of flex", "eager ms"]]
+    lines[0] += ["of flash-attn-4", "of flex", "TFLOP/s", "theirs", "error", "theirs"]
+    lines.append(["---"] * len(lines[0]))
+    for problem, rows in problems.items():
+        for name in (n for n in rows if n.startswith(_OURS)):
+            ours = rows[name]
+            cells = [problem[0] + name.removeprefix(_OURS), *map(str, problem[1:])]
+            for key in ("graph ms", "eager ms"):
+                cells.append(str(ours[key]))
+                cells += [f"{rows[peer][key] / ours[key]:.2f}" for peer in ("FA4", "flex")]
+            cells += [str(rows[peer]["TFLOP/s"]) for peer in (name, "FA4")]
+            lines.append([*cells, *(f"{rows[peer]['error']:.1e}" for peer in (name, "FA4"))])
+    return _table(lines, found["environment"], "variant_speed")
+
+
 def _table(lines: Sequence[Sequence[str]], where: Mapping[str, str], name: str) -> str:
     source = f"*{where['date']}, {where['gpu']}; `benchmarks/results/{name}.json`*"
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"

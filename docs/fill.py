@@ -172,6 +172,14 @@ PARTS: dict[str, Callable[[], str]] = {
         ("experiment", "measured", "predicted", "off", "in turn", "in step"),
         "experiments",
     ),
+    "predicted-launches": lambda: measured_table(
+        "predicted",
+        ("experiment", "of", "measured", "predicted", "off", "in turn", "in step", "MHz"),
+        "launches",
+    ),
+    "predicted-orders": lambda: measured_table(
+        "predicted", ("chosen by", "products", "lost on average", "at most"), "orders"
+    ),
     "predicted-kernels": lambda: measured_table(
         "predicted",
         ("kernel", "II", "measured", "predicted", "off", "in turn", "in step", "with --pace"),
@@ -274,6 +282,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "flash-attn-cases": flash_attn_cases,
     "decode": attention_tables.decode,
     "kvcache-cases": attention_tables.kvcache_cases,
+    "variant-speed": attention_tables.variant_speed,
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),

@@ -31,7 +31,8 @@ def measured_table(name: str, columns: Sequence[str], only: str) -> str:
     """The rows of `results_table` whose cycles were measured on a GPU earlier than the rest."""
     rows = [row for row in _results(name)["rows"] if row["table"] == only]
     lines = [columns, ["---"] * len(columns), *[[_cell(row[c]) for c in columns] for row in rows]]
-    source = f"*{rows[0]['device']}, {rows[0]['measured on']}; `benchmarks/results/{name}.json`*"
+    dates = ", ".join(dict.fromkeys(row["measured on"] for row in rows))
+    source = f"*{rows[0]['device']}, {dates}; `benchmarks/results/{name}.json`*"
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
 
 

@@ -32,7 +32,7 @@ def machine_table(name: str) -> str:
     rows = ["| name | value | unit | source | certainty |", "|---|---|---|---|---|"]
     for key in type(model.capacities).model_fields:
         rows.append(_row(f"capacity `{key}`", getattr(model.capacities, key)))
-    for key, entry in model.constants.items():
+    for key, entry in (*model.constants.items(), *model.launches.items()):
         rows.append(_row(f"`{key}`", entry))
     return "\n".join(rows) + "\n"
 

@@ -14,21 +14,23 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, library
-from schedgen.kernels.attention_op import check, dims
+from schedgen.kernels import checks, layouts, library
+from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.operators import Operator
 
 PARTS, COMBINE = "attention_parts", "attention_combine"
-HEAD_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
+HEAD_DIMS = SPLIT_DIMS
 """head_dim of q and k, and of v, that there are kernels for."""
-SPLIT = 512
-"""Keys of a split, at least: with 8 heads of keys 8192 keys are 128 tiles, for 132 or 148 SMs."""
+SPLIT = 1024
+"""Keys of a split, at least: with 8 heads of keys 8192 keys are 64 tiles, for 132 or 148 SMs, and
+as fast on an H200 as 128 tiles of 512 keys, of which there is twice as much to combine."""
 MOST_SPLITS = 64
 """Of longer sequences splits are larger: one after the other they are combined."""
 STEP = 128
 """What the keys of a split are a multiple of."""
-_ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
+ROUND = 4
+"""Elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of."""
 
 
 @overload
@@ -93,6 +95,13 @@ def attention_decode(
     return (out, lse) if return_lse else out
 
 
+def decoded(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool
+) -> tuple[Tensor, Tensor]:
+    """The same with splits of the size that is chosen, for other functions."""
+    return _attention_decode(q, k, v, scale, causal, 0)
+
+
 def split_keys(seq_k: int) -> int:
     """Keys of a split of a sequence with ``seq_k`` keys, by which alone it is decided."""
     return max(SPLIT, -(-seq_k // (MOST_SPLITS * STEP)) * STEP)
@@ -140,26 +149,29 @@ def _decode(
     group, single = heads // heads_k, seq_q == 1
     size = split or split_keys(seq_k)
     rows, parts = seq_q * group, -(-seq_k // size)
-    p = q.new_empty((batch, heads_k, parts, rows, v.shape[3]), dtype=torch.float32)
-    part_lse = _rows((batch, heads_k, parts), rows, q)
+    wide = rounded(rows)
+    # Splits are outermost, so that all rows of all sequences are one extent when they are combined:
+    # a tile of 64 rows then has 64 of them, and not those of one group only.
+    p = q.new_empty((parts, batch, heads_k, wide, v.shape[3]), dtype=torch.float32)
+    part_lse = q.new_empty((parts, batch, heads_k, wide), dtype=torch.float32)
     dtype = checks.DTYPES[q.dtype]
     settings = dims(q.shape[3], v.shape[3]) | {"dtype": dtype}
     settings |= {"causal": "true"} if causal and not single else {}
     scalars = (scale * math.log2(math.e), size / keys_of(q.shape[3], v.shape[3]), group)
+    of_split = p[..., :rows, :].permute(1, 2, 0, 3, 4), part_lse[..., :rows].permute(1, 2, 0, 3)
     run = library.launcher(device, PARTS, **settings)
-    run.launch((packed(q, heads_k), k, v, p, part_lse), scalars)
-    # Of a single token rows are heads, and the results are what the kernel writes: nothing is
-    # copied, so that calls are planned.
-    found = packed(out, heads_k) if single else q.new_empty((batch, heads_k, rows, v.shape[3]))
-    whole = single and group % _ROUND == 0
-    found_lse = lse.view(batch, heads_k, group) if whole else _rows((batch, heads_k), rows, q)
-    library.launcher(device, COMBINE, dtype=dtype).launch((p, part_lse, found, found_lse))
-    if not single:
-        tokens = found.view(batch, heads_k, seq_q, group, -1).transpose(1, 2)
-        out.view(batch, seq_q, heads_k, group, -1).copy_(tokens)
-    if not whole:
-        of_token = found_lse.view(batch, heads_k, seq_q, group).transpose(2, 3)
-        lse.view(batch, heads_k, group, seq_q).copy_(of_token)
+    run.launch((packed(q, heads_k), k, v, *of_split), scalars)
+    # Of a single token rows are heads, and the results are what the kernel writes.
+    found, found_lse = room_for_results(out, lse, heads_k)
+    all_rows = batch * heads_k * wide
+    together = (
+        p.view(1, 1, parts, all_rows, -1),
+        part_lse.view(1, 1, parts, all_rows),
+        found.view(1, 1, all_rows, -1),
+        found_lse.view(1, 1, all_rows),
+    )
+    library.launcher(device, COMBINE, dtype=dtype).launch(together)
+    unpacked(found, found_lse, out, lse)
     return out, lse
 
 
@@ -176,10 +188,34 @@ def packed(q: Tensor, heads_k: int) -> Tensor:
     return tokens.reshape(batch, heads_k, seq_q * group, -1)
 
 
-def _rows(outer: tuple[int, ...], rows: int, like: Tensor) -> Tensor:
-    """Room for a number in float32 for each row, whose rows begin at multiples of 16 bytes."""
-    wide = -(-rows // _ROUND) * _ROUND
-    return like.new_empty((*outer, wide), dtype=torch.float32)[..., :rows]
+def rounded(rows: int) -> int:
+    """Rows for which there is room where ``rows`` are computed: numbers of rows have 16 bytes."""
+    return -(-rows // ROUND) * ROUND
+
+
+def room_for_results(out: Tensor, lse: Tensor, heads_k: int) -> tuple[Tensor, Tensor]:
+    """Room for results of rows, (batch, heads_k, rows, d), and for lse, where rows are tokens times
+    group, and some more: ``out`` and ``lse`` themselves, of a single token.
+    """
+    batch, seq_q, heads, head_dim = out.shape
+    rows = seq_q * (heads // heads_k)
+    if seq_q == 1 and rounded(rows) == rows:
+        return out.view(batch, heads_k, rows, head_dim), lse.view(batch, heads_k, rows)
+    found = out.new_empty((batch, heads_k, rounded(rows), head_dim))
+    return found, lse.new_empty((batch, heads_k, rounded(rows)))
+
+
+def unpacked(found: Tensor, found_lse: Tensor, out: Tensor, lse: Tensor) -> None:
+    """Copies what is in such room to where it belongs, unless it is there."""
+    if layouts.storage(found) == layouts.storage(out):
+        return
+    batch, seq_q, heads, _ = out.shape
+    group = heads // found.shape[1]
+    rows, tokens = seq_q * group, (batch, found.shape[1], seq_q, group, -1)
+    of_tokens = found[:, :, :rows].reshape(tokens).transpose(1, 2)
+    out.view(*of_tokens.shape).copy_(of_tokens)
+    lse_of_tokens = found_lse[..., :rows].reshape(tokens[:-1]).transpose(2, 3)
+    lse.view(*lse_of_tokens.shape).copy_(lse_of_tokens)
 
 
 _attention_decode = Operator(

@@ -10,17 +10,16 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, library
-from schedgen.kernels.errors import ArgumentValueError, DeviceError
+from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims, require_kernel
+from schedgen.kernels.attention_decode import decoded
+from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants import calling
 from schedgen.kernels.variants.blocks import Blocks, blocks_of
-from schedgen.kernels.variants.spec import opaque
 
-HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
-"""head_dim of q and k -> those of v that there are kernels for."""
-ABSENT = {("sm_100a", dim) for dim in (32, 160, 224, 256)}
-"""Architecture and head_dim without a kernel, and why: docs/attention.md."""
+_FEW, _LONG = 64, 1024
+"""Heads of a group at most, and keys at least, with which `attention` splits keys."""
 _ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
 
 
@@ -77,6 +76,9 @@ def attention(
         attention(q, k, v, mask="column <= row and doc[row] == doc[column]", doc=doc)
         attention(q, k, v, causal=True, score="score + slope[head] * (column - row)", slope=slope)
 
+    A single token over 1024 keys or more is computed by `attention_decode`, if four heads or a
+    multiple share keys: in splits, of which its sequence alone decides.
+
     A row of q that sees no key gives 0, and -inf as its ``lse``: with ``causal``, the first
     ``seq_q - seq_k`` rows; without keys, all. Without ``mask``, ``score`` and ``sinks`` there are
     gradients in bfloat16 for a head_dim of 64 and 128 (`attention_backward`).
@@ -119,8 +121,31 @@ def attention(
         wanted = calling.asked(mask, score, causal, sinks, given)
         out, lse = _variant(q, k, v, scale, wanted, sinks, given, blocks)
         return (out, lse) if return_lse else out
+    if _is_decode(q, k, v) and not _derived(q, k, v):
+        out, lse = decoded(q, k, v, scale, causal=causal)
+        return (out, lse) if return_lse else out
     out, lse = OPERATOR(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
+
+
+def _is_decode(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether keys should be split, as `attention_decode` does: a single token, whose calls are
+    planned there, over keys of two splits or more, without gradients. Beside these it depends on
+    nothing that differs between batches. With 8192 keys that took 0.20 to 0.45 of the time on an
+    H200, in graphs (`benchmarks/decode.py`); where it begins to be worth it was not measured.
+    """
+    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or q.shape[1] != 1 or not k.shape[2]:
+        return False
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+        return False
+    group = q.shape[2] // k.shape[2]
+    fits = group % _ROUND == 0 and 0 < group <= _FEW and (q.shape[3], v.shape[3]) in SPLIT_DIMS
+    return fits and k.shape[1] >= _LONG
+
+
+def _derived(*operands: Tensor) -> bool:
+    """Whether gradients are asked for: decode has none."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in operands)
 
 
 def attention_blocks(
@@ -162,7 +187,7 @@ def _variant(
     given: calling.Given,
     blocks: Blocks | bool | None,
 ) -> tuple[Tensor, Tensor]:
-    listed = opaque(calling.variant_of(wanted)) if blocks is None else bool(blocks)
+    listed = calling.needs_list(wanted) if blocks is None else bool(blocks)
     if listed and wanted.mask is None:
         fix = "pass the mask that they are of"
         raise ArgumentValueError("blocks", "there is no mask", "None", fix)
@@ -201,55 +226,6 @@ def _function(q: Tensor, v: Tensor, wanted: calling.Asked, device: torch.device)
     settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
     target = calling.target_of(keys.architecture(device))
     return calling.kernel_of(wanted, target, tuple(settings.items()))
-
-
-def check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
-    """Raises ArgumentValueError or ArgumentTypeError: operands do not fit together."""
-    checks.dtypes(q=q, k=k, v=v)
-    checks.dimensions("q", q, 4, "(batch, seq_q, heads, head_dim)")
-    checks.dimensions("k", k, 4, "(batch, seq_k, heads_k, head_dim)")
-    checks.dimensions("v", v, 4, "(batch, seq_k, heads_k, head_dim)")
-    checks.number("softmax_scale", scale, positive=True)
-    batch, _, heads, head_dim = q.shape
-    if head_dim not in tuple(HEAD_DIMS):  # a symbol under torch.compile, which has no hash
-        more = [d for d in HEAD_DIMS if d > head_dim]
-        fix = f"pad with zeros to {more[0]} and pass softmax_scale" if more else "split the heads"
-        allowed = ", ".join(map(str, HEAD_DIMS))
-        raise ArgumentValueError("q", f"its head_dim is {head_dim}", allowed, fix)
-    if v.shape[:3] != k.shape[:3]:
-        got, like = f"its shape is {tuple(v.shape)}", f"{(*k.shape[:3], v.shape[3])}, like k"
-        raise ArgumentValueError("v", got, like, "reshape v")
-    for name, at, wanted in (("batch", 0, batch), ("head_dim", 3, head_dim)):
-        if k.shape[at] != wanted:
-            got = f"its {name} is {k.shape[at]}"
-            raise ArgumentValueError("k", got, f"{wanted}, that of q", f"make {name} the same")
-    of_v = HEAD_DIMS[int(head_dim)]
-    if v.shape[3] not in of_v:
-        got, allowed = f"its head_dim is {v.shape[3]}", " or ".join(map(str, of_v))
-        fix = "pad q and k, or v, with zeros and pass softmax_scale"
-        raise ArgumentValueError("v", got, f"{allowed}, with {head_dim} of q and k", fix)
-    if heads != 0 and (k.shape[2] == 0 or heads % k.shape[2] != 0):
-        raise ArgumentValueError(
-            "k",
-            f"it has {k.shape[2]} heads",
-            f"a divisor of {heads}, the heads of q",
-            "repeat heads of k and v, or drop some",
-        )
-
-
-def dims(head_dim: int, head_dim_v: int) -> dict[str, str]:
-    """The parameters of the spec for a head_dim of q and k, and one of v, as they name files."""
-    of_v = {} if head_dim_v == head_dim else {"head_dim_v": str(head_dim_v)}
-    return {"head_dim": str(head_dim), **of_v}
-
-
-def require_kernel(arch: str, head_dim: int) -> None:
-    """Raises DeviceError if there is no kernel of that head_dim for an architecture."""
-    if (arch, head_dim) not in ABSENT:
-        return
-    more = [d for d in HEAD_DIMS if d > head_dim and (arch, d) not in ABSENT]
-    fix = f"pad with zeros to {more[0]} and pass softmax_scale" if more else "split the heads"
-    raise DeviceError(f"there is no attention with a head_dim of {head_dim} for {arch}; fix: {fix}")
 
 
 def _empty(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, kv_cache, kv_cache_checks
-from schedgen.kernels.attention_op import dims, require_kernel
+from schedgen.kernels.attention_arguments import dims, require_kernel
+from schedgen.kernels.attention_decode_kvcache import attention_decode_kvcache, is_for
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.flash_attn import NO_END, one_of, require, sides
-from schedgen.kernels.of_spec import SpecKernel, kernel
+from schedgen.kernels.kv_cache_kernels import kernel_of
 from schedgen.kernels.variants.calling import LOG2_E, target_of
 
 SPEC = "attention_kvcache"
@@ -72,7 +72,8 @@ def flash_attn_with_kvcache(
             new tokens included (aligned bottom right).
         window_size, softcap, alibi_slopes, sinks, learnable_sink: as of
             `schedgen.kernels.flash_attn_func`.
-        num_splits: accepted: it changes nothing but the speed.
+        num_splits: 1: keys are not split, whatever the number of queries. Any other number is
+            accepted, and changes nothing.
         return_softmax_lse: returns ``(out, lse)``.
         rotary_cos, rotary_sin, rotary_interleaved, cache_leftpad: not supported, if they are given.
 
@@ -84,7 +85,7 @@ def flash_attn_with_kvcache(
         ArgumentValueError, ArgumentTypeError: an argument does not fit, or is not supported.
         DeviceError: no kernel for this GPU, or no toolchain.
     """
-    del num_splits, rotary_interleaved
+    del rotary_interleaved
     absent = {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
     for name, given in absent.items():
         require(name, given, None, "rotate q and k before the call")
@@ -92,7 +93,10 @@ def flash_attn_with_kvcache(
     table = one_of("block_table", block_table, "page_table", page_table)
     sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
-    asked = _Asked(scale, bool(softcap), *_window(window_size, causal, q.shape[1]), float(softcap))
+    asked = _Asked(
+        scale, bool(softcap), *_window(window_size, causal, q.shape[1]), float(softcap),
+        whole=num_splits == 1,
+    )  # fmt: skip
     checks.number("softmax_scale", scale, positive=True)
     if asked.capped:
         checks.number("softcap", asked.softcap, positive=True)
@@ -123,7 +127,7 @@ def flash_attn_with_kvcache(
 @dataclass(frozen=True)
 class _Asked:
     """Numbers of a call, and what its kernel is for. ``left`` and ``right`` are None if there is no
-    window, and ``causal`` says that there is no other one.
+    window, and ``causal`` says that there is no other one. ``whole``: keys are not split.
     """
 
     scale: float
@@ -132,6 +136,7 @@ class _Asked:
     left: int | None
     right: int | None
     softcap: float
+    whole: bool
 
 
 def _window(window_size: Window, causal: bool, seq_q: int) -> tuple[bool, int | None, int | None]:
@@ -166,12 +171,17 @@ def _lengths(
 def _picked(k: Tensor, v: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Contiguous caches as pages, of which a table picks batches."""
     pages = [kv_cache.as_pages(cache, numbers) for cache in (k, v)]
-    if pages[0] is None or pages[1] is None:
-        got = f"the caches have room for {k.shape[1]} keys of each batch"
-        raise ArgumentValueError(
-            "cache_batch_idx", got, "with it, contiguous caches for a multiple of 16",
-            "make caches longer, or pass a block_table",
-        )  # fmt: skip
+    if pages[0] is None or pages[1] is None or pages[0][0].shape[:2] != pages[1][0].shape[:2]:
+        strides = " and ".join(str(tuple(cache.stride()[:2])) for cache in (k, v))
+        got = (
+            f"the caches have room for {k.shape[1]} keys of each batch, and strides that begin "
+            f"with {strides}"
+        )
+        allowed = (
+            "with it, room for a multiple of 16 keys, and batches as many apart in both caches"
+        )
+        fix = "make caches longer, or pass a block_table"
+        raise ArgumentValueError("cache_batch_idx", got, allowed, fix)
     return pages[0][0], pages[1][0], pages[0][1]
 
 
@@ -191,6 +201,11 @@ def _computed(
         return q.new_zeros((*q.shape[:3], v.shape[3])), lse
     checks.layout("q", q)
     windowed = asked.left is not None
+    others = windowed or asked.capped or asked.whole or slopes is not None or sinks is not None
+    if not others and is_for(q, k, v, table):
+        return attention_decode_kvcache(
+            q, k, v, lengths, table, softmax_scale=asked.scale, causal=asked.causal
+        )
     settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
     flags = {"causal": asked.causal, "window": windowed, "soft_cap": asked.capped}
     flags |= {"alibi": slopes is not None, "sinks": sinks is not None}
@@ -210,22 +225,6 @@ def _computed(
     given |= {"window_left": asked.left or 0, "window_right": asked.right or 0}
     if asked.capped:
         given |= {"softcap": asked.softcap, "inverse_softcap": asked.scale / asked.softcap}
-    function = kernel_of(target_of(keys.architecture(q.device)), tuple(settings.items()))
+    function = kernel_of(SPEC, target_of(keys.architecture(q.device)), tuple(settings.items()))
     numbers = {n: float(x) for n, x in given.items() if not isinstance(x, Tensor)}
     return function(**(given | numbers))
-
-
-_made: dict[tuple[str, tuple[tuple[str, str], ...]], SpecKernel] = {}
-
-
-def keep(target: str, settings: tuple[tuple[str, str], ...], function: SpecKernel) -> None:
-    """A kernel that was made elsewhere, for machines on which nothing is solved."""
-    _made[target, settings] = function
-
-
-@lru_cache(maxsize=256)
-def kernel_of(target: str, settings: tuple[tuple[str, str], ...]) -> SpecKernel:
-    """The kernel for parameters of the spec, made on first use."""
-    made = _made.get((target, settings))
-    given: dict[str, Any] = dict(settings)
-    return made or kernel(SPEC, target=target, **given)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, layouts
-from schedgen.kernels.attention_op import dims
+from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.flash_attn import one_of, require, variant_arguments
 from schedgen.kernels.variants import calling

@@ -56,16 +56,26 @@ def _put(cache: Tensor, values: Tensor, outer: Tensor, inside: Tensor, there: Te
 
 def as_pages(cache: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
     """A contiguous cache of which each batch has one of ``numbers``, as pages and their table; None
-    if it is no whole number of pages long.
+    if its batches are no whole number of pages long and apart. It may be a part of a larger one.
     """
     count, room = cache.shape[:2]
-    page = next((size for size in PAGE_SIZES if room % size == 0), None)
-    if page is None or cache.stride(0) != room * cache.stride(1):
+    apart = _apart(cache)
+    page = next((size for size in PAGE_SIZES if not room % size and not apart % size), None)
+    if page is None:
         return None
-    each = room // page
-    pages = cache.reshape(count * each, page, *cache.shape[2:])
-    found = numbers.int()[:, None] * each + torch.arange(
+    each, between = room // page, apart // page
+    shape = ((count - 1) * between + each, page, *cache.shape[2:])
+    pages = cache.as_strided(shape, (page * cache.stride(1), *cache.stride()[1:]))
+    found = numbers.int()[:, None] * between + torch.arange(
         each, device=numbers.device, dtype=torch.int32
     )
     inside = (numbers >= 0) & (numbers < count)
     return pages, torch.where(inside[:, None], found, -1)
+
+
+def _apart(cache: Tensor) -> int:
+    """Keys from one batch to the next; 1 if there is no whole number of them."""
+    if len(cache) == 1:
+        return int(cache.shape[1])
+    batch, key = cache.stride()[:2]
+    return batch // key if key and not batch % key else 1

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks
-from schedgen.kernels.attention_op import HEAD_DIMS
+from schedgen.kernels.attention_arguments import HEAD_DIMS
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.kv_cache import PAGE_SIZES
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from schedgen.codegen.compiling import symbol
-from schedgen.codegen.facts import Facts, read_facts
-from schedgen.kernels import cache, layouts, plans, runtime
+from schedgen.codegen.facts import COUNTER, Facts, read_facts
+from schedgen.kernels import cache, counters, layouts, plans, runtime
+from schedgen.kernels.apart import apart
 from schedgen.kernels.errors import (
     DeviceError,
     LaunchError,
@@ -51,7 +51,7 @@ def multiprocessors(device: torch.device) -> int:
 
 
 class Launcher:
-    """A generated kernel, loaded for one GPU.
+    """A generated kernel, loaded for one GPU, of whose SMs it uses ``sms`` at most.
 
     Attributes:
         facts: what the generated file says about itself.
@@ -60,7 +60,7 @@ class Launcher:
             a tensor, so they stand for a zero tensor of any shape.
     """
 
-    def __init__(self, path: Path, device: torch.device) -> None:
+    def __init__(self, path: Path, device: torch.device, sms: int | None = None) -> None:
         self.facts = read_facts(path)
         self.device = device
         here = architecture(device)
@@ -74,12 +74,13 @@ class Launcher:
                 f"{self.facts.kernel} cannot be loaded while a CUDA graph is captured; "
                 "fix: call it once before"
             )
-        code = cache.compiled(path, self.facts, multiprocessors(device))
+        code = cache.compiled(path, self.facts, sms or multiprocessors(device))
         with torch.cuda.device(device):
             self._function = runtime.function(code, symbol(self.facts))
         self._frame = _Frame(self.facts)
         self._target = plans.Target(runtime.caller(), self._function.value or 0, self._frame.layout)
         self.zeros = apart(partial(_zeros, device))
+        self._counters = counters.counters(device) if self.facts.counted else None
 
     def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
         """Starts the kernel on the current stream of its GPU.
@@ -89,7 +90,7 @@ class Launcher:
         """
         recorder = plans.current()
         if recorder is not None:
-            recorder.launch(self._target, tensors, scalars)
+            recorder.launch(self._target, tensors, scalars, counted=self.facts.counted)
             return
         if self.device.index == torch.cuda.current_device():
             self._launch(tensors, scalars)
@@ -98,27 +99,15 @@ class Launcher:
                 self._launch(tensors, scalars)
 
     def _launch(self, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-        frame = self._frame
-        frame.fill(tensors, scalars, torch.cuda.current_stream(self.device).cuda_stream)
+        frame, stream = self._frame, torch.cuda.current_stream(self.device).cuda_stream
+        if self._counters is not None:
+            tensors = (*tensors, self._counters.counter(stream))
+        frame.fill(tensors, scalars, stream)
         runtime.call(self._function, frame.arguments, frame.count)
         if frame.result.value:
             raise LaunchError(
                 f"{self.facts.kernel} was not launched: CUDA error {frame.result.value}"
             )
-
-
-_T = TypeVar("_T")
-
-
-def apart(make: Callable[[], _T]) -> _T:
-    """What ``make`` returns or raises, in a thread of its own.
-
-    For tensors that stay. ``torch.compile(mode="reduce-overhead")`` runs a function once to warm up
-    and gives it memory that its CUDA graph will use again; it objects to tensors there that outlive
-    the run. That memory is for allocations of the running thread.
-    """
-    with ThreadPoolExecutor(1) as other:
-        return other.submit(make).result()
 
 
 def _zeros(device: torch.device) -> dict[torch.dtype, Tensor]:
@@ -128,7 +117,8 @@ def _zeros(device: torch.device) -> dict[torch.dtype, Tensor]:
 
 def frame_layout(facts: Facts) -> plans.Layout:
     """Where in memory the arguments of a generated file's host function are, see `_Frame`."""
-    ranks = [len(parameter.extents) for parameter in facts.tensors]
+    passed = (*facts.tensors, *([COUNTER] if facts.counted else []))
+    ranks = [len(parameter.extents) for parameter in passed]
     pieces = [f"P{rank}i{rank - 1}q" for rank in ranks] + ["f"] * len(facts.scalars) + ["P"]
     places = (
         struct.calcsize("@" + "".join(pieces[:n]) + f"0{piece[0]}")

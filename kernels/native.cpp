@@ -1,8 +1,8 @@
 // Calls of kernels as they were planned: what schedgen.kernels.native builds and loads.
 //
 // An operator of torch, called with arguments of a signature that it has a plan for, allocates its
-// results, fills in addresses and calls the host functions of its kernels; nothing else happens on
-// the way. For any other signature it returns None (false, if it has no results), and the caller
+// results, fills in addresses and calls the host functions of its kernels, or copies; nothing else
+// happens on the way. For any other signature it returns None (false, if it has no results), and the caller
 // computes in Python, where arguments are checked and plans are made (schedgen.kernels.plans).
 //
 // It is written against the C interface of libtorch that is stable over versions, whose few
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,6 +35,9 @@ Status aoti_torch_get_device_index(Tensor, int32_t *);
 size_t aoti_torch_dtype_element_size(int32_t);
 Status aoti_torch_empty_strided(int64_t, const int64_t *, const int64_t *, int32_t, int32_t,
                                 int32_t, Tensor *);
+Status aoti_torch_create_tensor_from_blob(void *, int64_t, const int64_t *, const int64_t *, int64_t,
+                                          int32_t, int32_t, int32_t, Tensor *);
+Status aoti_torch_copy_(Tensor, Tensor, int32_t);
 Status aoti_torch_delete_tensor_object(Tensor);
 Status aoti_torch_library_init_impl(const char *, const char *, const char *, uint32_t, void **);
 Status aoti_torch_library_impl(void *, const char *, void (*)(Value *, uint64_t, uint64_t));
@@ -46,10 +50,12 @@ constexpr int kOperators = 256;
 constexpr size_t kMostPlans = 4096;  // of an operator; then all are dropped and made again
 constexpr uintptr_t kAlignment = 16;
 constexpr int kMostPlaces = 64;
+constexpr int64_t kCounter = -1;
 
 // Of libtorch_cuda, where that is.
 Status (*current_stream)(int32_t, void **) = nullptr;
 Status (*current_device)(int32_t *) = nullptr;
+int (*stream_is_capturing)(void *, int *) = nullptr;  // of the CUDA runtime; 0 for success
 
 struct Allocation {
   std::vector<int64_t> sizes, strides;
@@ -59,7 +65,7 @@ struct Allocation {
 
 struct Address {
   int64_t offset;  // in the frame
-  int64_t source;  // an argument, or behind those an allocation
+  int64_t source;  // an argument, or behind those an allocation; or kCounter
   int64_t bytes;   // from where that begins
 };
 
@@ -77,11 +83,35 @@ struct Launch {
   std::vector<Address> addresses;
   std::vector<Scalar> scalars;
   std::vector<int64_t> frame;
+
+  bool counted() const {
+    for (const Address &one : addresses) {
+      if (one.source == kCounter) return true;
+    }
+    return false;
+  }
+};
+
+// A part of an argument or an allocation, as a tensor.
+struct View {
+  int64_t source, bytes;
+  int32_t dtype;
+  std::vector<int64_t> sizes, strides;
+};
+
+struct Copy {
+  View to, from;
+};
+
+// A launch; or a copy, if it calls nothing.
+struct Step {
+  Launch launch;
+  Copy copy;
 };
 
 struct Plan {
   std::vector<Allocation> allocations;
-  std::vector<Launch> launches;
+  std::vector<Step> steps;
 };
 
 struct Operator {
@@ -92,6 +122,22 @@ struct Operator {
 };
 
 Operator operators[kOperators];
+
+// Where kernels that claim their tiles count, by device and stream (schedgen.kernels.counters).
+std::map<std::pair<int64_t, void *>, void *> counters;
+std::mutex counters_lock;
+
+// The counter of a stream; none while a graph is captured: each launch needs its own there.
+void *counter_of(int64_t device, void *stream) {
+  int capturing = 0;
+  if (current_stream &&
+      (!stream_is_capturing || stream_is_capturing(stream, &capturing) || capturing)) {
+    return nullptr;
+  }
+  std::lock_guard<std::mutex> guard(counters_lock);
+  auto found = counters.find({device, stream});
+  return found == counters.end() ? nullptr : found->second;
+}
 
 // The signature for which this thread has last found no plan.
 thread_local std::string missed;
@@ -153,6 +199,13 @@ class Call {
 
   // Executes a plan. The results, one for each that is one, or nothing if a launch has failed.
   bool execute(const Plan &plan, std::vector<Tensor> &results) const {
+    void *stream = nullptr, *counter = nullptr;
+    if (current_stream && current_stream(device_->device, &stream)) return false;
+    for (const Step &one : plan.steps) {
+      if (one.launch.counted() && !counter && !(counter = counter_of(device_->device, stream))) {
+        return false;
+      }
+    }
     std::vector<Tensor> made;
     bool good = true;
     for (const Allocation &one : plan.allocations) {
@@ -162,9 +215,10 @@ class Call {
                                                device_->device, &tensor);
       made.push_back(tensor);
     }
-    void *stream = nullptr;
-    if (current_stream) good = good && !current_stream(device_->device, &stream);
-    for (const Launch &launch : plan.launches) good = good && start(launch, made, stream);
+    for (const Step &one : plan.steps) {
+      good = good && (one.launch.run ? start(one.launch, made, stream, counter)
+                                     : copied(one.copy, made));
+    }
     for (size_t n = 0; n < made.size(); n++) {
       int64_t result = plan.allocations[n].result;
       if (good && result >= 0) {
@@ -246,18 +300,41 @@ class Call {
     return (last + 1) * static_cast<int64_t>(aoti_torch_dtype_element_size(one.dtype));
   }
 
-  bool start(const Launch &launch, const std::vector<Tensor> &made, void *stream) const {
+  void *begin(int64_t source, int64_t bytes, const std::vector<Tensor> &made) const {
+    void *data = nullptr;
+    if (source < static_cast<int64_t>(count_)) {
+      data = arguments_[source].data;
+    } else {
+      aoti_torch_get_data_ptr(made[source - count_], &data);
+    }
+    return static_cast<char *>(data) + bytes;
+  }
+
+  // A tensor that does not own its memory; null if there is none.
+  Tensor seen(const View &one, const std::vector<Tensor> &made) const {
+    Tensor tensor = nullptr;
+    aoti_torch_create_tensor_from_blob(begin(one.source, one.bytes, made), one.sizes.size(),
+                                       one.sizes.data(), one.strides.data(), 0, one.dtype,
+                                       device_->device_type, device_->device, &tensor);
+    return tensor;
+  }
+
+  bool copied(const Copy &copy, const std::vector<Tensor> &made) const {
+    Tensor to = seen(copy.to, made), from = seen(copy.from, made);
+    bool good = to && from && !aoti_torch_copy_(to, from, 1);
+    if (to) aoti_torch_delete_tensor_object(to);
+    if (from) aoti_torch_delete_tensor_object(from);
+    return good;
+  }
+
+  bool start(const Launch &launch, const std::vector<Tensor> &made, void *stream,
+             void *counter) const {
     int64_t words[launch.frame.size()];
     char *frame = reinterpret_cast<char *>(words);
     std::memcpy(frame, launch.frame.data(), sizeof words);
     for (const Address &one : launch.addresses) {
-      void *data = nullptr;
-      if (one.source < static_cast<int64_t>(count_)) {
-        data = arguments_[one.source].data;
-      } else {
-        aoti_torch_get_data_ptr(made[one.source - count_], &data);
-      }
-      data = static_cast<char *>(data) + one.bytes;
+      void *data = one.source == kCounter ? static_cast<char *>(counter) + one.bytes
+                                          : begin(one.source, one.bytes, made);
       std::memcpy(frame + one.offset, &data, sizeof data);
     }
     for (const Scalar &one : launch.scalars) {
@@ -332,7 +409,16 @@ class Reader {
   Plan plan() {
     Plan made;
     for (int64_t left = word(); left > 0; left--) made.allocations.push_back(allocation());
-    for (int64_t left = word(); left > 0; left--) made.launches.push_back(launch());
+    for (int64_t left = word(); left > 0; left--) {
+      Step one{};
+      if (word()) {
+        one.copy.to = view();
+        one.copy.from = view();
+      } else {
+        one.launch = launch();
+      }
+      made.steps.push_back(std::move(one));
+    }
     return made;
   }
 
@@ -340,6 +426,17 @@ class Reader {
   Allocation allocation() {
     Allocation one;
     one.result = word();
+    one.dtype = static_cast<int32_t>(word());
+    int64_t rank = word();
+    one.sizes = words(rank);
+    one.strides = words(rank);
+    return one;
+  }
+
+  View view() {
+    View one;
+    one.source = word();
+    one.bytes = word();
     one.dtype = static_cast<int32_t>(word());
     int64_t rank = word();
     one.sizes = words(rank);
@@ -381,6 +478,8 @@ int schedgen_operator(int slot, const char *space, const char *name, const char 
   if (void *cuda = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY)) {
     current_stream = reinterpret_cast<Status (*)(int32_t, void **)>(
         dlsym(cuda, "aoti_torch_get_current_cuda_stream"));
+    stream_is_capturing =
+        reinterpret_cast<int (*)(void *, int *)>(dlsym(cuda, "cudaStreamIsCapturing"));
     current_device = reinterpret_cast<Status (*)(int32_t *)>(
         dlsym(RTLD_DEFAULT, "aoti_torch_get_current_device_index"));
   }
@@ -413,6 +512,12 @@ void schedgen_keep(int slot, const char *key, int64_t length, const int64_t *wor
 void schedgen_forget(int slot) {
   std::lock_guard<std::mutex> guard(operators[slot].lock);
   operators[slot].plans.clear();
+}
+
+// Where the counter of a stream is.
+void schedgen_counter(int64_t device, void *stream, void *counter) {
+  std::lock_guard<std::mutex> guard(counters_lock);
+  counters[{device, stream}] = counter;
 }
 
 // How many plans an operator has.

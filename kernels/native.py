@@ -80,6 +80,13 @@ def operator(space: str, name: str, key: str, types: str, results: int) -> Nativ
     return None if status else Native(library, slot)
 
 
+def keep_counter(device: int, stream: int, address: int) -> None:
+    """Tells plans where the counter of a stream is (`schedgen.kernels.counters`)."""
+    library = _library()
+    if library is not None:
+        library.schedgen_counter(device, stream, address)
+
+
 @cache
 def _library() -> ctypes.CDLL | None:
     if os.environ.get("SCHEDGEN_LAUNCHER") == "python":
@@ -96,6 +103,8 @@ def _library() -> ctypes.CDLL | None:
             ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_void_p,
         ]  # fmt: skip
         library.schedgen_forget.restype = None
+        library.schedgen_counter.restype = None
+        library.schedgen_counter.argtypes = [ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
         library.schedgen_plans.restype = ctypes.c_int64
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
         log.warning(

@@ -82,6 +82,13 @@ class SpecKernel:
             raise TypeError(f"{_list(missing)} missing; arguments are {_list(names)}")
         return self._operator(*(given[name] for name in names))
 
+    def store(self, *arguments: Tensor | float) -> None:
+        """Runs the kernel on what its file's ARGUMENTS say, results among them, which it writes.
+
+        Nothing is copied, and it is no operator of its own. Raises what `GeneratedKernel` raises.
+        """
+        self._launch(*arguments)
+
     def __repr__(self) -> str:
         arguments = _list([*(parameter.name for parameter in self.inputs), *self.free])
         results = _list([parameter.name for parameter in self.outputs])

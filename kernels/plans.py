@@ -2,8 +2,8 @@
 
 The Python code of the operator is executed once more, on tensors without data (`planning`). It
 allocates, takes views and launches as always; what it would launch is written down, with where each
-address comes from. Code that does anything else with a tensor, such as copying a layout that bulk
-copies cannot read, has no plan: `Unplannable`.
+address comes from. Copies of tensors are steps of a plan, too. Code that does anything else with a
+tensor, such as filling it, has no plan: `Unplannable`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ _EMPTY = {
     torch.ops.aten.new_empty_strided.default,
 }
 """Operators that make tensors whose content does not matter."""
+_COPY = torch.ops.aten.copy_.default
+_ANEW = {
+    torch.ops.aten.clone.default,
+    torch.ops.aten.contiguous.default,
+    torch.ops.aten.reshape.default,
+}
+"""Operators that make a tensor of the elements of another one, or a view where that will do."""
+_VIEW = torch.ops.aten._unsafe_view.default  # of what was copied to reshape it
 
 
 class Unplannable(Exception):
@@ -52,8 +60,14 @@ class Number(float):
     __rmul__ = __mul__
 
 
+COUNTER = -1
+"""The source of an address that is the counter of the stream (`schedgen.kernels.counters`)."""
+
+
 class Address(NamedTuple):
-    """Where an address of a launch comes from: an argument, or an allocation behind those."""
+    """Where an address of a launch comes from: an argument, or an allocation behind those, or
+    `COUNTER`.
+    """
 
     offset: int
     source: int
@@ -111,12 +125,29 @@ class Allocation(NamedTuple):
     strides: tuple[int, ...]
 
 
+class View(NamedTuple):
+    """A tensor in the memory of an argument, or of an allocation behind those."""
+
+    source: int
+    bytes: int
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Copy(NamedTuple):
+    """``to`` gets the elements of ``source``, converted if need be."""
+
+    to: View
+    source: View
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done for arguments of one signature."""
+    """What is done for arguments of one signature, one step after the other."""
 
     allocations: tuple[Allocation, ...]
-    launches: tuple[Launch, ...]
+    steps: tuple[Launch | Copy, ...]
 
 
 class _Current(threading.local):
@@ -132,8 +163,8 @@ def current() -> Recorder | None:
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down what is launched on tensors without data; a mode of torch that objects to
-    everything but views and allocations.
+    """Writes down launches on tensors without data, and copies; a mode of torch that objects to
+    everything else but views and allocations.
 
     Attributes:
         device: where the tensors would be.
@@ -152,20 +183,47 @@ class Recorder(TorchDispatchMode):
         }
         self._made: list[Tensor] = []
         self._needed: dict[int, int] = {}
-        self._launches: list[Launch] = []
+        self._steps: list[Launch | Copy] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
         result = func(*args, **(kwargs or {}))
-        if func in _EMPTY:
+        if func is _COPY:
+            self._copied(result, args[1].expand(result.shape))
+        elif func in _EMPTY or (func in _ANEW and layouts.storage(result) not in self._sources):
             self._sources[layouts.storage(result)] = len(self.arguments) + len(self._made)
             self._made.append(result)
-        elif not getattr(func, "is_view", False):
+            if func in _ANEW:
+                same = result.shape == args[0].shape
+                self._copied(result if same else result.view(args[0].shape), args[0])
+        elif func is not _VIEW and not getattr(func, "is_view", False):
             raise Unplannable(f"{func}")
         return result
 
-    def launch(self, target: Target, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-        """Notes a launch instead of making it."""
+    def _copied(self, to: Tensor, source: Tensor) -> None:
+        """Notes that ``to`` gets the elements of ``source``."""
+        self._steps.append(Copy(self._seen(to), self._seen(source)))
+
+    def _seen(self, tensor: Tensor) -> View:
+        source, begin = self._reached(tensor)
+        return View(source, begin, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
+
+    def _reached(self, tensor: Tensor) -> tuple[int, int]:
+        """As `_where`, of a tensor all elements of which are accessed."""
+        source, begin = self._where(tensor)
+        needed = self._needed.get(source, 0)
+        self._needed[source] = max(needed, begin + _bytes(tensor))
+        return source, begin
+
+    def launch(
+        self,
+        target: Target,
+        tensors: Sequence[Tensor],
+        scalars: Sequence[float],
+        *,
+        counted: bool = False,
+    ) -> None:
+        """Notes a launch instead of making it; ``counted``: with a counter behind its tensors."""
         places = target.layout.places
         if len(places) > _MOST_PLACES:
             raise Unplannable(f"{len(places)} arguments")
@@ -174,20 +232,20 @@ class Recorder(TorchDispatchMode):
         for place, tensor in zip(places, tensors, strict=False):
             fixed = 0
             if tensor.is_meta:
-                source, begin = self._where(tensor)
-                addresses.append(Address(place, source, begin))
-                needed = self._needed.get(source, 0)
-                self._needed[source] = max(needed, begin + _bytes(tensor))
+                addresses.append(Address(place, *self._reached(tensor)))
             else:
                 fixed = tensor.data_ptr()  # a constant
             values += (fixed, *tensor.shape, *layouts.strides(tensor))
+        if counted:
+            addresses.append(Address(places[len(tensors)], COUNTER, 0))
+            values += (0, 1)
         numbers = [
             Scalar(place, scalar.argument, scalar.factor)
-            for place, scalar in zip(places[len(tensors) :], scalars, strict=False)
+            for place, scalar in zip(places[len(tensors) + counted :], scalars, strict=False)
             if isinstance(scalar, Number)
         ]
         frame = struct.pack(target.layout.format, *values, *map(float, scalars), 0)
-        self._launches.append(Launch(target, tuple(addresses), tuple(numbers), frame))
+        self._steps.append(Launch(target, tuple(addresses), tuple(numbers), frame))
 
     def plan(self, results: Sequence[Tensor]) -> Plan:
         """The plan, after the operator has returned ``results``."""
@@ -204,7 +262,7 @@ class Recorder(TorchDispatchMode):
             allocations.append(
                 Allocation(result, shown.dtype, tuple(shown.shape), tuple(shown.stride()))
             )
-        return Plan(tuple(allocations), tuple(self._launches))
+        return Plan(tuple(allocations), tuple(self._steps))
 
     def _where(self, tensor: Tensor) -> tuple[int, int]:
         """Where the memory of ``tensor`` comes from, and bytes from the beginning there to it."""
@@ -231,18 +289,28 @@ def encoded(plan: Plan) -> list[int]:
     words = [len(plan.allocations)]
     for made in plan.allocations:
         words += [made.result, CODES[made.dtype], len(made.sizes), *made.sizes, *made.strides]
-    words.append(len(plan.launches))
-    for one in plan.launches:
-        *places, stream = one.target.layout.places
-        words += [one.target.run, one.target.function, stream, len(places) + 1, *places, stream]
-        words += [len(one.addresses), *(n for address in one.addresses for n in address)]
-        words.append(len(one.scalars))
-        for scalar in one.scalars:
-            (bits,) = struct.unpack("q", struct.pack("d", scalar.factor))
-            words += [scalar.offset, scalar.argument, bits]
-        frame = one.frame + bytes(-len(one.frame) % 8)
-        words += [len(frame) // 8, *struct.unpack(f"{len(frame) // 8}q", frame)]
+    words.append(len(plan.steps))
+    for step in plan.steps:
+        words += (
+            [1, *_view(step.to), *_view(step.source)] if isinstance(step, Copy) else _call(step)
+        )
     return words
+
+
+def _view(one: View) -> list[int]:
+    return [one.source, one.bytes, CODES[one.dtype], len(one.sizes), *one.sizes, *one.strides]
+
+
+def _call(one: Launch) -> list[int]:
+    *places, stream = one.target.layout.places
+    words = [0, one.target.run, one.target.function, stream, len(places) + 1, *places, stream]
+    words += [len(one.addresses), *(n for address in one.addresses for n in address)]
+    words.append(len(one.scalars))
+    for scalar in one.scalars:
+        (bits,) = struct.unpack("q", struct.pack("d", scalar.factor))
+        words += [scalar.offset, scalar.argument, bits]
+    frame = one.frame + bytes(-len(one.frame) % 8)
+    return [*words, len(frame) // 8, *struct.unpack(f"{len(frame) // 8}q", frame)]
 
 
 CODES = {

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
+from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
 from schedgen.kernels.attention_backward import DELTA, QUERIES
 from schedgen.kernels.attention_backward import DTYPES as DERIVED_DTYPES
@@ -32,9 +33,10 @@ from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
 from schedgen.kernels.attention_decode import PARTS as DECODE_PARTS
-from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, dims
+from schedgen.kernels.attention_decode_kvcache import COMBINE as KVCACHE_COMBINE
+from schedgen.kernels.attention_decode_kvcache import PARTS as KVCACHE_PARTS
 from schedgen.kernels.keys import KEYS, OWN
-from schedgen.kernels.tiling import Product, sizes
+from schedgen.kernels.tiling import GATES, Product, sizes
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -54,10 +56,18 @@ EXAMPLES = (
 )
 """Files of this folder to read; all others are made when they are used."""
 
+PAGES = ("", "16", "64", "256")
+"""Keys of a page in decode over caches, of which there are kernels with a head_dim of 128; others
+are made on first use."""
 PRODUCTS = ((False, True), (False, False), (True, False))
 """Whether products are symmetric, and whether an activation is applied to them."""
 SUMS = (False, True)
 """Whether products that are split along k are symmetric."""
+FUSED = (
+    *({"gate": gate, "scaled": scaled} for gate in GATES for scaled in (False, True)),
+    *({"scaled": True}, {"squares": True}),
+)
+"""What the epilogues of other products do; b is read along k."""
 PARTS = ((False, "nk"), (False, "kn"), (True, "nk"))
 """The same, and how b lies in memory: there is no other kernel of parts of a symmetric product."""
 
@@ -91,12 +101,21 @@ def shipped() -> Iterator[Shipped]:
             settings = (*dims(*sizes_of).items(), ("dtype", dtype), *causal)
             yield Shipped(DECODE_PARTS, target, settings)
         yield Shipped(COMBINE, target, (("dtype", dtype),))
+        for page, causal in product(PAGES, ((), (("causal", "true"),))):
+            paged = (("page_size", page),) if page else ()
+            settings = (*dims(128, 128).items(), ("dtype", dtype), *causal, *paged)
+            yield Shipped(KVCACHE_PARTS, target, settings)
+        yield Shipped(KVCACHE_COMBINE, target, (("dtype", dtype),))
         if TARGETS[target] in DERIVED and dtype in DERIVED_DTYPES:
             yield from _gradients(target, dtype)
         yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]
         for (symmetric, activated), layout in product(PRODUCTS, ("nk", "kn")):
             one = Product(arch, dtype, symmetric, layout, activated)
+            for tile in sizes(one):
+                yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        for more in FUSED:
+            one = replace(Product(arch, dtype), **more)
             for tile in sizes(one):
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         one = Product(arch, dtype, transposed=True)
@@ -109,6 +128,8 @@ def shipped() -> Iterator[Shipped]:
         for symmetric in SUMS:
             one = Product(arch, dtype, symmetric)
             yield Shipped("gemm_sum", target, tuple(one.sum_settings.items()))
+    for target in TARGETS:
+        yield Shipped("rms_factors", target, ())
 
 
 def _gradients(target: str, dtype: str) -> Iterator[Shipped]:

@@ -5,7 +5,7 @@ numbers of a tile.
 
 from __future__ import annotations
 
-from schedgen.expressions import references
+from schedgen.expressions import Expression, references
 from schedgen.kernel import Kernel
 from schedgen.tensors import Argument, tile_number
 
@@ -30,11 +30,16 @@ def named(kernel: Kernel) -> set[str]:
     return found
 
 
+def tile_formulas(kernel: Kernel) -> tuple[Expression, ...]:
+    """What says which iterations an output tile has, and whether it is computed."""
+    return kernel.tile_range + (() if kernel.tile_when is None else (kernel.tile_when,))
+
+
 def whole_scalars(kernel: Kernel) -> frozenset[str]:
-    """Scalar arguments that say which iterations an output tile has: whole numbers, as float32
-    holds them, so below 2^24.
+    """Scalar arguments that say which iterations an output tile has, or whether it is computed:
+    whole numbers, as float32 holds them, so below 2^24.
     """
-    names = {name.name for formula in kernel.tile_range for name in references(formula)}
+    names = {name.name for formula in tile_formulas(kernel) for name in references(formula)}
     return frozenset(a.name for a in kernel.arguments if not a.shape and a.name in names)
 
 

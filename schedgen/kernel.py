@@ -306,13 +306,13 @@ class Kernel:
     count, ``trip_count`` gives the one of a problem from the extents of its tensors, ``tile_trips``
     how many of them a single output tile needs, which is at least 1 and may be more than there are,
     ``tile_first`` how many of these it leaves out at the beginning: never all; below 0 means none.
-
-    ``grid`` has the axes that output tiles are cut along, outermost first, and ``tiles`` says which
-    tiles are computed; rows and columns of one lie along ``tile_extents``. Along extents of
-    ``one_tile`` there is a single one; those along ``split`` share the iterations by formulas.
-    Sizes of ``ragged`` extents, and iterations of a ``walk``, come from arrays. ``teams``: how many
-    warpgroups compute output tiles in turn, by role. ``decided`` says what the spec left to the
-    target, for people, ``locations`` where names of sections are in its file.
+    ``grid`` has the axes that output tiles are cut along, outermost first; ``tiles`` says which are
+    computed, if ``tile_when`` holds; rows and columns of one lie along ``tile_extents``. Along
+    extents of ``one_tile`` there is a single one; ``split`` ones share the iterations by formulas.
+    Sizes of ``ragged`` extents, and iterations of a ``walk``, come from arrays. ``claim``: how
+    CTAs come to output tiles, ``teams``: how many warpgroups take them in turn, by role.
+    ``decided``: what the spec left to the target, ``locations`` where names of sections are in its
+    file.
     """
 
     name: str
@@ -327,12 +327,13 @@ class Kernel:
     operations: tuple[Operation, ...]
     orders: tuple[Order, ...] = ()
     trips: int = 1
-    persistent: bool = False
+    claim: str = "fixed"
     elided: tuple[tuple[str, str], ...] = field(default=())
     arguments: tuple[Argument, ...] = ()
     trip_count: Expression | None = None
     tile_trips: Expression | None = None
     tile_first: Expression | None = None
+    tile_when: Expression | None = None
     grid: tuple[GridAxis, ...] = ()
     tile_extents: tuple[str, str] = ("", "")
     tiles: str = "all"

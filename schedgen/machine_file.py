@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,8 @@ from schedgen.machine import Constant, Machine, RoleClass, Rule, Unit
 from schedgen.spec.source import Source, parse_source, read_source
 from schedgen.spec.validate import validate
 
+LAUNCHES = "launches"
+"""The section of constants that no rule may use."""
 Number = int | str
 
 
@@ -96,6 +99,7 @@ class MachineFile(_Model):
     roles: dict[str, RoleEntry]
     constants: dict[str, ConstantEntry]
     rules: list[RuleEntry]
+    launches: dict[str, ConstantEntry] = Field(default_factory=dict[str, ConstantEntry])
 
 
 def shipped_machines() -> tuple[str, ...]:
@@ -134,7 +138,21 @@ def machine_from(source: Source) -> Machine:
     """The machine model in ``source``, with every expression parsed and every name checked."""
     entry = validate(source, MachineFile)
     sink = DiagnosticSink()
-    constants = tuple(_constant(source, sink, name, c) for name, c in entry.constants.items())
+    constants = tuple(
+        _constant(source, sink, part, name, c)
+        for part in ("constants", LAUNCHES)
+        for name, c in getattr(entry, part).items()
+    )
+    for name in entry.launches.keys() & entry.constants.keys():
+        sink.error(
+            source.diagnostic(
+                "duplicate-name",
+                f"'{name}' is a constant already",
+                (LAUNCHES, name),
+                key=True,
+                fix="leave it away in one of both sections",
+            )
+        )
     known = {*entry.constants, *Work.__dataclass_fields__}
     rules = tuple(
         _rule(source, sink, number, rule, entry, known) for number, rule in enumerate(entry.rules)
@@ -152,7 +170,7 @@ def machine_from(source: Source) -> Machine:
         name=entry.name,
         arch=entry.arch,
         summary=entry.summary,
-        sha256=source.sha256,
+        sha256=_sha256(source, entry),
         units=tuple(
             Unit(n, u.kind == "exclusive", u.order, u.about) for n, u in entry.units.items()
         ),
@@ -166,8 +184,18 @@ def machine_from(source: Source) -> Machine:
     )
 
 
-def _constant(source: Source, sink: DiagnosticSink, name: str, entry: ConstantEntry) -> Constant:
-    path = ("constants", name)
+def _sha256(source: Source, entry: MachineFile) -> str:
+    """Of what schedules follow from: not of the last section, if that is of launches."""
+    if not entry.launches or list(source.data)[-1] != LAUNCHES:
+        return source.sha256
+    head, _, _ = source.text.rpartition(f"\n{LAUNCHES}:")
+    return sha256(f"{head.rstrip()}\n".encode()).hexdigest()
+
+
+def _constant(
+    source: Source, sink: DiagnosticSink, part: str, name: str, entry: ConstantEntry
+) -> Constant:
+    path = (part, name)
     if entry.value is not None:
         low = high = _number(source, sink, entry.value, (*path, "value"))
     else:

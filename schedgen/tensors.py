@@ -35,6 +35,8 @@ def tile_number(extent: str) -> str:
 PARTLY = "partly"
 """Whether an iteration may have elements that a mask leaves out, in formulas."""
 
+LARGEST = (1 << 30) - 1
+"""What a size is limited to where no tensor has room for it."""
 INTEGERS = ("i32",)
 """Data types of arguments that say sizes; no tile has them."""
 
@@ -53,9 +55,9 @@ class Ragged:
     of number i in order, ``most_pages`` is the extent of its rows. A page that is not there holds
     nothing but zeros.
 
-    What an array says is limited to what tensors have. An output tile at which an extent that the
-    main loop walks has size 0 has one iteration all the same; none is computed that begins behind
-    the size of an extent that it is cut along.
+    What an array says is limited to what tensors have, or to `LARGEST` if none has the extent. An
+    output tile at which an extent that the main loop walks has size 0 has one iteration all the
+    same; none is computed that begins behind the size of an extent that it is cut along.
     """
 
     extent: str
@@ -84,7 +86,7 @@ class Ragged:
         """What a size is limited to: what is packed, what pages hold, or what tensors have."""
         if self.table:
             return extents[self.most_pages] * self.page_size
-        return extents[self.packed or self.extent]
+        return extents.get(self.packed or self.extent, LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,8 @@ class Place:
     the extent ``along`` and i the iteration of the main loop, or its block in a `Walk`. If the
     tiles along ``split_k`` share the iterations, i begins at the iterations of a tile times the
     coordinate along that extent. If ``grouped``, neighbouring coordinates share an element: the
-    start is ``c * extent // along``, of the extents' values.
+    start is ``c * extent // along``, of the extents' values. If ``counted``, elements are output
+    tiles: there are as many as tiles along ``along``, and each tile has the one of its own.
     ``side`` says which way the tile lies there: its "rows", its "columns", or "" for one element.
     """
 
@@ -140,3 +143,4 @@ class Place:
     offset: int = 0
     grouped: bool = False
     split_k: str = ""
+    counted: bool = False

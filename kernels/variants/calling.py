@@ -21,7 +21,7 @@ from schedgen.kernels import cache, checks
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel, function_of, kernel, target_for
 from schedgen.kernels.variants.reading import COORDINATES, SCORE, SIZES, Vector, number_name, read
-from schedgen.kernels.variants.spec import BASE, FACTOR, NAME, SINK, Variant, edited, order
+from schedgen.kernels.variants.spec import BASE, FACTOR, NAME, SINK, Variant, edited, opaque, order
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -68,6 +68,15 @@ def variant_of(wanted: Asked) -> Variant:
     score = None if wanted.score is None else read("score", wanted.score, ranks, condition=False)
     whole = frozenset(name for name, kind in wanted.kinds if kind == "whole")
     return Variant(mask, score, wanted.causal, wanted.sinks, whole, wanted.blocks)
+
+
+@lru_cache(maxsize=1024)
+def needs_list(wanted: Asked) -> bool:
+    """Whether a list of blocks is made for what is asked for, unless the caller says otherwise.
+
+    Each call asks. Raises VariantError: an expression is wrong.
+    """
+    return opaque(variant_of(wanted))
 
 
 def asked(

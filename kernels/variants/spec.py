@@ -291,7 +291,9 @@ _OF_QUERIES, _OF_KEYS = "query_blocks", "key_blocks"
 
 
 def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
-    """Blocks of keys from a list for each tile of queries."""
+    """Blocks of keys from a list for each tile of queries. How many differs without an order that
+    is known, so tiles are claimed: dealt out in turn, an SM may get long ones only.
+    """
     shape = [*(EXTENTS[name] for name in along), _OF_QUERIES]
     arrays = {
         COUNTS: {"shape": shape, "dtype": "i32", "about": "how many blocks of keys there are"},
@@ -301,7 +303,8 @@ def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
     data["arguments"] = arrays | data["arguments"]
     tiles = {_OF_QUERIES: "seq_q"}
     walk = {"list": LISTED, "count": COUNTS, "full": FULLS, "tiles": tiles}
-    data["loops"]["walk"] = walk
+    del data["loops"]["persistent"]
+    data["loops"] |= {"walk": walk, "claim": "dynamic"}
 
 
 # -- iterations ------------------------------------------------------------------------------------

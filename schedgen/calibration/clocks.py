@@ -48,14 +48,27 @@ class Clocks:
         self._kernel: Any = torch.cuda._compile_kernel(_SOURCE, "count_clock")  # pyright: ignore
         self._stream = torch.cuda.Stream(device)
         self._counted = torch.zeros(2 * self._blocks, dtype=torch.int64, device=device)
+        self._counting = self._blocks
 
-    def count(self, milliseconds: float) -> None:
-        """Begins to count, beside what was launched before."""
+    @property
+    def sms(self) -> int:
+        """SMs of the GPU."""
+        return self._blocks
+
+    def count(
+        self, milliseconds: float, blocks: int | None = None, after: torch.cuda.Event | None = None
+    ) -> None:
+        """Begins to count, beside what was launched before, or as soon as ``after`` has happened;
+        on so many SMs that are free, ``blocks``, where those that work have no room.
+        """
+        self._counting = self._blocks if blocks is None else blocks
+        if after is not None:
+            self._stream.wait_event(after)
         with torch.cuda.stream(self._stream):
             arguments = (self._counted, int(milliseconds * 1e6))
-            self._kernel((self._blocks, 1, 1), (32, 1, 1), arguments)
+            self._kernel((self._counting, 1, 1), (32, 1, 1), arguments)
 
     def lowest(self) -> float:
-        """The lowest clock of any SM, in MHz, after all that was launched is over."""
-        nanoseconds, cycles = self._counted.view(-1, 2).T.double()
+        """The lowest clock of an SM that counted, in MHz, after all that was launched is over."""
+        nanoseconds, cycles = self._counted.view(-1, 2)[: self._counting].T.double()
         return float((cycles / nanoseconds).min()) * 1e3

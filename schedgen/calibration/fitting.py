@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from schedgen.calibration.experiments import Experiment
-from schedgen.calibration.predicting import Predicted, predicted, with_constants
+from schedgen.calibration.predicting import Known, Predicted, said, with_constants
 from schedgen.driver.found import Solution
 from schedgen.errors import SchedgenError
 from schedgen.machine import Constant, Machine
@@ -90,39 +90,40 @@ def fitted(
                 f"fix: one of {', '.join(machine.constant)}"
             )
     now = {c.name: (c.low + c.high) / 2 for c in machine.constants}
-    said: dict[str, dict[str, Fraction]] = {}
+    values: dict[str, dict[str, Fraction]] = {}
+    known: Known = {}
     silent: dict[str, str] = {}
     for sweep in range(_SWEEPS):
         for one in fitting:
             assert one.fits is not None
             if progress is not None:
                 progress(f"fitting, round {sweep + 1} of {_SWEEPS}: {one.fits}")
-            found = _root(one, solutions[one.name], machine, now, measured[one.name])
+            found = _root(one, solutions[one.name], machine, now, measured[one.name], known)
             if isinstance(found, str):
                 silent[one.fits] = found
                 continue
             silent.pop(one.fits, None)
-            said.setdefault(one.fits, {})[one.name] = found
-            values = said[one.fits].values()
-            now[one.fits] = (min(values) + max(values)) / 2
+            numbers = values.setdefault(one.fits, {})
+            numbers[one.name] = found
+            now[one.fits] = (min(numbers.values()) + max(numbers.values())) / 2
     names = dict.fromkeys(one.fits for one in fitting if one.fits is not None)
-    return tuple(_fit(machine, name, fitting, said.get(name, {}), silent) for name in names)
+    return tuple(_fit(machine, name, fitting, values.get(name, {}), silent) for name in names)
 
 
 def _fit(
     machine: Machine,
     name: str,
     fitting: Sequence[Experiment],
-    said: Mapping[str, Fraction],
+    values: Mapping[str, Fraction],
     silent: Mapping[str, str],
 ) -> Fit:
     constant = machine.constant[name]
     before = (constant.low, constant.high)
-    low, high = (min(said.values()), max(said.values())) if said else before
+    low, high = (min(values.values()), max(values.values())) if values else before
     by = tuple(one.name for one in fitting if one.fits == name)
-    reason = "" if said else silent.get(name, "")
+    reason = "" if values else silent.get(name, "")
     ends = zip(before, (low, high), strict=True)
-    if said and all(abs(now - was) <= _SAME * was for was, now in ends):
+    if values and all(abs(now - was) <= _SAME * was for was, now in ends):
         reason = f"kept ({constant.certainty}); measured {_text(low, high)}"
         low, high = before
     return Fit(name, constant.unit, before, low, high, by, reason)
@@ -139,6 +140,7 @@ def _root(
     machine: Machine,
     now: Mapping[str, Fraction],
     wanted: float,
+    known: Known,
 ) -> Fraction | str:
     """The value at which the model says ``wanted``, or why there is none.
 
@@ -150,7 +152,7 @@ def _root(
 
     def excess(value: Fraction) -> float:
         changed = with_constants(machine, {**now, name: value})
-        return predicted(solution, changed).middle - wanted
+        return said(one, solution, changed, known).middle - wanted
 
     least, most = machine.constant[name].low / _WIDEST, machine.constant[name].high * _WIDEST
     least = least if excess(least) * excess(most) <= 0 else Fraction(0)
@@ -204,8 +206,8 @@ def compare(
         Compared(
             one.name,
             measured[one.name],
-            predicted(solutions[one.name], before),
-            predicted(solutions[one.name], after),
+            said(one, solutions[one.name], before),
+            said(one, solutions[one.name], after),
         )
         for one in experiments
         if one.name in measured

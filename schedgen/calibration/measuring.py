@@ -1,15 +1,18 @@
-"""Cycles per iteration of experiments on the GPU that is there.
+"""Cycles per iteration, output tile or launch of experiments on the GPU that is there.
 
-Each kernel computes one output tile, so that one SM works and no power limit slows it down. It runs
-with two numbers of iterations: the difference of the cycles of both is of iterations only. What is
-timed becomes cycles by the clock of that SM while it works, see `schedgen.calibration.clocks`.
+Most kernels compute one output tile, so that one SM works and no power limit slows it down. Each
+runs in two ways, one of which has more to do: the difference of the cycles is of that only. What is
+timed becomes cycles by the clock of an SM that works, see `schedgen.calibration.clocks`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from statistics import median, quantiles
@@ -19,9 +22,12 @@ import torch
 
 from schedgen.calibration.clocks import Clocks
 from schedgen.calibration.preparing import Preparation, Prepared
+from schedgen.calibration.timing import Run, Timed
+from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.facts import read_facts
 from schedgen.errors import SchedgenError
-from schedgen.kernels.cache import toolchain
+from schedgen.kernels.cache import compiled, toolchain
+from schedgen.kernels.errors import KernelError
 from schedgen.kernels.launcher import Launcher
 from schedgen.kernels.recording import check_device, inputs
 
@@ -29,26 +35,26 @@ FORMAT = 2
 THEN = "calibrate --record FILE"
 """What reads a record."""
 _ROUNDS = 25
-_WARM_UP = 2
-_COUNTED = 0.8
-"""For which part of a launch the clock is counted."""
-
-Run = Callable[[], None]
+_COMPILERS = 8
+"""At a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Cycles per iteration: the median over rounds, and the lower and the upper quartile."""
+    """Cycles per iteration, output tile or launch: the median over rounds, and the lower and the
+    upper quartile; ``mhz`` is the clock of the long run, 0 if a record does not have it.
+    """
 
     cycles: float
     low: float
     high: float
+    mhz: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was measured where: experiment -> cycles per iteration; ``mhz`` is the lowest clock,
-    ``model`` the text of the machine model by which the kernels were scheduled.
+    """What was measured where, by experiment; ``mhz`` is the lowest clock, ``model`` the text of
+    the machine model by which the kernels were scheduled. ``failed`` says why others did not run.
     """
 
     device: str
@@ -57,6 +63,7 @@ class Record:
     mhz: float
     model: str
     measured: dict[str, Measured]
+    failed: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def measure(
@@ -65,79 +72,92 @@ def measure(
     progress: Callable[[str], None] | None = None,
     rounds: int = _ROUNDS,
 ) -> Record:
-    """Runs the kernels that were prepared in ``folder``.
+    """Runs the kernels that were prepared in ``folder``; one that does not run stops no other.
 
     Raises:
         DeviceError: there is no GPU, or a kernel is for another one.
-        CompileError, LaunchError: a kernel does not run.
+        KernelError, CompileError: none of the kernels runs.
     """
     device = check_device(THEN)
     clocks = Clocks(device)
+    kernels = {one.name: one for one in preparation.kernels}
+    if progress is not None:
+        progress(f"compiling {len(kernels)} kernels")
+    _compile(list(kernels.values()), folder, clocks.sms)
+    loaded = _Loaded(folder, clocks)
     found: dict[str, Measured] = {}
-    lowest: list[float] = []
-    kernels = preparation.kernels
-    for number, one in enumerate(kernels):
+    failed: dict[str, str] = {}
+    for number, one in enumerate(kernels.values()):
         if progress is not None:
             progress(f"measuring {number + 1} of {len(kernels)}: {one.name}")
-        found[one.name], mhz = _measure(one, folder, clocks, rounds)
-        lowest.append(mhz)
+        try:
+            beside = kernels[one.manner.beside] if one.manner.beside else None
+            found[one.name] = _measure(one, beside, loaded, rounds)
+        except (KernelError, CompileError, RuntimeError) as error:  # also what torch raises
+            failed[one.name] = str(error).splitlines()[0]
+            if len(failed) == len(kernels):
+                raise
     return Record(
         torch.cuda.get_device_name(device),
         f"torch {torch.__version__}, {toolchain()}",
         date.today().isoformat(),
-        round(min(lowest, default=0.0), 1),
+        min((one.mhz for one in found.values()), default=0.0),
         preparation.model,
         found,
+        failed,
     )
 
 
-def _measure(one: Prepared, folder: Path, clocks: Clocks, rounds: int) -> tuple[Measured, float]:
-    """Cycles per iteration, and the clock in MHz."""
-    path = folder / one.file
-    facts, launcher = read_facts(path), Launcher(path, clocks.device)
-    numbers = [1.0] * len(facts.scalars)
-    timed: list[_Timed] = []
-    for sizes in one.extents:
-        tensors = list(inputs(facts, sizes, clocks.device).values())
-        timed.append(_Timed(lambda tensors=tensors: launcher.launch(tensors, numbers), clocks))
-    times = [[one.once() for one in timed] for _ in range(rounds)]
-    more = one.trips[1] - one.trips[0]
-    cycles = [(long[0] - short[0]) / more for short, long in times]
+class _Loaded:
+    """Kernels of experiments; each file is loaded once."""
+
+    def __init__(self, folder: Path, clocks: Clocks) -> None:
+        self.clocks = clocks
+        self._folder = folder
+        self._launchers: dict[str, Launcher] = {}
+
+    def launch(self, one: Prepared, run: int) -> Run:
+        """Launches its kernel with the tensors of its short run (0) or its long one (1)."""
+        path, device = self._folder / one.file, self.clocks.device
+        launcher = self._launchers.get(one.file) or Launcher(path, device, one.manner.sms)
+        self._launchers[one.file] = launcher
+        facts = launcher.facts
+        numbers = [one.manner.scalars.get(parameter.name, 1.0) for parameter in facts.scalars]
+        tensors = list(inputs(facts, one.extents[run], device).values())
+        return lambda: launcher.launch(tensors, numbers)
+
+
+def _measure(one: Prepared, beside: Prepared | None, loaded: _Loaded, rounds: int) -> Measured:
+    other = None if beside is None else loaded.launch(beside, 1)
+    timed = [
+        Timed(
+            loaded.launch(one, run),
+            one.launches[run],
+            one.manner,
+            loaded.clocks,
+            queued=max(one.launches) > 1,
+            beside=other,
+        )
+        for run in (0, 1)
+    ]
+    times = [[run.once() for run in timed] for _ in range(rounds)]
+    cycles = [(long[0] - short[0]) / one.more for short, long in times]
     low, _, high = quantiles(cycles, n=4)
-    found = Measured(*(round(x, 2) for x in (median(cycles), low, high)))
-    return found, median(long[1] for _, long in times)
+    mhz = median(long[1] for _, long in times)
+    return Measured(*(round(x, 2) for x in (median(cycles), low, high)), mhz=round(mhz, 1))
 
 
-class _Timed:
-    """Launches of one kernel with sizes of tensors, beside which the clock is counted."""
+def _compile(kernels: Sequence[Prepared], folder: Path, sms: int) -> None:
+    """Fills the cache, several at a time; what does not compile says so when it is launched."""
 
-    def __init__(self, run: Run, clocks: Clocks) -> None:
-        self._run, self._clocks = run, clocks
-        for _ in range(_WARM_UP):
-            run()
-        torch.cuda.synchronize()
-        before, after = _event(), _event()
-        before.record()
-        run()
-        after.record()
-        after.synchronize()
-        self._counted = _COUNTED * before.elapsed_time(after)
+    def compile_one(wanted: tuple[str, int]) -> None:
+        file, number = wanted
+        with suppress(CompileError):
+            compiled(folder / file, read_facts(folder / file), number)
 
-    def once(self) -> tuple[float, float]:
-        """Cycles of a launch, and the clock in MHz."""
-        before, after = _event(), _event()
-        torch.cuda.synchronize()
-        before.record()
-        self._run()
-        after.record()
-        self._clocks.count(self._counted)
-        torch.cuda.synchronize()
-        mhz = self._clocks.lowest()
-        return before.elapsed_time(after) * mhz * 1e3, mhz
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)
+    wanted = dict.fromkeys((one.file, one.manner.sms or sms) for one in kernels)
+    with ThreadPoolExecutor(min(_COMPILERS, os.cpu_count() or 1)) as pool:
+        list(pool.map(compile_one, wanted))
 
 
 def as_json(record: Record) -> str:
@@ -145,8 +165,9 @@ def as_json(record: Record) -> str:
     data: dict[str, Any] = {"calibration_format": FORMAT}
     data |= {name: getattr(record, name) for name in ("device", "software", "date", "mhz", "model")}
     data["measured"] = {
-        name: [one.cycles, one.low, one.high] for name, one in record.measured.items()
+        name: [one.cycles, one.low, one.high, one.mhz] for name, one in record.measured.items()
     }
+    data |= {"failed": record.failed} if record.failed else {}
     return json.dumps(data, indent=1) + "\n"
 
 
@@ -160,8 +181,7 @@ def read_record(text: str, file: str) -> Record:
                 f"{FORMAT}; fix: measure again"
             )
         measured = {
-            str(name): Measured(float(a), float(b), float(c))
-            for name, (a, b, c) in data["measured"].items()
+            str(name): Measured(*map(float, numbers)) for name, numbers in data["measured"].items()
         }
         return Record(
             str(data["device"]),
@@ -170,6 +190,7 @@ def read_record(text: str, file: str) -> Record:
             float(data["mhz"]),
             str(data["model"]),
             measured,
+            {str(name): str(reason) for name, reason in data.get("failed", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise SchedgenError(

@@ -1,17 +1,19 @@
-"""What a machine model says of an experiment: its kernel, and cycles per iteration."""
+"""What a machine model says of an experiment: its kernel, and cycles per iteration, output tile or
+launch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Literal
 
 from schedgen.calibration.experiments import Experiment
-from schedgen.driver.inputs import default_extents
+from schedgen.calibration.sizing import Sized, increase, sized
 from schedgen.driver.solution import Solution, solve
 from schedgen.execution.contended import cycles_per_iteration
-from schedgen.expressions import references
-from schedgen.kernel import Kernel
+from schedgen.execution.launched import SHARED, Tiles, alone, launched
 from schedgen.machine import Constant, Machine
 from schedgen.synchronize.synthesize import synthesize
 
@@ -75,16 +77,54 @@ def with_constants(machine: Machine, numbers: Mapping[str, Fraction]) -> Machine
     return replace(machine, constants=tuple(map(changed, machine.constants)))
 
 
-def extents(kernel: Kernel, trips: int) -> dict[str, int]:
-    """Sizes of tensors for one output tile of so many iterations."""
-    steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
-    blocks = {axis.extent: axis.block for axis in kernel.grid}
-    fixed = dict(kernel.parameters)
-    walked = {n.name for n in references(kernel.trip_count)} if kernel.trip_count else set[str]()
-    found = default_extents(kernel, {})
-    for name in found:
-        if name in walked:
-            found[name] = trips * steps.get(name, 1)
-        elif name in blocks and name not in fixed:
-            found[name] = blocks[name]
-    return found
+Known = dict[tuple[object, ...], Tiles]
+"""What programs take on one SM, by experiment, by how units are shared, and by prices."""
+
+
+def said(
+    one: Experiment, solution: Solution, machine: Machine, known: Known | None = None
+) -> Predicted:
+    """What ``machine`` says of an experiment: cycles of an iteration, of an output tile or of a
+    launch, whichever there is more of in its long run. What is ``known`` is not computed again.
+
+    Raises SchedgenError: see `predicted`.
+    """
+    if not one.whole:
+        return predicted(solution, machine)
+    runs = sized(one, solution.problem.kernel)
+    known = {} if known is None else known
+    turn, step = (
+        _more(one, solution, machine, manner, runs, known) for manner in ("in turn", "in step")
+    )
+    return Predicted(turn, step)
+
+
+def _more(
+    one: Experiment,
+    solution: Solution,
+    machine: Machine,
+    manner: Literal["in turn", "in step"],
+    runs: tuple[Sized, Sized],
+    known: Known,
+) -> float:
+    """Cycles by which the long run is longer, for each iteration, output tile or launch."""
+    loads = "busy" if one.manner.beside else "far" if one.manner.cold else "near"
+    prices = tuple((c.low, c.high) for c in machine.constants if c.name not in SHARED)
+    key = one.name, manner, prices
+    tiles = known[key] = known.get(key) or tiles_alone(solution, machine, manner, loads)
+    kernel = solution.problem.kernel
+    short, long = (run.launches * launched(tiles, kernel, machine, run.work) for run in runs)
+    return (long - short) / increase(one, *runs)
+
+
+def tiles_alone(
+    solution: Solution,
+    machine: Machine,
+    manner: Literal["in turn", "in step"],
+    loads: Literal["near", "far", "busy"] = "near",
+) -> Tiles:
+    """What a schedule's program takes on one SM, see `schedgen.execution.launched.alone`."""
+    kernel, exact = solution.problem.kernel, middles(machine)
+    program = synthesize(kernel, solution.schedule, exact)
+    seldom = {operation.name for operation in kernel.operations if operation.when is not None}
+    return alone(program, exact, manner, seldom, loads)

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedgen.calibration.experiments import Experiment
-from schedgen.calibration.predicting import extents
-from schedgen.errors import SchedgenError
+from schedgen.calibration.experiments import Experiment, Manner, Pair
+from schedgen.calibration.sizing import increase, sized
+from schedgen.errors import SchedgenError, suggest
 from schedgen.machine import Machine
 from schedgen.machine_file import machine_text, read_machine
 from schedgen.stored import Store
@@ -19,17 +19,21 @@ if TYPE_CHECKING:
     from schedgen.driver.emitting import Emission
 
 MANIFEST = "experiments.json"
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The file of an experiment's kernel, and sizes of tensors for both numbers of iterations."""
+    """The file of an experiment's kernel; sizes of tensors and numbers of launches for both runs,
+    and how many iterations, output tiles of an SM or launches the long one has ``more``.
+    """
 
     name: str
     file: str
-    trips: tuple[int, int]
     extents: tuple[dict[str, int], dict[str, int]]
+    launches: Pair
+    more: int
+    manner: Manner
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +78,25 @@ def prepare(
     """
     store, machine, model = Store(), read_machine(target), machine_text(target)
     folder.mkdir(parents=True, exist_ok=True)
+    _check(experiments)
     found: list[Prepared] = []
+    files: dict[str, str] = {}
     refused: dict[str, SchedgenError] = {}
     for number, one in enumerate(experiments):
         if progress is not None:
             progress(f"emitting {number + 1} of {len(experiments)}: {one.name}")
         try:
             made = _emitted(one, machine, store)
+            runs = sized(one, made.solution.problem.kernel)
         except SchedgenError as error:
             refused[one.name] = error
             continue
-        file = f"e{number:02}_{made.name}"
-        (folder / file).write_text(made.text, encoding="utf-8")
-        kernel = made.solution.problem.kernel
-        short, long = (extents(kernel, trips) for trips in one.trips)
-        found.append(Prepared(one.name, file, one.trips, (short, long)))
+        text = _for_sms(made.text, one.manner.sms)
+        file = files.setdefault(text, f"e{number:02}_{made.name}")
+        (folder / file).write_text(text, encoding="utf-8")
+        short, long = (dict(run.extents) for run in runs)
+        more = increase(one, *runs)
+        found.append(Prepared(one.name, file, (short, long), one.launches, more, one.manner))
     data = {
         "format": FORMAT,
         "model": model,
@@ -99,6 +107,24 @@ def prepare(
     if refused:
         raise RefusedExperiments(refused, preparation)
     return preparation
+
+
+def _for_sms(text: str, sms: int | None) -> str:
+    """A file of its own for each number of SMs: its digest is in the names of what is compiled, and
+    two kernels of one name cannot be loaded.
+    """
+    return text if sms is None else f"{text}# compiled for {sms} SMs\n"
+
+
+def _check(experiments: Sequence[Experiment]) -> None:
+    """What goes on beside an experiment is there. Raises SchedgenError."""
+    names = [one.name for one in experiments]
+    for one in experiments:
+        if one.manner.beside and one.manner.beside not in names:
+            raise SchedgenError(
+                f"experiment '{one.name}': '{one.manner.beside}', which is to run beside it, is no "
+                f"experiment; {suggest(one.manner.beside, names) or 'fix: one that is listed'}"
+            )
 
 
 def _emitted(one: Experiment, machine: Machine, store: Store) -> Emission:
@@ -128,8 +154,10 @@ def prepared(folder: Path) -> Preparation:
             Prepared(
                 one["name"],
                 one["file"],
-                (one["trips"][0], one["trips"][1]),
                 (one["extents"][0], one["extents"][1]),
+                (one["launches"][0], one["launches"][1]),
+                one["more"],
+                Manner(**one["manner"]),
             )
             for one in data["experiments"]
         )

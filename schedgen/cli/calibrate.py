@@ -26,11 +26,13 @@ _NAMES, _CONSTANTS = 46, 20
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where things are: ``prepare`` is to get kernels, ``run`` has them; ``record`` was measured
-    before, ``keep`` is to get what is measured now, and ``output`` the model.
+    """Which experiments, ``only`` those about iterations or launches, and where things are:
+    ``prepare`` is to get kernels, ``run`` has them; ``record`` was measured before, ``keep`` is to
+    get what is measured now, and ``output`` the model.
     """
 
     experiments: Path | None = None
+    only: str = ""
     prepare: Path | None = None
     run: Path | None = None
     record: Path | None = None
@@ -89,11 +91,12 @@ def _calibrate(
     from schedgen.calibration.measuring import as_json as record_text
     from schedgen.calibration.measuring import read_record
     from schedgen.calibration.preparing import prepare
+    from schedgen.kernels.errors import LaunchError
     from schedgen.machine_file import read_machine
 
     machine = read_machine(target)
     if files.prepare is not None:
-        experiments = _for(machine, read_experiments(files.experiments))
+        experiments = _for(machine, read_experiments(files.experiments, files.only))
         made = prepare(experiments, target, files.prepare, progress)
         return [_ready(len(made.kernels), files.prepare)]
     if files.record is not None:
@@ -103,13 +106,22 @@ def _calibrate(
         if files.keep is not None:
             write(files.keep, record_text(record))
         if files.run is not None:
-            return [record_text(record).rstrip()] if as_json else _measured_text(record)
+            lines = [record_text(record).rstrip()] if as_json else _measured_text(record)
+            if record.failed:
+                typer.echo("\n".join(lines))
+                raise LaunchError("\n".join(_failed(record)))
+            return lines
     fits, compared = _fitted(record, machine, files, progress)
     if files.output is not None:
         write(files.output, _model(target, fits, record))
     if as_json:
         return [json.dumps(_data(record, fits, compared), indent=1)]
-    return _text(record, machine, fits, compared)
+    return [*_text(record, machine, fits, compared), *_failed(record)]
+
+
+def _failed(record: Record) -> list[str]:
+    """What could not be measured."""
+    return [f"experiment '{name}' was not measured: {why}" for name, why in record.failed.items()]
 
 
 def _ready(kernels: int, folder: Path) -> str:
@@ -125,7 +137,7 @@ def _fitted(
     from schedgen.machine_file import machine_from
     from schedgen.spec.source import parse_source
 
-    experiments = _for(machine, read_experiments(files.experiments))
+    experiments = _for(machine, read_experiments(files.experiments, files.only))
     ran_on = machine_from(parse_source(record.model, f"{files.record or 'measured'}: model"))
     there = [one for one in experiments if one.name in record.measured]
     solutions: dict[str, Solution] = {}
@@ -139,6 +151,8 @@ def _fitted(
 
 def _for(machine: Machine, experiments: Sequence[Any]) -> list[Any]:
     """The experiments whose specs are written for ``machine``."""
+    if not experiments:
+        raise SchedgenError("there are no such experiments; fix: leave --only away")
     found = [one for one in experiments if machine.name in one.read().file.targets]
     if not found:
         raise SchedgenError(
@@ -161,7 +175,7 @@ def _measured(
         return measure(prepared(files.run), files.run, progress)
     with TemporaryDirectory(prefix="schedgen-") as name:
         folder = Path(name)
-        experiments = _for(machine, read_experiments(files.experiments))
+        experiments = _for(machine, read_experiments(files.experiments, files.only))
         return measure(prepare(experiments, target, folder, progress), folder, progress)
 
 
@@ -173,10 +187,13 @@ def _model(target: str, fits: Sequence[Fit], record: Record) -> str:
 
 
 def _measured_text(record: Record) -> list[str]:
-    names = max(len(name) for name in record.measured)
+    names = max((len(name) for name in record.measured), default=0)
     return [
         f"{record.device}, {record.mhz:.0f} MHz at the lowest",
-        *(f"  {n:{names}} {m.cycles:9.1f}" for n, m in record.measured.items()),
+        *(
+            f"  {n:{names}} {m.cycles:9.1f}  {m.low:9.1f} to {m.high:.1f}  {m.mhz:.0f} MHz"
+            for n, m in record.measured.items()
+        ),
     ]
 
 
@@ -192,7 +209,7 @@ def _text(
         mark = "  off" if fit.outside else ""
         found = fit.reason or f"{_range(fit.low, fit.high):>15}  {fit.unit}{mark}"
         lines.append(f"{fit.constant:{_CONSTANTS}} {_range(*fit.before):>13} {found}")
-    head = f"{'cycles per iteration':{_NAMES}} {'measured':>9} {'model':>15} {'fitted':>15}  error"
+    head = f"{'cycles of each':{_NAMES}} {'measured':>9} {'model':>15} {'fitted':>15}  error"
     lines += ["", head]
     for one in compared:
         lines.append(
@@ -209,7 +226,7 @@ def _range(low: Any, high: Any) -> str:
 
 
 def _ends(one: Predicted) -> str:
-    return _range(round(one.in_turn), round(one.in_step))
+    return " to ".join(dict.fromkeys(f"{cycles:.0f}" for cycles in (one.in_turn, one.in_step)))
 
 
 def _data(record: Record, fits: Sequence[Fit], compared: Sequence[Compared]) -> dict[str, Any]:

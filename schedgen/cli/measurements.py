@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,13 @@ from schedgen.cli.options import (
 from schedgen.errors import SchedgenError
 
 
+class About(StrEnum):
+    """What experiments of a calibration are about."""
+
+    ITERATIONS = "iterations"
+    LAUNCHES = "launches"
+
+
 def calibrate(
     target: Annotated[
         str,
@@ -30,6 +38,9 @@ def calibrate(
     experiments: Annotated[
         Path | None,
         typer.Option("--experiments", metavar="FILE", help="What to measure. Default: shipped."),
+    ] = None,
+    only: Annotated[
+        About | None, typer.Option("--only", help="Only experiments about these. Default: all.")
     ] = None,
     prepare: Annotated[
         Path | None,
@@ -57,7 +68,7 @@ def calibrate(
     """
     from schedgen.cli.calibrate import Files, run_calibrate
 
-    files = Files(experiments, prepare, run, record, keep, output)
+    files = Files(experiments, only.value if only else "", prepare, run, record, keep, output)
     with Ticker() as ticker:
         status = run_calibrate(target, files, write, ticker, as_json=json)
     raise typer.Exit(status)

@@ -66,6 +66,7 @@ _KINDS = (
     ("barrier.arrive", "bar.arrive"),
     ("bar.warp.sync", "bar.warp.sync"),
     ("barrier.sync", "bar.sync"),
+    ("atom.relaxed.gpu.global.inc.u32", "draw"),
     ("griddepcontrol.wait", "griddepcontrol.wait"),
     ("griddepcontrol.launch_dependents", "griddepcontrol.launch_dependents"),
     ("setmaxnreg.inc", "setmaxnreg.inc"),

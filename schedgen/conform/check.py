@@ -12,6 +12,7 @@ import numpy as np
 from schedgen.codegen.binding import bound
 from schedgen.codegen.plan import Plan
 from schedgen.conform.cases import Case, cases
+from schedgen.conform.claimed import check_drawn, check_taken, check_told, next_tile
 from schedgen.conform.closed import Closed
 from schedgen.conform.compare import Comparison
 from schedgen.conform.computed import computed, with_computed
@@ -32,6 +33,7 @@ from schedgen.conform.values import SHARED_ALIGNMENT, Value, along, exact
 from schedgen.conform.walk import Walk
 from schedgen.emulator.ptx.tree import Instruction, Module
 from schedgen.kernel import Kernel
+from schedgen.program.claims import take
 from schedgen.program.model import Program, RoleProgram
 
 
@@ -165,6 +167,7 @@ class Check:
             32 * role.first,
             32 * role.warps,
             elements=bool(self.plan.elements or self.plan.ragged or self.plan.kernel.walk),
+            claims=self.plan.claims,
         )
         items = settled(walk.skeleton(), self.terms, walk.threads)
         items = reduced(items, self.terms, role.team)
@@ -199,8 +202,16 @@ class Check:
                     events = trace.events(_body(tiles), case, divided)
                     self._compare(role, case, events, wanted, mapped)
                 count += 1
+            if self.plan.claims:
+                self._taken(role, tiles, mapped)
         lines = {line for found in mapped.values() for line in found}
         return RoleResult(role.name, len(mapped), len(lines), count)
+
+    def _taken(self, role: _Role, tiles: Loop, mapped: dict[str, set[int]]) -> None:
+        """The role goes on with the tile that it takes."""
+        operation = f"'{take(role.name)}'"
+        lines = {line for step, found in mapped.items() if operation in step for line in found}
+        check_taken(tiles, lines, self.flow.kernel.body)
 
     def _computed(self, role: _Role, tiles: Loop) -> Loop:
         """The loop over tiles for those that are computed, which roles have to agree on."""
@@ -222,6 +233,10 @@ class Check:
     ) -> None:
         one = Comparison(self.footprints, role.program, case, events, (role.first, role.warps))
         one.compare(wanted)
+        for event in one.drawn:
+            check_drawn(event, self.tiles, self.terms)
+        for event in one.told:
+            check_told(event, self.terms)
         for step, instruction in one.mapped:
             mapped.setdefault(step, set()).add(instruction.line)
 
@@ -267,13 +282,15 @@ class Check:
         """Whether the loop runs for all output tiles of a block, up to the number of tiles."""
         terms, names = self.terms, output_tile(loop, self.terms, team)
         ends = [one for one in loop.body if isinstance(one, Exit)]
-        if len(names) != 1 or len(ends) != 1 or loop.body[-1] is not ends[0]:
+        tiles = {(loop.carried[name].entry, loop.carried[name].update) for name in names}
+        if self.plan.claims and len(ends) == 1:  # which need not be in a register all the time
+            tiles.add((terms.symbol("%ctaid.x"), next_tile(ends[0])))
+        if len(tiles) != 1 or len(ends) != 1 or loop.body[-1] is not ends[0]:
             raise Refusal("the loop over tiles is not understood", loop.instruction)
-        ((symbol, _),) = names.items()
-        carried = loop.carried[symbol]
+        ((entry, update),) = tiles
         first = guard.condition if enters else terms.negation(guard.condition)
-        begins = _bound(terms, first, carried.entry)
-        goes_on = _bound(terms, terms.negation(ends[0].condition), carried.update)
+        begins = _bound(terms, first, entry)
+        goes_on = _bound(terms, terms.negation(ends[0].condition), update)
         if begins is None or begins is not goes_on:
             raise Refusal("the loop over tiles ends elsewhere than it begins", loop.instruction)
         if self.tiles is None:

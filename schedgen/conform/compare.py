@@ -14,6 +14,7 @@ from schedgen.conform.runs import Runs
 from schedgen.conform.taking import CLOSE, FENCES, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
 from schedgen.conform.values import Array
+from schedgen.program.claims import DRAW, TELL
 from schedgen.program.model import (
     MEETINGS,
     Arrive,
@@ -41,6 +42,9 @@ class Comparison(Runs, Gaps):
         super().__init__(footprints, role, case, events, warps)
         self.expect_tx = []
         self.last = {}
+        self.drawn: list[Event] = []
+        self.told: list[Event] = []
+        """Where tickets are drawn and tiles told, to be looked at."""
 
     def compare(self, wanted: Sequence[Expected | Frame]) -> None:
         """Raises Mismatch at the first difference."""
@@ -48,6 +52,8 @@ class Comparison(Runs, Gaps):
         for one in wanted:
             if isinstance(one, Expected) and self._soft(one):
                 gap.append(one)
+                if _runs(one, TELL):
+                    gap = self._tell(gap, one)
                 continue
             self.gap(gap, one.text, frame=isinstance(one, Frame) and one.kind in SOFT)
             gap = []
@@ -67,7 +73,18 @@ class Comparison(Runs, Gaps):
         action = one.step.action
         if isinstance(action, Fence):
             return action.kind in WAITS
+        if _runs(one, DRAW):
+            return False
         return isinstance(action, Run) and self.engine(action.operation) is Engine.THREADS
+
+    def _tell(self, gap: list[Expected], one: Expected) -> list[Expected]:
+        """A number is written, and the warp has it written; returns what is left of the gap."""
+        before = len(self.mapped)
+        self.gap(gap, one.text)
+        lines = {found.line for step, found in self.mapped[before:] if step == one.text}
+        self.told += [e for e in self.events[: self.at] if e.action.instruction.line in lines]
+        self.who(self.take("bar.warp.sync", one.text), "all", one.text)
+        return []
 
     # -- what stands around --------------------------------------------------------------------
 
@@ -119,6 +136,8 @@ class Comparison(Runs, Gaps):
                 self._wait_group(one, action)
             case Fence(kind):
                 self.who(self.take(FENCES[kind], one.text), "all", one.text)
+            case Run() if _runs(one, DRAW):
+                self.drawn.append(self.take("draw", one.text))
             case Run() as action:
                 self.run(one, action)
 
@@ -209,3 +228,9 @@ class Comparison(Runs, Gaps):
             self.differ(
                 f"it leaves {left} groups, '{action.operation}' among them", one.text, event
             )
+
+
+def _runs(one: Expected, operation: str) -> bool:
+    """Whether a step runs an operation."""
+    action = one.step.action
+    return isinstance(action, Run) and action.operation == operation

@@ -11,6 +11,7 @@ from schedgen.conform.cases import Case, Turn
 from schedgen.conform.spared import spared
 from schedgen.conform.values import Array, Value
 from schedgen.kernel import DTYPE_BITS, Operation, Region, Space, panel_bytes
+from schedgen.program.claims import RING
 from schedgen.program.operations import Access, Number, TileOperation
 
 WORD = 8
@@ -111,14 +112,18 @@ class Footprints:
 
     def _bytes(self, access: Access) -> tuple[tuple[int, int], ...]:
         """Ranges of bytes of a piece in its slot."""
+        if access.allocation == RING:
+            return (access.bytes,)
         region, piece = self._region(access), self.plan.kernel.piece[access.buffer]
-        if len(region.shape) < 2:
+        if len(region.shape) < 2:  # a value per row
             return ((piece.row0 * region.row_bytes, piece.row1 * region.row_bytes),)
         if 1 in region.shape:
             return ((0, region.slot_bytes),)
         return tuple(region.panels(piece))
 
     def _panel(self, access: Access) -> int:
+        if access.allocation == RING:
+            return access.bytes[1]
         region = self._region(access)
         if len(region.shape) < 2 or 1 in region.shape:
             return region.slot_bytes

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from schedgen.conform.claimed import told
 from schedgen.conform.evaluate import Environment
 from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop, outer_loops
 from schedgen.conform.terms import Term, Terms, addends
@@ -66,7 +67,7 @@ ALONE = Team()
 
 def tile_symbols(tiles: Loop, terms: Terms, team: Team = ALONE) -> list[Term]:
     """Registers that hold the output tile: the block's number, and all blocks more for each tile of
-    the block.
+    the block, or what it was told.
     """
     block, blocks = terms.symbol("%ctaid.x"), terms.symbol("%nctaid.x")
     first = terms.sum(((block, 1), (blocks, team.number)))
@@ -74,7 +75,10 @@ def tile_symbols(tiles: Loop, terms: Terms, team: Team = ALONE) -> list[Term]:
         symbol
         for symbol, carried in tiles.carried.items()
         if carried.entry is first
-        and carried.update is terms.sum(((symbol, 1), (blocks, team.teams)))
+        and (
+            carried.update is terms.sum(((symbol, 1), (blocks, team.teams)))
+            or told(carried.update) is not None
+        )
     ]
 
 

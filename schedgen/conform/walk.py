@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedgen.conform.actions import ACCESSES, IGNORED, PURE, bulk_kind, kind
+from schedgen.conform.claimed import DRAWN, READ, WORD
 from schedgen.conform.evaluate import Environment
 from schedgen.conform.flow import END, Block, Flow
 from schedgen.conform.refusal import Refusal
@@ -40,12 +41,20 @@ class Walk:
 
     ``elements``: formulas have elements of tensors in global memory. Nothing that the kernel does
     writes these, so reading them is computing, once the kernel before has been waited for.
+    ``claims``: output tiles are numbers that are told in shared memory.
     """
 
     def __init__(
-        self, flow: Flow, terms: Terms, first: int, threads: int, *, elements: bool = False
+        self,
+        flow: Flow,
+        terms: Terms,
+        first: int,
+        threads: int,
+        *,
+        elements: bool = False,
+        claims: bool = False,
     ) -> None:
-        self._elements, self._awaited = elements, False
+        self._elements, self._awaited, self._claims = elements, False, claims
         self.flow, self.terms = flow, terms
         self.kernel: Kernel = flow.kernel
         self.registers = Registers(self.kernel, terms)
@@ -224,7 +233,7 @@ class Walk:
                 else:
                     condition = self.registers.condition(state, one)
                     found.append(Branch(condition, (action,), (), one))
-                self._forget(one, action, state)
+                self._forget(one, action, state, number)
 
     def _constant(self, one: Instruction) -> bool:
         """Whether it reads what never changes."""
@@ -234,14 +243,20 @@ class Walk:
             return True
         return one.modifiers[0] == "global" and self._elements and self._awaited
 
-    def _forget(self, one: Instruction, action: Action, state: State) -> None:
-        """What an action writes to registers is not known, but for words that never change."""
+    def _forget(self, one: Instruction, action: Action, state: State, at: int) -> None:
+        """What an action writes to registers is not known, but for words that never change, and
+        what claims of tiles are about.
+        """
         for number, name in enumerate(_destinations(one)):
             value = self.terms.unknown()
             if action.kind == "read" and action.address is not None and not number:
-                at = self.terms.sum(((action.address, 1), (self.terms.symbol("shared"), -1)))
-                if at.number is not None and 0 <= at.number < _SYSTEM_BYTES:
-                    value = self.terms.make("word", at.number)
+                byte = self.terms.sum(((action.address, 1), (self.terms.symbol("shared"), -1)))
+                if byte.number is not None and 0 <= byte.number < _SYSTEM_BYTES:
+                    value = self.terms.make("word", byte.number)
+                elif self._claims and one.name == WORD:
+                    value = self.terms.make(READ, at)
+            elif action.kind == "draw":
+                value = self.terms.make(DRAWN, at)
             state.written[name] = value
 
     def _action(self, one: Instruction, state: State, what: str) -> Action:
@@ -280,7 +295,9 @@ class Walk:
             case "commit":
                 return Action(what, one, addresses[0])
             case _ if what in ACCESSES or what == "alloc":
-                return Action(what, one, addresses[0], (read(1),) if what == "alloc" else ())
+                told = self._claims and what == "write" and one.name == "st.shared.b32"
+                values = (read(1),) if what == "alloc" or told else ()
+                return Action(what, one, addresses[0], values)
             case _:
                 plain = [operand for operand in operands if not isinstance(operand, Address)]
                 values = tuple(self.registers.read(state, operand) for operand in plain)

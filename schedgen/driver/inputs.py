@@ -13,7 +13,7 @@ from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
 from schedgen.driver.blocks import blocks, with_blocks
 from schedgen.driver.lengths import NUMBERS, array, sizes_of, spoil, with_totals
-from schedgen.elements import whole_scalars
+from schedgen.elements import tile_formulas, whole_scalars
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
 from schedgen.extents import beyond, covered
@@ -23,7 +23,10 @@ from schedgen.kernel import Kernel, Kind
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.tensors import Argument
+from schedgen.walking import numbers_of_tiles
 
+_LENGTH = 300
+"""The largest size along an extent that no tensor has."""
 _WHOLE = 256
 """Twice as much as whole numbers among scalars are, about."""
 _ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
@@ -36,8 +39,8 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     is ``given`` has the last word; it may have values of scalar arguments, too.
 
     Raises:
-        SchedgenError: ``given`` names what is neither an extent nor a scalar argument, or an extent
-            is larger than what the kernel covers.
+        SchedgenError: ``given`` names what is neither an extent nor a scalar argument, an extent is
+            larger than what the kernel covers, or one that counts output tiles is another number.
     """
     parameters = dict(kernel.parameters)
     blocks = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
@@ -62,11 +65,12 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
         else:
             found[extent] = most.get(extent, 1)
     found.update(dict.fromkeys(sorted(twice), 2))
-    decide = {name.name for formula in kernel.tile_range for name in references(formula)}
+    decide = {name.name for formula in tile_formulas(kernel) for name in references(formula)}
     least = max((found[extent] for extent in blocks if extent in decide & found.keys()), default=0)
     found |= {extent: max(found[extent], least) for extent in steps if extent in decide}
     found = {extent: min(size, most.get(extent, size)) for extent, size in found.items()}
     found |= {one.of: NUMBERS for one in kernel.ragged}
+    found |= {one.extent: _LENGTH for one in kernel.ragged if one.extent not in found}
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     for name in given:
         if name not in found and name not in scalars:
@@ -75,7 +79,14 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     wrong = beyond(kernel, given)
     if wrong:
         raise SchedgenError(wrong)
-    return {**with_blocks(kernel, with_totals(kernel, {**found, **given})), **given}
+    sizes = {**with_blocks(kernel, with_totals(kernel, {**found, **given})), **given}
+    for extent, count in numbers_of_tiles(kernel, sizes).items():
+        if sizes[extent] != count:
+            raise SchedgenError(
+                f"'{extent}' is {sizes[extent]}, but there are {count} output tiles to count; fix: "
+                "leave it out"
+            )
+    return sizes
 
 
 def random_inputs(

@@ -13,7 +13,7 @@ them, so how they share depends on how they lie to each other. Two ends of that 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -60,22 +60,43 @@ def cycles_per_iteration(
     """
     program = fused(program, without)
     many, few = (
-        _Contended(program, machine, manner, end, trips).cycles()
+        _Contended(program, machine, manner, end, (trips,)).cycles()
         for trips in (_FILLED + _COUNTED, _FILLED)
     )
     return (many - few) / _COUNTED
 
 
+def cycles_of_tiles(
+    program: Program,
+    machine: Machine,
+    manner: Manner,
+    trips: Sequence[int],
+    end: str = "high",
+    without: Collection[str] = (),
+) -> float:
+    """Cycles of output tiles, one after the other, with so many iterations each; the rest is as for
+    `cycles_per_iteration`.
+    """
+    return _Contended(fused(program, without), machine, manner, end, trips).cycles()
+
+
 class _Contended:
-    """One tile. Jobs are numbered by the events whose operation they are."""
+    """Output tiles with ``trips`` iterations. Jobs are numbered by the events whose operation they
+    are.
+    """
 
     def __init__(
-        self, program: Program, machine: Machine, manner: Manner, end: str, trips: int
+        self,
+        program: Program,
+        machine: Machine,
+        manner: Manner,
+        end: str,
+        trips: Sequence[int],
     ) -> None:
         self.pick = 1 if end == "high" else 0
         handoff = program.handoff[self.pick]
         self.costs = Costs(machine.cycles("wait"), machine.cycles("arrive"), handoff)
-        self.case = unroll(program, (trips,))
+        self.case = unroll(program, trips)
         in_step = manner == "in step"
         self.units = Sharing(() if in_step else _exclusive(program, machine))
         self.clock = {role.name: 0.0 for role in program.roles}

@@ -22,6 +22,7 @@ from schedgen.interpret.interleave import Agents, effects, interleaved
 from schedgen.interpret.problem import InterpretationError, Problem
 from schedgen.interpret.ragged import Numbers
 from schedgen.kernel import Kernel, Space
+from schedgen.program.claims import of_kernel
 from schedgen.program.model import Program, Run
 from schedgen.program.operations import Access
 from schedgen.program.pingpong import apart
@@ -54,7 +55,8 @@ def run_program(
 
 class Interpreter:
     """A program with its inputs; what operations compute is remembered from run to run. Roles with
-    several teams are run as they are proven (`schedgen.program.pingpong.apart`).
+    several teams are run as they are proven (`schedgen.program.pingpong.apart`); output tiles that
+    are claimed are those of one CTA, in their order.
 
     Attributes:
         problem: the tiles and trip counts that the inputs amount to.
@@ -70,7 +72,7 @@ class Interpreter:
         inputs: Mapping[str, torch.Tensor | float],
         extents: Mapping[str, int] | None = None,
     ) -> None:
-        program = apart(program)
+        program = of_kernel(apart(program))
         _check_registers(program)
         self.program = program
         self.problem = Problem(kernel, inputs, extents)

@@ -18,7 +18,7 @@ from schedgen.interpret.formulas import scalar
 from schedgen.interpret.pieces import TORCH
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.tensors import Argument, Place
-from schedgen.walking import tiles_of
+from schedgen.walking import numbers_of_tiles, tiles_of
 
 Coordinates: TypeAlias = Mapping[str, int]
 """Which output tile it is, along each extent that output tiles are cut along."""
@@ -51,7 +51,9 @@ class Problem:
         self.kernel = kernel
         self.stored = {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
         self.inputs: dict[str, torch.Tensor] = {}
-        self.extents: dict[str, int] = {}
+        shapes = {extent for argument in kernel.arguments for extent in argument.shape}
+        # Those of no tensor: lengths that formulas name.
+        self.extents = {e: size for e, size in (extents or {}).items() if e not in shapes}
         for argument in kernel.arguments:
             if argument.name not in self.stored:
                 self._add(argument, inputs)
@@ -115,7 +117,7 @@ class Problem:
         return min(self.trips, max(count, 1))
 
     def holds(self, condition: Expression, coordinates: Coordinates) -> bool:
-        """Whether the condition of a store holds for an output tile."""
+        """Whether the condition of a store, or of tiles, holds for an output tile."""
         return bool(evaluate(condition, self._at(coordinates)))
 
     def element(self, tensor: str, coordinates: Coordinates) -> torch.Tensor:
@@ -209,6 +211,9 @@ class Problem:
         tiles = [
             dict(zip((axis.extent for axis in axes), at, strict=True)) for at in product(*counts)
         ]
+        when = self.kernel.tile_when
+        if when is not None:
+            tiles = [tile for tile in tiles if self.holds(when, tile)]
         if self.kernel.tiles == "all":
             return tiles
         block = {axis.extent: axis.block for axis in axes}
@@ -253,6 +258,10 @@ class Problem:
             if self.extents[extent] < least:
                 got = f"'{extent}' is {self.extents[extent]}"
                 raise InterpretationError(f"{got}, but {least} is needed to count output tiles")
+        for extent, count in numbers_of_tiles(self.kernel, self.extents).items():
+            if self.extents[extent] != count:
+                got = f"'{extent}' is {self.extents[extent]}"
+                raise InterpretationError(f"{got}, but there are {count} output tiles to count")
         if not self.kernel.grid:
             raise InterpretationError("the tiles that are stored do not make up a grid")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from schedgen.errors import SchedgenError
 from schedgen.findings import Claim, Finding, Verdict
+from schedgen.program.claims import unclaimed
 from schedgen.program.digest import program_digest
 from schedgen.program.model import Program
 from schedgen.program.pingpong import apart, out_of_turn
@@ -124,7 +125,8 @@ def check(program: Program, methods: tuple[str, ...] = METHODS, *, quick: bool =
     from schedgen.proof.frame import frame_findings
 
     turns = [Finding(Claim.FRAME, text, ("teams",)) for text in out_of_turn(program)]
-    around = (*frame_findings(program), *turns)
+    claims = [Finding(Claim.FRAME, text, ("claims",)) for text in unclaimed(program)]
+    around = (*frame_findings(program), *turns, *claims)
     program = program if turns else apart(program)
     verdicts = (_RUN[method](program, quick) for method in methods)
     return Proof(tuple(replace(v, findings=(*v.findings, *around)) for v in verdicts))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import product
 
 from schedgen.errors import SchedgenError
+from schedgen.expressions.nodes import references
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.reference.formulas import arithmetic
 from schedgen.reference.rounding import Array
@@ -90,6 +91,9 @@ class Sizes:
             {axis.extent: at for axis, at in zip(axes, place, strict=True)}
             for place in product(*counts)
         ]
+        when = self.kernel.tile_when
+        if when is not None:
+            found = [tile for tile in found if arithmetic(when, self.names(tile))]
         if self.kernel.tiles == "all":
             return found
         block = {axis.extent: axis.block for axis in axes}
@@ -122,6 +126,12 @@ class Sizes:
             sides += [place.side] if place.side else []
         flipped = sides[:1] == ["columns"] and len(sides) == 2
         return tuple(slices), (lengths["rows"], lengths["columns"]), flipped
+
+
+def deciding(kernel: Kernel) -> set[str]:
+    """Names in what says which iterations an output tile has, and whether it is computed."""
+    formulas = [*kernel.tile_range, *([] if kernel.tile_when is None else [kernel.tile_when])]
+    return {name.name for formula in formulas for name in references(formula)}
 
 
 def stored_tensors(kernel: Kernel) -> set[str]:

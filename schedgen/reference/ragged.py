@@ -9,7 +9,7 @@ import numpy as np
 
 from schedgen.kernel import Kernel
 from schedgen.reference.rounding import Array
-from schedgen.tensors import Argument, Ragged
+from schedgen.tensors import LARGEST, Argument, Ragged
 
 Parts = dict[str, tuple[slice | None, ...]]
 """For each tensor its part along each axis, and None where the part has an axis more."""
@@ -80,7 +80,7 @@ def _in_order(pages: Array, listed: Array, axes: tuple[int, int]) -> Array:
 def _spans(one: Ragged, said: Array, extents: Mapping[str, int]) -> list[tuple[int, int]]:
     """Where the elements of each number begin, and how many: what an array says, within limits."""
     if one.lengths:
-        sizes = np.clip(said, 0, extents[one.extent])
+        sizes = np.clip(said, 0, extents.get(one.extent, LARGEST))
         return [(0, int(size)) for size in sizes]
     begins = np.clip(said[:-1], 0, extents[one.packed])
     ends = np.minimum(np.maximum(said[1:], begins), extents[one.packed])

@@ -12,6 +12,8 @@ from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase, Space
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
 from schedgen.spec.apart import sums_apart
+from schedgen.spec.claiming import bind_claim
+from schedgen.spec.counted import check_counted
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
@@ -26,6 +28,7 @@ from schedgen.spec.ragged import Shapes, ragged_extents, unpacked
 from schedgen.spec.resolve import resolved
 from schedgen.spec.rings import bind_rings
 from schedgen.spec.schema import SpecFile
+from schedgen.spec.shares import check_shares
 from schedgen.spec.source import Source
 from schedgen.spec.spreading import spread
 from schedgen.spec.teams import bind_teams
@@ -33,7 +36,7 @@ from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.spec.walking import bind_walk, check_walk
 from schedgen.storage_rules import storage_mistakes
-from schedgen.tensors import INTEGERS, Argument, tile_number
+from schedgen.tensors import INTEGERS, Argument, GridAxis, Place, tile_number
 
 
 def bind(
@@ -85,7 +88,6 @@ def _kernel(
     _check_tile_trips(source, spec, values, sink)
     _check_split(spec, scope)
     check_walk(spec, scope)
-    persistent = scope.truth(spec.loops.persistent, ("loops", "persistent"))
     arguments = _arguments(spec, scope, stored)
     sink.raise_if_any()
     layout = Layout(spec, scope, dimensions)
@@ -95,14 +97,18 @@ def _kernel(
     operations = binder.bind()
     _check_walked(spec, scope, operations)
     check_trips(spec, scope, binder.placing, operations)
+    check_shares(spec, scope, binder.placing, operations)
     sink.raise_if_any()
     check_dataflow(scope, Dataflow(layout, operations), rings, binder.locations)
     lie = check_alignment(scope, layout, operations, binder.locations)
     operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
-    teams = bind_teams(spec, scope, operations)
     grid = binder.placing.grid(operations)
+    claim = bind_claim(spec, scope, grid)
+    teams = bind_teams(spec, scope, operations, claim)
+    _check_coordinates(spec, scope, operations, grid)
     walk = bind_walk(spec, scope, grid)
+    check_counted(spec, scope, grid, operations)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
     kernel = Kernel(
@@ -118,7 +124,7 @@ def _kernel(
         operations=operations,
         orders=orders,
         trips=trips,
-        persistent=persistent,
+        claim=claim,
         arguments=arguments,
         trip_count=trip_count(spec, scope, binder.placing),
         tile_trips=None
@@ -127,6 +133,9 @@ def _kernel(
         tile_first=None
         if spec.loops.tile_first is None
         else scope.expression(spec.loops.tile_first, ("loops", "tile_first")),
+        tile_when=None
+        if spec.loops.tile_when is None
+        else scope.expression(spec.loops.tile_when, ("loops", "tile_when")),
         grid=grid,
         tile_extents=binder.placing.tile_extents,
         tiles=str(spec.loops.tiles),
@@ -139,6 +148,29 @@ def _kernel(
         decided=decided,
     )
     return _storable(sums_apart(elide_copies(kernel)), spec, scope)
+
+
+def _check_coordinates(
+    spec: SpecFile, scope: Scope, operations: Sequence[Operation], grid: Sequence[GridAxis]
+) -> None:
+    """``row`` and ``column`` count from where the output tile begins. A buffer that several parts
+    of a tile use in turn is as large as one of them, and does not say which.
+    """
+    blocks = {axis.extent: axis.block for axis in grid}
+    wrong: dict[str, tuple[str, Place]] = {}
+    for operation in (o for o in operations if o.tensor is None and o.places):
+        used = [*(formula for _, formula in operation.formulas), operation.when]
+        names = {name.name for formula in used if formula for name in references(formula)}
+        for name, place in zip(("row", "column"), operation.places, strict=True):
+            if name in names and place.block != blocks.get(place.along, place.block):
+                wrong.setdefault(operation.base, (name, place))
+    for base, (name, place) in wrong.items():
+        message = (
+            f"'{base}' asks for '{name}' along '{place.along}', and what it writes has "
+            f"{place.block} for each output tile, but these are {blocks[place.along]} apart"
+        )
+        fix = "let it write a buffer for each part ('per'), which may share a ring"
+        scope.error("bad-coordinates", message, _listed(spec, base), fix=fix)
 
 
 def _locations(source: Source, spec: SpecFile) -> dict[tuple[str, str], Location]:
@@ -156,6 +188,7 @@ def _check_tile_trips(
 ) -> None:
     """Evaluate the iterations of the first tile: a mistake in them is one in all of them."""
     extents = {size for argument in spec.arguments.values() for size in argument.shape}
+    extents |= spec.ragged.keys()
     known = {name: Fraction(1) for name in sorted(extents)} | values
     first = dict.fromkeys(["tile_row", "tile_column", *spec.tile_numbers], Fraction(0))
     first |= {name: Fraction(1) for name, given in spec.arguments.items() if not given.shape}
@@ -164,6 +197,26 @@ def _check_tile_trips(
         formula: str | int | None = getattr(spec.loops, key)
         if formula is not None:
             scope.value(formula, ("loops", key))
+    if spec.loops.tile_when is not None:
+        _check_tile_when(spec, scope, spec.loops.tile_when)
+
+
+def _check_tile_when(spec: SpecFile, scope: Scope, condition: str | int) -> None:
+    """It is a condition, and what is stored may have elements that no output tile stores."""
+    path = ("loops", "tile_when")
+    value = scope.value(condition, path)
+    if value is None:
+        return
+    if not isinstance(value, bool):
+        message = f"'tile_when' is {show(value)}, and says whether an output tile is computed"
+        scope.error("bad-condition", message, path, fix="compare something: tile_part * 64 < k")
+    for name in sorted({store.to for store in spec.stores}):
+        if name in spec.arguments and scope.truth(
+            spec.arguments[name].whole, ("arguments", name, "whole")
+        ):
+            message = f"'{name}' has elements of output tiles that 'tile_when' leaves out"
+            fix = f"say 'whole: false' of '{name}': they are undefined then"
+            scope.error("bad-coverage", message, ("arguments", name), key=True, fix=fix)
 
 
 def _check_split(spec: SpecFile, scope: Scope) -> None:
@@ -189,14 +242,7 @@ def _check_split(spec: SpecFile, scope: Scope) -> None:
 
 
 def _check_split_formulas(spec: SpecFile, scope: Scope, extent: str) -> None:
-    """Both ends of what a tile takes are formulas of its number, and of nothing that is data."""
-    if spec.ragged:
-        message = (
-            f"the tiles along '{extent}' share iterations, of which data say how many there are"
-        )
-        fix = "leave out 'ragged', or give the kernel a part of the keys"
-        scope.error("bad-split", message, ("loops", "split_k"), fix=fix)
-        return
+    """Both ends of what a tile takes are formulas of its number."""
     name = tile_number(extent)
     for key in ("tile_first", "tile_trips"):
         given: str | int | None = getattr(spec.loops, key)

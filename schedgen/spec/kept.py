@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from schedgen.elements import tile_numbers
+from schedgen.elements import tile_formulas, tile_numbers
 from schedgen.expressions import (
     Array,
     Expression,
@@ -63,8 +63,8 @@ class _Mask:
     """A mask of the main loop, with all that says in which iterations it keeps something.
 
     ``walked`` and ``fixed`` are its sides that move with the loop and that do not; ``tile`` is the
-    name of an output tile's number along the latter. ``trip_count``, ``tile_trips`` and
-    ``tile_first`` are those of the kernel. ``numbers`` are the names of an output tile's numbers
+    name of an output tile's number along the latter. ``trip_count``, ``tile_trips``, ``tile_first``
+    and ``tile_when`` are those of the kernel. ``numbers`` are the names of an output tile's numbers
     along other extents, ``shared`` is one of them if its tiles share the iterations.
     """
 
@@ -76,6 +76,7 @@ class _Mask:
     trip_count: Expression
     tile_trips: Expression | None
     tile_first: Expression | None
+    tile_when: Expression | None
     parameters: tuple[tuple[str, Value], ...]
     extents: tuple[str, ...]
     scalars: tuple[str, ...]
@@ -84,7 +85,7 @@ class _Mask:
 
     @property
     def formulas(self) -> list[Expression]:
-        found = (self.keep, self.tile_trips, self.tile_first)
+        found = (self.keep, self.tile_trips, self.tile_first, self.tile_when)
         return [formula for formula in found if formula is not None]
 
     @property
@@ -123,7 +124,7 @@ def _masks(kernel: Kernel) -> Iterator[_Mask]:
             continue
         keep = dict(operation.formulas)["keep"]
         along = kernel.tile_extents.index(still[0].extent)
-        formulas = (keep, kernel.trip_count, *kernel.tile_range)
+        formulas = (keep, kernel.trip_count, *tile_formulas(kernel))
         named = {name.name for formula in formulas for name in references(formula)}
         mask = _Mask(
             operation.base,
@@ -134,6 +135,7 @@ def _masks(kernel: Kernel) -> Iterator[_Mask]:
             kernel.trip_count,
             kernel.tile_trips,
             kernel.tile_first,
+            kernel.tile_when,
             tuple((name, value) for name, value in known.items() if name in named),
             tuple(sorted(extents)),
             tuple(sorted(arguments & named)),
@@ -209,7 +211,10 @@ class _Search:
         """The iterations of all tiles that share them, up to the first one that none has."""
         end = 0
         for number in range(every):
-            _, first, behind = self._iterations({**names, self.mask.shared: Fraction(number)})
+            here = {**names, self.mask.shared: Fraction(number)}
+            if self.mask.tile_when is not None and not evaluate(self.mask.tile_when, here):
+                continue
+            _, first, behind = self._iterations(here)
             if first > end:
                 break
             end = max(end, behind)

@@ -59,7 +59,7 @@ class Pages:
             fix = "name the table, the extents of pages and of a page, and the array of lengths"
             self._error("bad-ragged", message, (), fix=fix)
             return
-        if self._check_size() and self.size:
+        if self._check_size() and self.size and self._check_alone():
             self._check_table(self.entry.table or "")
             self._check_tensors(self.entry.pages or "", self.entry.page or "")
 
@@ -74,6 +74,20 @@ class Pages:
         before = self.scope.errors
         self.scope.integer(page, (*self.path, "page"), at_least=0)
         return self.scope.errors == before
+
+    def _check_alone(self) -> bool:
+        """Whether no extent before it has the same table, or the same pages."""
+        for extent, other in self.spec.ragged.items():
+            if extent == self.extent:
+                return True
+            for key in ("table", "pages"):
+                name = getattr(self.entry, key)
+                if getattr(other, key) == name:
+                    message = f"'{name}' already says where the elements of '{extent}' lie"
+                    fix = f"name only '{extent}', or give '{self.extent}' tensors of its own"
+                    self._error("bad-ragged", message, (key,), fix=fix)
+                    return False
+        return True
 
     def _check_table(self, name: str) -> None:
         argument = self.spec.arguments.get(name)

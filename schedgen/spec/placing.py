@@ -96,7 +96,7 @@ class Placing:
             if operation.kind not in (Kind.LOAD, Kind.STORE):
                 continue
             for place in operation.places:
-                if place.along and not place.grouped:
+                if place.along and not (place.grouped or place.counted):
                     blocks.setdefault(place.along, set()).add(place.block)
         if any(len(found) > 1 for found in blocks.values()):
             return ()
@@ -254,6 +254,9 @@ class Placing:
             if extent in used:
                 place = self._along(frame[extent], used[extent], operation)
                 places.append(replace(place, extent=extent))
+            elif extent in self.spec.loops.counted:
+                along = self.spec.loops.counted[extent]
+                places.append(Place(extent, along=along, block=1, counted=True))
             elif extent in self.spec.loops.groups:
                 along = self.spec.loops.groups[extent]
                 places.append(Place(extent, along=along, grouped=True))

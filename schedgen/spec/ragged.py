@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from schedgen.errors import suggest
+from schedgen.expressions import references
 from schedgen.operations import Load
 from schedgen.spec.pages import Pages
 from schedgen.spec.schema import Argument, RaggedExtent, SpecFile
@@ -174,9 +175,21 @@ class _Entry:
             fix = f"let all of them differ along '{others[0]}'"
             self._error("bad-ragged", message, ("of",), fix=fix)
         room = any(self.extent in argument.shape for argument in self.spec.arguments.values())
-        if self.entry.lengths and not (room or self.pages.size):
-            message = f"no argument has the extent '{self.extent}'"
+        if self.entry.lengths and not (room or self.pages.size or self._is_named()):
+            message = (
+                f"no argument has the extent '{self.extent}', and no formula of loops names it"
+            )
             self._error("unknown-extent", message, (), fix="name an extent of the tensors")
+
+    def _is_named(self) -> bool:
+        """Whether a formula says with it which iterations an output tile has."""
+        loops = self.spec.loops
+        keys = {"tile_trips": loops.tile_trips, "tile_first": loops.tile_first}
+        for key, text in (keys | {"tile_when": loops.tile_when}).items():
+            found = None if text is None else self.scope.expression(text, ("loops", key))
+            if found is not None and self.extent in {name.name for name in references(found)}:
+                return True
+        return False
 
     def _error(self, rule: str, message: str, keys: tuple[str, ...], *, fix: str) -> None:
         self.scope.error(rule, message, (*self.path, *keys), key=not keys, fix=fix)

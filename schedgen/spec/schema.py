@@ -201,6 +201,12 @@ class Loops(Model):
         "that of tile_trips; less than 0 means none, and one iteration is always left",
         examples=["(tile_row * tile_m - window) // tile_k"],
     )
+    tile_when: Arithmetic | None = Field(
+        None,
+        description="whether an output tile is computed at all: a condition of what tile_trips may "
+        "name; nothing of one that is not is loaded or stored",
+        examples=["tile_part * part_k < k"],
+    )
     walk: WalkedBlocks | None = Field(
         None,
         description="arrays with the blocks that each output tile takes, instead of all of them",
@@ -216,7 +222,16 @@ class Loops(Model):
         description="extents of the results that a single tile covers: larger tensors are refused",
         examples=[["n"]],
     )
-    persistent: Arithmetic = Field(False, description="whether a CTA computes several tiles")
+    claim: Arithmetic | None = Field(
+        None,
+        description="how CTAs come to output tiles: fixed (CTA b of n computes b, b + n, ...), "
+        "dynamic (whenever a CTA begins one it draws the next one from a counter) or launch (a "
+        "CTA for each, in the order in which the hardware starts them)",
+        examples=["dynamic", "where(causal, dynamic, fixed)"],
+    )
+    persistent: Arithmetic | None = Field(
+        None, description="whether a CTA computes several tiles: false is claim: launch"
+    )
     teams: dict[Identifier, Arithmetic] = Field(
         default_factory=dict[Identifier, Arithmetic],
         description="how many warpgroups compute output tiles in turn (ping-pong), by the role "
@@ -233,6 +248,12 @@ class Loops(Model):
         description="extents of which several neighbouring output tiles share an element: "
         "that extent, and the one of the output that is divided into groups",
         examples=[{"heads_k": "heads"}],
+    )
+    counted: dict[Identifier, Identifier] = Field(
+        default_factory=dict[Identifier, Identifier],
+        description="extents that count output tiles, in tensors of which each tile has the "
+        "elements of its own, and the extents that these are cut along",
+        examples=[{"n_tiles": "n"}],
     )
 
 

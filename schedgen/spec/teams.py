@@ -14,9 +14,11 @@ MOST = 4
 
 
 def bind_teams(
-    spec: SpecFile, scope: Scope, operations: Sequence[Operation]
+    spec: SpecFile, scope: Scope, operations: Sequence[Operation], claim: str
 ) -> tuple[tuple[str, int], ...]:
-    """The roles with several teams, and how many. Mistakes are reported to ``scope``."""
+    """The roles with several teams, and how many, of a kernel whose CTAs ``claim`` tiles like that.
+    Mistakes are reported to ``scope``.
+    """
     found: list[tuple[str, int]] = []
     for name, count in spec.loops.teams.items():
         path = ("loops", "teams", name)
@@ -24,19 +26,22 @@ def bind_teams(
         if not 1 <= teams <= MOST:
             message = f"{name} has {teams} teams; 1 to {MOST} are possible"
             scope.error("bad-teams", message, path, fix="use 2, or 1 for none that takes turns")
-        elif teams > 1 and _fits(spec, scope, operations, name):
+        elif teams > 1 and _fits(spec, scope, operations, name, claim):
             found.append((name, teams))
     return tuple(found)
 
 
-def _fits(spec: SpecFile, scope: Scope, operations: Sequence[Operation], name: str) -> bool:
+def _fits(
+    spec: SpecFile, scope: Scope, operations: Sequence[Operation], name: str, claim: str
+) -> bool:
     """Whether the tiles of a role can be computed in turn: all have as many iterations, so that
     each team knows how many the other ones have done, and the role has something to do behind them.
     """
     path = ("loops", "teams", name)
     pinned = dict.fromkeys(o.role for o in operations if o.role is not None)
     mine = [operation for operation in operations if operation.role == name]
-    ranges = [key for key in ("tile_trips", "tile_first") if getattr(spec.loops, key) is not None]
+    formulas = ("tile_trips", "tile_first", "tile_when")
+    ranges = [key for key in formulas if getattr(spec.loops, key) is not None]
     ranges += ["ragged"] if spec.ragged else []
     ranges += ["walk"] if spec.loops.walk else []
     if not mine:
@@ -51,9 +56,15 @@ def _fits(spec: SpecFile, scope: Scope, operations: Sequence[Operation], name: s
     elif ranges:
         message = "teams take tiles in turn, and these may have different numbers of iterations"
         scope.error("bad-teams", message, path, key=True, fix=f"remove 'teams' or '{ranges[0]}'")
-    elif not scope.truth(spec.loops.persistent, ("loops", "persistent")):
+    elif claim == "launch":
         message = "teams take the tiles of a CTA in turn, and a CTA has one"
-        scope.error("bad-teams", message, path, key=True, fix="say 'persistent: true'")
+        scope.error("bad-teams", message, path, key=True, fix="say 'claim: fixed'")
+    elif claim == "dynamic":
+        message = (
+            "teams take every other tile of a CTA, and which those are is known before only if it "
+            "is fixed"
+        )
+        scope.error("bad-teams", message, path, key=True, fix="say 'claim: fixed'")
     else:
         return True
     return False

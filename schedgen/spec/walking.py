@@ -27,7 +27,7 @@ def check_walk(spec: SpecFile, scope: Scope) -> None:
             _check_array(spec, scope, key, name)
     if scope.errors == before:
         _check_shapes(spec, scope, walk)
-    for key in ("tile_trips", "tile_first", "split_k"):
+    for key in ("tile_trips", "tile_first", "tile_when", "split_k"):
         if getattr(spec.loops, key) is not None:
             message = f"'walk' says which iterations an output tile has, and so does '{key}'"
             scope.error("bad-walk", message, ("loops", key), key=True, fix=_ALL)

@@ -19,6 +19,7 @@ from schedgen.ordering.conflicts import Conflict, Kind, conflicts
 from schedgen.ordering.deadlock import deadlock_findings
 from schedgen.ordering.graph import event_graph
 from schedgen.ordering.orders import Orders
+from schedgen.program.claims import claimed
 from schedgen.program.model import EVERY, FIRST, FenceKind, Program, Removal
 from schedgen.program.operations import Engine, Number
 from schedgen.program.pingpong import in_turn
@@ -85,8 +86,17 @@ def synchronized(
 
 
 def _whole(kernel: Kernel, program: Program) -> Program:
-    """``program`` with the teams of its roles, and what surrounds them."""
-    return framed(in_turn(program, dict(kernel.teams)))
+    """``program`` with the teams of its roles, its claims of tiles, and what surrounds them."""
+    program = in_turn(program, dict(kernel.teams))
+    if kernel.claim == "dynamic":
+        whole = claimed(program)
+        if whole is None:
+            raise ProgramError(
+                "no role of one warp loads in the loop and could claim output tiles\n"
+                "  fix: say 'claim: fixed' or 'claim: launch' under 'loops'"
+            )
+        program = whole
+    return framed(program)
 
 
 def resynchronized(

@@ -67,7 +67,8 @@ class Problem:
     def estimates(self, kernel: Kernel, pace: Pace) -> tuple[float, ...]:
         """Cycles for each shape. Raises SchedgenError: the kernel does not cover one."""
         return tuple(
-            cycles(kernel, pace, complete(kernel, shape), self.sms) for shape in self.shapes
+            cycles(kernel, pace, complete(kernel, shape), self.machine, self.sms)
+            for shape in self.shapes
         )
 
 

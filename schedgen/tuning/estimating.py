@@ -1,7 +1,7 @@
 """What the machine model says a candidate takes for a shape, to put candidates in an order.
 
-It is an order, not a prediction: every output tile needs all iterations, and what the SMs share is
-one number.
+It is an order more than a prediction: every output tile needs all iterations, and a candidate that
+has no program yet takes what no schedule of it can be faster than.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from schedgen.dependence import derive
 from schedgen.driver.found import Infeasible
-from schedgen.kernel import Kernel, Kind
+from schedgen.execution.launched import Tiles, Work, launched
+from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.program.model import Program
 from schedgen.schedule import Schedule
@@ -19,12 +20,7 @@ from schedgen.solver.infeasible import too_much
 from schedgen.solver.problem import build_problem
 from schedgen.solver.search import arithmetic_bound
 from schedgen.synchronize.pace import pace
-from schedgen.tuning.shapes import tiles, trips
-
-LOADED = 48
-"""Bytes that an SM loads in a cycle while all of them do. A machine model is of one SM and does not
-have it; products on an H200 were at 37 (output tiles of 128 x 256) to 63 (64 x 128), by the cycles
-of `schedgen.kernels.tiling.MEASURED`. It tells large tiles from small ones, and no more."""
+from schedgen.tuning.shapes import tensor_bytes, tiles, trips
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +52,11 @@ def paced(schedule: Schedule, program: Program) -> Pace:
     return Pace(iteration, max(0, loop.period_cycles - loop.floor_cycles))
 
 
-def cycles(kernel: Kernel, takes: Pace, shape: Mapping[str, float], sms: int) -> float:
-    """Cycles of a launch: output tiles in turns of one for each of the ``sms``."""
-    turns = -(-tiles(kernel, shape) // sms)
-    loaded = sum(o.work.bytes for o in kernel.body if o.kind is Kind.LOAD)
-    iteration = max(takes.iteration, loaded / LOADED)
-    return turns * (trips(kernel, shape) * iteration + takes.tile)
+def cycles(
+    kernel: Kernel, takes: Pace, shape: Mapping[str, float], machine: Machine, sms: int
+) -> float:
+    """Cycles of a launch: output tiles in turns of one for each of the ``sms``, and all that is
+    around them (`schedgen.execution.launched`).
+    """
+    work = Work(tiles(kernel, shape), trips(kernel, shape), sms, tensor_bytes(kernel, shape))
+    return launched(Tiles(takes.iteration, takes.tile, takes.tile), kernel, machine, work)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import prod
 
 from schedgen.driver.inputs import default_extents
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Value, evaluate_int
-from schedgen.kernel import Kernel
+from schedgen.kernel import DTYPE_BITS, Kernel
 
 LARGE = 4096
 """Elements along what is cut into tiles or walked, where nobody says how many."""
@@ -88,6 +89,16 @@ def tiles(kernel: Kernel, shape: Mapping[str, float]) -> int:
     for count in counts.values():
         found *= count
     return found
+
+
+def tensor_bytes(kernel: Kernel, sizes: Mapping[str, float]) -> float:
+    """Bytes of tensors of which tiles are loaded or stored without a condition."""
+    moved = {o.tensor for o in kernel.operations if o.when is None}
+    return sum(
+        prod(sizes.get(extent, 1) for extent in argument.passed) * (DTYPE_BITS[argument.dtype] / 8)
+        for argument in kernel.arguments
+        if argument.shape and argument.name in moved
+    )
 
 
 def name_of(shape: Mapping[str, float]) -> str:

@@ -105,3 +105,73 @@ def test_attention_over_caches(
     outcome = emulate(text, kernel, ARCHITECTURES[target], extents=sizes, policy=Adversarial(2))
     assert outcome.correct, outcome.errors
     assert outcome.clean, outcome.report.text
+
+
+SPLITS = {"split": 3, "seq_k": 300, "split_steps": 1, "most_splits": 64, "rows_q": 6, "group": 2}
+
+
+def test_text_of_tiles_that_are_left_out() -> None:
+    text = text_of("attention_kvcache_parts", "h200", page_size="16")
+    assert "if ((at_split == 0) or (((at_split * cutlass.max(Int32(split_steps), Int32(" in text
+    assert text.count("seq_k = length_of(of_cache_seqlens, at_batch, most_seq_k)") >= 3
+    text = text_of("attention_kvcache_combine", "h200")
+    assert "n_seq_k = Int32(1073741823)" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("settings", "extents"),
+    [
+        ({}, {"seq_k": 385}),
+        ({"page_size": "16", "causal": "true"}, {}),
+        ({"page_size": "64", "causal": "true"}, {"most_splits": 2, "seq_k": 700}),
+        ({"page_size": "256", "head_dim": "64"}, {"seq_k": 384, "rows_q": 70, "heads_k": 2}),
+        ({"page_size": "32", "head_dim": "192"}, {"split_steps": 2}),
+    ],
+)
+def test_splits_of_caches(target: str, settings: dict[str, str], extents: dict[str, int]) -> None:
+    """Lengths of 0, 1, 127, 129 and more, so that some splits are behind the end."""
+    _, kernel = solved("attention_kvcache_parts", target, **settings)
+    text, arch = text_of("attention_kvcache_parts", target, **settings), ARCHITECTURES[target]
+    outcome = emulate(text, kernel, arch, extents=SPLITS | extents, policy=Adversarial(3))
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("room", [385, 200])
+def test_splits_of_lengths_are_combined(target: str, room: int) -> None:
+    """Lengths beyond the room count as that."""
+    _, kernel = solved("attention_kvcache_combine", target)
+    sizes = {n: SPLITS[n] for n in ("split", "split_steps", "most_splits", "rows_q")}
+    sizes |= {"seq_k": 385, "room": room, "head_dim_v": 128}
+    text, arch = text_of("attention_kvcache_combine", target), ARCHITECTURES[target]
+    outcome = emulate(text, kernel, arch, extents=sizes, policy=Adversarial(4))
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+def test_splits_of_contents_that_break_the_bounds(target: str) -> None:
+    settings = {"page_size": "16", "head_dim": "64"}
+    _, kernel = solved("attention_kvcache_parts", target, **settings)
+    sizes = default_extents(kernel, SPLITS)
+    inputs = random_inputs(kernel, sizes, 0)
+    for name in ("k_pages", "v_pages"):
+        inputs[name] = torch.as_tensor(inputs[name]).nan_to_num(1.0)
+    table = torch.as_tensor(inputs["block_table"])
+    text = text_of("attention_kvcache_parts", target, **settings)
+    with compiled(text, kernel, ARCHITECTURES[target]) as made:
+        for lengths, pages in BROKEN:
+            inputs["cache_seqlens"] = torch.tensor(lengths, dtype=torch.int32)
+            listed = [pages[n % len(pages)] for n in range(table.numel())]
+            inputs["block_table"] = torch.tensor(listed, dtype=torch.int32).view_as(table)
+            results = outputs(kernel, sizes)
+            made.execute({**inputs, **results})
+            numbers = {name: torch.as_tensor(x).double().numpy() for name, x in inputs.items()}
+            expected = evaluate(kernel, numbers, sizes)
+            for result in compared(kernel, results, expected).values():
+                assert result.matches, (lengths, pages)

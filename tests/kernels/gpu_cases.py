@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS
+from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS
 
 BF16, FP16 = torch.bfloat16, torch.float16
 

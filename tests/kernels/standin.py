@@ -7,6 +7,7 @@ see what a GPU would refuse.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -16,7 +17,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import checks, choosing, gemm_op, keys, layouts, library
+from schedgen.kernels import (
+    checks,
+    choosing,
+    gated_op,
+    gemm_op,
+    keys,
+    layouts,
+    library,
+    rms_op,
+)
 
 CPU = torch.device("cpu")
 
@@ -56,6 +66,8 @@ class StandIn:
             bias = functional.pad(bias, (0, tensors[3].shape[-1] - len(bias)))
             b = b if "_kn" in self.name else b.mT
             tensors[3].copy_(functional.gelu(a @ b + bias, approximate="tanh"))
+        elif self.name.startswith(("gemm_gated", "gemm_rms", "gemm_scaled", "rms_factors")):
+            _fused(self.name, tensors, scalars)
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
@@ -73,6 +85,40 @@ class StandIn:
             a, b, c, d = tensors
             b = b if "_kn" in self.name else b.mT
             _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
+
+
+def activated(name: str, gate: Tensor) -> Tensor:
+    """What a kernel for gated products makes of its gate."""
+    if "_gelu" in name:
+        return functional.gelu(gate, approximate="tanh")
+    return functional.silu(gate)
+
+
+def _fused(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+    """Products whose epilogues do more, and the factors of rows that some of them take."""
+    *given, out = tensors
+    if name.startswith("gemm_rms"):
+        _with_squares(tensors, scalars, int((re.search(r"_tile_n(\d+)", name) or [0, 256])[1]))
+    elif name.startswith("rms_factors"):
+        inverse, eps = scalars
+        out.copy_((given[0].sum(1) * inverse + eps).rsqrt())
+    else:
+        scale = given.pop()[..., None] if "_scaled" in name else 1.0
+        a, *right = (x.float() for x in given)
+        first, *second = (a @ b.mT * scale for b in right)
+        assert len(second) == ("_gated" in name)
+        out.copy_(activated(name, first) * second[0] if second else first)
+
+
+def _with_squares(tensors: Sequence[Tensor], scalars: Sequence[float], columns: int) -> None:
+    """A sum of squares for each row of each output tile."""
+    a, b, c, d, squares = tensors
+    whole = torch.empty(d.shape)
+    _product((a, b.mT, c, whole), (1.0, *scalars), symmetric=False)
+    d.copy_(whole)
+    assert squares.shape[1] == -(-whole.shape[-1] // columns)
+    for n in range(squares.shape[1]):
+        squares[:, n] = whole[..., n * columns : (n + 1) * columns].square().sum(-1)
 
 
 def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None:
@@ -184,5 +230,6 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     for module in (keys, choosing):
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
     patch.setattr(choosing, "multiprocessors", lambda device: 132)  # pyright: ignore
-    gemm_op._kernel.cache_clear()
+    for module in (gemm_op, gated_op, rms_op):
+        module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     return calls

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.driver import lock_file
-from schedgen.kernels import attention_decode
+from schedgen.kernels import attention, attention_decode, flash_attn_func
+from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.attention_decode import (
     COMBINE,
     HEAD_DIMS,
@@ -22,7 +23,6 @@ from schedgen.kernels.attention_decode import (
     packed,
     split_keys,
 )
-from schedgen.kernels.attention_op import dims
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from tests.kernels.test_attention_op import operands, reference
 
@@ -126,3 +126,34 @@ def test_compiles_in_one_graph(launches: list[str]) -> None:
     for shape in ((2, 1, 700, 4, 2), (1, 2, 1200, 2, 2)):
         arguments = operands(*shape)
         assert torch.equal(compiled(*arguments), block(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "keys", "heads", "splits"),
+    [(1, 1024, 4, True), (1, 1023, 4, False), (2, 1024, 4, False), (1, 1024, 3, False)],
+)
+def test_attention_and_flash_attn_call_it(
+    launches: list[str], tokens: int, keys: int, heads: int, splits: bool
+) -> None:
+    """A single token over many keys, where calls are planned."""
+    q, k, v = operands(2, tokens, keys, heads, 1)
+    wanted, wanted_lse = reference(q, k, v, 1 / 8, True)
+    for function in (attention, flash_attn_func):
+        out, lse = function(q, k, v, causal=True, return_lse=True)
+        assert torch.allclose(out.double(), wanted, atol=2e-2)
+        assert torch.allclose(lse.double(), wanted_lse, atol=1e-5)
+        assert (out.shape, lse.shape) == (q.shape, (2, heads, tokens))
+    assert (launches == BOTH * 2) == splits
+    assert any(name.startswith("attention_fwd") for name in launches) != splits
+
+
+def test_what_attention_refuses_does_not_depend_on_keys(launches: list[str]) -> None:
+    q, k, v = operands(1, 1, 2000, 4, 1)
+    for function in (attention, attention_decode):
+        with pytest.raises(ArgumentValueError, match=r"softmax_scale: it is -1\.0"):
+            function(q, k, v, softmax_scale=-1.0)
+        with pytest.raises(ArgumentValueError, match=r"k: its batch is 1"):
+            function(torch.cat([q, q]), k, v)
+        with pytest.raises(ArgumentTypeError, match="k: its dtype"):
+            function(q, k.half(), v)
+    assert not launches

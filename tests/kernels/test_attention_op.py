@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.errors import SchedgenError
 from schedgen.kernels import attention
-from schedgen.kernels.attention_op import ABSENT, HEAD_DIMS, require_kernel
+from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS, require_kernel
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 Shape = tuple[int, ...]

@@ -15,17 +15,17 @@ planned = test_operators.planned
 
 
 @pytest.mark.parametrize(
-    ("tokens", "heads", "heads_k", "plans"), [(1, 8, 2, True), (1, 6, 2, False), (2, 8, 2, False)]
+    ("tokens", "heads", "heads_k"), [(1, 8, 2), (1, 6, 2), (2, 8, 2), (3, 3, 1)]
 )
-def test_single_tokens(
+def test_copies_are_steps_of_plans(
     monkeypatch: pytest.MonkeyPatch,
     planned: list[str],
     tokens: int,
     heads: int,
     heads_k: int,
-    plans: bool,
 ) -> None:
-    """Nothing is copied where rows of tiles are the heads of one token, four or a multiple."""
+    """Results are copied where rows of tiles are not the heads of one token, four or a multiple;
+    operands of several tokens are."""
     test_operators.opened(_attention_decode, monkeypatch)
     for turn in range(4):
         q, k, v = (x + turn for x in operands(2, tokens, 300, heads, heads_k))
@@ -34,4 +34,4 @@ def test_single_tokens(
         wanted = _decode(q, k, v, scale, False, 128)
         assert torch.equal(out, wanted[0])
         assert torch.allclose(lse, wanted[1], rtol=1e-5)
-    assert len(planned) == (2 * 2 if plans else 0)
+    assert len(planned) == 2 * 2

@@ -149,8 +149,8 @@ def test_what_kernels_get(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, str]] = []
     seen: dict[str, Any] = {}
 
-    def kernel_of(target: str, settings: tuple[tuple[str, str], ...]) -> Any:
-        assert target == "h200"
+    def kernel_of(spec: str, target: str, settings: tuple[tuple[str, str], ...]) -> Any:
+        assert (spec, target) == ("attention_kvcache", "h200")
         asked.append(dict(settings))
         return lambda **given: seen.update(given) or (given["q"], given["q"])  # pyright: ignore
 
@@ -159,7 +159,7 @@ def test_what_kernels_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flash_attn_kvcache, "kernel_of", kernel_of)
     k, v, table = caches(16)
     q, base = bf16(BATCH, 1, HEADS, DIM), {"head_dim": "64", "dtype": "bf16"}
-    flash_attn_with_kvcache(q, k, v, causal=True, block_table=table)
+    flash_attn_with_kvcache(q, k, v, causal=True, block_table=table, num_splits=1)
     assert seen["cache_seqlens"].tolist() == [ROOM] * BATCH
     flash_attn_with_kvcache(
         q, k, v, causal=True, window_size=(7, 7), softcap=3.0, block_table=table,
@@ -209,6 +209,10 @@ def test_nothing_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"cache_batch_idx": torch.zeros(BATCH).int(),
           **{n: bf16(BATCH, 24, HEADS_K, DIM) for n in ("k_cache", "v_cache")}},
          "cache_batch_idx: the caches have room for 24"),
+        ({"cache_batch_idx": torch.zeros(BATCH).int(),
+          "k_cache": bf16(BATCH, 48, HEADS_K, DIM)[:, :32],
+          "v_cache": bf16(BATCH, 32, HEADS_K, DIM)},
+         r"strides that begin with \(6144, 128\) and \(4096, 128\); allowed"),
     ],
 )  # fmt: skip
 def test_what_is_refused(

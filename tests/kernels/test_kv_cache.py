@@ -65,7 +65,20 @@ def test_caches_as_pages() -> None:
     assert pages.data_ptr() == found.data_ptr()
     assert table.tolist() == [[6, 7, 8], [0, 1, 2], [-1, -1, -1]]
     assert as_pages(cache(3, 24), torch.tensor([0])) is None
-    assert as_pages(cache(3, 96)[:, :64], torch.tensor([0])) is None
+    assert as_pages(cache(3, 24)[:, :16], torch.tensor([0])) is None
+
+
+def test_a_part_of_caches_as_pages() -> None:
+    found = cache(3, 96)[:, 16:80]
+    made = as_pages(found, torch.tensor([2, 0, 3], dtype=torch.int32))
+    assert made is not None
+    pages, table = made
+    assert pages.shape == (8, 32, 2, 3)
+    assert table.tolist() == [[6, 7], [0, 1], [-1, -1]]
+    assert torch.equal(pages[table[0].long()].flatten(0, 1), found[2])
+    made = as_pages(found[1:2], torch.tensor([0], dtype=torch.int32))
+    assert made is not None
+    assert torch.equal(made[0].flatten(0, 1), found[1])
 
 
 class _Seen(TorchDispatchMode):

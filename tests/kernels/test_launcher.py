@@ -21,8 +21,9 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import Facts, Parameter, read_facts
 from schedgen.errors import SchedgenError
 from schedgen.kernels import cache, layouts, library, load
+from schedgen.kernels.apart import apart
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
-from schedgen.kernels.launcher import _Frame, apart
+from schedgen.kernels.launcher import _Frame
 from schedgen.kernels.library import named
 
 KERNEL = named("gemm_epilogue_sm_90a_bf16.py")

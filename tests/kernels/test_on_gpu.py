@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -20,9 +21,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import attention, gemm, load, symmetric_gemm
+from schedgen.kernels import attention, gemm, kernel, load, symmetric_gemm
 from schedgen.kernels.launcher import architecture
 from schedgen.kernels.library import named
+from schedgen.spec.reader import read_spec
 from tests.kernels.gpu_cases import (
     BF16,
     Attention,
@@ -181,7 +183,18 @@ def _symmetric_problem() -> Callable[[], tuple[Tensor, ...]]:
     return lambda: (symmetric_gemm(a),)
 
 
-PROBLEMS = [_attention_problem, _gemm_problem, _symmetric_problem]
+def _claimed_problem() -> Callable[[], tuple[Tensor, ...]]:
+    """Tiles that blocks claim from a counter, which nobody else may have at a time."""
+    text = read_spec("gemm").source.text.replace("persistent: true", "claim: dynamic")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "gemm_claimed.yaml"
+        path.write_text(text, "utf-8")
+        run = kernel(path)
+    a, b, c = random(3, 2500, 520), random(3, 2600, 520), random(3, 2500, 2600)
+    return lambda: (run(a, b, c, 1.0, 0.5),)
+
+
+PROBLEMS = [_attention_problem, _gemm_problem, _symmetric_problem, _claimed_problem]
 
 
 @pytest.mark.parametrize("make", PROBLEMS)
@@ -208,6 +221,28 @@ def test_graph(make: Callable[[], Callable[[], tuple[Tensor, ...]]]) -> None:
             x.fill_(math.nan)
         graph.replay()
         assert all(torch.equal(x, y) for x, y in zip(found, wanted, strict=True))
+
+
+def test_graphs_of_claims_run_beside_each_other() -> None:
+    """Each captured launch counts by itself, also where all were captured on one stream."""
+    run = _claimed_problem()
+    wanted = run()[0].clone()
+    graphs: list[tuple[torch.cuda.CUDAGraph, list[Tensor]]] = []
+    for _ in range(4):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = [run()[0] for _ in range(3)]
+        graphs.append((graph, found))
+    streams = [torch.cuda.Stream() for _ in graphs]
+    torch.cuda.synchronize()
+    for _ in range(20):
+        for stream, (graph, _) in zip(streams, graphs, strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay()
+        eager = run()[0]  # at the same time
+        torch.cuda.synchronize()
+        assert torch.equal(eager, wanted)
+        assert all(torch.equal(one, wanted) for _, found in graphs for one in found)
 
 
 @pytest.mark.parametrize("make", PROBLEMS)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from schedgen.calibration.experiments import Experiment, read_experiments
+from schedgen.calibration.experiments import Experiment, Manner, read_experiments
 from schedgen.calibration.preparing import MANIFEST, RefusedExperiments, prepare, prepared
 from schedgen.codegen.facts import read_facts
 from schedgen.errors import SchedgenError
@@ -36,6 +37,12 @@ def test_refused_experiments_have_their_names_and_do_not_stop_others(tmp_path: P
     assert [kernel.name for kernel in found.value.made.kernels] == [ONE.name]
 
 
+def test_what_is_to_run_beside_an_experiment_is_prepared_too(tmp_path: Path) -> None:
+    beside = replace(ONE, name="beside", manner=Manner(beside="sum"))
+    with pytest.raises(SchedgenError, match="'sum', which is to run beside it, is no experiment"):
+        prepare([ONE, beside], "h200", tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("one", read_experiments(), ids=lambda one: one.name)
 def test_shipped_experiments_have_kernels_that_the_compiler_accepts(
@@ -51,7 +58,7 @@ def test_nothing_was_prepared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [{"format": 2}, [], {"format": 2, "model": "", "experiments": [1]}]
+    "data", [{"format": 3}, [], {"format": 3, "model": "", "experiments": [1]}]
 )
 def test_no_list(tmp_path: Path, data: object) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps(data))
@@ -61,5 +68,5 @@ def test_no_list(tmp_path: Path, data: object) -> None:
 
 def test_an_older_list(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text('{"format": 1}')
-    with pytest.raises(SchedgenError, match="format 1, this schedgen reads 2; fix: make it again"):
+    with pytest.raises(SchedgenError, match="format 1, this schedgen reads 3; fix: make it again"):
         prepared(tmp_path)

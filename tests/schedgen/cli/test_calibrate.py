@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from schedgen.calibration.measuring import Measured, Record, as_json
+from schedgen.calibration import measuring
+from schedgen.calibration.measuring import Measured, Record, as_json, read_record
 from schedgen.cli.app import app
+from schedgen.kernels import recording
 from schedgen.machine_file import machine_text, read_machine
 
 RUN = CliRunner()
@@ -86,3 +89,65 @@ def test_another_machine(files: Path) -> None:
     status, text = calibrate(files, "-t", "b200")
     assert status == 2
     assert "no experiment is written for b200" in text
+
+
+LAUNCHES = """
+experiments:
+  - {name: sums, spec: rows, set: {reduction: sum}, fits: sum_overhead}
+  - {name: nothing, spec: nothing, trips: 1, launches: [50, 350], fits: launch}
+  - {name: tiles, spec: gemm, scalars: {beta: 0}, trips: 16, sizes: {m: [1024, 5120]}, sms: 1,
+     fits: next_tile}
+"""
+
+
+@pytest.fixture
+def launches(files: Path) -> Path:
+    """A launch takes 5000 cycles, of which the program of `nothing` needs about 600."""
+    (files / "experiments.yaml").write_text(LAUNCHES)
+    measured = {"nothing": Measured(5000, 4990, 5010), "tiles": Measured(21000, 20900, 21100)}
+    record = Record("a GPU", "torch", "2026-11-24", 1800.0, machine_text("h200"), measured)
+    (files / "record.json").write_text(as_json(record))
+    return files
+
+
+def test_constants_of_launches(launches: Path) -> None:
+    status, text = calibrate(launches, "--only", "launches", "-o", str(launches / "mine.yaml"))
+    assert status == 0
+    (line,) = (line for line in text.splitlines() if line.startswith("tiles "))
+    assert " 21000.0 " in line
+    assert line.endswith("0.0%")
+    made = read_machine(str(launches / "mine.yaml"))
+    assert 4200 < made.value("launch") < 4600
+    assert 1500 < made.value("next_tile") < 3000
+    assert made.constant["launch"].certainty == "measured"
+    assert made.sha256 == read_machine("h200").sha256
+
+
+def test_experiments_about_iterations_only(launches: Path) -> None:
+    (launches / "record.json").unlink()
+    status, text = calibrate(
+        launches, "--only", "iterations", "--prepare", str(launches / "made"), record=False
+    )
+    assert status == 0
+    assert "1 kernels in" in text
+    (launches / "experiments.yaml").write_text(EXPERIMENTS)
+    status, text = calibrate(
+        launches, "--only", "launches", "--prepare", str(launches / "made"), record=False
+    )
+    assert status == 2
+    assert "there are no such experiments; fix: leave --only away" in text
+
+
+def test_an_experiment_that_does_not_run(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured is printed and kept, and the exit status says that it is not all."""
+    calibrate(files, "--prepare", str(files / "made"), record=False)
+    made = read_record((files / "record.json").read_text(), "record.json")
+    record = replace(made, failed={"sums of two": "it was not launched: CUDA error 1"})
+    monkeypatch.setattr(recording, "check_device", lambda then: None)  # pyright: ignore
+    monkeypatch.setattr(measuring, "measure", lambda *arguments: record)  # pyright: ignore
+    kept = files / "kept.json"
+    status, text = calibrate(files, "--run", str(files / "made"), "--keep", str(kept), record=False)
+    assert status == 1
+    assert "  sums " in text
+    assert "experiment 'sums of two' was not measured: it was not launched: CUDA error 1" in text
+    assert read_record(kept.read_text(), "kept.json") == record

@@ -44,7 +44,9 @@ def test_all_rows_are_of_one_role() -> None:
             "may have different numbers of iterations",
             "remove 'teams' or 'tile_trips'",
         ),
-        ([("persistent: true", "persistent: false")], "a CTA has one", "persistent: true"),
+        ([("persistent: true", "persistent: false")], "a CTA has one", "claim: fixed"),
+        ([("persistent: true", "claim: launch")], "a CTA has one", "claim: fixed"),
+        ([("persistent: true", "claim: dynamic")], "every other tile", "claim: fixed"),
         (
             [
                 ("role: epilogue,", ""),

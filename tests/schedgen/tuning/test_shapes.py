@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schedgen import read_machine, read_spec
 from schedgen.driver.binding import kernels_of
 from schedgen.errors import SchedgenError
+from schedgen.execution.launched import SHARED
 from schedgen.kernel import Kernel
+from schedgen.machine import Machine
 from schedgen.tuning.basics import mean
 from schedgen.tuning.estimating import Pace, cycles
-from schedgen.tuning.shapes import complete, distinct, name_of, parsed, tiles, trips
+from schedgen.tuning.shapes import complete, distinct, name_of, parsed, tensor_bytes, tiles, trips
 
 
 def kernel(spec: str, **settings: str) -> Kernel:
     return kernels_of(read_spec(spec), read_machine("h200"), settings)[0]
+
+
+def unmeasured() -> Machine:
+    """A model of which nobody measured what surrounds main loops."""
+    machine = read_machine("h200")
+    kept = tuple(c for c in machine.constants if c.name not in SHARED)
+    return replace(machine, constants=kept)
 
 
 def test_parsed() -> None:
@@ -60,11 +71,19 @@ def test_tiles_and_trips() -> None:
     assert tiles(symmetric, sizes) == 1 + 1 + 2 + 2 + 3 + 3 + 4 + 4  # of 128 x 256
 
 
+def test_bytes_of_tensors() -> None:
+    """All but C, which is loaded on the condition that beta is not 0."""
+    shape = {"batch": 2.0, "m": 100.0, "n": 200.0, "k": 300.0}
+    assert tensor_bytes(kernel("gemm"), shape) == 2 * 2 * (100 * 300 + 200 * 300 + 100 * 200)
+
+
 def test_estimates() -> None:
     """Turns of one tile for each SM; an iteration takes no less than its loads."""
-    one = kernel("gemm")
+    one, machine = kernel("gemm"), unmeasured()
     shape = complete(one, {"m": 4096, "n": 4096})
-    assert cycles(one, Pace(1024, 100), shape, 132) == 4 * (64 * 1024 + 100)
+    assert cycles(one, Pace(1024, 100), shape, machine, 132) == 4 * (64 * 1024 + 100)
     small = kernel("gemm", tile_n="128")
-    assert cycles(small, Pace(512), shape, 132) == 8 * 64 * (256 * 64 * 2 / 48)
+    assert cycles(small, Pace(512), shape, machine, 132) == 8 * 64 * (256 * 64 * 2 / 48)
+    measured = read_machine("h200")
+    assert cycles(one, Pace(1024, 100), shape, measured, 132) > 4 * (64 * 1024 + 100)
     assert mean([1.0, 4.0]) == 2.0

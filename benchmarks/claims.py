@@ -1,0 +1,124 @@
+"""How blocks come to output tiles: fixed, one block for each tile (launch), or claimed (dynamic).
+
+    python benchmarks/claims.py [--prepare] [--save]
+
+Causal attention, whose tiles differ, and products, whose tiles do not: the same schedule with each
+word that ``claim`` may be, as called eagerly with nothing queued ahead and L2 overwritten, and in
+CUDA graphs, one launch after the other. Beside them what is shipped, which may have other tiles.
+Each result is compared with that of a fixed claim. ``--prepare`` makes the kernels and stops: that
+needs no GPU.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from report import keep, table
+
+from schedgen import kernels
+from schedgen.benchmarks.timing import eagerly, error, in_graphs, in_turns, warm
+from schedgen.kernels import SpecKernel, kernel
+from schedgen.spec.claiming import CLAIMS
+from schedgen.spec.reader import read_spec
+
+ATTENTION = [(4, 4096, 16, 128), (1, 16384, 16, 128)]
+"""Batch, queries and keys, heads, head_dim."""
+PRODUCTS = [(4096, 4096, 4096), (3000, 5000, 4000), (8192, 4096, 11008)]
+"""m, n, k."""
+SHIPPED = "as shipped"
+Run = Callable[[], Any]
+
+
+def claiming(name: str, folder: Path, target: str | None, **settings: Any) -> dict[str, SpecKernel]:
+    """The kernels of a shipped spec, by how blocks come to tiles."""
+    text = read_spec(name).source.text
+    found: dict[str, SpecKernel] = {}
+    for claim in CLAIMS:
+        path = folder / f"{name}_{claim}.yaml"
+        if text.count("  persistent: true\n") != 1:
+            raise SystemExit(f"{name} says something else of its loops now")
+        path.write_text(text.replace("  persistent: true\n", f"  claim: {claim}\n"), "utf-8")
+        found[claim] = kernel(path, target=target, **settings)
+    return found
+
+
+def attention(shape: tuple[int, int, int, int], made: dict[str, SpecKernel]) -> dict[str, Run]:
+    batch, length, heads, head_dim = shape
+    q, k, v = (
+        torch.randn(batch, length, heads, head_dim, device="cuda").bfloat16() for _ in range(3)
+    )
+    scale = math.log2(math.e) / math.sqrt(head_dim)
+    runs: dict[str, Run] = {claim: partial(run, q, k, v, scale) for claim, run in made.items()}
+    return runs | {SHIPPED: partial(kernels.attention, q, k, v, causal=True)}
+
+
+def product(shape: tuple[int, int, int], made: dict[str, SpecKernel]) -> dict[str, Run]:
+    m, n, k = shape
+    a, b = (torch.randn(1, rows, k, device="cuda").bfloat16() for rows in (m, n))
+    c = torch.zeros(1, m, n, device="cuda", dtype=torch.bfloat16)
+    runs: dict[str, Run] = {claim: partial(run, a, b, c, 1.0, 0.0) for claim, run in made.items()}
+    return runs | {SHIPPED: partial(kernels.gemm, a, b.mT)}
+
+
+def rows(spec: str, shape: tuple[int, ...], runs: dict[str, Run]) -> list[dict[str, object]]:
+    wanted = _first(runs[CLAIMS[0]]())
+    for name, run in runs.items():
+        for _ in range(3):  # also as planned, from the second call on
+            if error(_first(run()), wanted) > 1e-2:
+                raise SystemExit(f"{spec} {name} is wrong for {shape}")
+    warm(runs[CLAIMS[0]])
+    ahead, eager = in_turns(runs), eagerly(runs)
+    graphs = in_graphs(runs, ahead)
+    return [
+        {
+            "spec": spec,
+            "shape": "x".join(map(str, shape)),
+            "claim": name,
+            "eager_ms": round(eager[name].milliseconds, 4),
+            "ahead_ms": round(ahead[name].milliseconds, 4),
+            "graph_ms": round(graphs[name], 4),
+            "eager_of_fixed": _of(eager[CLAIMS[0]].milliseconds, eager[name].milliseconds),
+            "graph_of_fixed": _of(graphs[CLAIMS[0]], graphs[name]),
+            "clock_mhz": round(ahead[name].clock),
+        }
+        for name in runs
+    ]
+
+
+def _first(result: Any) -> torch.Tensor:
+    return result[0] if isinstance(result, tuple) else result
+
+
+def _of(fixed: float, other: float) -> float:
+    """The speed of another one: above 1 if it is faster."""
+    return round(fixed / other, 3)
+
+
+def main() -> None:
+    prepare = "--prepare" in sys.argv
+    with TemporaryDirectory() as scratch:
+        target = "h200" if prepare else None
+        masked = claiming("attention_fwd", Path(scratch), target, causal=True)
+        products = claiming("gemm", Path(scratch), target)
+    for claim in CLAIMS:
+        print(f"{claim}: {masked[claim].path.name}, {products[claim].path.name}")
+    if prepare:
+        return
+    found: list[dict[str, object]] = []
+    for shape in ATTENTION:
+        found += rows("attention_fwd causal", shape, attention(shape, masked))
+    for shape in PRODUCTS:
+        found += rows("gemm", shape, product(shape, products))
+    print(table(found))
+    keep("claims", found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Operands of attention: what there are kernels for, and whether they fit together."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from schedgen.kernels import checks
+from schedgen.kernels.errors import ArgumentValueError, DeviceError
+
+HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
+"""head_dim of q and k -> those of v that there are kernels for."""
+ABSENT = {("sm_100a", dim) for dim in (32, 160, 224, 256)}
+"""Architecture and head_dim without a kernel, and why: docs/attention.md."""
+SPLIT_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
+"""head_dim of q and k, and of v, with which keys can be split."""
+
+
+def check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
+    """Raises ArgumentValueError or ArgumentTypeError: operands do not fit together."""
+    checks.dtypes(q=q, k=k, v=v)
+    checks.dimensions("q", q, 4, "(batch, seq_q, heads, head_dim)")
+    checks.dimensions("k", k, 4, "(batch, seq_k, heads_k, head_dim)")
+    checks.dimensions("v", v, 4, "(batch, seq_k, heads_k, head_dim)")
+    checks.number("softmax_scale", scale, positive=True)
+    batch, _, heads, head_dim = q.shape
+    if head_dim not in tuple(HEAD_DIMS):  # a symbol under torch.compile, which has no hash
+        more = [d for d in HEAD_DIMS if d > head_dim]
+        fix = f"pad with zeros to {more[0]} and pass softmax_scale" if more else "split the heads"
+        allowed = ", ".join(map(str, HEAD_DIMS))
+        raise ArgumentValueError("q", f"its head_dim is {head_dim}", allowed, fix)
+    if v.shape[:3] != k.shape[:3]:
+        got, like = f"its shape is {tuple(v.shape)}", f"{(*k.shape[:3], v.shape[3])}, like k"
+        raise ArgumentValueError("v", got, like, "reshape v")
+    for name, at, wanted in (("batch", 0, batch), ("head_dim", 3, head_dim)):
+        if k.shape[at] != wanted:
+            got = f"its {name} is {k.shape[at]}"
+            raise ArgumentValueError("k", got, f"{wanted}, that of q", f"make {name} the same")
+    of_v = HEAD_DIMS[int(head_dim)]
+    if v.shape[3] not in of_v:
+        got, allowed = f"its head_dim is {v.shape[3]}", " or ".join(map(str, of_v))
+        fix = "pad q and k, or v, with zeros and pass softmax_scale"
+        raise ArgumentValueError("v", got, f"{allowed}, with {head_dim} of q and k", fix)
+    if heads != 0 and (k.shape[2] == 0 or heads % k.shape[2] != 0):
+        raise ArgumentValueError(
+            "k",
+            f"it has {k.shape[2]} heads",
+            f"a divisor of {heads}, the heads of q",
+            "repeat heads of k and v, or drop some",
+        )
+
+
+def dims(head_dim: int, head_dim_v: int) -> dict[str, str]:
+    """The parameters of the spec for a head_dim of q and k, and one of v, as they name files."""
+    of_v = {} if head_dim_v == head_dim else {"head_dim_v": str(head_dim_v)}
+    return {"head_dim": str(head_dim), **of_v}
+
+
+def require_kernel(arch: str, head_dim: int) -> None:
+    """Raises DeviceError if there is no kernel of that head_dim for an architecture."""
+    if (arch, head_dim) not in ABSENT:
+        return
+    more = [d for d in HEAD_DIMS if d > head_dim and (arch, d) not in ABSENT]
+    fix = f"pad with zeros to {more[0]} and pass softmax_scale" if more else "split the heads"
+    raise DeviceError(f"there is no attention with a head_dim of {head_dim} for {arch}; fix: {fix}")

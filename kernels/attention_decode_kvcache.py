@@ -1,0 +1,160 @@
+"""Attention of few queries over caches with lengths, contiguous or in pages:
+``torch.ops.schedgen.attention_decode_kvcache``.
+
+As `attention_decode`, with two kernels for it: `attention_kvcache_parts` computes the splits that
+lengths have, `attention_kvcache_combine` weighs those. Lengths are read on the GPU, where a split
+has as many keys as `split_keys` says of each: results are the same bits in any batch, whatever the
+caches have room for.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from schedgen.kernels import checks, keys, kv_cache_checks, layouts
+from schedgen.kernels.attention_arguments import dims
+from schedgen.kernels.attention_decode import (
+    HEAD_DIMS,
+    MOST_SPLITS,
+    SPLIT,
+    STEP,
+    packed,
+    room_for_results,
+    rounded,
+    unpacked,
+)
+from schedgen.kernels.kv_cache_kernels import Settings, kernel_of
+from schedgen.kernels.of_spec import SpecKernel
+from schedgen.kernels.operators import Operator
+from schedgen.kernels.variants.calling import LOG2_E, MOST_WHOLE, target_of
+
+PARTS, COMBINE = "attention_kvcache_parts", "attention_kvcache_combine"
+
+
+def is_for(q: Tensor, k: Tensor, v: Tensor, table: Tensor | None) -> bool:
+    """Whether there are kernels for these, and the queries of a sequence fit into one tile.
+
+    What decides is nothing that differs between batches with the same heads.
+    """
+    if (int(q.shape[3]), int(v.shape[3])) not in HEAD_DIMS or _room(k, table) >= MOST_WHOLE:
+        return False
+    return q.shape[1] * (q.shape[2] // k.shape[2]) <= rows_of(keys.architecture(q.device))
+
+
+def rows_of(arch: str) -> int:
+    """Rows of a tile, of which a sequence has one for each token and head of a group."""
+    return 64 if arch == "sm_90a" else 128
+
+
+def attention_decode_kvcache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    cache_seqlens: Tensor,
+    block_table: Tensor | None = None,
+    *,
+    softmax_scale: float,
+    causal: bool = False,
+    split: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`flash_attn_with_kvcache` for few queries; what that has checked is not checked again.
+
+    Args:
+        q: (batch, seq_q, heads, head_dim).
+        k_cache: (batch, room, heads_k, head_dim), or (num_pages, page_size, heads_k, head_dim).
+        v_cache: like it, with the head_dim of v.
+        cache_seqlens: (batch,), int32: keys of each batch.
+        block_table: (batch, most_pages), int32; None: no pages.
+        split: keys of a split, a multiple of 128; None: as `split_keys` says of each length.
+
+    Returns:
+        ``(out, lse)`` as of `attention_decode`.
+    """
+    size = 0 if split is None else split
+    return _operator(q, k_cache, v_cache, cache_seqlens, block_table, softmax_scale, causal, size)
+
+
+def _room(k: Tensor, table: Tensor | None) -> int:
+    """Keys that caches have room for in each batch."""
+    return int(k.shape[1]) * (1 if table is None else int(table.shape[1]))
+
+
+def _results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for the output, and for lse."""
+    batch, seq_q, heads, _ = q.shape
+    lse = q.new_empty((batch, heads, seq_q), dtype=torch.float32)
+    return q.new_empty((*q.shape[:3], v.shape[3])), lse
+
+
+def _fake(
+    q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float,
+    causal: bool, split: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    del k, lengths, table, scale, causal, split
+    return _results(q, v)
+
+
+def _decode(
+    q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float,
+    causal: bool, split: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    device = checks.devices(q=q, k=k, v=v, lengths=lengths, table=table)
+    out, lse = _results(q, v)
+    batch, seq_q, heads, head_dim = q.shape
+    heads_k, head_dim_v, room = k.shape[2], v.shape[3], _room(k, table)
+    if not out.numel() or not room:
+        return out.zero_(), lse.fill_(-math.inf)
+    checks.layout("q", q)
+    for name, cache in (("k_cache", k), ("v_cache", v)):
+        kv_cache_checks.layout(name, cache)
+    least = (split or SPLIT) // STEP
+    most = -(-room // STEP) if split else MOST_SPLITS
+    group, single = heads // heads_k, seq_q == 1
+    rows, parts = seq_q * group, min(most, -(-room // (least * STEP)))
+    numbers = {"split_steps": float(least), "most_splits": float(most)}
+    lengths = layouts.accessible(lengths)
+    dtype = checks.DTYPES[q.dtype]
+    settings = dims(head_dim, head_dim_v) | {"dtype": dtype}
+    settings |= {"causal": "true"} if causal and not single else {}
+    caches = {"k": k, "v": v}
+    if table is not None:
+        settings["page_size"] = str(k.shape[1])
+        caches = {"k_pages": k, "v_pages": v, "block_table": layouts.accessible(table)}
+    wide = rounded(rows)
+    p = q.new_empty((parts, batch, heads_k, wide, head_dim_v), dtype=torch.float32)
+    part_lse = q.new_empty((parts, batch, heads_k, wide), dtype=torch.float32)
+    given = caches | {"q": packed(q, heads_k), "cache_seqlens": lengths}
+    given |= {"o": p[..., :rows, :], "lse": part_lse[..., :rows]}
+    scalars = numbers | {"scale": scale * LOG2_E, "group": float(group)}
+    _launched(_kernel(device, PARTS, settings), given, scalars)
+    # Rows of all heads of a batch are one extent when splits are combined: it fills tiles.
+    found, found_lse = room_for_results(out, lse, heads_k)
+    of_heads = (batch, 1, heads_k * wide)
+    given = {"p": p.view(parts, *of_heads, -1), "part_lse": part_lse.view(parts, *of_heads)}
+    given |= {"o": found.view(*of_heads, -1), "lse": found_lse.view(of_heads)}
+    given |= {"cache_seqlens": lengths}
+    _launched(_kernel(device, COMBINE, {"dtype": dtype}), given, numbers | {"room": float(room)})
+    unpacked(found, found_lse, out, lse)
+    return out, lse
+
+
+def _kernel(device: torch.device, spec: str, settings: dict[str, str]) -> SpecKernel:
+    made: Settings = tuple(settings.items())
+    return kernel_of(spec, target_of(keys.architecture(device)), made)
+
+
+def _launched(kernel: SpecKernel, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
+    given: dict[str, Tensor | float] = {**tensors, **numbers}
+    kernel.store(*(given[parameter.name] for parameter in kernel.facts.parameters))
+
+
+_operator = Operator(
+    "attention_decode_kvcache(Tensor q, Tensor k_cache, Tensor v_cache, Tensor cache_seqlens, "
+    "Tensor? block_table, float softmax_scale, bool causal, SymInt split) "
+    "-> (Tensor out, Tensor lse)",
+    _decode,
+    _fake,
+)
