@@ -79,7 +79,7 @@ def attention_decode_kvcache(
 
 def _room(k: Tensor, table: Tensor | None) -> int:
     """Keys that caches have room for in each batch."""
-    return int(k.shape[1]) * (1 if table is None else int(table.shape[1]))
+    return k.shape[1] * (1 if table is None else table.shape[1])
 
 
 def _results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
