@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels import attention_op, checks, keys, layouts, library
+from schedgen.kernels import attention_arguments, attention_op, checks, keys, layouts, library
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from schedgen.kernels.operators import Operator
 
@@ -65,7 +65,7 @@ def _check(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None,
     scale: float,
 ) -> None:  # fmt: skip
-    attention_op.check(q, k, v, scale)
+    attention_arguments.check(q, k, v, scale)
     checks.dtypes(q=q, dout=dout, out=out)
     head_dim, head_dim_v = q.shape[3], v.shape[3]
     if head_dim not in HEAD_DIMS or head_dim_v != head_dim:
@@ -120,7 +120,7 @@ def _backward(
     library.launcher(device, DELTA, **dtype).launch((dout, out, lse, delta, lse2))
     if dlse is not None:
         delta -= dlse  # the gradient of a score is p * (dp - delta + dlse)
-    settings = attention_op.dims(q.shape[3], v.shape[3]) | dtype
+    settings = attention_arguments.dims(q.shape[3], v.shape[3]) | dtype
     settings |= {"causal": "true"} if causal else {}
     exponent = (scale * math.log2(math.e),)
     of_heads = dk, dv

@@ -121,7 +121,7 @@ def attention(
         wanted = calling.asked(mask, score, causal, sinks, given)
         out, lse = _variant(q, k, v, scale, wanted, sinks, given, blocks)
         return (out, lse) if return_lse else out
-    if _is_decode(q, k, v):
+    if _is_decode(q, k, v) and not _derived(q, k, v):
         out, lse = decoded(q, k, v, scale, causal=causal)
         return (out, lse) if return_lse else out
     out, lse = OPERATOR(q, k, v, scale, causal)
@@ -141,6 +141,11 @@ def _is_decode(q: Tensor, k: Tensor, v: Tensor) -> bool:
     group = q.shape[2] // k.shape[2]
     fits = group % _ROUND == 0 and 0 < group <= _FEW and (q.shape[3], v.shape[3]) in SPLIT_DIMS
     return fits and k.shape[1] >= _LONG
+
+
+def _derived(*operands: Tensor) -> bool:
+    """Whether gradients are asked for: decode has none."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in operands)
 
 
 def attention_blocks(

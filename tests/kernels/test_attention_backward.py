@@ -77,6 +77,17 @@ def test_rows_that_see_no_key(launches: list[str]) -> None:
     assert all(torch.isfinite(x).all() for x in (dq, dk, dv))
 
 
+def test_single_token(launches: list[str]) -> None:
+    """Over many keys it is decoded, but for its gradients."""
+    q, k, v = operands(1, 1, 1100, 4, 1)
+    attention(q, k, v)
+    assert not any(name.startswith("attention_fwd") for name in launches)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    out = attention(leaves[0], leaves[1], leaves[2])
+    found = torch.autograd.grad(out.sum(), leaves)
+    assert all(map(near, found, derived(q, k, v, 1 / 8, False, torch.ones_like(out), None)))
+
+
 def test_gradient_of_any_layout(launches: list[str]) -> None:
     """That of a sum has strides of 0; others may begin anywhere."""
     q, k, v = (x.requires_grad_() for x in operands(1, 8, 8, 2, 2))

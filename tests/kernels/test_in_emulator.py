@@ -55,7 +55,7 @@ class Emulated:
         runtime: Any = import_module("cutlass.cute.runtime")
         stream = import_module("cuda.bindings.driver").CUstream(0)
         assert all(layouts.problem(tensor) is None for tensor in tensors)
-        views = [t.as_strided(t.shape, (*layouts.strides(t), 1)) for t in tensors]
+        views = [t.detach().as_strided(t.shape, (*layouts.strides(t), 1)) for t in tensors]
         with device(self.arch, sms=SMS):
             arguments: list[Any] = []
             for view in views:

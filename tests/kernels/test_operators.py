@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from schedgen.codegen.facts import Facts, file_name, read_facts
 from schedgen.kernels import (
     attention,
-    attention_decode,
     attention_op,
     gated_op,
     gemm,
@@ -34,8 +32,7 @@ from schedgen.kernels import (
     rms_op,
     symmetric_gemm,
 )
-from schedgen.kernels.attention_backward import _attention_bwd  # pyright: ignore[reportPrivateUsage]
-from schedgen.kernels.errors import ArgumentValueError, GradientError
+from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.launcher import DTYPES, frame_layout
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
@@ -48,7 +45,6 @@ pytestmark = pytest.mark.skipif(
 )
 OPERATORS = [
     attention_op.OPERATOR,
-    _attention_bwd,
     gemm_op._gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._gemm_out,  # pyright: ignore[reportPrivateUsage]
     *(gemm_op._gemm_gelu, gemm_op._gemm_gelu_out),  # pyright: ignore[reportPrivateUsage]
@@ -281,33 +277,6 @@ def test_rows_that_see_no_key(planned: list[str]) -> None:
         out = attention(*operands(1, 9, 4, 1, 1, 64), causal=True)
         assert not out[:, :5].any()
     assert not planned
-
-
-def test_gradients_and_modes(planned: list[str]) -> None:
-    """Where torch has to know what is computed, the operator itself is called."""
-    q, k, v = operands(1, 16, 16, 1, 1, 64)
-    for _ in range(3):
-        attention(q, k, v)
-    before = len(planned)
-    assert before
-    needs = q.clone().requires_grad_()
-    with pytest.raises(GradientError, match="has no backward pass"):
-        attention_decode(needs, k, v).sum().backward()
-    with torch.no_grad():
-        assert not attention(needs, k, v).requires_grad
-    assert len(planned) == before + 2  # the operator knows the plan, too
-    seen: list[str] = []
-
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    with Mode():
-        attention(q, k, v)
-    assert seen[0] == "schedgen.attention_fwd.default"
 
 
 def test_a_launch_that_fails(planned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

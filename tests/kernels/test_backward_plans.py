@@ -1,0 +1,64 @@
+"""Planned calls of gradients (the rest of plans is in `test_operators`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from schedgen.kernels import attention, attention_backward, gemm_op
+from schedgen.kernels.attention_backward import _attention_bwd, _backward  # pyright: ignore
+from schedgen.kernels.errors import GradientError
+from tests.kernels import test_operators
+from tests.kernels.test_attention_backward import near
+from tests.kernels.test_attention_op import operands
+
+pytestmark = test_operators.pytestmark
+planned = test_operators.planned
+
+
+@pytest.mark.parametrize(("heads", "plans"), [(2, True), (4, False)])
+def test_gradients(
+    monkeypatch: pytest.MonkeyPatch, planned: list[str], heads: int, plans: bool
+) -> None:
+    """Three kernels from a plan; where heads share keys, torch adds up, which no plan does."""
+    test_operators.opened(_attention_bwd, monkeypatch)
+    for turn in range(4):
+        q, k, v = (x + turn for x in operands(2, 40, 24, heads, 2))
+        scale = 0.125 * (turn + 1)
+        out, lse = attention(q, k, v, softmax_scale=scale, return_lse=True)
+        before = len(planned)
+        dout = torch.randn(out.shape).to(out.dtype)
+        found = attention_backward(dout, q, k, v, out, lse, softmax_scale=scale)
+        wanted = _backward(dout, q, k, v, out, lse, None, scale, False)
+        assert all(map(near, found, wanted))
+        assert len(planned) - before == (3 if plans and turn > 1 else 0)
+
+
+def test_gradients_and_modes(planned: list[str]) -> None:
+    """Where torch has to know what is computed, the operator itself is called."""
+    q, k, v = operands(1, 16, 16, 1, 1, 64)
+    for _ in range(3):
+        attention(q, k, v)
+    assert (before := len(planned))
+    needs = q.clone().requires_grad_()
+    attention(needs, k, v).sum().backward()
+    with pytest.raises(GradientError, match="has no backward pass"):
+        gemm_op._gemm.public(needs[0, :, 0], k[0, :, 0].mT, None, 1.0, 0.0).sum().backward()  # pyright: ignore
+    with torch.no_grad():
+        assert not attention(needs, k, v).requires_grad
+    assert len(planned) == before + 2  # the operator knows the plan, too
+    seen: list[str] = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        attention(q, k, v)
+    assert seen[0] == "schedgen.attention_fwd.default"
