@@ -25,6 +25,7 @@ from schedgen.elements import whole_scalars
 from schedgen.extents import covered
 from schedgen.program.claims import RING
 from schedgen.roles import RoleKind
+from schedgen.walking import counted
 
 
 class Harness:
@@ -225,6 +226,14 @@ class Harness:
             name = map_.argument.name
             self.tiles.ragged.refuse_pitch(source, kernel.name, name, map_.folds)
         self.tiles.walks.refuse(source, host)
+        block = {axis.extent: axis.block for axis in kernel.grid}
+        for extent, along in counted(kernel).items():
+            count = f"cute.ceil_div({host[along]}, {block[along]})"
+            with source.block(f"if {host[extent]} != {count}:"):
+                text = f"{kernel.name}: {extent} is {{}}, but there are {{}} output tiles along "
+                text += f"{along}; not launched"
+                source.call("cute.printf", [f'"{text}"', host[extent], count])
+                source.add("tiles = Int32(0)")
         for extent, most in covered(kernel).items():
             with source.block(f"if {host[extent]} > {most}:"):
                 text = f"{kernel.name}: {extent} is {{}}, at most {most} is covered; not launched"

@@ -4,6 +4,7 @@
 
     out = attention(q, k, v, causal=True)  # (batch, seq, heads, head_dim)
     y = gemm(x, weight.mT)
+    h = gemm_gated(x, gate.mT, up.mT)  # SwiGLU
     seen = attention(q, k, v, mask="column <= row and doc[row] == doc[column]", doc=doc)
     u = polar(x)  # all singular values near 1
 
@@ -15,6 +16,7 @@ its lock, without solving, and compiles it, which takes some ten seconds; both a
 (`schedgen.stored`).
 """
 
+from schedgen.kernels.attention_backward import attention_backward
 from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks
 from schedgen.kernels.errors import (
@@ -28,6 +30,7 @@ from schedgen.kernels.errors import (
 from schedgen.kernels.flash_attn import flash_attn_func
 from schedgen.kernels.flash_attn_kvcache import flash_attn_with_kvcache
 from schedgen.kernels.flash_attn_varlen import flash_attn_varlen_func
+from schedgen.kernels.gated_op import gemm_gated
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 from schedgen.kernels.library import load
 from schedgen.kernels.newton_schulz.muon import Muon
@@ -35,6 +38,7 @@ from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.of_spec import SpecKernel, kernel
+from schedgen.kernels.rms_op import gemm_rms, gemm_scaled
 from schedgen.kernels.variants.blocks import Blocks
 from schedgen.kernels.variants.errors import VariantError
 
@@ -52,12 +56,16 @@ __all__ = [
     "SpecKernel",
     "VariantError",
     "attention",
+    "attention_backward",
     "attention_blocks",
     "attention_decode",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
     "gemm",
+    "gemm_gated",
+    "gemm_rms",
+    "gemm_scaled",
     "kernel",
     "load",
     "polar",

@@ -80,7 +80,8 @@ def attention(
     multiple share keys: in splits, of which its sequence alone decides.
 
     A row of q that sees no key gives 0, and -inf as its ``lse``: with ``causal``, the first
-    ``seq_q - seq_k`` rows; without keys, all. There is no backward pass yet.
+    ``seq_q - seq_k`` rows; without keys, all. Without ``mask``, ``score`` and ``sinks`` there are
+    gradients in bfloat16 for a head_dim of 64 and 128 (`attention_backward`).
 
     Args:
         q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 32 to 256 in steps of 32
@@ -123,17 +124,19 @@ def attention(
     if _is_decode(q, k, v):
         out, lse = decoded(q, k, v, scale, causal=causal)
         return (out, lse) if return_lse else out
-    out, lse = _attention_fwd(q, k, v, scale, causal)
+    out, lse = OPERATOR(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
 
 
 def _is_decode(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether keys should be split, as `attention_decode` does: a single token, whose calls are
-    planned there, over keys of two splits or more. It depends on nothing that differs between
-    batches. With 8192 keys that took 0.20 to 0.45 of the time on an H200, in graphs
-    (`benchmarks/decode.py`); where it begins to be worth it was not measured.
+    planned there, over keys of two splits or more, without gradients. Beside these it depends on
+    nothing that differs between batches. With 8192 keys that took 0.20 to 0.45 of the time on an
+    H200, in graphs (`benchmarks/decode.py`); where it begins to be worth it was not measured.
     """
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or q.shape[1] != 1 or not k.shape[2]:
+        return False
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         return False
     group = q.shape[2] // k.shape[2]
     fits = group % _ROUND == 0 and 0 < group <= _FEW and (q.shape[3], v.shape[3]) in SPLIT_DIMS
@@ -262,7 +265,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     return out, lse
 
 
-_attention_fwd = Operator(
+OPERATOR = Operator(
     "attention_fwd(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal)"
     " -> (Tensor out, Tensor lse)",
     _forward,

@@ -82,6 +82,28 @@ def _cycles(product: Product, shape: Shape, sms: int, how: Tile | Split) -> floa
     return split.cycles(product, shape, sms, how)
 
 
+def fused(
+    device: torch.device,
+    dtype: torch.dtype,
+    shape: Shape,
+    gate: str = "",
+    scaled: bool = False,
+    squares: bool = False,
+    addend: bool = False,
+) -> tuple[Tile, Launcher]:
+    """The kernel of a product whose epilogue does more, and its output tiles: it reads b along k
+    and is never split or transposed. The arguments are those of `tiling.Product` and `choice`.
+
+    Raises:
+        DeviceError: there is none for this GPU.
+    """
+    product = Product(
+        architecture(device), checks.DTYPES[dtype], gate=gate, scaled=scaled, squares=squares
+    )
+    tile = tiling.best(product, shape, multiprocessors(device), addend=addend)
+    return tile, library.launcher(device, product.spec, **product.settings(tile))
+
+
 class TransposedProduct:
     """The kernel of a product that is stored transposed, loaded for one GPU."""
 

@@ -54,7 +54,7 @@ def flash_attn_func(
     """softmax(q k^T softmax_scale) v, called as FlashAttention-2's ``flash_attn_func`` is.
 
     Calls by name that are written for FlashAttention-3 and -4 are right as well; by position, the
-    fourth argument is FlashAttention-2's. There is no backward pass.
+    fourth argument is FlashAttention-2's. Gradients are those of `attention`.
 
     Args:
         q: (batch, seq_q, heads, head_dim), as of `schedgen.kernels.attention`.
@@ -85,7 +85,7 @@ def flash_attn_func(
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     del deterministic, pack_gqa, sm_margin
-    require("dropout_p", dropout_p, 0.0, "drop in training only, and there is no backward pass")
+    require("dropout_p", dropout_p, 0.0, "there is no dropout")
     require("attention_chunk", attention_chunk, 0, "say it as a mask of attention")
     if num_splits not in (0, 1):
         require("num_splits", num_splits, 1, "leave it out")

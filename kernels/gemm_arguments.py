@@ -44,16 +44,24 @@ def check_epilogue(
 
 
 def result_shape(
-    a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, symmetric: bool
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: float,
+    beta: float,
+    symmetric: bool,
+    *,
+    b_name: str = "b",
 ) -> torch.Size:
-    """Shape of the result, if the arguments, as of `gemm`, fit together.
+    """Shape of the result, if the arguments, as of `gemm`, fit together; ``b_name`` is what the
+    caller calls ``b``.
 
     Raises ArgumentValueError, ArgumentTypeError.
     """
-    checks.dtypes(a=a, b=b, c=c)
+    checks.dtypes(**{"a": a, b_name: b, "c": c})
     checks.number("alpha", alpha)
     checks.number("beta", beta)
-    for name, tensor, shape in (("a", a, "(..., m, k)"), ("b", b, "(..., k, n)")):
+    for name, tensor, shape in (("a", a, "(..., m, k)"), (b_name, b, "(..., k, n)")):
         if tensor.dim() < 2:
             raise ArgumentValueError(
                 name, f"it has {tensor.dim()} dimensions", shape, f"{name}.unsqueeze(...)"
@@ -61,15 +69,15 @@ def result_shape(
     (m, k), (k_b, n) = a.shape[-2:], b.shape[-2:]
     if k_b != k:
         got, fix = f"its shape is {tuple(b.shape)}", "transpose an operand with .mT"
-        raise ArgumentValueError("b", got, f"(..., {k}, n), as a is {tuple(a.shape)}", fix)
+        raise ArgumentValueError(b_name, got, f"(..., {k}, n), as a is {tuple(a.shape)}", fix)
     if symmetric and m != n:
         got, fix = f"its shape is {tuple(b.shape)}", "use gemm for a result that is not square"
-        raise ArgumentValueError("b", got, f"(..., {k}, {m}), for a square result", fix)
+        raise ArgumentValueError(b_name, got, f"(..., {k}, {m}), for a square result", fix)
     outer = _broadcast(a.shape[:-2], b.shape[:-2])
     if outer is None:
         got, fix = f"its shape is {tuple(b.shape)}", "make the batch dimensions the same"
         allowed = f"batch dimensions that broadcast with {tuple(a.shape[:-2])}"
-        raise ArgumentValueError("b", got, allowed, fix)
+        raise ArgumentValueError(b_name, got, allowed, fix)
     shape = torch.Size((*outer, m, n))
     if c is not None:
         _check_addend(c, shape)
@@ -112,10 +120,14 @@ def check_overlap(out: Tensor, a: Tensor, b: Tensor, c: Tensor | None) -> None:
     """
     if c is not None and layouts.same(c, out):
         c = None
+    check_apart(out, "memory apart from a and b, or c itself", a=a, b=b, c=c)
+
+
+def check_apart(out: Tensor, allowed: str = "memory of its own", **others: Tensor | None) -> None:
+    """``out`` shares no memory with ``others``. Raises ArgumentValueError."""
     start, end = _span(out)
-    for name, tensor in (("a", a), ("b", b), ("c", c)):
+    for name, tensor in others.items():
         if tensor is not None and tensor.numel():
             first, last = _span(tensor)
             if first < end and start < last:
-                allowed = "memory apart from a and b, or c itself"
                 raise ArgumentValueError("out", f"it overlaps {name}", allowed, "pass another out")

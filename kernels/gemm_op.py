@@ -130,13 +130,13 @@ def _compute(
     bias, c = (c, None) if activated else (None, c)
     if b.dim() == 2 and a.dim() > 2 and not symmetric:  # rows of all batches form one matrix
         c = None if c is None else c.expand(out.shape).reshape(1, -1, out.shape[-1])
-        rows, target = a.reshape(1, -1, a.shape[-1]), _merged(out, 1)
+        rows, target = a.reshape(1, -1, a.shape[-1]), layouts.merged(out, 1)
         columns = b.unsqueeze(0)
     else:
         outer = out.shape[:-2]
-        rows, columns = _batches(a, outer), _batches(b, outer)
-        c = None if c is None else _batches(c.expand(out.shape), outer)
-        target = _merged(out, outer.numel()) if outer else out.unsqueeze(0)
+        rows, columns = layouts.batches(a, outer), layouts.batches(b, outer)
+        c = None if c is None else layouts.batches(c.expand(out.shape), outer)
+        target = layouts.merged(out, outer.numel()) if outer else out.unsqueeze(0)
     direct = target is not None and layouts.problem(target) is None
     if target is None or not direct:
         shape = (rows.shape[0], rows.shape[1], out.shape[-1])
@@ -145,21 +145,6 @@ def _compute(
     _launch(device, symmetric, (rows, columns, addend), alpha, beta, target, activated=activated)
     if not direct:
         out.copy_(target.reshape(out.shape))
-
-
-def _batches(tensor: Tensor, outer: torch.Size) -> Tensor:
-    """(..., rows, columns) as (batch, rows, columns), one batch for each of ``outer``."""
-    if not outer:
-        return tensor.unsqueeze(0)
-    return tensor.expand(*outer, *tensor.shape[-2:]).reshape(-1, *tensor.shape[-2:])
-
-
-def _merged(out: Tensor, batch: int) -> Tensor | None:
-    """``out`` as (batch, rows, columns); None if its strides do not allow that."""
-    try:
-        return out.view(batch, -1, out.shape[-1])
-    except RuntimeError:
-        return None
 
 
 def _launch(

@@ -75,3 +75,18 @@ def room(like: Tensor, shape: Sequence[int]) -> Tensor:
     step = ALIGNMENT // like.element_size()
     *outer, columns = shape
     return like.new_empty((*outer, -(-columns // step) * step))[..., :columns]
+
+
+def batches(tensor: Tensor, outer: Sequence[int]) -> Tensor:
+    """(..., rows, columns) as (batch, rows, columns), one batch for each of ``outer``."""
+    if not outer:
+        return tensor.unsqueeze(0)
+    return tensor.expand(*outer, *tensor.shape[-2:]).reshape(-1, *tensor.shape[-2:])
+
+
+def merged(out: Tensor, batch: int) -> Tensor | None:
+    """``out`` as (batch, rows, columns); None if its strides do not allow that."""
+    try:
+        return out.view(batch, -1, out.shape[-1])
+    except RuntimeError:
+        return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,7 +49,8 @@ def defined(name: str) -> Operator | None:
 class Operator:
     """The operator ``schedgen::...``: ``compute`` for tensors, ``fake`` for their shapes.
 
-    ``compute`` is called for every device, to say what is wrong with it. There are no gradients.
+    ``compute`` is called for every device, to say what is wrong with it. There are no gradients,
+    unless `differentiate` says how to find them.
 
     Args:
         schema: results are tensors, or none where tensor arguments are overwritten.
@@ -67,6 +68,8 @@ class Operator:
         self.native: native.Native | None = None
         self._opened = False
         self._seen: OrderedDict[bytes, bool] = OrderedDict()
+        self._save: Callable[..., None] | None = None
+        self._gradients: Callable[..., Any] | None = None
         self._define(schema, fake)
         self.public: Callable[..., Any] = getattr(torch.ops.schedgen, self._name).default
         planned = getattr(torch.ops.schedgen, f"_{self._name}").default
@@ -89,6 +92,12 @@ class Operator:
         """What the operator computes, without anything compiled."""
         return self._compute(*arguments)
 
+    def differentiate(self, save: Callable[..., None], gradients: Callable[..., Any]) -> None:
+        """``save(ctx, inputs, output)`` keeps what ``gradients(ctx, *gradients of results)`` needs,
+        which returns one for each argument, as of `torch.library.register_autograd`.
+        """
+        self._save, self._gradients = save, gradients
+
     def _define(self, schema: str, fake: Callable[..., Any]) -> None:
         name = self._name
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
@@ -102,14 +111,21 @@ class Operator:
         if "!" in schema:  # torch derives nothing through what is overwritten
             return
 
-        def backward(ctx: object, *gradients: object) -> NoReturn:
-            del ctx, gradients
+        def save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            if self._save is not None:
+                self._save(ctx, inputs, output)
+
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            if self._gradients is not None:
+                return self._gradients(ctx, *gradients)
             raise GradientError(
                 f"{SPACE}::{name} has no backward pass; fix: call it under torch.no_grad(), or "
                 "detach its arguments"
             )
 
-        torch.library.register_autograd(f"{SPACE}::{name}", backward, lib=_library)
+        torch.library.register_autograd(
+            f"{SPACE}::{name}", backward, setup_context=save, lib=_library
+        )
 
     def _run(self, *arguments: Any) -> Any:
         """The implementation for tensors: as planned, or in Python."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,13 +25,18 @@ from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
 from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS, dims
+from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
+from schedgen.kernels.attention_backward import DELTA, QUERIES
+from schedgen.kernels.attention_backward import DTYPES as DERIVED_DTYPES
+from schedgen.kernels.attention_backward import HEAD_DIMS as DERIVED_DIMS
+from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
 from schedgen.kernels.attention_decode import PARTS as DECODE_PARTS
 from schedgen.kernels.attention_decode_kvcache import COMBINE as KVCACHE_COMBINE
 from schedgen.kernels.attention_decode_kvcache import PARTS as KVCACHE_PARTS
 from schedgen.kernels.keys import KEYS, OWN
-from schedgen.kernels.tiling import Product, sizes
+from schedgen.kernels.tiling import GATES, Product, sizes
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -58,6 +63,11 @@ PRODUCTS = ((False, True), (False, False), (True, False))
 """Whether products are symmetric, and whether an activation is applied to them."""
 SUMS = (False, True)
 """Whether products that are split along k are symmetric."""
+FUSED = (
+    *({"gate": gate, "scaled": scaled} for gate in GATES for scaled in (False, True)),
+    *({"scaled": True}, {"squares": True}),
+)
+"""What the epilogues of other products do; b is read along k."""
 PARTS = ((False, "nk"), (False, "kn"), (True, "nk"))
 """The same, and how b lies in memory: there is no other kernel of parts of a symmetric product."""
 
@@ -96,10 +106,16 @@ def shipped() -> Iterator[Shipped]:
             settings = (*dims(128, 128).items(), ("dtype", dtype), *causal, *paged)
             yield Shipped(KVCACHE_PARTS, target, settings)
         yield Shipped(KVCACHE_COMBINE, target, (("dtype", dtype),))
+        if TARGETS[target] in DERIVED and dtype in DERIVED_DTYPES:
+            yield from _gradients(target, dtype)
         yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]
         for (symmetric, activated), layout in product(PRODUCTS, ("nk", "kn")):
             one = Product(arch, dtype, symmetric, layout, activated)
+            for tile in sizes(one):
+                yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        for more in FUSED:
+            one = replace(Product(arch, dtype), **more)
             for tile in sizes(one):
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         one = Product(arch, dtype, transposed=True)
@@ -112,6 +128,17 @@ def shipped() -> Iterator[Shipped]:
         for symmetric in SUMS:
             one = Product(arch, dtype, symmetric)
             yield Shipped("gemm_sum", target, tuple(one.sum_settings.items()))
+    for target in TARGETS:
+        yield Shipped("rms_factors", target, ())
+
+
+def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
+    """Kernels of attention's gradients."""
+    yield Shipped(DELTA, target, (("dtype", dtype),))
+    for head_dim, causal in product(DERIVED_DIMS, ((), (("causal", "true"),))):
+        settings = (*dims(head_dim, head_dim).items(), ("dtype", dtype), *causal)
+        yield Shipped(KEYS_AND_VALUES, target, settings)
+        yield Shipped(QUERIES, target, settings)
 
 
 def emitted(kernel: Shipped, store: Store | None = None) -> Emission:

@@ -58,6 +58,11 @@ class Product:
         b_layout: extents of b in memory, outermost first: ``nk`` or ``kn``.
         activated: a bias is added and an activation applied to each element of the result.
         transposed: the kernel multiplies the other way around and stores its result transposed.
+        gate: activation of the first of two products with the same left operand, which is
+            multiplied by the second one; '' if there is one product. Both lie beside each other in
+            an output tile, and its columns, like n of a shape, are those of both.
+        scaled: rows of the product, or of both, are multiplied by factors first.
+        squares: sums of squares of the rows of each output tile are stored as well.
     """
 
     arch: str
@@ -66,10 +71,17 @@ class Product:
     b_layout: str = "nk"
     activated: bool = False
     transposed: bool = False
+    gate: str = ""
+    scaled: bool = False
+    squares: bool = False
 
     @property
     def spec(self) -> str:
         """The spec of its kernels."""
+        if self.gate:
+            return "gemm_gated"
+        if self.scaled or self.squares:
+            return "gemm_rms" if self.squares else "gemm_scaled"
         if self.activated:
             return "gemm_epilogue"
         if self.transposed:
@@ -78,7 +90,14 @@ class Product:
 
     def settings(self, tile: Tile) -> dict[str, str]:
         """Of the kernel that computes it in such tiles."""
-        return {"dtype": self.dtype, **self._layout, **tile.settings}
+        found = {"dtype": self.dtype, **self._layout, **tile.settings}
+        if not self.gate:
+            return found
+        if "tile_n" in found:  # what is stored has the columns of one product
+            found["tile_n"] = str(tile.columns // 2)
+        if self.gate != GATES[0]:
+            found["activation"] = self.gate
+        return found | {"scaled": "true"} if self.scaled else found
 
     def parts_settings(self, tile: Tile) -> dict[str, str]:
         """Of the kernel (of gemm_parts) that computes parts of k in such tiles."""
@@ -100,6 +119,9 @@ class Product:
 
 Shape = tuple[int, int, int, int]
 """batch, m, n, k"""
+
+GATES = ("silu", "gelu")
+"""Activations of gates that there are kernels for; the first is the spec's own."""
 
 PARTS, SUM = "gemm_parts", "gemm_sum"
 """Specs of products that are split along k."""
@@ -132,6 +154,22 @@ TRANSPOSED = {
 }
 """The same of products that are stored transposed: rows of such a tile are columns of the result,
 and its columns are rows."""
+FUSED = {
+    "sm_90a": (
+        *(Tile(), Tile(columns=192), Tile(columns=128), Tile(rows=64, columns=128)),
+        Tile(rows=64, columns=64, depth=128),
+    ),
+    "sm_100a": TILES["sm_100a"],
+}
+"""The same of products with factors or sums of squares of their rows."""
+GATED = {
+    "sm_90a": (
+        *(Tile(), Tile(columns=192), Tile(columns=128, teams=2), Tile(rows=64, columns=128)),
+        Tile(rows=64, columns=64, depth=128),
+    ),
+    "sm_100a": TILES["sm_100a"],
+}
+"""The same of products with a gate."""
 FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much
 larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the first load comes
@@ -189,8 +227,8 @@ of 128 rows they are the ones with which the rule loses least of what `benchmark
 measured (H200, in graphs and one by one); those of 64 rows are measured (`benchmarks/tiling.py`,
 H200) with kernels that read right operands as they lie; with 64 x 32 x 256 the model has 412
 instead of 384 cycles for the others, so there they are 7 % too high. For products with an
-activation, which have another epilogue, they are taken over, not measured. Nobody has measured
-Blackwell: there the model's are taken."""
+activation, a gate, factors or sums of squares, which have other epilogues, they are taken over, not
+measured. Nobody has measured Blackwell: there the model's are taken."""
 ESTIMATED = {
     "sm_90a": {
         False: {
@@ -237,6 +275,8 @@ def sizes(product: Product) -> tuple[Tile, ...]:
     """Of the output tiles that there are kernels of ``product`` for."""
     if product.transposed:
         return TRANSPOSED.get(product.arch, ())
+    if product.gate or product.scaled or product.squares:
+        return (GATED if product.gate else FUSED).get(product.arch, ())
     along_k = product.b_layout == "nk" and not product.symmetric
     more = MORE.get(product.arch, ()) if along_k else ()
     in_turn = () if product.activated else IN_TURN.get(product.arch, ())

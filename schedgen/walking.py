@@ -1,4 +1,6 @@
-"""Kernels whose main loop takes blocks of an array: what that asks of extents."""
+"""Extents that count output tiles: of results that have elements for each of them, and of arrays of
+blocks that the main loop takes.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,22 @@ from collections.abc import Mapping
 from schedgen.kernel import Kernel
 
 
+def counted(kernel: Kernel) -> dict[str, str]:
+    """Extents that count output tiles in tensors that are moved by tile, and the extents that these
+    are cut along.
+    """
+    places = (place for operation in kernel.operations for place in operation.places)
+    return {place.extent: place.along for place in places if place.counted}
+
+
+def numbers_of_tiles(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
+    """How large those of `counted` are for the extents of tensors."""
+    block = {axis.extent: axis.block for axis in kernel.grid}
+    return {e: -(-extents[along] // block[along]) for e, along in counted(kernel).items()}
+
+
 def tiles_of(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
-    """How large extents that count output tiles have to be for the extents of tensors."""
+    """How large extents of a walk that count output tiles have to be for the extents of tensors."""
     if kernel.walk is None:
         return {}
     argument = next(a for a in kernel.arguments if a.name == kernel.walk.count)

@@ -114,10 +114,12 @@ class Footprints:
         """Ranges of bytes of a piece in its slot."""
         if access.allocation == RING:
             return (access.bytes,)
-        region = self._region(access)
-        if len(region.shape) < 2 or 1 in region.shape:
+        region, piece = self._region(access), self.plan.kernel.piece[access.buffer]
+        if len(region.shape) < 2:  # a value per row
+            return ((piece.row0 * region.row_bytes, piece.row1 * region.row_bytes),)
+        if 1 in region.shape:
             return ((0, region.slot_bytes),)
-        return tuple(region.panels(self.plan.kernel.piece[access.buffer]))
+        return tuple(region.panels(piece))
 
     def _panel(self, access: Access) -> int:
         if access.allocation == RING:

@@ -9,7 +9,7 @@ import torch
 from schedgen.expressions import evaluate_int
 from schedgen.kernel import Kernel
 from schedgen.spec.parameters import literal
-from schedgen.walking import most_blocks, tiles_of
+from schedgen.walking import most_blocks, numbers_of_tiles, tiles_of
 
 _FULL = 4
 """Numbers of full blocks are -1 to 2."""
@@ -18,9 +18,12 @@ _MORE = 3
 
 
 def with_blocks(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
-    """``extents`` with those of the arrays of a walk, which follow from the others."""
+    """``extents`` with those that follow from the others: they count output tiles, or belong to the
+    arrays of a walk.
+    """
+    extents = {**extents, **numbers_of_tiles(kernel, extents)}
     if kernel.walk is None:
-        return dict(extents)
+        return extents
     return {**extents, **tiles_of(kernel, extents), most_blocks(kernel): _trips(kernel, extents)}
 
 

@@ -23,6 +23,7 @@ from schedgen.kernel import Kernel, Kind
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.tensors import Argument
+from schedgen.walking import numbers_of_tiles
 
 _LENGTH = 300
 """The largest size along an extent that no tensor has."""
@@ -38,8 +39,8 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     is ``given`` has the last word; it may have values of scalar arguments, too.
 
     Raises:
-        SchedgenError: ``given`` names what is neither an extent nor a scalar argument, or an extent
-            is larger than what the kernel covers.
+        SchedgenError: ``given`` names what is neither an extent nor a scalar argument, an extent is
+            larger than what the kernel covers, or one that counts output tiles is another number.
     """
     parameters = dict(kernel.parameters)
     blocks = {axis.extent: axis.block for axis in kernel.grid if axis.block > 1}
@@ -78,7 +79,14 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     wrong = beyond(kernel, given)
     if wrong:
         raise SchedgenError(wrong)
-    return {**with_blocks(kernel, with_totals(kernel, {**found, **given})), **given}
+    sizes = {**with_blocks(kernel, with_totals(kernel, {**found, **given})), **given}
+    for extent, count in numbers_of_tiles(kernel, sizes).items():
+        if sizes[extent] != count:
+            raise SchedgenError(
+                f"'{extent}' is {sizes[extent]}, but there are {count} output tiles to count; fix: "
+                "leave it out"
+            )
+    return sizes
 
 
 def random_inputs(

@@ -118,7 +118,8 @@ def compiled_emission(
     `emission` gives for these arguments, if that is known.
 
     A schedule whose kernel is not `acceptable` is replaced by the best one that leaves `STEP` more
-    registers of each thread beside tiles; `ROUNDS` schedules are tried. One that is, and whose
+    registers of each thread beside tiles, or half of `STEP` where that is all there are; `ROUNDS`
+    schedules are tried. One that is, and whose
     machine code has beside products what was planned, is taken. If the assembler moved that, the
     same schedule is written in the ways of `otherwise`, up to one that keeps it; where loops are
     long, equal roles share instructions (`sharing`). `best` says which of all attempts is taken; if
@@ -136,11 +137,10 @@ def compiled_emission(
     trials = _Trials(
         settings, progress, events, conform, methods, store, tuple(pace), style is None
     )
-    scarce = ""
-    for number in range(ROUNDS):
-        more = number * STEP
+    scarce, rounds = "", [number * STEP for number in range(ROUNDS)]
+    for more in rounds:
         try:
-            emitted = None if number else first
+            emitted = first if not more else None
             emitted = emitted or emission(
                 spec, with_registers(machine, more), settings, progress,
                 events=events, methods=methods, store=store, latencies=latencies, pace=pace,
@@ -149,7 +149,10 @@ def compiled_emission(
             if not trials.made:
                 raise
             scarce = f"; with {more} more registers per thread there is no schedule: {error}"
-            break
+            if more % STEP:
+                break
+            rounds[rounds.index(more) + 1 :] = [more - STEP // 2]
+            continue
         emitted = restyled(emitted, style or PLAIN, events=events)
         if acceptable(trials.add(emitted, Variation(more, style=emitted.style)).report):
             break

@@ -18,7 +18,7 @@ from schedgen.interpret.formulas import scalar
 from schedgen.interpret.pieces import TORCH
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.tensors import Argument, Place
-from schedgen.walking import tiles_of
+from schedgen.walking import numbers_of_tiles, tiles_of
 
 Coordinates: TypeAlias = Mapping[str, int]
 """Which output tile it is, along each extent that output tiles are cut along."""
@@ -258,6 +258,10 @@ class Problem:
             if self.extents[extent] < least:
                 got = f"'{extent}' is {self.extents[extent]}"
                 raise InterpretationError(f"{got}, but {least} is needed to count output tiles")
+        for extent, count in numbers_of_tiles(self.kernel, self.extents).items():
+            if self.extents[extent] != count:
+                got = f"'{extent}' is {self.extents[extent]}"
+                raise InterpretationError(f"{got}, but there are {count} output tiles to count")
         if not self.kernel.grid:
             raise InterpretationError("the tiles that are stored do not make up a grid")
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError
 from schedgen.expressions.nodes import Name
 from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Phase, Region
@@ -33,7 +32,7 @@ from schedgen.reference.estimate import (
     unknown,
 )
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
-from schedgen.reference.problem import Sizes, stored_tensors
+from schedgen.reference.problem import Sizes, deciding, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
 from schedgen.reference.rounding import Array, Truth
 from schedgen.tensors import PARTLY
@@ -133,7 +132,8 @@ class _Evaluation:
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
-        whole = {name: int(self.scalars[name].value) for name in whole_scalars(kernel)}
+        named = deciding(kernel) & self.scalars.keys()
+        whole = {name: int(self.scalars[name].value) for name in named}
         arrays = kernel.walk.arrays if kernel.walk else ()
         walked = (np.asarray(inputs[name], np.float64) for name in arrays)
         self.sizes = Sizes(kernel, {**extents, **sizes}, whole, *walked)

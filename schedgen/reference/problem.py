@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import product
 
 from schedgen.errors import SchedgenError
+from schedgen.expressions.nodes import references
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.reference.formulas import arithmetic
 from schedgen.reference.rounding import Array
@@ -125,6 +126,12 @@ class Sizes:
             sides += [place.side] if place.side else []
         flipped = sides[:1] == ["columns"] and len(sides) == 2
         return tuple(slices), (lengths["rows"], lengths["columns"]), flipped
+
+
+def deciding(kernel: Kernel) -> set[str]:
+    """Names in what says which iterations an output tile has, and whether it is computed."""
+    formulas = [*kernel.tile_range, *([] if kernel.tile_when is None else [kernel.tile_when])]
+    return {name.name for formula in formulas for name in references(formula)}
 
 
 def stored_tensors(kernel: Kernel) -> set[str]:

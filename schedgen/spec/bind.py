@@ -13,6 +13,7 @@ from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
 from schedgen.spec.apart import sums_apart
 from schedgen.spec.claiming import bind_claim
+from schedgen.spec.counted import check_counted
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dimensions import bind_dimensions
@@ -35,7 +36,7 @@ from schedgen.spec.trips import check_trips, trip_count
 from schedgen.spec.values import WORDS, Path, Scope, Value, show
 from schedgen.spec.walking import bind_walk, check_walk
 from schedgen.storage_rules import storage_mistakes
-from schedgen.tensors import INTEGERS, Argument, tile_number
+from schedgen.tensors import INTEGERS, Argument, GridAxis, Place, tile_number
 
 
 def bind(
@@ -105,7 +106,9 @@ def _kernel(
     grid = binder.placing.grid(operations)
     claim = bind_claim(spec, scope, grid)
     teams = bind_teams(spec, scope, operations, claim)
+    _check_coordinates(spec, scope, operations, grid)
     walk = bind_walk(spec, scope, grid)
+    check_counted(spec, scope, grid, operations)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
     kernel = Kernel(
@@ -145,6 +148,29 @@ def _kernel(
         decided=decided,
     )
     return _storable(sums_apart(elide_copies(kernel)), spec, scope)
+
+
+def _check_coordinates(
+    spec: SpecFile, scope: Scope, operations: Sequence[Operation], grid: Sequence[GridAxis]
+) -> None:
+    """``row`` and ``column`` count from where the output tile begins. A buffer that several parts
+    of a tile use in turn is as large as one of them, and does not say which.
+    """
+    blocks = {axis.extent: axis.block for axis in grid}
+    wrong: dict[str, tuple[str, Place]] = {}
+    for operation in (o for o in operations if o.tensor is None and o.places):
+        used = [*(formula for _, formula in operation.formulas), operation.when]
+        names = {name.name for formula in used if formula for name in references(formula)}
+        for name, place in zip(("row", "column"), operation.places, strict=True):
+            if name in names and place.block != blocks.get(place.along, place.block):
+                wrong.setdefault(operation.base, (name, place))
+    for base, (name, place) in wrong.items():
+        message = (
+            f"'{base}' asks for '{name}' along '{place.along}', and what it writes has "
+            f"{place.block} for each output tile, but these are {blocks[place.along]} apart"
+        )
+        fix = "let it write a buffer for each part ('per'), which may share a ring"
+        scope.error("bad-coordinates", message, _listed(spec, base), fix=fix)
 
 
 def _locations(source: Source, spec: SpecFile) -> dict[tuple[str, str], Location]:

@@ -98,7 +98,8 @@ def _apart(kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> StoreMis
                 )
                 fix = f"give '{tensor}' the extent '{extent}' instead of '{group.extent}'"
             else:
-                fix += f", or name '{extent}' in 'one_tile' if a single tile covers it"
+                fix += f", name '{extent}' in 'one_tile' if a single tile covers it, or say in "
+                fix += "'counted' which output tiles it counts"
             return StoreMistake("bad-coverage", tensor, store.base, message, fix)
     return None
 
@@ -132,7 +133,7 @@ class _Coverage:
         step = gcd(*(edge for stored in every for side in stored.box for edge in side), self.size)
         ends = [max(b[axis][1] for b in (s.box for s in every)) for axis in self._dimensions()]
         if self.square:
-            ends = [self.size if self._along(axis) else end for axis, end in enumerate(ends)]
+            ends = [self._size(axis) or end for axis, end in enumerate(ends)]
         counts = np.zeros([end // step for end in ends], int)
         for stored in every:
             counts[tuple(slice(begin // step, end // step) for begin, end in stored.box)] += 1
@@ -159,7 +160,8 @@ class _Coverage:
             name = "tile_column" if columns else "tile_row"
             fix = (
                 f"name '{extent}' in 'one_tile' if a single tile covers it, give '{self.tensor}' "
-                f"an extent for these tiles, or store one of them with 'when: {name} == 0'"
+                f"an extent for these tiles ('counted' of 'loops'), or store one of them with "
+                f"'when: {name} == 0'"
             )
         return StoreMistake("bad-coverage", self.tensor, here[1].operation.base, message, fix)
 
@@ -218,9 +220,15 @@ class _Coverage:
     def _dimensions(self) -> range:
         return range(len(self._dimensions_of(self.stores[0])))
 
-    def _along(self, dimension: int) -> bool:
+    def _size(self, dimension: int) -> int:
+        """Of the tensor along an axis that output tiles are cut along or count them; 0: neither."""
         axis = self._dimensions_of(self.stores[0])[dimension]
-        return any(store.places[axis].along in self.kernel.tile_extents for store in self.stores)
+        blocks = dict(zip(self.kernel.tile_extents, self.blocks, strict=True))
+        places = [store.places[axis] for store in self.stores]
+        cut = [place for place in places if place.along in blocks]
+        if not cut:
+            return 0
+        return self.size // blocks[cut[0].along] if cut[0].counted else self.size
 
     def _values(self, tile: tuple[int, int]) -> dict[str, Value]:
         extents = {extent for argument in self.kernel.arguments for extent in argument.shape}

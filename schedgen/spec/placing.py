@@ -7,12 +7,13 @@ loop; extents of tensors that are stored are cut into output tiles; every other 
 whole. Along an extent that the main loop walks a tile is the
 next one in each iteration, or the next element if it does not lie along it. Instances of a buffer
 lie side by side: along the columns if their dimension splits columns elsewhere, else along the
-rows.
+rows; of a dimension that splits both, such as of keys, as what threads compute with them is split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,16 +21,19 @@ from math import prod
 
 from schedgen.expressions import Expression, ExpressionError, evaluate, references
 from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase
-from schedgen.operations import Load
+from schedgen.operations import Load, Mma, Store
 from schedgen.spec.dimensions import Index
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
-from schedgen.spec.schema import SpecFile
+from schedgen.spec.schema import SpecFile, Split
 from schedgen.spec.values import Scope
 from schedgen.tensors import GridAxis, Place
 
 _SIDES = ("rows", "columns")
 _COORDINATES = {"row", "column"}
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_OTHERS = {"id", "kind", "about", "label", "role", "unit", "over", "only", "op"}
+"""Keys of operations that name no buffers."""
 _MUCH = 1024
 """A factor by which an extent outgrows any rounding of the trip count."""
 
@@ -92,7 +96,7 @@ class Placing:
             if operation.kind not in (Kind.LOAD, Kind.STORE):
                 continue
             for place in operation.places:
-                if place.along and not place.grouped:
+                if place.along and not (place.grouped or place.counted):
                     blocks.setdefault(place.along, set()).add(place.block)
         if any(len(found) > 1 for found in blocks.values()):
             return ()
@@ -159,10 +163,35 @@ class Placing:
         argument = self.spec.arguments[tensor]
         return argument.tiled or argument.shape[-2:]
 
-    def _side_of(self, dimension: str) -> str:
+    def _side_of(self, dimension: str, base: str) -> str:
+        """Along what instances of the buffer ``base`` lie side by side."""
         splits = [buffer.split for buffer in self.layout.present.values()]
+        if {dimension} <= {s.rows for s in splits} & {s.columns for s in splits}:
+            splits = self._beside(dimension, base) or splits
         columns = any(split.columns == dimension for split in splits)
         return "columns" if columns and all(s.rows != dimension for s in splits) else "rows"
+
+    def _beside(self, dimension: str, base: str) -> list[Split]:
+        """How the nearest buffers are split along ``dimension`` that threads have element by
+        element together with ``base``, or with what they have so.
+        """
+        seen, now = set[str](), {base}
+        while now:
+            found = [self.layout.present[name].split for name in sorted(now)]
+            found = [split for split in found if dimension in (split.rows, split.columns)]
+            if found:
+                return found
+            seen |= now
+            now = {n for names in self._together(dimension) if names & now for n in names} - seen
+        return []
+
+    def _together(self, dimension: str) -> Iterator[set[str]]:
+        """The buffers of each operation of threads over ``dimension``."""
+        listed = self.spec.operations
+        for entry in (*listed.before, *listed.body, *listed.after):
+            if dimension in entry.over and not isinstance(entry, Load | Store | Mma):
+                words = set(_NAME.findall(repr(entry.model_dump(exclude=_OTHERS))))
+                yield words & self.layout.present.keys()
 
     # -- places --------------------------------------------------------------------------------
 
@@ -192,7 +221,7 @@ class Placing:
     def _instance(self, base: str, side: str, index: Index) -> tuple[int, int]:
         """Return the number of a buffer's instance among those side by side, and their count."""
         count = self.layout.dimensions.count
-        own = [dim for dim in self.layout.present[base].per if self._side_of(dim) == side]
+        own = [dim for dim in self.layout.present[base].per if self._side_of(dim, base) == side]
         number = 0
         for dim in own:
             number = number * count[dim] + index[dim]
@@ -225,6 +254,9 @@ class Placing:
             if extent in used:
                 place = self._along(frame[extent], used[extent], operation)
                 places.append(replace(place, extent=extent))
+            elif extent in self.spec.loops.counted:
+                along = self.spec.loops.counted[extent]
+                places.append(Place(extent, along=along, block=1, counted=True))
             elif extent in self.spec.loops.groups:
                 along = self.spec.loops.groups[extent]
                 places.append(Place(extent, along=along, grouped=True))

@@ -1,5 +1,5 @@
 """What of a spec depends on parameters alone, settled before anything is bound: arguments that are
-left out, extents that are exchanged, which tiles there are.
+left out, rings that there are, extents that are exchanged, which tiles there are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ def resolved(spec: SpecFile, scope: Scope) -> SpecFile:
     buffers = {
         name: _buffer(buffer, scope, ("buffers", name)) for name, buffer in spec.buffers.items()
     }
+    rings = {
+        name: ring
+        for name, ring in spec.rings.items()
+        if scope.truth(ring.only, ("rings", name, "only"))
+    }
     listed = spec.operations
     operations = Operations(
         before=_operations(listed.before, scope, "before"),
@@ -30,7 +35,8 @@ def resolved(spec: SpecFile, scope: Scope) -> SpecFile:
     tiles = scope.word(spec.loops.tiles, ("loops", "tiles"), TILES, "choice of tiles")
     loops = spec.loops.model_copy(update={"tiles": tiles or "all"})
     update = {
-        "arguments": arguments, "buffers": buffers, "operations": operations, "loops": loops
+        "arguments": arguments, "buffers": buffers, "rings": rings, "operations": operations,
+        "loops": loops,
     }  # fmt: skip
     return spec.model_copy(update=update)
 

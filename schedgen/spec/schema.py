@@ -157,6 +157,7 @@ class Ring(Model):
     lag: Literal["auto"] | list[Arithmetic] = Field(
         "auto", description="iterations by which each buffer lags", examples=[[0, 1], [0, "auto"]]
     )
+    only: Arithmetic = Field(True, description="false: its buffers have slots of their own")
 
 
 class WalkedBlocks(Model):
@@ -247,6 +248,12 @@ class Loops(Model):
         description="extents of which several neighbouring output tiles share an element: "
         "that extent, and the one of the output that is divided into groups",
         examples=[{"heads_k": "heads"}],
+    )
+    counted: dict[Identifier, Identifier] = Field(
+        default_factory=dict[Identifier, Identifier],
+        description="extents that count output tiles, in tensors of which each tile has the "
+        "elements of its own, and the extents that these are cut along",
+        examples=[{"n_tiles": "n"}],
     )
 
 

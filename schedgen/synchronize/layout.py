@@ -143,9 +143,9 @@ class Layout:
         for number, operation in enumerate(self.kernel.operations):
             if not operation.boundary:
                 continue
-            touched = _regions(self.kernel, operation)
+            touched = _pieces(operation)  # of a region other roles may have other bands
             later = (o for o in self.kernel.operations[number + 1 :] if not o.boundary)
-            follower = next((o for o in later if _regions(self.kernel, o) & touched), None)
+            follower = next((o for o in later if _pieces(o) & touched), None)
             if follower is None:
                 raise ProgramError(
                     f"nothing after {operation.name} uses what it writes; put it before what does"
@@ -381,7 +381,3 @@ _FENCE_ORDER = list(FenceKind)
 
 def _pieces(operation: Operation) -> set[str]:
     return {*(read.piece for read in operation.reads), *operation.writes}
-
-
-def _regions(kernel: Kernel, operation: Operation) -> set[str]:
-    return {kernel.piece[name].region for name in _pieces(operation)}

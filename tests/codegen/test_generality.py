@@ -15,9 +15,11 @@ from schedgen.codegen.facts import file_name
 from schedgen.codegen.report import compile_report
 from schedgen.driver.emulating import emulate
 from schedgen.driver.inputs import random_inputs
-from schedgen.driver.selecting import selected
+from schedgen.driver.selecting import compiled_emission, selected
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.interpret.sequential import run
+from schedgen.machine_file import read_machine
+from schedgen.spec.reader import read_spec
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 from tests.codegen.generality import PROBLEMS, SETTINGS, Problem
 
@@ -77,6 +79,19 @@ def test_other_mechanisms(spec: str, target: str) -> None:
     text = text_of(SPECS / f"{spec}.yaml", target)
     extents = {"m": 150, "n": 56, "k": 72}
     outcome = emulate(text, kernel, ARCHITECTURES[target], extents=extents)
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+def test_statistics_of_output_tiles(target: str) -> None:
+    """Two reductions over slices, stored for each of several tiles, as their program says."""
+    spec, machine = read_spec(str(SPECS / "row_statistics.yaml")), read_machine(target)
+    made, _ = compiled_emission(spec, machine, {}, conform=True)  # raises if one is missing
+    kernel = made.solution.problem.kernel
+    extents = {"m": 150, "n": 300, "k": 72, "n_tiles": 3}
+    outcome = emulate(made.text, kernel, ARCHITECTURES[target], extents=extents)
     assert outcome.correct, outcome.errors
     assert outcome.clean, outcome.report.text
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from schedgen.driver.binding import kernels_of
 from schedgen.driver.emulating import compiled
 from schedgen.driver.inputs import shapes
 from schedgen.emulator.machine.policies import Adversarial
 from schedgen.kernel import Kernel
 from schedgen.kernels.library import named
 from schedgen.kernels.regenerate import TARGETS, Shipped, shipped
-from schedgen.spec.bind import bind
+from schedgen.machine_file import read_machine
 from schedgen.spec.reader import read_spec
 
 ALL = list(shipped())
@@ -18,8 +19,8 @@ LAST = [[one for one in ALL if one.target == target][-1] for target in TARGETS]
 
 
 def kernel_of(one: Shipped) -> Kernel:
-    spec = read_spec(one.spec)
-    return bind(spec.source, spec.file, one.target, dict(one.settings))[0]
+    machine = read_machine(one.target)
+    return kernels_of(read_spec(one.spec), machine, dict(one.settings))[0]
 
 
 def check(one: Shipped, names: tuple[str, ...], seeds: tuple[int, ...]) -> None:

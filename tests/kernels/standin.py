@@ -7,6 +7,7 @@ see what a GPU would refuse.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -16,7 +17,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import checks, choosing, gemm_op, keys, layouts, library
+from schedgen.kernels import (
+    checks,
+    choosing,
+    gated_op,
+    gemm_op,
+    keys,
+    layouts,
+    library,
+    rms_op,
+)
 
 CPU = torch.device("cpu")
 
@@ -41,6 +51,8 @@ class StandIn:
             q, v = tensors[0].shape[-1], tensors[2].shape[-1]
             assert f"head_dim{q}_" + f"head_dim_v{v}_" * (v != q) in self.name
             _attention(tensors, scalars[0], causal="causal" in self.name)
+        elif self.name.startswith("attention_bwd"):
+            _backward(self.name, tensors, scalars)
         elif self.name.startswith("attention_parts"):
             _attention_parts(tensors, scalars, causal="causal" in self.name)
         elif self.name.startswith("attention_combine"):
@@ -54,6 +66,8 @@ class StandIn:
             bias = functional.pad(bias, (0, tensors[3].shape[-1] - len(bias)))
             b = b if "_kn" in self.name else b.mT
             tensors[3].copy_(functional.gelu(a @ b + bias, approximate="tanh"))
+        elif self.name.startswith(("gemm_gated", "gemm_rms", "gemm_scaled", "rms_factors")):
+            _fused(self.name, tensors, scalars)
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
@@ -73,6 +87,40 @@ class StandIn:
             _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
 
 
+def activated(name: str, gate: Tensor) -> Tensor:
+    """What a kernel for gated products makes of its gate."""
+    if "_gelu" in name:
+        return functional.gelu(gate, approximate="tanh")
+    return functional.silu(gate)
+
+
+def _fused(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+    """Products whose epilogues do more, and the factors of rows that some of them take."""
+    *given, out = tensors
+    if name.startswith("gemm_rms"):
+        _with_squares(tensors, scalars, int((re.search(r"_tile_n(\d+)", name) or [0, 256])[1]))
+    elif name.startswith("rms_factors"):
+        inverse, eps = scalars
+        out.copy_((given[0].sum(1) * inverse + eps).rsqrt())
+    else:
+        scale = given.pop()[..., None] if "_scaled" in name else 1.0
+        a, *right = (x.float() for x in given)
+        first, *second = (a @ b.mT * scale for b in right)
+        assert len(second) == ("_gated" in name)
+        out.copy_(activated(name, first) * second[0] if second else first)
+
+
+def _with_squares(tensors: Sequence[Tensor], scalars: Sequence[float], columns: int) -> None:
+    """A sum of squares for each row of each output tile."""
+    a, b, c, d, squares = tensors
+    whole = torch.empty(d.shape)
+    _product((a, b.mT, c, whole), (1.0, *scalars), symmetric=False)
+    d.copy_(whole)
+    assert squares.shape[1] == -(-whole.shape[-1] // columns)
+    for n in range(squares.shape[1]):
+        squares[:, n] = whole[..., n * columns : (n + 1) * columns].square().sum(-1)
+
+
 def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None:
     """Rows that see no key give NaN, as in the kernels."""
     q, k, v, out, lse = tensors
@@ -85,6 +133,28 @@ def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None
         scores = scores.masked_fill(~seen, -torch.inf)
     out.copy_(torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v))
     lse.copy_(scores.logsumexp(-1))
+
+
+def _backward(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+    """One of the three kernels; probabilities and gradients of scores are not rounded."""
+    if name.startswith("attention_bwd_delta"):
+        do, o, lse, delta, lse2 = tensors
+        delta.copy_((do.float() * o.float()).sum(-1).mT)
+        lse2.copy_((lse * math.log2(math.e)).where(lse > -1e30, 1e30))
+        return
+    q, k, v, do, lse2, delta, *found = tensors
+    (scale,) = scalars
+    k, v = (x.float().repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
+    p = torch.exp2(torch.einsum("bqhd,bkhd->bhqk", q.float(), k) * scale - lse2[..., None])
+    if "causal" in name:
+        p = p.tril(k.shape[1] - q.shape[1])
+    ds = p * (torch.einsum("bqhd,bkhd->bhqk", do.float(), v) - delta[..., None])
+    ds *= scale * math.log(2)
+    if name.startswith("attention_bwd_q"):
+        found[0].copy_(torch.einsum("bhqk,bkhd->bqhd", ds, k))
+        return
+    found[0].copy_(torch.einsum("bhqk,bqhd->bkhd", ds, q.float()))
+    found[1].copy_(torch.einsum("bhqk,bqhd->bkhd", p, do.float()))
 
 
 def _attention_parts(tensors: Sequence[Tensor], scalars: Sequence[float], *, causal: bool) -> None:
@@ -160,5 +230,6 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     for module in (keys, choosing):
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
     patch.setattr(choosing, "multiprocessors", lambda device: 132)  # pyright: ignore
-    gemm_op._kernel.cache_clear()
+    for module in (gemm_op, gated_op, rms_op):
+        module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     return calls

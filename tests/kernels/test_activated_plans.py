@@ -1,11 +1,11 @@
-"""Planned calls of products with an activation (the rest of plans is in `test_operators`)."""
+"""Planned calls of products with other epilogues (the rest of plans is in `test_operators`)."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from schedgen.kernels import gemm, gemm_op
+from schedgen.kernels import gated_op, gemm, gemm_gated, gemm_op, gemm_rms, gemm_scaled
 from tests.kernels import test_operators
 from tests.kernels.test_gemm_op import random
 
@@ -27,3 +27,33 @@ def test_activated_products(planned: list[str], bias: bool) -> None:
         assert torch.equal(found, wanted)
         assert torch.equal(out, wanted)
     assert len(planned) == 2 * 2
+
+
+def test_gated_products(planned: list[str]) -> None:
+    for turn in range(4):
+        a, gate, up = random(64, 40, seed=turn), random(72, 40, seed=9).mT, random(72, 40).mT
+        found, out = gemm_gated(a, gate, up), torch.empty(64, 72).bfloat16()
+        gemm_gated(a, gate, up, out=out)
+        wanted = torch.empty_like(found)
+        cpu = torch.device("cpu")
+        gated_op._compute(cpu, "silu", (a, gate, up), None, wanted)  # pyright: ignore
+        assert torch.equal(found, wanted)
+        assert torch.equal(out, wanted)
+    assert len(planned) == 2 * 2
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_normalization(planned: list[str], residual: bool) -> None:
+    for turn in range(4):
+        a, b, w = random(2, 33, 40, seed=turn), random(72, 40, seed=9).mT, random(40, 72).mT
+        c = random(2, 33, 72, seed=turn + 5) if residual else None
+        d, r = gemm_rms(a, b, c)
+        right = a.double() @ b.double() + (0.0 if c is None else c.double())
+        assert torch.allclose(d.double(), right, rtol=2**-7, atol=1e-2)
+        assert torch.allclose(r.double(), (right.square().mean(-1) + 1e-6).rsqrt(), rtol=1e-5)
+        found, out = gemm_scaled(d, w, r), torch.empty(2, 33, 40).bfloat16()
+        gemm_scaled(d, w, r, out=out)
+        wanted = r.double()[..., None] * (d.double() @ w.double())
+        assert torch.allclose(found.double(), wanted, rtol=2**-7, atol=1e-2)
+        assert torch.equal(out, found)
+    assert len(planned) == 2 * 4  # calls after the second; `gemm_rms` launches two kernels

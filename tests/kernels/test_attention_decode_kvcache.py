@@ -255,7 +255,7 @@ def test_calls_are_planned(
         given = (q, k, v, sizes, table)
         found = decode.attention_decode_kvcache(*given, softmax_scale=scale)
         expected = decode._decode(*given, scale, False, 0)  # pyright: ignore[reportPrivateUsage]
-        assert torch.allclose(found[0], expected[0], rtol=1e-2)  # a scale in float32
+        assert torch.allclose(found[0], expected[0], rtol=1e-2, atol=1e-3)  # scale: float32
         assert torch.allclose(found[1], expected[1], rtol=1e-5)
     assert len(planned) == 2 * 2
 

@@ -22,6 +22,9 @@ from schedgen.kernels import (
     attention_decode,
     choosing,
     gemm,
+    gemm_gated,
+    gemm_rms,
+    gemm_scaled,
     keys,
     layouts,
     library,
@@ -30,7 +33,9 @@ from schedgen.kernels import (
 from schedgen.kernels.attention_arguments import ABSENT
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
+from tests.kernels.test_attention_backward import derived, near
 from tests.kernels.test_attention_op import DIMS, operands, reference
+from tests.kernels.test_gated_op import close as gated
 from tests.kernels.test_gemm_op import close, random
 
 pytestmark = pytest.mark.slow
@@ -99,6 +104,25 @@ def test_attention(arch: str, shape: tuple[int, ...], causal: bool) -> None:
     assert torch.allclose(lse.double(), wanted_lse, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("shape", "causal"),
+    [
+        ((1, 70, 150, 2, 1, 64), False),
+        ((1, 150, 70, 1, 1, 64), True),
+        ((1, 130, 131, 1, 1, 128), True),
+        ((1, 260, 70, 1, 1, 128), False),
+    ],
+)
+def test_gradients(arch: str, shape: tuple[int, ...], causal: bool) -> None:
+    """Through the kernel of the forward pass and the three behind it."""
+    q, k, v = (x.requires_grad_() for x in operands(*shape))
+    out = attention(q, k, v, causal=causal)
+    dout = torch.randn(out.shape).to(out.dtype)
+    found = torch.autograd.grad(out, (q, k, v), dout)
+    wanted = derived(q, k, v, 1 / math.sqrt(shape[5]), causal, dout, None)
+    assert all(map(near, found, wanted))
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(130, 264, 72), (13, 7, 5)])
 def test_product(m: int, n: int, k: int) -> None:
     """Without an addend the kernel reads eight zeros, out of bounds, as a tensor of any shape."""
@@ -123,6 +147,32 @@ def test_activation(transposed: bool) -> None:
         sums = a.float() @ b.float() + (0.0 if row is None else row.float())
         wanted = functional.gelu(sums, approximate="tanh")
         assert torch.allclose(found.float(), wanted, rtol=2**-7, atol=1e-2)
+
+
+@pytest.mark.parametrize(("gate", "m", "n"), [("silu", 130, 136), ("gelu", 13, 7), ("gelu", 1, 40)])
+def test_gated(gate: str, m: int, n: int) -> None:
+    """Halves of one matrix, and operands that have to be copied."""
+    x, w = random(m, 72), random(2 * n, 72, seed=1)
+    found = gemm_gated(x, w[:n].mT, w[n:].mT, activation=gate)  # type: ignore[arg-type]
+    assert gated(found, x, w[:n].mT, w[n:].mT, gate=gate)
+
+
+@pytest.mark.parametrize(("m", "n"), [(130, 264), (13, 7)])
+@pytest.mark.parametrize("residual", [True, False])
+def test_normalization_between_products(m: int, n: int, residual: bool) -> None:
+    """Its statistics beside one product, its factors behind the next ones."""
+    a, b, c = random(m, 72), random(72, n, seed=1), random(m, n, seed=2) if residual else None
+    d, r = gemm_rms(a, b, c, beta=0.5, eps=1e-5)
+    right = a.double() @ b.double() + (0.5 * c.double() if c is not None else 0.0)
+    assert torch.allclose(d.double(), right, rtol=2**-7, atol=1e-2)
+    factors = (right.square().mean(-1) + 1e-5).rsqrt()
+    assert torch.allclose(r.double(), factors, rtol=1e-5, atol=1e-6)
+    w = random(80, n, seed=3)
+    wanted = r.double()[..., None] * (d.double() @ w.double().mT)
+    assert torch.allclose(gemm_scaled(d, w.mT, r).double(), wanted, rtol=2**-7, atol=1e-2)
+    gate, up = wanted[:, :40], wanted[:, 40:]
+    found = gemm_gated(d, w[:40].mT, w[40:].mT, row_scale=r)
+    assert torch.allclose(found.double(), functional.silu(gate) * up, rtol=2**-7, atol=1e-2)
 
 
 def test_addend() -> None:

@@ -20,7 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from schedgen.codegen.facts import Facts, file_name, read_facts
 from schedgen.kernels import (
     attention,
+    attention_decode,
     attention_op,
+    gated_op,
     gemm,
     gemm_op,
     library,
@@ -29,8 +31,10 @@ from schedgen.kernels import (
     of_file,
     operators,
     plans,
+    rms_op,
     symmetric_gemm,
 )
+from schedgen.kernels.attention_backward import _attention_bwd  # pyright: ignore[reportPrivateUsage]
 from schedgen.kernels.errors import ArgumentValueError, GradientError
 from schedgen.kernels.launcher import DTYPES, frame_layout
 from schedgen.kernels.of_spec import SpecKernel
@@ -43,10 +47,14 @@ pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="there is no C++ compiler"
 )
 OPERATORS = [
-    attention_op._attention_fwd,  # pyright: ignore[reportPrivateUsage]
+    attention_op.OPERATOR,
+    _attention_bwd,
     gemm_op._gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._gemm_out,  # pyright: ignore[reportPrivateUsage]
     *(gemm_op._gemm_gelu, gemm_op._gemm_gelu_out),  # pyright: ignore[reportPrivateUsage]
+    *gated_op._operators["silu"],  # pyright: ignore[reportPrivateUsage]
+    rms_op._gemm_rms,  # pyright: ignore[reportPrivateUsage]
+    *(rms_op._gemm_scaled, rms_op._gemm_scaled_out),  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm_out,  # pyright: ignore[reportPrivateUsage]
 ]
@@ -284,7 +292,7 @@ def test_gradients_and_modes(planned: list[str]) -> None:
     assert before
     needs = q.clone().requires_grad_()
     with pytest.raises(GradientError, match="has no backward pass"):
-        attention(needs, k, v).sum().backward()
+        attention_decode(needs, k, v).sum().backward()
     with torch.no_grad():
         assert not attention(needs, k, v).requires_grad
     assert len(planned) == before + 2  # the operator knows the plan, too

@@ -31,6 +31,7 @@ from tests.schedgen.products import product
 
 ARCH = {"h200": "sm_90a", "b200": "sm_100a"}
 GATED = Path("tests/data/specs/gated_attention.yaml")
+STATISTICS = GATED.with_name("row_statistics.yaml")
 BOTH = pytest.mark.parametrize("target", ["h200", "b200"])
 
 
@@ -188,6 +189,21 @@ def test_launch_refuses_larger_extents(capfd: pytest.CaptureFixture[str]) -> Non
     assert "inner: inner is 72, at most 64 is covered; not launched" in said
     assert isinstance(values["d"], torch.Tensor)
     assert bool(values["d"].isnan().all())
+
+
+def test_launch_refuses_other_numbers_of_tiles(capfd: pytest.CaptureFixture[str]) -> None:
+    text, kernel = generated(read_spec(str(STATISTICS)), "h200")
+    sizes = default_extents(kernel, {"n": 200})
+    assert sizes["n_tiles"] == 2
+    with compiled(text, kernel, "sm_90a") as made:
+        assert is_right(made.run(sizes))
+        for tiles in (1, 3):
+            wrong = {**sizes, "n_tiles": tiles}
+            values = {**random_inputs(kernel, wrong, 0), **outputs(kernel, wrong)}
+            with pytest.raises(LaunchError, match="grid dimension x is 0"):
+                made._function(*emulating._passed(kernel, values), emulating._stream())
+    said = capfd.readouterr().out
+    assert "n_tiles is 3, but there are 2 output tiles along n; not launched" in said
 
 
 def test_torch_functions_refuse_larger_extents(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from schedgen.codegen.style import PLAIN, Style
 from schedgen.driver import selecting
 from schedgen.driver.attempts import Attempt
 from schedgen.driver.emitting import Emission
-from schedgen.driver.variations import Variation
+from schedgen.driver.found import Infeasible
+from schedgen.driver.variations import STEP, Variation
 from tests.schedgen.driver.test_attempts import GOOD, SPILLS, attempt, overlap
 
 BLOCKS = Style(blocks=True)
@@ -149,3 +150,17 @@ def test_long_loops_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(monkeypatch, [attempt(overlap(100, 0, 1200))])
     driver.same = True  # no roles are equal
     assert len(driver.run()[1]) == 1
+
+
+def test_half_a_step_where_there_are_no_more_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(monkeypatch, [SPILLS, attempt(overlap(100, 0))])
+    made = driver.emission
+
+    def emission(spec: object, machine: Any, *_: object, **__: object) -> Emission:
+        if machine.role["vector"].registers > 24 + STEP // 2:
+            raise Infeasible("there is no room")
+        return made(spec, machine)
+
+    monkeypatch.setattr(selecting, "emission", emission)
+    assert driver.run()[1][-1].chosen
+    assert driver.asked == [Variation(), Variation(STEP // 2)]

@@ -97,11 +97,15 @@ def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
     if name.endswith("_sum"):
         p = random(1, trips, m, n, dtype=torch.float32, seed=1)
         return {"p": p, "c": random(1, m, n, seed=3), **_SCALARS}
+    if name == "rms_factors":
+        squares = random(1, trips, m, dtype=torch.float32, seed=1).square()
+        return {"squares": squares, "inverse": torch.tensor(0.25), "eps": torch.tensor(0.5)}
     inner *= parts_of(name).get("part", 1)
     b = random(1, n, inner, seed=1)
     return {
         "a": random(1, m, inner, seed=1),
-        "b": b,
+        **({"b_gate": b, "b_up": random(1, n, inner, seed=2)} if "gated" in name else {"b": b}),
+        "scale": random(1, m, dtype=torch.float32, seed=5),
         "c": random(1, m, n, seed=3) * (m != n),
         "bias": random(n, seed=4),
         **_SCALARS,
@@ -109,5 +113,6 @@ def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
 
 
 def parts_of(name: str) -> dict[str, int]:
-    """Extents of a shipped spec that its inputs do not have: parts of k, splits of keys."""
-    return {"gemm_parts": {"part": 2}, "attention_parts": {"split": 2}}.get(name, {})
+    """Extents of a shipped spec that its inputs do not have: parts of k, splits of keys, tiles."""
+    more = {"gemm_parts": {"part": 2}, "attention_parts": {"split": 2}, "gemm_rms": {"n_tiles": 2}}
+    return more.get(name, {})

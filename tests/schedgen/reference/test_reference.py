@@ -44,8 +44,9 @@ def _both(kernel: Kernel) -> tuple[dict[str, torch.Tensor], dict[str, Expected]]
 @pytest.mark.parametrize(
     "name",
     [
-        "gemm_sum",
+        *("gemm_sum", "gemm_gated", "gemm_rms", "gemm_scaled"),
         *(str(SPECS / f"{n}.yaml") for n in ("biased_softmax", "gated_attention", "product_norm")),
+        str(SPECS / "row_statistics.yaml"),
     ],
 )
 def test_it_agrees_with_the_interpreter_within_its_bounds(name: str, target: str) -> None:

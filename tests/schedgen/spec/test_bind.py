@@ -4,14 +4,15 @@ from fractions import Fraction
 
 import pytest
 
-from schedgen.kernel import OWN_STORAGE, AliasOption, Depth, Kernel, Phase, Read, Space
-from schedgen.spec.bind import bind
+from schedgen.driver.binding import kernels_of
+from schedgen.kernel import OWN_STORAGE, AliasOption, Depth, Kernel, Kind, Phase, Read, Space
+from schedgen.machine_file import read_machine
 from schedgen.spec.reader import read_spec, shipped_specs
 
 
 def kernels(name: str, target: str, **settings: str) -> tuple[Kernel, ...]:
     spec = read_spec(name)
-    return bind(spec.source, spec.file, target, settings)
+    return kernels_of(spec, read_machine(target), settings)
 
 
 def attention(target: str, **settings: str) -> Kernel:
@@ -217,3 +218,22 @@ def test_orders_stand_for_all_parts() -> None:
         *(("PV[1,0]", -1), ("PV[1,1]", -1), ("QK[1]", 0)),
     )
     assert attention("b200").orders == ()
+
+
+@pytest.mark.parametrize(("head_dim", "rings"), [("64", []), ("128", ["halves"])])
+def test_a_ring_may_be_left_out(head_dim: str, rings: list[str]) -> None:
+    """Its buffers have slots of their own then."""
+    spec = read_spec("attention_bwd_kv")
+    (kernel,) = kernels_of(spec, read_machine("h200"), {"head_dim": head_dim})
+    assert [ring.name for ring in kernel.rings] == rings
+    of_ring = [region.base for region in kernel.regions if region.ring is not None]
+    assert of_ring == ["rP", "rdS"] * len(rings)
+
+
+def test_parts_lie_as_what_is_computed_with_them_is_split() -> None:
+    """Parts of keys are columns of scores and rows of operands; a mask counts them as columns."""
+    (kernel,) = kernels("attention_bwd_q", "b200")
+    masks = [o for o in kernel.operations if o.kind is Kind.MASK]
+    sides = [{place.side: place for place in mask.places} for mask in masks]
+    assert [(at["columns"].offset, at["columns"].step) for at in sides] == [(0, 128), (64, 128)]
+    assert [(at["rows"].offset, at["rows"].block) for at in sides] == [(0, 128)] * 2

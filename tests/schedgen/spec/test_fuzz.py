@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from schedgen.dependence import derive
 from schedgen.errors import Diagnostic, SchedgenError, SpecError
 from schedgen.kernel import Kernel
+from schedgen.machine_file import read_machine
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import Spec, parse_spec, read_spec, shipped_specs, spec_from_data
 
+SPACES = {name: read_machine(name).accumulators for name in ("h200", "b200")}
 SPECS = {name: read_spec(name).source for name in shipped_specs()}
 SCALARS: list[Any] = [
     *(0, 1, -1, 2, 3, 64, 128, 4097, 10**12, True, False, None, "", "0.5", "1/3", "3/4", "1e9"),
@@ -48,7 +50,8 @@ def check(spec: Spec) -> int:
 
 def outcome(spec: Spec, target: str) -> tuple[tuple[Kernel, ...], tuple[Diagnostic, ...]]:
     try:
-        return bind(spec.source, spec.file, target), ()
+        space = SPACES.get(target)
+        return bind(spec.source, spec.file, target, accumulators=space), ()
     except SpecError as error:
         return (), error.diagnostics
 

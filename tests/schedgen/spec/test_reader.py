@@ -9,7 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from schedgen.driver.binding import kernels_of
 from schedgen.errors import SchedgenError, SpecError
+from schedgen.machine_file import read_machine
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import parse_spec, read_spec, shipped_specs, spec_from_data
 from schedgen.spec.source import parse_source
@@ -59,8 +61,8 @@ def test_specs_from_data(name: str) -> None:
     assert again.file == spec.file
     room = max(100, 60 + max(map(len, _texts(spec.source.data))))  # one value is never broken
     assert max(map(len, again.source.text.splitlines())) <= room
-    target = spec.file.targets[0]
-    first, second = (bind(s.source, s.file, target)[0] for s in (spec, again))
+    machine = read_machine(spec.file.targets[0])
+    first, second = (kernels_of(s, machine, {})[0] for s in (spec, again))
     assert (first.operations, first.pieces) == (second.operations, second.pieces)
 
 

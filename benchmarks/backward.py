@@ -1,0 +1,277 @@
+"""Gradients of attention on a GPU, beside flash-attn-4, FlashAttention-2 and cuDNN of torch.
+
+    schedgen build attention_bwd --target h200       # without a GPU: compiles the kernels ahead
+    python benchmarks/backward.py [--only NAME ...] [--seconds S] [--save]
+
+Times are those of the backward pass alone, milliseconds: launched ahead and with an overwritten L2
+cache (`ms`), as users call it (`eager ms`), and in CUDA graphs. TFLOP/s count five products, as is
+usual, of which causal masks leave half; ours computes seven. flash-attn-4 is asked twice, also for
+``deterministic=True``, which it refuses on Hopper (interface.py of 004b1a2). ``same bits`` says of
+how many of 20 runs the gradients were those of the first one. Errors are relative, by the norm, of
+the first head of k and the heads of q that share it, against float64. Prints a JSON line for each
+candidate; ``--save`` writes benchmarks/results/backward.json after each case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from report import RESULTS, environment, lines
+from torch import Tensor
+
+from schedgen.benchmarks.timing import (
+    OURS,
+    best_peer,
+    eagerly,
+    error,
+    imported,
+    in_graph,
+    in_graphs,
+    in_turns,
+    warm,
+)
+
+RUNS = 20
+ROUNDS = 12
+Row = dict[str, Any]
+Gradients = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is derived."""
+
+    batch: int
+    seq: int
+    heads: int
+    heads_k: int
+    head_dim: int
+    causal: bool
+
+    @property
+    def name(self) -> str:
+        heads = f"{self.heads}" if self.heads == self.heads_k else f"{self.heads}/{self.heads_k}"
+        mask = "causal" if self.causal else "full"
+        return f"{self.batch}x{self.seq}x{heads}x{self.head_dim}-{mask}"
+
+    @property
+    def flops(self) -> float:
+        whole = 10.0 * self.batch * self.heads * self.seq**2 * self.head_dim
+        return whole / 2 if self.causal else whole
+
+
+SHAPES = (
+    (4, 4096, 16, 16, 128),
+    (1, 16384, 16, 16, 128),
+    (4, 4096, 32, 32, 64),
+    (2, 8192, 64, 8, 128),
+)
+CASES = [Case(*shape, causal) for shape in SHAPES for causal in (False, True)]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Operands of a case, and the gradient of its result."""
+
+    case: Case
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    dout: Tensor
+
+
+def inputs(case: Case) -> Inputs:
+    torch.manual_seed(0)
+
+    def random(heads: int) -> Tensor:
+        shape = (case.batch, case.seq, heads, case.head_dim)
+        return torch.randn(*shape, device="cuda").to(torch.bfloat16)
+
+    return Inputs(case, *map(random, (case.heads, case.heads_k, case.heads_k, case.heads)))
+
+
+# -- candidates ------------------------------------------------------------------------------------
+
+
+def candidates(given: Inputs) -> dict[str, Callable[[], Callable[[], Gradients]]]:
+    """What computes the forward pass, and returns what computes the backward pass."""
+    return {
+        OURS: lambda: ours(given),
+        "cuDNN": lambda: cudnn(given),
+        "FA2": lambda: flash_2(given),
+        "FA4": lambda: flash_4(given, deterministic=False),
+        "FA4 deterministic": lambda: flash_4(given, deterministic=True),
+    }
+
+
+def ours(given: Inputs) -> Callable[[], Gradients]:
+    from schedgen.kernels import attention, attention_backward
+
+    q, k, v, causal = given.q, given.k, given.v, given.case.causal
+    out, lse = attention(q, k, v, causal=causal, return_lse=True)
+    return lambda: attention_backward(given.dout, q, k, v, out, lse, causal=causal)
+
+
+def cudnn(given: Inputs) -> Callable[[], Gradients]:
+    """By torch's operators, so that they can be captured; k and v of all heads of q, as torch's
+    own function does it for cuDNN where heads are shared.
+    """
+    group = given.case.heads // given.case.heads_k
+    q, dout = given.q.transpose(1, 2), given.dout.transpose(1, 2)
+    k, v = (x.repeat_interleave(group, 2).transpose(1, 2) for x in (given.k, given.v))
+    forward: Any = torch.ops.aten._scaled_dot_product_cudnn_attention.default
+    backward: Any = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default
+    causal = given.case.causal
+    found = forward(q, k, v, None, True, 0.0, causal, False)
+    out, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = found
+    none = torch.empty(0, device=q.device, dtype=q.dtype)
+
+    def run() -> Gradients:
+        dq, dk, dv = backward(
+            dout, q, k, v, out, lse, seed, offset, none, cum_q, cum_k, max_q, max_k, 0.0, causal
+        )
+        if group > 1:
+            dk, dv = (x.unflatten(1, (-1, group)).sum(2) for x in (dk, dv))
+        return dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2)
+
+    return run
+
+
+def flash_2(given: Inputs) -> Callable[[], Gradients]:
+    group = given.case.heads // given.case.heads_k
+    q, dout = given.q.transpose(1, 2), given.dout.transpose(1, 2)
+    k, v = (x.repeat_interleave(group, 2).transpose(1, 2) for x in (given.k, given.v))
+    forward: Any = torch.ops.aten._scaled_dot_product_flash_attention.default
+    backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_backward.default
+    causal = given.case.causal
+    out, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = forward(q, k, v, 0.0, causal)
+
+    def run() -> Gradients:
+        dq, dk, dv = backward(
+            dout, q, k, v, out, lse, cum_q, cum_k, max_q, max_k, 0.0, causal, seed, offset
+        )
+        if group > 1:
+            dk, dv = (x.unflatten(1, (-1, group)).sum(2) for x in (dk, dv))
+        return dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2)
+
+    return run
+
+
+def flash_4(given: Inputs, *, deterministic: bool) -> Callable[[], Gradients]:
+    interface = "flash_attn.cute.interface"
+    forward, backward = (imported(interface, f"_flash_attn_{n}") for n in ("fwd", "bwd"))
+    if forward is None or backward is None:
+        raise ModuleNotFoundError("flash-attn-4 is not installed")
+    q, k, v, causal = given.q, given.k, given.v, given.case.causal
+    out, lse, *_ = forward(q, k, v, causal=causal, return_lse=True)
+
+    def run() -> Gradients:
+        found = backward(q, k, v, out, given.dout, lse, causal=causal, deterministic=deterministic)
+        return tuple(found[:3])  # type: ignore[return-value]
+
+    return run
+
+
+# -- what is asked of each -------------------------------------------------------------------------
+
+
+def reference(given: Inputs) -> Gradients:
+    """Of the first head of k, and the heads of q that share it, in the first batch, by float64: a
+    head of q after the other, as memory is short.
+    """
+    case = given.case
+    k, v = (x[0, :, 0].double() for x in (given.k, given.v))
+    dk, dv, dqs = torch.zeros_like(k), torch.zeros_like(v), list[Tensor]()
+    scale = 1 / math.sqrt(case.head_dim)
+    for head in range(case.heads // case.heads_k):
+        q, dout = given.q[0, :, head].double(), given.dout[0, :, head].double()
+        p = q @ k.mT * scale
+        if case.causal:
+            p.masked_fill_(torch.ones_like(p, dtype=torch.bool).triu_(1), -math.inf)
+        p = p.softmax(-1)
+        dv += p.mT @ dout
+        dp = dout @ v.mT
+        dp -= (dp * p).sum(-1, keepdim=True)
+        p *= dp
+        del dp
+        dqs.append(p @ k * scale)
+        dk += p.mT @ q * scale
+        del p
+    return torch.stack(dqs, 1), dk, dv
+
+
+def errors(found: Gradients, wanted: Gradients, case: Case) -> dict[str, str]:
+    dq, dk, dv = found
+    shown = dq[0, :, : case.heads // case.heads_k], dk[0, :, 0], dv[0, :, 0]
+    names = ("error of dq", "error of dk", "error of dv")
+    return {n: f"{error(x, y):.2e}" for n, x, y in zip(names, shown, wanted, strict=True)}
+
+
+def same_bits(run: Callable[[], Gradients]) -> str:
+    """Of how many runs the results are those of the first one."""
+    first = [x.clone() for x in run()]
+    same = sum(all(map(torch.equal, run(), first)) for _ in range(RUNS))
+    return f"{same}/{RUNS}"
+
+
+def rows_of(case: Case) -> Iterator[Row]:
+    given = inputs(case)
+    problem: Row = {"case": case.name, "batch": case.batch, "seq": case.seq, "heads": case.heads}
+    problem |= {"heads_k": case.heads_k, "head_dim": case.head_dim, "causal": case.causal}
+    wanted = reference(given)
+    runs: dict[str, Callable[[], Gradients]] = {}
+    told: dict[str, Row] = {}
+    for name, make in candidates(given).items():
+        try:
+            run = make()
+            told[name] = {**errors(run(), wanted, case), "same bits": same_bits(run)}
+            runs[name] = run
+        except Exception as refusal:  # a peer that cannot do this is no failure of the benchmark
+            if name == OURS:
+                raise
+            yield {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
+    del wanted
+    warm(runs[OURS])
+    timed = in_turns(runs, ROUNDS)
+    called = {name: one.milliseconds for name, one in eagerly(runs, ROUNDS).items()}
+    graphs = in_graphs(runs, timed)
+    best = best_peer({name: one.milliseconds for name, one in timed.items()})
+    for name, one in timed.items():
+        row: Row = {**problem, "provider": name, "ms": round(one.milliseconds, 4)}
+        row["TFLOP/s"] = round(case.flops / one.milliseconds / 1e9, 1)
+        alone = name != OURS or math.isnan(best)
+        row["of best peer"] = "" if alone else round(best / one.milliseconds, 3)
+        row["eager ms"] = round(called[name], 4)
+        yield {**row, **in_graph(name, graphs), **told[name], "MHz": round(one.clock)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names of cases")
+    parser.add_argument("--seconds", type=float, default=170.0, help="no case begins after that")
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    begin, rows = time.monotonic(), list[Row]()
+    for case in CASES:
+        if options.only and not any(part in case.name for part in options.only):
+            continue
+        if time.monotonic() - begin > options.seconds:
+            print(f"no time left for {case.name}", flush=True)
+            continue
+        for row in rows_of(case):
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+        torch.cuda.empty_cache()
+        if options.save:
+            (RESULTS / "backward.json").write_text(lines(environment(), rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

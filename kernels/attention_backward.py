@@ -1,0 +1,178 @@
+"""Gradients of attention: ``torch.ops.schedgen.attention_bwd`` and its friendly form.
+
+Three kernels. `attention_bwd_delta` computes the row sums of dout * out, `attention_bwd_kv` the
+gradients of keys and values, tile by tile of keys, and `attention_bwd_q` those of queries. No sum
+goes across CTAs, so the bits of the results are the same each time (docs/backward.md).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from schedgen.kernels import attention_op, checks, keys, layouts, library
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from schedgen.kernels.operators import Operator
+
+DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
+HEAD_DIMS = (64, 128)
+"""Head dimensions of q, k and v that there are kernels for."""
+DTYPES = ("bf16",)
+"""Types, by their names in specs, that there are kernels for."""
+ARCHITECTURES = ("sm_90a", "sm_100a")
+_ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
+
+
+def attention_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    *,
+    dlse: Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of `attention`, which calls this where gradients are asked for.
+
+    The same arguments give the same bits. Of k and v that several heads of q share, the gradients
+    of each head are rounded to the type of k, and added up in float32 in their order.
+
+    Args:
+        dout: the gradient of ``out``, of its shape and type; any layout.
+        q, k, v: as of `attention`, bfloat16, with a head_dim of 64 or 128.
+        out, lse: what `attention` returned for them.
+        dlse: the gradient of ``lse``, (batch, heads, seq_q), float32; None: 0.
+        softmax_scale, causal: as they were passed to `attention`.
+
+    Returns:
+        The gradients of q, k and v, contiguous.
+
+    Raises:
+        GradientError: there is no kernel of that head_dim or type.
+        As `attention`.
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
+    return _attention_bwd(dout, q, k, v, out, lse, dlse, scale, causal)
+
+
+def _check(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None,
+    scale: float,
+) -> None:  # fmt: skip
+    attention_op.check(q, k, v, scale)
+    checks.dtypes(q=q, dout=dout, out=out)
+    head_dim, head_dim_v = q.shape[3], v.shape[3]
+    if head_dim not in HEAD_DIMS or head_dim_v != head_dim:
+        raise GradientError(
+            f"attention has no gradients with a head_dim of {head_dim} and {head_dim_v} of v; "
+            f"there are kernels for {' and '.join(map(str, HEAD_DIMS))}, the same for v; fix: pad "
+            "with zeros and pass softmax_scale, or call it under torch.no_grad()"
+        )
+    if checks.DTYPES[q.dtype] not in DTYPES:
+        fix = "use torch.bfloat16, or call it under torch.no_grad()"
+        raise GradientError(f"attention has no gradients of {q.dtype} yet; fix: {fix}")
+    rows = (q.shape[0], q.shape[2], q.shape[1])
+    results = {"dout": dout, "out": out, "lse": lse, "dlse": dlse}
+    for name, tensor in results.items():
+        wanted = rows if "lse" in name else (*q.shape[:3], head_dim_v)
+        if tensor is not None and tuple(tensor.shape) != tuple(wanted):
+            fix = "pass what attention returned, and its gradient"
+            raise ArgumentValueError(name, f"its shape is {tuple(tensor.shape)}", f"{wanted}", fix)
+        if tensor is not None and "lse" in name and tensor.dtype != torch.float32:
+            fix = f"{name}.float()"
+            raise ArgumentTypeError(name, f"its dtype is {tensor.dtype}", "torch.float32", fix)
+
+
+def _fake(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None,
+    scale: float, causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    del causal
+    _check(dout, q, k, v, out, lse, dlse, scale)
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _backward(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None,
+    scale: float, causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    _check(dout, q, k, v, out, lse, dlse, scale)
+    device = checks.devices(dout=dout, q=q, k=k, v=v, out=out, lse=lse, dlse=dlse)
+    dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+    arch = keys.architecture(device)
+    if arch not in ARCHITECTURES:
+        raise GradientError(f"attention has no gradients on {arch}; fix: call torch's there")
+    if not q.numel() or not k.numel():
+        return dq.zero_(), dk.zero_(), dv.zero_()
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        checks.layout(name, tensor)
+    dout, out = _readable(dout), _readable(out)
+    delta, lse2 = _rows(lse), _rows(lse)
+    if layouts.problem(lse) is not None:
+        lse = _rows(lse).copy_(lse)
+    dtype = {"dtype": checks.DTYPES[q.dtype]}
+    library.launcher(device, DELTA, **dtype).launch((dout, out, lse, delta, lse2))
+    if dlse is not None:
+        delta -= dlse  # the gradient of a score is p * (dp - delta + dlse)
+    settings = attention_op.dims(q.shape[3], v.shape[3]) | dtype
+    settings |= {"causal": "true"} if causal else {}
+    exponent = (scale * math.log2(math.e),)
+    of_heads = dk, dv
+    if q.shape[2] != k.shape[2]:
+        shape = (*k.shape[:2], q.shape[2], k.shape[3])
+        of_heads = k.new_empty(shape), v.new_empty(shape)
+    run = library.launcher(device, KEYS, **settings)
+    run.launch((q, k, v, dout, lse2, delta, *of_heads), exponent)
+    if q.shape[2] != k.shape[2]:
+        for each, found in zip(of_heads, (dk, dv), strict=True):
+            torch.sum(each.view(*k.shape[:3], -1, k.shape[3]), 3, out=found)
+    run = library.launcher(device, QUERIES, **settings)
+    run.launch((q, k, v, dout, lse2, delta, dq), exponent)
+    return dq, dk, dv
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    """``tensor``, copied if bulk copies cannot access it: gradients may have any layout."""
+    return tensor if layouts.problem(tensor) is None else tensor.contiguous().clone()
+
+
+def _rows(like: Tensor) -> Tensor:
+    """Room for a number in float32 for each row, whose rows begin at multiples of 16 bytes."""
+    batch, heads, rows = like.shape
+    wide = -(-rows // _ROUND) * _ROUND
+    strides = (heads * wide, wide, 1)
+    return like.new_empty_strided((batch, heads, rows), strides)
+
+
+_attention_bwd = Operator(
+    "attention_bwd(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? dlse,"
+    " float softmax_scale, bool causal) -> (Tensor dq, Tensor dk, Tensor dv)",
+    _backward,
+    _fake,
+)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *operands, ctx.scale, ctx.causal = inputs
+    ctx.save_for_backward(*operands, *output)
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(
+    ctx: Any, dout: Tensor | None, dlse: Tensor | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+    q, k, v, out, lse = ctx.saved_tensors
+    if dout is None and dlse is None:
+        return None, None, None, None, None
+    dout = torch.zeros_like(out) if dout is None else dout
+    dq, dk, dv = _attention_bwd(dout, q, k, v, out, lse, dlse, ctx.scale, ctx.causal)
+    return dq, dk, dv, None, None
+
+
+attention_op.OPERATOR.differentiate(_save, _gradients)

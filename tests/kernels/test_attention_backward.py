@@ -1,0 +1,150 @@
+"""Gradients of `attention` without a GPU: what they are, torch's checks, what is refused, when the
+kernels are computed by torch on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from schedgen.kernels import attention, attention_backward
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from tests.kernels.test_attention_op import operands, reference
+
+Shape = tuple[int, ...]
+
+
+def derived(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, dout: Tensor, dlse: Tensor | None
+) -> tuple[Tensor, ...]:
+    """By torch, in float64."""
+    leaves = [x.double().requires_grad_() for x in (q, k, v)]
+    out, lse = reference(leaves[0], leaves[1], leaves[2], scale, causal)
+    seen = torch.isfinite(lse)
+    total = (out * dout.double()).sum()
+    if dlse is not None:
+        total = total + (lse * dlse.double()).where(seen, 0).sum()
+    found = torch.autograd.grad(total, leaves)
+    return tuple(x.nan_to_num(0.0) for x in found)
+
+
+def near(found: Tensor, wanted: Tensor) -> bool:
+    return bool((found.double() - wanted).abs().max() <= 1e-2 * max(1.0, wanted.abs().max()))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 8, 8, 1, 1), (2, 5, 9, 4, 2), (1, 4, 3, 4, 1), (1, 7, 7, 2, 2, 128), (1, 1, 7, 2, 1)],
+)
+def test_gradients_are_those_of_float64(launches: list[str], shape: Shape, causal: bool) -> None:
+    q, k, v = (x.requires_grad_() for x in operands(*shape))  # type: ignore[arg-type]
+    out = attention(q, k, v, causal=causal)
+    dout = torch.randn(out.shape).to(out.dtype)
+    found = torch.autograd.grad(out, (q, k, v), dout)
+    wanted = derived(q, k, v, q.shape[3] ** -0.5, causal, dout, None)
+    for mine, its, operand in zip(found, wanted, (q, k, v), strict=True):
+        assert near(mine, its)
+        assert mine.dtype == operand.dtype
+        assert mine.shape == operand.shape
+    end = f"_head_dim{q.shape[3]}_bf16" + "_causal" * causal + ".py"
+    kernels = [f"attention_bwd_{name}_sm_90a" for name in ("kv", "q")]
+    names = ["attention_bwd_delta_sm_90a_bf16.py", *(name + end for name in kernels)]
+    assert launches[1:] == names
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradient_of_lse(launches: list[str], causal: bool) -> None:
+    q, k, v = (x.requires_grad_() for x in operands(2, 5, 9, 4, 2))
+    out, lse = attention(q, k, v, causal=causal, return_lse=True, softmax_scale=0.3)
+    dout, dlse = torch.randn(out.shape).to(out.dtype), torch.randn(lse.shape)
+    found = torch.autograd.grad((out, lse), (q, k, v), (dout, dlse), retain_graph=True)
+    wanted = derived(q, k, v, 0.3, causal, dout, dlse)
+    assert all(map(near, found, wanted))
+    found = torch.autograd.grad(lse, (q, k), dlse)
+    wanted = derived(q, k, v, 0.3, causal, torch.zeros_like(dout), dlse)
+    assert all(map(near, found, wanted[:2]))
+
+
+def test_rows_that_see_no_key(launches: list[str]) -> None:
+    q, k, v = (x.requires_grad_() for x in operands(1, 7, 4, 2, 1))
+    out = attention(q, k, v, causal=True)
+    dq, dk, dv = torch.autograd.grad(out, (q, k, v), torch.randn(out.shape).to(out.dtype))
+    assert not dq[:, :3].any()
+    assert all(torch.isfinite(x).all() for x in (dq, dk, dv))
+
+
+def test_gradient_of_any_layout(launches: list[str]) -> None:
+    """That of a sum has strides of 0; others may begin anywhere."""
+    q, k, v = (x.requires_grad_() for x in operands(1, 8, 8, 2, 2))
+    attention(q, k, v).sum().backward()
+    wanted = derived(q, k, v, 1 / 8, False, torch.ones_like(q), None)
+    assert all(map(near, (q.grad, k.grad, v.grad), wanted))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 0, 2, 1), (2, 0, 4, 2, 2), (0, 4, 4, 2, 2)])
+def test_nothing_to_derive(launches: list[str], shape: Shape) -> None:
+    q, k, v = (x.requires_grad_() for x in operands(*shape))  # type: ignore[arg-type]
+    attention(q, k, v).sum().backward()
+    assert all(x.grad is not None and not x.grad.any() for x in (q, k, v))
+    assert launches == []
+
+
+def test_graph_is_used_once(launches: list[str]) -> None:
+    q, k, v = (x.requires_grad_() for x in operands(1, 8, 8, 1, 1))
+    total = attention(q, k, v).sum()
+    total.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        total.backward()
+
+
+def test_no_second_derivative(launches: list[str]) -> None:
+    q, k, v = (x.requires_grad_() for x in operands(1, 8, 8, 1, 1))
+    (dq,) = torch.autograd.grad(attention(q, k, v).sum(), q, create_graph=True)
+    with pytest.raises(GradientError, match="attention_bwd has no backward pass"):
+        dq.sum().backward()
+
+
+def test_refused(launches: list[str]) -> None:
+    q, k, v = (x.requires_grad_() for x in operands(1, 8, 8, 1, 1, 96))
+    out = attention(q, k, v)
+    with pytest.raises(GradientError, match=r"head_dim of 96 .* kernels for 64 and 128"):
+        out.sum().backward()
+    q, k, v = (x.half().requires_grad_() for x in operands(1, 8, 8, 1, 1))
+    with pytest.raises(GradientError, match=r"no gradients of torch\.float16 yet"):
+        attention(q, k, v).sum().backward()
+    q, k, v = operands(1, 8, 8, 1, 1)
+    out, lse = attention(q, k, v, return_lse=True)
+    with pytest.raises(ArgumentValueError, match="dout: its shape is"):
+        attention_backward(out[:, :4], q, k, v, out, lse)
+    with pytest.raises(ArgumentValueError, match=r"lse: its shape is"):
+        attention_backward(out, q, k, v, out, lse[..., :4])
+    with pytest.raises(ArgumentTypeError, match=r"dout: its dtype is torch\.float32"):
+        attention_backward(out.float(), q, k, v, out, lse)
+    with pytest.raises(ArgumentTypeError, match=r"dlse: its dtype is torch\.float64"):
+        attention_backward(out, q, k, v, out, lse, dlse=lse.double())
+
+
+def test_checks_of_torch(launches: list[str]) -> None:
+    q, k, v = operands(1, 8, 12, 2, 1)
+    out, lse = attention(q, k, v, return_lse=True)
+    arguments = (torch.ones_like(out), q, k, v, out, lse, None, 1 / math.sqrt(64), False)
+    torch.library.opcheck(torch.ops.schedgen.attention_bwd.default, arguments)
+    leaves = tuple(x.requires_grad_() for x in (q, k, v))
+    torch.library.opcheck(torch.ops.schedgen.attention_fwd.default, (*leaves, 0.125, True))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled(launches: list[str], dynamic: bool) -> None:
+    def loss(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out, lse = attention(q, k, v, causal=True, return_lse=True)
+        return (out.float() * 0.5).sum() + lse.sum()
+
+    leaves = [x.requires_grad_() for x in operands(1, 8, 12, 2, 1)]
+    compiled = torch.compile(loss, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    found = torch.autograd.grad(compiled(*leaves), leaves)
+    wanted = torch.autograd.grad(loss(*leaves), leaves)
+    assert all(map(torch.equal, found, wanted))
