@@ -14,6 +14,12 @@ from schedgen.codegen.threads import Threads
 from schedgen.kernel import Operation
 from schedgen.program.model import Commit, FenceKind, RoleProgram, Step, WaitGroup
 
+KEPT = {"sm_90a": 32 << 20, "sm_100a": 80 << 20}
+"""Bytes of L2 that operands which many tiles read may take, 5/8 of it: the rest is for what passes.
+On an H200, attention over 16384 keys took 5 % less time when tiles of one head followed each other
+than when tiles of all 16 heads did, whose keys and values do not fit (files edited by hand).
+"""
+
 
 class Architecture:
     """One program's kernel on one architecture.

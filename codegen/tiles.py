@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from schedgen.codegen import ir
+from schedgen.codegen.architecture import KEPT
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import integer_condition, whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
@@ -21,14 +22,6 @@ from schedgen.tensors import Argument
 
 BAND = 8
 """Rows of tiles in a band, see `in_bands` of the library."""
-
-
-KEPT = {"sm_90a": 32 << 20, "sm_100a": 80 << 20}
-"""Bytes of L2 that operands which many tiles read may take, 5/8 of it: the rest is for what passes.
-On an H200, attention over 16384 keys took 5 % less time when tiles of one head followed each other
-than when tiles of all 16 heads did, whose keys and values do not fit (files edited by hand).
-"""
-
 
 TEAM = "team"
 """The number of a warpgroup among those that take tiles in turn."""

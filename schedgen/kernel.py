@@ -310,9 +310,8 @@ class Kernel:
     computed, if ``tile_when`` holds; rows and columns of one lie along ``tile_extents``. Along
     extents of ``one_tile`` there is a single one; ``split`` ones share the iterations by formulas.
     Sizes of ``ragged`` extents, and iterations of a ``walk``, come from arrays. ``claim``: how
-    CTAs come to output tiles, ``teams``: how many warpgroups take them in turn, by role.
-    ``decided``: what the spec left to the target, ``locations`` where names of sections are in its
-    file.
+    CTAs come to output tiles, ``teams``: how many warpgroups take them in turn, by role; what the
+    spec left to the target is ``decided``, ``locations`` has where sections are in its file.
     """
 
     name: str

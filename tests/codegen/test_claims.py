@@ -17,6 +17,8 @@ from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, 
 from schedgen.errors import SchedgenError
 from schedgen.machine_file import read_machine
 from schedgen.spec.reader import parse_spec, read_spec
+from tests.codegen.examples import SPECS
+from tests.codegen.test_walks import EXTENTS
 
 SMALL = {"tile_n": "64", "widest_slice": "32"}
 """Of a product on h200: quick to compile."""
@@ -135,6 +137,26 @@ def test_kernels(name: str, claim: str, target: str) -> None:
             outcome = made.run(sizes, policy)
             assert outcome.correct
             assert outcome.clean, outcome.report.errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["h200", "b200"])
+@pytest.mark.parametrize("name", ["walked", "walked_partly"])
+def test_blocks_of_lists(name: str, target: str) -> None:
+    """Tiles have as many iterations as arrays say, which each role reads for the tile it takes."""
+    text = (SPECS / f"{name}.yaml").read_text("utf-8")
+    assert text.count("persistent: true") == 1
+    spec = parse_spec(text.replace("persistent: true", "claim: dynamic"))
+    machine = read_machine(target)
+    one = emission(spec, machine, {}, methods=QUICK)
+    sizes = {n: size for n, size in EXTENTS.items() if name == "walked" or n in "mn"}
+    with compiled(one.plain, one.solution.problem.kernel, machine.arch) as made:
+        for policy in (RoundRobin(), Seeded(1), Adversarial(1)):
+            outcome = made.run(sizes, policy)
+            assert outcome.correct
+            assert outcome.clean, outcome.report.errors
+            assert made.counter is not None
+            assert not made.counter.any()
 
 
 def change(text: str, role: str, old: str, new: str) -> str:
