@@ -1,4 +1,6 @@
-"""Tables of decode and of caches from what benchmarks kept in `benchmarks/results`."""
+"""Tables of attention on a GPU (decode and caches, variants, gradients), and of products with more
+in their epilogues, from what benchmarks kept in `benchmarks/results`.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,75 @@ def decode() -> str:
         cells += [plain["graph ms"], plain["eager ms"], f"{ours['error']:.1e}"]
         lines.append([*map(str, problem), *map(str, cells), f"{best['error']:.1e}"])
     return _table(lines, found["environment"], "decode")
+
+
+def decode_caches() -> str:
+    """A line for each problem of caches in pages: beside flash-attn-4, and torch without pages."""
+    found = json.loads((RESULTS / "decode_caches.json").read_text("utf-8"))
+    problems: dict[tuple[int, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        problem = tuple(
+            row[key] for key in ("page", "batch", "queries", "keys", "heads", "heads_k")
+        )
+        problems.setdefault(problem, {})[row["candidate"]] = row
+    peers = ("flash-attn-4", "torch sdpa, dense")
+    lines = [["page", "batch", "queries", "keys", "heads", "heads_k", "ms in a graph"]]
+    lines[0] += ["of flash-attn-4", "of torch without pages", "of 4.8 TB/s", "eager ms"]
+    lines[0] += ["of flash-attn-4", "of torch without pages"]
+    lines.append(["---"] * len(lines[0]))
+    for problem, rows in sorted(problems.items()):
+        ours = rows[_OURS]
+        cells = [*map(str, problem), str(ours["graph ms"])]
+        cells += [f"{rows[peer]['graph ms'] / ours['graph ms']:.2f}" for peer in peers]
+        cells += [str(ours["share"]), str(ours["eager ms"])]
+        lines.append([*cells, *(f"{rows[p]['eager ms'] / ours['eager ms']:.2f}" for p in peers)])
+    return _table(lines, found["environment"], "decode_caches")
+
+
+def backward() -> str:
+    """A line for each problem: gradients beside flash-attn-4, both ways, and FlashAttention-2."""
+    found = json.loads((RESULTS / "backward.json").read_text("utf-8"))
+    problems: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        if "ms" in row:
+            problems.setdefault(row["case"], {})[row["provider"]] = row
+    peers = ("FA4 deterministic", "FA4", "FA2")
+    lines = [
+        ["", "TFLOP/s", "ms in a graph", "of FA4, deterministic", "of FA4", "of FA2", "eager ms"]
+    ]
+    lines[0] += ["of FA4, deterministic", "of FA4", "same bits", "FA4, deterministic", "FA4"]
+    lines[0] += ["error of dq, dk, dv", "FA4"]
+    lines.append(["---"] * len(lines[0]))
+    for problem, rows in problems.items():
+        ours = rows[_OURS]
+        cells = [problem, str(ours["TFLOP/s"]), str(ours["graph ms"])]
+        cells += [f"{rows[peer]['graph ms'] / ours['graph ms']:.2f}" for peer in peers]
+        cells += [str(ours["eager ms"])]
+        cells += [f"{rows[peer]['eager ms'] / ours['eager ms']:.2f}" for peer in peers[:2]]
+        cells += [rows[name]["same bits"] for name in (_OURS, *peers[:2])]
+        for row in (ours, rows["FA4"]):
+            cells.append(", ".join(row[f"error of {name}"] for name in ("dq", "dk", "dv")))
+        lines.append(cells)
+    return _table(lines, found["environment"], "backward")
+
+
+def gated() -> str:
+    """A line for each product with more in its epilogue, beside torch.compile."""
+    found = json.loads((RESULTS / "gated.json").read_text("utf-8"))
+    problems: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        problem = tuple(str(row[key]) for key in ("kind", "tokens", "hidden", "inner"))
+        problems.setdefault(problem, {})[row["provider"]] = row
+    lines = [["", "tokens", "hidden", "inner", "us in a graph", "of torch.compile", "eager us"]]
+    lines[0] += ["of torch.compile", "TFLOP/s", "error", "torch.compile's"]
+    lines.append(["---"] * len(lines[0]))
+    for problem, rows in problems.items():
+        ours, theirs = rows[_OURS], rows["torch.compile"]
+        cells = list(problem)
+        for key in ("graph us", "eager us"):
+            cells += [str(ours[key]), f"{theirs[key] / ours[key]:.2f}"]
+        lines.append([*cells, str(ours["TFLOP/s"]), ours["error"], theirs["error"]])
+    return _table(lines, found["environment"], "gated")
 
 
 def kvcache_cases() -> str:

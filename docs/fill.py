@@ -44,11 +44,13 @@ FILES = (
         f"docs/{name}.md"
         for name in (
             "attention",
+            "backward",
             "calibration",
             "conform",
             "emulator",
             "fuzz",
             "kernels",
+            "products",
             "proof",
             "race",
             "results",
@@ -283,6 +285,13 @@ PARTS: dict[str, Callable[[], str]] = {
     "decode": attention_tables.decode,
     "kvcache-cases": attention_tables.kvcache_cases,
     "variant-speed": attention_tables.variant_speed,
+    "decode-caches": attention_tables.decode_caches,
+    "backward": attention_tables.backward,
+    "gated": attention_tables.gated,
+    "claims": lambda: gpu_table(
+        "claims",
+        ("spec", "shape", "claim", "eager_ms", "graph_ms", "eager_of_fixed", "graph_of_fixed"),
+    ),
     "growth": lambda: results_table(
         "solve_growth",
         ("target", "tiles", "operations", "edges", "II", "bound", "proven", "seconds"),

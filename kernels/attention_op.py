@@ -19,7 +19,8 @@ from schedgen.kernels.variants import calling
 from schedgen.kernels.variants.blocks import Blocks, blocks_of
 
 _FEW, _LONG = 64, 1024
-"""Heads of a group at most, and keys at least, with which `attention` splits keys."""
+"""Rows of a tile, tokens times heads of a group, at most, and keys at least, with which `attention`
+splits keys."""
 _ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
 
 
@@ -129,17 +130,17 @@ def attention(
 
 
 def _is_decode(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether keys should be split, as `attention_decode` does: a single token, whose calls are
-    planned there, over keys of two splits or more, without gradients. Beside these it depends on
-    nothing that differs between batches. With 8192 keys that took 0.20 to 0.45 of the time on an
-    H200, in graphs (`benchmarks/decode.py`); where it begins to be worth it was not measured.
+    """Whether keys should be split, as `attention_decode` does: a few tokens over keys of a split
+    or more, without gradients. Beside these it depends on nothing that differs between batches.
+    With 8192 keys that took 0.17 to 0.42 of the time on an H200 in graphs, of one and four tokens
+    (`benchmarks/decode.py`); where it begins to be worth it was not measured.
     """
-    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or q.shape[1] != 1 or not k.shape[2]:
+    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or not k.shape[2]:
         return False
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         return False
-    group = q.shape[2] // k.shape[2]
-    fits = group % _ROUND == 0 and 0 < group <= _FEW and (q.shape[3], v.shape[3]) in SPLIT_DIMS
+    rows = q.shape[1] * (q.shape[2] // k.shape[2])
+    fits = 0 < rows <= _FEW and (q.shape[3], v.shape[3]) in SPLIT_DIMS
     return fits and k.shape[1] >= _LONG
 
 

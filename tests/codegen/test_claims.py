@@ -95,7 +95,11 @@ def product() -> Generator[Compiled]:
         yield made
 
 
-@pytest.mark.parametrize("policy", [RoundRobin(), Seeded(1), Adversarial(2)], ids=repr)
+@pytest.mark.parametrize(
+    "policy",
+    [RoundRobin(), Seeded(1), Adversarial(2)],
+    ids=["round-robin", "seeded", "adversarial"],
+)
 @pytest.mark.parametrize(
     ("batch", "m", "n", "k"),
     [(1, 128, 64, 64), (1, 300, 72, 40), (2, 264, 136, 200), (1, 128, 64 * BLOCKS, 64)],

@@ -225,10 +225,3 @@ def test_compiles_in_one_graph(launches: list[str]) -> None:
     for shape in ((2, 6, 7, 4, 2), (1, 9, 12, 2, 2)):
         arguments = operands(*shape)
         assert torch.equal(compiled(*arguments), block(*arguments))
-
-
-def test_backward_is_refused(launches: list[str]) -> None:
-    q, k, v = operands(1, 8, 8, 1, 1)
-    out = attention(q.requires_grad_(), k, v)
-    with pytest.raises(SchedgenError, match="has no backward pass"):
-        out.sum().backward()
