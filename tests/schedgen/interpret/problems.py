@@ -7,6 +7,7 @@ import math
 import torch
 
 from schedgen.kernel import Kernel
+from schedgen.machine_file import read_machine
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import parse_spec, read_spec
 
@@ -16,8 +17,8 @@ SMALL = {"tile_m": "16", "tile_n": "32", "tile_k": "16", "slice_n": "16"}
 
 def kernel(name: str, target: str, **settings: str) -> Kernel:
     """The first kernel of a shipped spec."""
-    spec = read_spec(name)
-    return bind(spec.source, spec.file, target, settings)[0]
+    spec, space = read_spec(name), read_machine(target).accumulators
+    return bind(spec.source, spec.file, target, settings, accumulators=space)[0]
 
 
 def kernel_of(text: str, **settings: str) -> Kernel:

@@ -33,7 +33,7 @@ TARGETS = [(name, target) for name in shipped_specs() for target in read_spec(na
 
 def problems(name: str, target: str, end: str) -> list[Problem]:
     spec, machine = read_spec(name), read_machine(target)
-    kernels = bind(spec.source, spec.file, target)
+    kernels = bind(spec.source, spec.file, target, accumulators=machine.accumulators)
     return [build_problem(kernel, machine, derive(kernel), end) for kernel in kernels]
 
 

@@ -276,7 +276,7 @@ def test_what_names_a_region_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = text.replace("  part:", "  quarter: {count: 2}\n  part:")
     text = text.replace("kind: map, to: {B: A + 1}", "kind: copy, from: A, to: B")
     text = text.replace("  x: {", "  z: {shape: [m, n], dtype: f32}\n  x: {")
-    text = text.replace(COPY, f"{COPY}\n    - {{id: USE, kind: mask, to: T, keep: column < 3}}")
+    text = text.replace(COPY, f"{COPY}\n    - {{id: USE, kind: mask, to: T, keep: row < 3}}")
     text = text.replace(
         "    - {id: USE", "    - {id: SET, kind: map, to: {T: row}}\n    - {id: USE"
     )
