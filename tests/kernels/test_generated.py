@@ -22,8 +22,8 @@ FIRST = [one for one in ALL if one.kernel is one.schedule.kernels[0]]
 """One of each schedule: the others differ in nothing that a solver sees."""
 HALVES = {(one.lock.spec, one.lock.arch): one for one in reversed(ALL) if "_fp16" in one.name}
 COMPILED = [one for one in ALL if "_fp16" not in one.name or one in HALVES.values()]
-"""Of kernels in fp16 one for each spec and target: the others are those in bf16 but for conversions,
-and ``regenerate --conform`` compiles all of them.
+"""Of kernels in fp16 one for each spec and target: the others are those in bf16 but for
+conversions, and ``regenerate --conform`` compiles all of them.
 """
 LOCKS = {one.lock.spec + one.lock.arch: one.lock for one in ALL}
 
