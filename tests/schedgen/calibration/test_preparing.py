@@ -48,8 +48,11 @@ def test_what_is_to_run_beside_an_experiment_is_prepared_too(tmp_path: Path) -> 
 def test_shipped_experiments_have_kernels_that_the_compiler_accepts(
     one: Experiment, tmp_path: Path
 ) -> None:
-    (kernel,) = prepare([one], "h200", tmp_path).kernels
-    assert read_facts(tmp_path / kernel.file).target == "sm_90a"
+    together = [other for other in read_experiments() if other.name == one.manner.beside]
+    kernels = prepare([*together, one], "h200", tmp_path).kernels
+    assert [kernel.name for kernel in kernels] == [other.name for other in (*together, one)]
+    for kernel in kernels:
+        assert read_facts(tmp_path / kernel.file).target == "sm_90a"
 
 
 def test_nothing_was_prepared(tmp_path: Path) -> None:
