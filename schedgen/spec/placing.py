@@ -12,7 +12,6 @@ rows; of a dimension that splits both, such as of keys, as what threads compute 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -26,14 +25,12 @@ from schedgen.spec.dimensions import Index
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
 from schedgen.spec.schema import SpecFile, Split
+from schedgen.spec.spreading import named
 from schedgen.spec.values import Scope
 from schedgen.tensors import GridAxis, Place
 
 _SIDES = ("rows", "columns")
 _COORDINATES = {"row", "column"}
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_OTHERS = {"id", "kind", "about", "label", "role", "unit", "over", "only", "op"}
-"""Keys of operations that name no buffers."""
 _MUCH = 1024
 """A factor by which an extent outgrows any rounding of the trip count."""
 
@@ -190,8 +187,7 @@ class Placing:
         listed = self.spec.operations
         for entry in (*listed.before, *listed.body, *listed.after):
             if dimension in entry.over and not isinstance(entry, Load | Store | Mma):
-                words = set(_NAME.findall(repr(entry.model_dump(exclude=_OTHERS))))
-                yield words & self.layout.present.keys()
+                yield set(named(entry, self.layout.present))
 
     # -- places --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ the role, each band has its own of that name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from schedgen.errors import DiagnosticSink
@@ -136,9 +136,7 @@ class _Bands:
 
     def _named(self, entry: Operation) -> Iterator[str]:
         """Buffers that an operation of threads, or a product, has to do with."""
-        data = entry.model_dump(exclude=_OTHERS)
-        words = dict.fromkeys(_NAME.findall(repr(data)))
-        yield from (word for word in words if word in self.spec.buffers and self.rows[word])
+        yield from (name for name in named(entry, self.spec.buffers) if self.rows[name])
 
     def applied(self, accumulators: list[str], space: Space) -> SpecFile:
         """The spec with its bands: more dimensions, cut buffers, operations for each band."""
@@ -189,6 +187,12 @@ class _Bands:
         dimension = names[self.count[touched[0]]]
         role = None if entry.role is None else f"{entry.role}{{{dimension}}}"  # of each band
         return entry.model_copy(update={"over": [*entry.over, dimension], "role": role})
+
+
+def named(entry: Operation, buffers: Container[str]) -> list[str]:
+    """Which of ``buffers`` an operation of a spec names, whatever of its keys does."""
+    words = _NAME.findall(repr(entry.model_dump(exclude=_OTHERS)))
+    return [word for word in dict.fromkeys(words) if word in buffers]
 
 
 def _entries(spec: SpecFile) -> Iterator[Operation]:
