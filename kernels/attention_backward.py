@@ -23,7 +23,6 @@ HEAD_DIMS = (64, 128)
 DTYPES = ("bf16",)
 """Types, by their names in specs, that there are kernels for."""
 ARCHITECTURES = ("sm_90a", "sm_100a")
-_ROUND = 4  # elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of
 
 
 def attention_backward(
@@ -112,10 +111,8 @@ def _backward(
         return dq.zero_(), dk.zero_(), dv.zero_()
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         checks.layout(name, tensor)
-    dout, out = _readable(dout), _readable(out)
-    delta, lse2 = _rows(lse), _rows(lse)
-    if layouts.problem(lse) is not None:
-        lse = _rows(lse).copy_(lse)
+    dout, out, lse = (layouts.accessible(x) for x in (dout, out, lse))  # of any layout
+    delta, lse2 = (layouts.room(lse, lse.shape) for _ in range(2))
     dtype = {"dtype": checks.DTYPES[q.dtype]}
     library.launcher(device, DELTA, **dtype).launch((dout, out, lse, delta, lse2))
     if dlse is not None:
@@ -135,19 +132,6 @@ def _backward(
     run = library.launcher(device, QUERIES, **settings)
     run.launch((q, k, v, dout, lse2, delta, dq), exponent)
     return dq, dk, dv
-
-
-def _readable(tensor: Tensor) -> Tensor:
-    """``tensor``, copied if bulk copies cannot access it: gradients may have any layout."""
-    return tensor if layouts.problem(tensor) is None else tensor.contiguous().clone()
-
-
-def _rows(like: Tensor) -> Tensor:
-    """Room for a number in float32 for each row, whose rows begin at multiples of 16 bytes."""
-    batch, heads, rows = like.shape
-    wide = -(-rows // _ROUND) * _ROUND
-    strides = (heads * wide, wide, 1)
-    return like.new_empty_strided((batch, heads, rows), strides)
 
 
 _attention_bwd = Operator(

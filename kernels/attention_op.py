@@ -11,14 +11,14 @@ from torch import Tensor
 
 from schedgen.kernels import checks, keys, library
 from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims, require_kernel
-from schedgen.kernels.attention_decode import decoded
+from schedgen.kernels.attention_decode import SPLIT, decoded
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants import calling
 from schedgen.kernels.variants.blocks import Blocks, blocks_of
 
-_FEW, _LONG = 64, 1024
+_FEW, _LONG = 64, SPLIT
 """Rows of a tile, tokens times heads of a group, at most, and keys at least, with which `attention`
 splits keys."""
 _ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
@@ -77,8 +77,8 @@ def attention(
         attention(q, k, v, mask="column <= row and doc[row] == doc[column]", doc=doc)
         attention(q, k, v, causal=True, score="score + slope[head] * (column - row)", slope=slope)
 
-    A single token over 1024 keys or more is computed by `attention_decode`, if four heads or a
-    multiple share keys: in splits, of which its sequence alone decides.
+    Few tokens over 1024 keys or more, if no gradients are asked for, are computed as by
+    `attention_decode`: in splits, of which the sequence alone decides.
 
     A row of q that sees no key gives 0, and -inf as its ``lse``: with ``causal``, the first
     ``seq_q - seq_k`` rows; without keys, all. Without ``mask``, ``score`` and ``sinks`` there are
@@ -131,13 +131,11 @@ def attention(
 
 def _is_decode(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether keys should be split, as `attention_decode` does: a few tokens over keys of a split
-    or more, without gradients. Beside these it depends on nothing that differs between batches.
-    With 8192 keys that took 0.17 to 0.42 of the time on an H200 in graphs, of one and four tokens
-    (`benchmarks/decode.py`); where it begins to be worth it was not measured.
+    or more. It depends on nothing that differs between batches. With 8192 keys that took 0.17 to
+    0.41 of the time on an H200 in graphs, of one and four tokens (`benchmarks/decode.py`); where it
+    begins to be worth it was not measured.
     """
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or not k.shape[2]:
-        return False
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         return False
     rows = q.shape[1] * (q.shape[2] // k.shape[2])
     fits = 0 < rows <= _FEW and (q.shape[3], v.shape[3]) in SPLIT_DIMS

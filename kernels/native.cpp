@@ -2,8 +2,9 @@
 //
 // An operator of torch, called with arguments of a signature that it has a plan for, allocates its
 // results, fills in addresses and calls the host functions of its kernels, or copies; nothing else
-// happens on the way. For any other signature it returns None (false, if it has no results), and the caller
-// computes in Python, where arguments are checked and plans are made (schedgen.kernels.plans).
+// happens on the way. For any other signature it returns None (false, if it has no results), and
+// the caller computes in Python, where arguments are checked and plans are made
+// (schedgen.kernels.plans).
 //
 // It is written against the C interface of libtorch that is stable over versions, whose few
 // functions are declared here, so that neither torch's headers nor those of Python are needed.
