@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from schedgen.codegen.errors import EmitError
-from schedgen.driver.emulating import compiled, emulate
+from schedgen.driver.emulating import Compiled, compiled, emulate
 from schedgen.driver.inputs import compared, default_extents, outputs, random_inputs
 from schedgen.emulator.machine.policies import Adversarial
+from schedgen.kernel import Kernel
 from schedgen.reference.evaluate import evaluate
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 
@@ -58,6 +61,28 @@ def test_products_of_pages(target: str, page: str) -> None:
     assert outcome.clean, outcome.report.text
 
 
+def check_broken(
+    made: Compiled,
+    kernel: Kernel,
+    sizes: dict[str, int],
+    inputs: dict[str, Any],
+    lengths_name: str,
+    table_name: str,
+) -> None:
+    """Results with arrays that break the bounds of lengths and pages are what the spec says."""
+    table = torch.as_tensor(inputs[table_name])
+    for lengths, pages in BROKEN:
+        inputs[lengths_name] = torch.tensor(lengths, dtype=torch.int32)
+        listed = [pages[n % len(pages)] for n in range(table.numel())]
+        inputs[table_name] = torch.tensor(listed, dtype=torch.int32).view_as(table)
+        results = outputs(kernel, sizes)
+        made.execute({**inputs, **results})
+        numbers = {name: torch.as_tensor(x).double().numpy() for name, x in inputs.items()}
+        expected = evaluate(kernel, numbers, sizes)
+        for result in compared(kernel, results, expected).values():
+            assert result.matches, (lengths, pages)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ARCHITECTURES)
 @pytest.mark.parametrize("page", ["16", "128"])
@@ -70,18 +95,8 @@ def test_contents_that_break_the_bounds_are_contained(target: str, page: str) ->
     inputs = random_inputs(kernel, sizes, 0)
     for name in "kv":
         inputs[name] = torch.as_tensor(inputs[name]).nan_to_num(1.0)
-    table = torch.as_tensor(inputs["table"])
     with compiled(text_of(PAGED, target, page=page), kernel, ARCHITECTURES[target]) as made:
-        for lengths, pages in BROKEN:
-            inputs["lengths"] = torch.tensor(lengths, dtype=torch.int32)
-            listed = [pages[n % len(pages)] for n in range(table.numel())]
-            inputs["table"] = torch.tensor(listed, dtype=torch.int32).view_as(table)
-            results = outputs(kernel, sizes)
-            made.execute({**inputs, **results})
-            numbers = {name: torch.as_tensor(x).double().numpy() for name, x in inputs.items()}
-            expected = evaluate(kernel, numbers, sizes)
-            for result in compared(kernel, results, expected).values():
-                assert result.matches, (lengths, pages)
+        check_broken(made, kernel, sizes, inputs, "lengths", "table")
 
 
 @pytest.mark.slow
@@ -162,16 +177,6 @@ def test_splits_of_contents_that_break_the_bounds(target: str) -> None:
     inputs = random_inputs(kernel, sizes, 0)
     for name in ("k_pages", "v_pages"):
         inputs[name] = torch.as_tensor(inputs[name]).nan_to_num(1.0)
-    table = torch.as_tensor(inputs["block_table"])
     text = text_of("attention_kvcache_parts", target, **settings)
     with compiled(text, kernel, ARCHITECTURES[target]) as made:
-        for lengths, pages in BROKEN:
-            inputs["cache_seqlens"] = torch.tensor(lengths, dtype=torch.int32)
-            listed = [pages[n % len(pages)] for n in range(table.numel())]
-            inputs["block_table"] = torch.tensor(listed, dtype=torch.int32).view_as(table)
-            results = outputs(kernel, sizes)
-            made.execute({**inputs, **results})
-            numbers = {name: torch.as_tensor(x).double().numpy() for name, x in inputs.items()}
-            expected = evaluate(kernel, numbers, sizes)
-            for result in compared(kernel, results, expected).values():
-                assert result.matches, (lengths, pages)
+        check_broken(made, kernel, sizes, inputs, "cache_seqlens", "block_table")

@@ -65,11 +65,18 @@ def symmetric_inputs(m: int, k: int) -> dict[str, torch.Tensor]:
     return {**inputs, "b": inputs["a"], "c": inputs["c"] + inputs["c"].mT}
 
 
-def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
-    """Inputs for a shipped spec with its own tile sizes: several output tiles, ragged edges."""
-    long = ("gemm_chain", "attention_fwd", "attention_parts", "fa4_unit", "gemm_transposed")
-    walked = 128 if name in long else 64
+def step_of(kernel: Kernel) -> int:
+    """Elements that the main loop goes on by in an iteration."""
+    return next((p.step for o in kernel.body for p in o.places if p.step), 1)
+
+
+def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tensor]:
+    """Inputs for a shipped spec with its own tile sizes, whose loop goes on by ``walked``: several
+    output tiles, ragged edges.
+    """
     inner = max(walked * trips - 7, 0)
+    if name.startswith("attention_bwd"):
+        return gradient_inputs(name, inner)
     if name == "attention_fwd":
         return {
             "q": random(1, 300, 2, 128, seed=1),
@@ -110,6 +117,23 @@ def full_size_inputs(name: str, trips: int) -> dict[str, torch.Tensor]:
         "c": random(1, m, n, seed=3) * (m != n),
         "bias": random(n, seed=4),
         **_SCALARS,
+    }
+
+
+def gradient_inputs(name: str, inner: int) -> dict[str, torch.Tensor]:
+    """Inputs of the kernels of attention's gradients; ``inner`` is what their loops walk."""
+    if name.endswith("delta"):
+        both = {key: random(1, 300, 2, inner, seed=n) for n, key in enumerate(("do", "o"))}
+        return {**both, "lse": random(1, 2, 300, dtype=torch.float32, seed=3)}
+    seq_q, seq_k = (inner, 300) if name.endswith("kv") else (300, inner)
+    return {
+        "q": random(1, seq_q, 2, 128, seed=1),
+        "k": random(1, seq_k, 1, 128, seed=2),
+        "v": random(1, seq_k, 1, 128, seed=3),
+        "do": random(1, seq_q, 2, 128, seed=4),
+        "lse": random(1, 2, seq_q, dtype=torch.float32, seed=5),
+        "delta": random(1, 2, seq_q, dtype=torch.float32, seed=6),
+        "scale": torch.tensor(math.log2(math.e) / 128**0.5),
     }
 
 

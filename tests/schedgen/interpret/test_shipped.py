@@ -15,16 +15,10 @@ from schedgen.program.model import Program
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec, shipped_specs
 from schedgen.synchronize.synthesize import synthesize
-from tests.schedgen.interpret.problems import full_size_inputs, parts_of
+from tests.schedgen.interpret.problems import full_size_inputs, parts_of, step_of
 
 FILES = {name: read_spec(name).file for name in shipped_specs()}
-WITHOUT_INPUTS = {"attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"}
-"""`problems` has none of them yet: they run in the emulator only (`test_in_emulator`)."""
-SPECS = [
-    name
-    for name, file in FILES.items()
-    if "h200" in file.targets and not file.ragged and name not in WITHOUT_INPUTS
-]
+SPECS = [name for name, file in FILES.items() if "h200" in file.targets and not file.ragged]
 """Those whose sizes are data have tests of their own (`test_ragged`)."""
 TARGETS = ("b200", "h200")
 
@@ -32,13 +26,19 @@ TARGETS = ("b200", "h200")
 def synthesized(name: str, target: str, **settings: str) -> tuple[Kernel, Program]:
     spec, machine = read_spec(name), read_machine(target)
     schedule = solve(spec, machine, settings=settings).schedule
-    kernels = bind(spec.source, spec.file, target, dict(schedule.parameters))
+    kernels = bind(
+        spec.source,
+        spec.file,
+        target,
+        dict(schedule.parameters),
+        accumulators=machine.accumulators,
+    )
     return kernels[0], synthesize(kernels[0], schedule, machine)
 
 
 def check(name: str, kernel: Kernel, program: Program, trips: Sequence[int], runs: int) -> None:
     for count in trips:
-        inputs = full_size_inputs(name, count)
+        inputs = full_size_inputs(name, count, step_of(kernel))
         wanted = run(kernel, inputs, parts_of(name))
         interpreter = Interpreter(program, kernel, inputs, parts_of(name))
         assert interpreter.problem.trips == count
