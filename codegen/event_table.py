@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.trees import read_tree
 
 ARGUMENT = "event_words"
 """The name of the tensor in ``launch``, after all others."""
@@ -97,12 +98,7 @@ def read_events(path: Path) -> EventTable:
 
     Raises EmitError if it has none: it was not emitted with events, or is no generated file.
     """
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except OSError as error:
-        raise EmitError(f"{path}: {error.strerror}") from None
-    except (SyntaxError, ValueError) as error:
-        raise EmitError(f"{path}: this is not Python: {error}") from None
+    _, tree = read_tree(path)
     found: dict[str, Any] = {}
     for statement in tree.body:
         match statement:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.trees import read_tree
 
 if TYPE_CHECKING:
     from schedgen.kernel import Kernel
@@ -189,13 +190,7 @@ def _text(value: object) -> str:
 
 def read_facts(path: Path) -> Facts:
     """The facts of the generated file ``path``. Raises EmitError if it is not one."""
-    try:
-        data = path.read_bytes()
-        tree = ast.parse(data, filename=str(path))
-    except OSError as error:
-        raise EmitError(f"{path}: {error.strerror}") from None
-    except (SyntaxError, ValueError) as error:
-        raise EmitError(f"{path}: this is not Python: {error}") from None
+    data, tree = read_tree(path)
     found: dict[str, Any] = {}
     for statement in tree.body:
         match statement:

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
+from schedgen.codegen.trees import parsed
+
 COMMON = '''
 def slot(number, slots):
     """The slot of a ring that a running number uses."""
@@ -369,7 +371,7 @@ class _Function:
 def _functions(library: str) -> dict[str, _Function]:
     """Name -> function, in order."""
     lines, found = library.splitlines(), dict[str, _Function]()
-    for node in ast.parse(library).body:
+    for node in parsed(library).body:
         assert isinstance(node, ast.FunctionDef)
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         text = "\n".join(lines[first - 1 : node.end_lineno]) + "\n"

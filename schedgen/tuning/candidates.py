@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 from schedgen.bounds import ImpossibleCycle
 from schedgen.codegen.emit import misfit
+from schedgen.codegen.trees import parsed
 from schedgen.driver.binding import kernels_of
 from schedgen.driver.found import Infeasible
 from schedgen.driver.selecting import with_registers
@@ -186,8 +187,7 @@ def code_digest(text: str) -> str:
     """SHA-256 of what a generated file executes: equal for files that differ in comments and in
     what they say of themselves.
     """
-    tree = ast.parse(text)
-    kept = [one for one in tree.body if not _says(one)]
+    kept = [one for one in parsed(text).body if not _says(one)]
     return sha256("\n".join(map(ast.unparse, kept)).encode()).hexdigest()
 
 

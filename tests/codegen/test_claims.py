@@ -88,40 +88,41 @@ def test_names_of_a_spec_are_kept_apart() -> None:
 # -- executed --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def product() -> Generator[Compiled]:
-    one = emitted("dynamic", **SMALL)
-    with compiled(one.plain, one.solution.problem.kernel, "sm_90a", sms=BLOCKS) as made:
-        yield made
+class TestProducts:
+    @pytest.fixture(scope="class")
+    def product(self) -> Generator[Compiled]:
+        one = emitted("dynamic", **SMALL)
+        with compiled(one.plain, one.solution.problem.kernel, "sm_90a", sms=BLOCKS) as made:
+            yield made
 
+    @pytest.mark.parametrize(
+        "policy",
+        [RoundRobin(), Seeded(1), Adversarial(2)],
+        ids=["round-robin", "seeded", "adversarial"],
+    )
+    @pytest.mark.parametrize(
+        ("batch", "m", "n", "k"),
+        [(1, 128, 64, 64), (1, 300, 72, 40), (2, 264, 136, 200), (1, 128, 64 * BLOCKS, 64)],
+        ids=["one tile", "a tile for each block", "many tiles", "blocks and tiles"],
+    )
+    def test_tiles(
+        self, product: Compiled, policy: Policy, batch: int, m: int, n: int, k: int
+    ) -> None:
+        assert product.counter is not None
+        assert not product.counter.any()
+        outcome = product.run({"batch": batch, "m": m, "n": n, "k": k}, policy)
+        assert outcome.correct
+        assert outcome.clean, outcome.report.errors
+        assert not product.counter.any()  # for the next launch
 
-@pytest.mark.parametrize(
-    "policy",
-    [RoundRobin(), Seeded(1), Adversarial(2)],
-    ids=["round-robin", "seeded", "adversarial"],
-)
-@pytest.mark.parametrize(
-    ("batch", "m", "n", "k"),
-    [(1, 128, 64, 64), (1, 300, 72, 40), (2, 264, 136, 200), (1, 128, 64 * BLOCKS, 64)],
-    ids=["one tile", "a tile for each block", "many tiles", "blocks and tiles"],
-)
-def test_products(product: Compiled, policy: Policy, batch: int, m: int, n: int, k: int) -> None:
-    assert product.counter is not None
-    assert not product.counter.any()
-    outcome = product.run({"batch": batch, "m": m, "n": n, "k": k}, policy)
-    assert outcome.correct
-    assert outcome.clean, outcome.report.errors
-    assert not product.counter.any()  # for the next launch
-
-
-def test_a_counter_that_is_not_0_loses_tiles(product: Compiled) -> None:
-    """Which is why nobody else may have it meanwhile."""
-    assert product.counter is not None
-    product.counter.fill_(1)
-    try:
-        assert not product.run({"batch": 1, "m": 512, "n": 128, "k": 64}).correct
-    finally:
-        product.counter.zero_()
+    def test_a_counter_that_is_not_0_loses_tiles(self, product: Compiled) -> None:
+        """Which is why nobody else may have it meanwhile."""
+        assert product.counter is not None
+        product.counter.fill_(1)
+        try:
+            assert not product.run({"batch": 1, "m": 512, "n": 128, "k": 64}).correct
+        finally:
+            product.counter.zero_()
 
 
 @pytest.mark.slow
