@@ -37,8 +37,11 @@ PARTS, COMBINE = "attention_kvcache_parts", "attention_kvcache_combine"
 def is_for(q: Tensor, k: Tensor, v: Tensor, table: Tensor | None) -> bool:
     """Whether there are kernels for these, and the queries of a sequence fit into one tile.
 
-    What decides is nothing that differs between batches with the same heads.
+    What decides is nothing that differs between batches with the same heads. What is wrong with
+    arguments may be found out later.
     """
+    if not (q.dim() == k.dim() == v.dim() == 4 and k.shape[2]):
+        return False
     if (int(q.shape[3]), int(v.shape[3])) not in HEAD_DIMS or _room(k, table) >= MOST_WHOLE:
         return False
     return q.shape[1] * (q.shape[2] // k.shape[2]) <= rows_of(keys.architecture(q.device))
@@ -60,7 +63,8 @@ def attention_decode_kvcache(
     causal: bool = False,
     split: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`flash_attn_with_kvcache` for few queries; what that has checked is not checked again.
+    """`flash_attn_with_kvcache` for few queries. Arguments are checked where there is no plan for
+    them yet: it costs more than everything else does.
 
     Args:
         q: (batch, seq_q, heads, head_dim).
@@ -72,6 +76,9 @@ def attention_decode_kvcache(
 
     Returns:
         ``(out, lse)`` as of `attention_decode`.
+
+    Raises:
+        ArgumentValueError, ArgumentTypeError, DeviceError: as `flash_attn_with_kvcache`.
     """
     size = 0 if split is None else split
     return _operator(q, k_cache, v_cache, cache_seqlens, block_table, softmax_scale, causal, size)
@@ -79,7 +86,7 @@ def attention_decode_kvcache(
 
 def _room(k: Tensor, table: Tensor | None) -> int:
     """Keys that caches have room for in each batch."""
-    return k.shape[1] * (1 if table is None else table.shape[1])
+    return k.shape[1] * (1 if table is None else table.shape[-1])
 
 
 def _results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,15 +100,25 @@ def _fake(
     q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float,
     causal: bool, split: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    del k, lengths, table, scale, causal, split
+    del causal, split
+    _check(q, k, v, lengths, table, scale)
     return _results(q, v)
+
+
+def _check(
+    q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float
+) -> None:
+    checks.number("softmax_scale", scale, positive=True)
+    kv_cache_checks.operands(q, k, v, None, None)
+    kv_cache_checks.integers(q, k, lengths, None, table)
 
 
 def _decode(
     q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float,
     causal: bool, split: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    device = checks.devices(q=q, k=k, v=v, lengths=lengths, table=table)
+    _check(q, k, v, lengths, table, scale)
+    device = checks.devices(q=q, k_cache=k, v_cache=v, cache_seqlens=lengths, block_table=table)
     out, lse = _results(q, v)
     batch, seq_q, heads, head_dim = q.shape
     heads_k, head_dim_v, room = k.shape[2], v.shape[3], _room(k, table)
@@ -115,7 +132,7 @@ def _decode(
     group, single = heads // heads_k, seq_q == 1
     rows, parts = seq_q * group, min(most, -(-room // (least * STEP)))
     numbers = {"split_steps": float(least), "most_splits": float(most)}
-    lengths = layouts.accessible(lengths)
+    lengths = layouts.accessible(lengths.contiguous())
     dtype = checks.DTYPES[q.dtype]
     settings = dims(head_dim, head_dim_v) | {"dtype": dtype}
     settings |= {"causal": "true"} if causal and not single else {}

@@ -97,6 +97,15 @@ def flash_attn_with_kvcache(
         scale, bool(softcap), *_window(window_size, causal, q.shape[1]), float(softcap),
         whole=num_splits == 1,
     )  # fmt: skip
+    if (
+        isinstance(cache_seqlens, Tensor) and cache_seqlens.is_cuda and asked.plain
+        and k is None and v is None and cache_batch_idx is None
+        and alibi_slopes is None and sink is None and is_for(q, k_cache, v_cache, table)
+    ):  # fmt: skip
+        out, lse = attention_decode_kvcache(
+            q, k_cache, v_cache, cache_seqlens, table, softmax_scale=scale, causal=asked.causal
+        )
+        return (out, lse) if return_softmax_lse else out
     checks.number("softmax_scale", scale, positive=True)
     if asked.capped:
         checks.number("softcap", asked.softcap, positive=True)
@@ -137,6 +146,11 @@ class _Asked:
     right: int | None
     softcap: float
     whole: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but a causal mask is asked for, so that keys may be split."""
+        return self.left is None and not self.capped and not self.whole
 
 
 def _window(window_size: Window, causal: bool, seq_q: int) -> tuple[bool, int | None, int | None]:
@@ -201,8 +215,7 @@ def _computed(
         return q.new_zeros((*q.shape[:3], v.shape[3])), lse
     checks.layout("q", q)
     windowed = asked.left is not None
-    others = windowed or asked.capped or asked.whole or slopes is not None or sinks is not None
-    if not others and is_for(q, k, v, table):
+    if asked.plain and slopes is None and sinks is None and is_for(q, k, v, table):
         return attention_decode_kvcache(
             q, k, v, lengths, table, softmax_scale=asked.scale, causal=asked.causal
         )

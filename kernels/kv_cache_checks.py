@@ -19,9 +19,10 @@ def operands(
     checks.dimensions("q", q, 4, "(batch, seq_q, heads, head_dim)")
     for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
         checks.dimensions(name, tensor, 4, "(batch or pages, keys, heads_k, head_dim)")
-    if q.shape[3] not in HEAD_DIMS or v_cache.shape[3] not in HEAD_DIMS[int(q.shape[3])]:
-        got = f"its head_dim is {q.shape[3]}, that of v_cache {v_cache.shape[3]}"
-        allowed = ", ".join(f"{d} and {e}" for d, of_v in HEAD_DIMS.items() for e in of_v)
+    head_dim, of_v = int(q.shape[3]), int(v_cache.shape[3])
+    if head_dim not in HEAD_DIMS or of_v not in HEAD_DIMS[head_dim]:
+        got = f"its head_dim is {head_dim}, that of v_cache {of_v}"
+        allowed = ", ".join(f"{d} and {e}" for d, all_ in HEAD_DIMS.items() for e in all_)
         raise ArgumentValueError("q", got, allowed, "pad with zeros and pass softmax_scale")
     if k_cache.shape[3] != q.shape[3]:
         got = f"its head_dim is {k_cache.shape[3]}"
@@ -69,7 +70,7 @@ def integers(
         return
     checks.dimensions("block_table", table, 2, "(batch, most_pages)")
     _int32("block_table", table, (batch, table.shape[1]))
-    if k_cache.shape[1] not in PAGE_SIZES:
+    if int(k_cache.shape[1]) not in PAGE_SIZES:
         got = f"its page_size is {k_cache.shape[1]}"
         allowed = ", ".join(map(str, sorted(PAGE_SIZES)))
         raise ArgumentValueError("k_cache", got, allowed, "make pages of another size")

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import attention_decode_kvcache as decode
-from schedgen.kernels import flash_attn_with_kvcache, of_file
+from schedgen.kernels import flash_attn_with_kvcache, kv_cache_checks, of_file
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from tests.kernels import test_operators
 from tests.kernels.standin import StandIn
 from tests.kernels.test_flash_attn_kvcache import bf16
@@ -234,12 +235,8 @@ class _Planned(test_operators.Kernel, Kernels):
     """Kernels over caches that plans call."""
 
 
-@test_operators.pytestmark
-@pytest.mark.parametrize("page", [0, 16])
-@pytest.mark.parametrize(("tokens", "heads"), [(1, HEADS), (1, 6), (2, HEADS)])
-def test_calls_are_planned(
-    planned: list[str], monkeypatch: pytest.MonkeyPatch, page: int, tokens: int, heads: int
-) -> None:
+def opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the operator be planned for tensors on the CPU."""
     made: dict[str, _Planned] = {}
 
     def launcher(path: Any, device: torch.device) -> _Planned:
@@ -248,6 +245,15 @@ def test_calls_are_planned(
 
     monkeypatch.setattr(of_file, "launcher", launcher)
     test_operators.opened(decode._operator, monkeypatch)  # pyright: ignore[reportPrivateUsage]
+
+
+@test_operators.pytestmark
+@pytest.mark.parametrize("page", [0, 16])
+@pytest.mark.parametrize(("tokens", "heads"), [(1, HEADS), (1, 6), (2, HEADS)])
+def test_calls_are_planned(
+    planned: list[str], monkeypatch: pytest.MonkeyPatch, page: int, tokens: int, heads: int
+) -> None:
+    opened(monkeypatch)
     k, v, table = caches(page, 128)
     for turn in range(4):
         q, sizes = bf16(BATCH, tokens, heads, 128), lengths() // (turn + 1)
@@ -261,6 +267,57 @@ def test_calls_are_planned(
 
 
 planned = test_operators.planned
+
+
+@test_operators.pytestmark
+@pytest.mark.usefixtures("planned")
+def test_planned_calls_are_checked_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
+    check = kv_cache_checks.operands
+
+    def operands(*given: Any) -> None:
+        checked.append(turn)
+        check(*given)
+
+    opened(monkeypatch)
+    monkeypatch.setattr(kv_cache_checks, "operands", operands)
+    monkeypatch.setattr(Tensor, "is_cuda", True)
+    k, v, table = caches(16, 128)
+    for turn in range(4):  # noqa: B007 `operands` notes it
+        q = bf16(BATCH, 1, HEADS, 128)
+        found = call(q, k, v, table, softmax_scale=0.125)
+        expected = decode._decode(q, k, v, lengths(), table, 0.125, False, 0)  # pyright: ignore[reportPrivateUsage]
+        assert torch.allclose(found[0], expected[0], rtol=1e-2, atol=1e-3)
+    assert [checked.count(n) for n in range(4)] == [2, 3, 1, 1]  # 1 of what is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cache_seqlens": torch.ones(BATCH)}, "cache_seqlens: its dtype is torch.float32"),
+        ({"cache_seqlens": torch.ones(2).int()}, r"cache_seqlens: its shape is \(2,\)"),
+        ({"block_table": torch.zeros(BATCH).int()}, "block_table: it has 1 dimensions"),
+        ({"block_table": torch.zeros(BATCH, 2).int()}, "k_cache: its page_size is 1024"),
+        ({"q": bf16(2, 1, HEADS, 128)}, r"cache_seqlens: its shape is \(6,\)"),
+        ({"q": bf16(BATCH, 1, 3, 128)}, "k_cache: it has 2 heads"),
+        ({"q": bf16(BATCH, 1, HEADS, 128).float()}, "q: its dtype is torch.float32"),
+        ({"v_cache": bf16(BATCH, 8, HEADS_K, 128)}, r"v_cache: its shape is \(6, 8, 2, 128\)"),
+        ({"softmax_scale": -1.0}, "softmax_scale: it is -1.0"),
+        ({n: bf16(ROOM, BATCH, HEADS_K, 128).transpose(0, 1) for n in ("k_cache", "v_cache")},
+         "k_cache: its strides begin with 256 and 1536"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(
+    computed: list[str], given: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by `flash_attn_with_kvcache`, which leaves it to the operator."""
+    monkeypatch.setattr(Tensor, "is_cuda", True)
+    k, v, _ = caches(0, 128)
+    arguments: dict[str, Any] = {"q": bf16(BATCH, 1, HEADS, 128), "k_cache": k, "v_cache": v}
+    arguments |= {"cache_seqlens": lengths(), **given}
+    with pytest.raises((ArgumentValueError, ArgumentTypeError), match=message):
+        flash_attn_with_kvcache(**arguments)
+    assert not computed
 
 
 @pytest.mark.slow
