@@ -16,15 +16,20 @@ from schedgen.kernels import library
 from schedgen.kernels.regenerate import EXAMPLES, TARGETS, Shipped, emitted, needs_compiler, shipped
 from schedgen.machine_file import read_machine
 from schedgen.spec.reader import read_spec
+from tests.kernels.selection import ends, one_of_halves
+
+
+def kind(one: Locked) -> tuple[str, str]:
+    return one.lock.spec, one.lock.arch
+
 
 ALL = list(lock_file.every())
 FIRST = [one for one in ALL if one.kernel is one.schedule.kernels[0]]
 """One of each schedule: the others differ in nothing that a solver sees."""
-HALVES = {(one.lock.spec, one.lock.arch): one for one in reversed(ALL) if "_fp16" in one.name}
-COMPILED = [one for one in ALL if "_fp16" not in one.name or one in HALVES.values()]
-"""Of kernels in fp16 one for each spec and target: the others are those in bf16 but for
-conversions, and ``regenerate --conform`` compiles all of them.
-"""
+SOLVED = ends(FIRST, kind)
+"""Of the schedules of a lock the first and the last one: ``regenerate`` solves all of them."""
+COMPILED = one_of_halves(ALL, lambda one: one.name, kind)
+"""``regenerate --conform`` compiles all of them."""
 LOCKS = {one.lock.spec + one.lock.arch: one.lock for one in ALL}
 
 
@@ -75,7 +80,7 @@ def test_kernel_is_made_from_its_lock(one: Locked) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("one", FIRST, ids=name)
+@pytest.mark.parametrize("one", SOLVED, ids=name)
 def test_lock_is_what_is_solved_today(one: Locked) -> None:
     """If not: ``python -m schedgen.kernels.regenerate``. That compiles kernels whose warpgroups
     take registers from others, or multiply, and takes none that spills.
