@@ -31,13 +31,14 @@ class Joined:
         failed: the step in which an error was met.
     """
 
-    __slots__ = ("_compute", "_inputs", "failed", "steps")
+    __slots__ = ("_compute", "_inputs", "_readers", "failed", "steps")
 
     def __init__(self, steps: Sequence[Elementwise]) -> None:
         self.steps = tuple(steps)
         self.failed: object = None
         plan = Plan(self.steps)
         self._inputs = tuple(plan.inputs)
+        self._readers = [self._reader(slot) for slot in self._inputs]
         self._compute = _Writer(plan).function()
 
     def __call__(self, warp: WarpState) -> None:
@@ -54,7 +55,7 @@ class Joined:
         self.failed = self.steps[0]  # where a run begins, if it is none of the promises below
         for at, lanes in enumerate(values):
             if type(lanes) is not np.ndarray:  # a promise; they are touched in their order
-                self.failed = self._reader(self._inputs[at])
+                self.failed = self._readers[at]
                 values[at] = lanes.now()
         self._compute(registers, values)
 
