@@ -106,7 +106,9 @@ def _map(value: Any, meta: Any) -> bytes:
         shape[-1] *= 2
     size = int(meta["elem_size"])
     kind = int(meta["elem_type"])
-    element = _TF32 if getattr(value, "round_f32_to_tf32", False) else _HOST_ELEMENTS.get(kind, kind)
+    element = (
+        _TF32 if getattr(value, "round_f32_to_tf32", False) else _HOST_ELEMENTS.get(kind, kind)
+    )
     try:
         return encode(
             TensorMap(

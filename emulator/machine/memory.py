@@ -161,6 +161,15 @@ class HostMemory:
         self._regions.insert(at, region)
         return region
 
+    def map(self, address: int, data: NDArray[np.uint8], size: int, name: str) -> Flat:
+        """Makes ``size`` bytes of ``data``, whose memory begins at a multiple of 16 bytes, be at an
+        address where no memory of the process is."""
+        region = Flat(data, size, name, Space.GLOBAL, origin=address)
+        at = bisect.bisect_left(self._starts, address)
+        self._starts.insert(at, address)
+        self._regions.insert(at, region)
+        return region
+
     def unregister(self, address: int) -> None:
         """Forgets the range that starts at an address."""
         at = self._starts.index(address)

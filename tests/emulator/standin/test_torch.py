@@ -127,6 +127,16 @@ def test_autograd() -> None:
     assert isinstance(copied.weight, torch.nn.Parameter)
 
 
+def test_gradients_of_transposed_views() -> None:
+    q, k = (torch.randn(2, 8, 4, device="cuda") for _ in range(2))
+    k.requires_grad_()
+    torch.matmul(q, k.transpose(1, 2)).sum().backward()
+    assert k.grad is not None
+    assert on_gpu(k.grad)
+    assert on_gpu(q.new_empty_strided((2, 3), (3, 1)))
+    assert not q.new_empty_strided((2, 3), (3, 1), device="cpu").is_cuda
+
+
 def test_operator_for_gpus() -> None:
     """Operators whose only kernel is for GPUs are called with tensors on one."""
     seen: list[Any] = []
