@@ -76,7 +76,7 @@ class Utilities:
             "mem_clock_rate": _KILOHERTZ, "mem_bus_width": _BUS_BITS,
         }  # fmt: skip
 
-    def cuOccupancyMaxActiveClusters(self, function: Any, shared: int, size: int) -> int:  # noqa: N802
+    def cuOccupancyMaxActiveClusters(self, function: Any, shared: int, size: int) -> int:
         """How many clusters run at a time."""
         del function, shared
         return self._gpu.clusters(size)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment
 from schedgen.emulator.machine.addresses import RESERVED
