@@ -45,6 +45,8 @@ def divert_triton(stack: ExitStack, gpu: Target, receiver: TritonReceiver, folde
         set_attribute(stack, compiler.CUDABackend, "make_cubin", _machine_code)
         set_attribute(stack, runtime.driver, "_active", driver_of(gpu, receiver, tuning.dry))
         _forget_kernels(stack, jit.JITFunction)
+        library: Any = import_module("triton._C.libtriton").nvidia
+        set_attribute(stack, library.cublas, "CublasLt", _CublasLt)
         tuning.divert(stack)
     except (ImportError, AttributeError) as error:
         raise LaunchError(
@@ -67,6 +69,16 @@ def _forget_kernels(stack: ExitStack, function: Any) -> None:
         return plain(self)
 
     set_attribute(stack, function, "create_binder", create)
+
+
+class _CublasLt:
+    """In the place of Triton's binding of cuBLAS, with which its own kernels are compared."""
+
+    def __init__(self, workspace: Any) -> None: ...
+
+    def matmul(self, a: Any, b: Any, c: Any) -> None:
+        """a (m, k) times b (n, k) into c (m, n), computed in float32."""
+        c.copy_(a.float() @ b.float().T)
 
 
 class _Tuning:

@@ -112,6 +112,14 @@ class Flat:
         self.check(offsets, width * count, where)
         self.views[width][self._index(offsets, width, count)] = values
 
+    def holds(self, offsets: Offsets, values: Lanes, width: int, count: int) -> bool:
+        """Whether (count, lanes) elements are there already; accesses that are in no range are no
+        matter of this."""
+        low, high = int(offsets.min()), int(offsets.max()) + width * count
+        if low < 0 or high > self.size or ((offsets + self.origin) % width).any():
+            return False
+        return bool((self.views[width][self._index(offsets, width, count)] == values).all())
+
     def cells(self, offsets: Offsets, size: int) -> Cells:
         """What an access of ``size`` bytes from each offset touches."""
         return Cells(self.space, self.cta, offsets + self.origin, size)
