@@ -29,8 +29,8 @@ class Origin:
 
 
 WRITE, ATOMIC, FREED, SAME = 1, 2, 4, 8
-"""Flags of an access. FREED: tensor memory was given back; nobody can be ordered after that. SAME: a
-write of the bytes that were there already."""
+"""Flags of an access. FREED: tensor memory was given back; nobody can be ordered after that.
+SAME: a write of the bytes that were there already."""
 
 
 class Records:
