@@ -8,6 +8,8 @@ python triton_kernels.py NAME
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUntypedFunctionDecorator=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportUnknownLambdaType=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from sys import stderr
 from time import perf_counter
 from typing import Any
 
@@ -116,7 +117,10 @@ class _Tuning:
             finally:
                 self._dry -= 1
                 del this.__dict__["do_bench"]
-            this.__dict__["_schedgen_taken"] = found != worst
+            if found != worst:
+                this.__dict__["_schedgen_taken"] = True
+                name = this.base_fn.__name__
+                print(f"{name}: not tuned, of its configurations {config} is taken", file=stderr)
             return found
 
         set_attribute(stack, tuner.Autotuner, "run", run)

@@ -1,7 +1,7 @@
 """Fields of the 128 bytes of a tensor map, one at a time, as ``tensormap.replace`` writes them.
 
-A map that is written field by field, as Triton does with one that begins as zeros, need not be legal
-before it is used. Source: PTX ISA 9.7.9.28 (fields, ordinals and codes); `tensor_map_bits` (bits).
+A map that is written field by field, as Triton does with one that begins as zeros, need not be
+legal before it is used. Source: PTX ISA 9.7.9.28 (fields, ordinals and codes); `tensor_map_bits`.
 """
 
 from __future__ import annotations
