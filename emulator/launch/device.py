@@ -18,6 +18,7 @@ from schedgen.emulator.launch.diversion import (
     place_in_global_memory,
 )
 from schedgen.emulator.launch.diversion_ffi import divert_ffi
+from schedgen.emulator.launch.diversion_objects import divert_objects
 from schedgen.emulator.launch.diversion_triton import divert_triton
 from schedgen.emulator.launch.driver import Driver
 from schedgen.emulator.launch.dsl import Dsl, load
@@ -159,6 +160,7 @@ def device(
         place_in_global_memory(stack, dsl)
         divert_calls(stack, dsl, opened)
         divert_ffi(stack, opened)
+        divert_objects(stack, dsl, opened)
         divert_triton(stack, gpu, opened, f"{folder}/triton")
         answer_hardware(stack, dsl, gpu)
         yield opened
