@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from schedgen.emulator.launch.targets import target
-from schedgen.emulator.standin.memory import ALIGNMENT
+from schedgen.emulator.standin.memory import ALIGNMENT, GlobalMemory
 from schedgen.emulator.standin.tensors import MEMORY, CudaTensor
 from schedgen.emulator.standin.torch_standin import stand_in
 
@@ -162,6 +162,17 @@ def test_memory_is_given_back() -> None:
     del view
     assert address not in MEMORY
     assert MEMORY.released(address + 16)
+
+
+def test_memory_that_is_used_again_is_not_released() -> None:
+    memory = GlobalMemory()
+    first = memory.allocate(4096)
+    address = first.data_ptr()
+    del first
+    assert memory.released(address + 1024)
+    memory._sizes[address + 512] = 1024  # pyright: ignore[reportPrivateUsage]
+    assert not memory.released(address + 1024)
+    assert memory.released(address + 2048)
 
 
 def test_exchange() -> None:
