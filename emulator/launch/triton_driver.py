@@ -220,18 +220,20 @@ def _scratch(metadata: Any, ctas: int, stream: Any) -> list[Any]:
 
     The kernel's own is asked for as it is on a GPU: without ``triton.set_allocator`` that fails.
     """
-    from triton.runtime import _allocation
-
     found: list[Any] = []
-    for kind in ("global", "profile"):
-        size = getattr(metadata, f"{kind}_scratch_size", 0)
-        align = getattr(metadata, f"{kind}_scratch_align", 1)
-        own = "_allocator" if kind == "global" else "_profile_allocator"
-        allocator = getattr(_allocation, own, None)
-        if allocator is not None and hasattr(allocator, "get"):
+    for kind, own in (("global", "_allocator"), ("profile", "_profile_allocator")):
+        size = (
+            ctas * getattr(metadata, "num_ctas", 1) * getattr(metadata, f"{kind}_scratch_size", 0)
+        )
+        if not size:
+            found.append(None)
+            continue
+        from triton.runtime import _allocation
+
+        allocator: Any = getattr(_allocation, own)
+        if hasattr(allocator, "get"):
             allocator = allocator.get()
-        total = ctas * getattr(metadata, "num_ctas", 1) * size
-        found.append(allocator(total, align, stream) if size and allocator is not None else None)
+        found.append(allocator(size, getattr(metadata, f"{kind}_scratch_align", 1), stream))
     return found
 
 
