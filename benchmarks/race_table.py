@@ -3,8 +3,8 @@
     python benchmarks/race_table.py [FOLDER] [NAME ...] [--save]
 
 FOLDER is a checkout of https://github.com/NVIDIA/cutlass; without it, its examples are left out.
-The rest needs quack-kernels and flash-attn-4 (docs/race.md). NAMEs are beginnings of what to run;
-with them and --save, other rows stay as they were. One process per row.
+The rest needs quack-kernels, flash-attn-4 and triton (docs/race.md). NAMEs are beginnings of what
+to run; with them and --save, other rows stay as they were. One process per row.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ QUACK = (
 ATTENTION = (
     *("", "causal", "window", "gqa", "causal gqa", "varlen", "dim=128", "backward"),
     *("backward causal", "backward gqa"),
+)
+TRITON = (
+    *("add", "softmax", "matmul", "matmul_persistent", "matmul_described", "matmul_split"),
+    *("attention", "attention_causal", "norm"),
 )
 BOTH = ("sm_90a", "sm_100a")
 _ONCE = "--warmup_iterations 0 --iterations 1"
@@ -85,6 +89,11 @@ def cases(folder: Path | None) -> list[Case]:
         for words in ATTENTION
         for arch in BOTH
     ]  # fmt: skip
+    found += [
+        Case(f"triton {name}", arch, (str(PROGRAMS / "triton_kernels.py"), name))
+        for name in TRITON
+        for arch in BOTH
+    ]
     if folder is not None:
         for path, words in CUTLASS.items():
             arch = "sm_90a" if path.startswith("cute/hopper") else "sm_100a"

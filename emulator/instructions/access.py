@@ -63,11 +63,15 @@ class Access:
         """Stores (count, n) elements to n addresses."""
         for flat, offsets, lanes in resolver(self.space)(warp, addresses, self.where):
             mine = values if lanes is None else values[:, lanes]
+            same = warp.machine.tracking and flat.holds(offsets, mine, self.width, self.count)
             flat.store(offsets, mine, self.width, self.count, self.where)
-            self.report(warp, flat, offsets, write=True)
+            self.report(warp, flat, offsets, write=True, same=same)
 
-    def report(self, warp: Warp, flat: Flat, offsets: Offsets, *, write: bool) -> None:
-        """Checks rule B2 and tells the race checker of an ordinary access."""
+    def report(
+        self, warp: Warp, flat: Flat, offsets: Offsets, *, write: bool, same: bool = False
+    ) -> None:
+        """Checks rule B2 and tells the race checker of an ordinary access; ``same``: a write that
+        left what was there."""
         size = self.width * self.count
         if isinstance(flat, SharedMemory):
             flat.plain(offsets, size, self.where)
@@ -81,6 +85,7 @@ class Access:
                 atomic=self.strong,
                 acquire=self.acquire,
                 release=self.release,
+                same=same,
             )
 
 

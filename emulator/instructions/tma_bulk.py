@@ -24,6 +24,7 @@ from schedgen.emulator.instructions.tma_operands import (
     tensor_map,
 )
 from schedgen.emulator.instructions.tma_reduce import OPERATIONS, TYPES, reduce, supported
+from schedgen.emulator.instructions.windows import WINDOWS
 from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import Decoder, error
 from schedgen.emulator.machine.memory import Flat
@@ -251,11 +252,12 @@ def _prefetch(instruction: Instruction, decoder: Decoder, environment: Environme
 @builds("prefetch.tensormap", "prefetch.param.tensormap", "prefetch.const.tensormap")
 def _map(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
     maps = address(instruction.operands[0], decoder, instruction)
+    window = next((WINDOWS[one] for one in instruction.modifiers if one in WINDOWS), 0)
 
     def run(warp: Warp) -> None:
         found = maps(warp)
         for lane in lanes_of(warp):
-            tensor_map(warp, int(found[lane]), instruction)
+            tensor_map(warp, int(found[lane]) | window, instruction)
 
     return run
 

@@ -8,7 +8,12 @@ import numpy as np
 
 from schedgen.emulator.instructions.operands import executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
-from schedgen.emulator.machine.addresses import LOCAL_WINDOW, SHARED_WINDOW
+from schedgen.emulator.machine.addresses import (
+    CONSTANT_WINDOW,
+    LOCAL_WINDOW,
+    PARAMETER_WINDOW,
+    SHARED_WINDOW,
+)
 from schedgen.emulator.machine.block import RANK_SHIFT
 from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, error
 from schedgen.emulator.ptx.tree import Instruction
@@ -16,16 +21,17 @@ from schedgen.emulator.ptx.tree import Instruction
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
-_WINDOWS = {
+WINDOWS = {
     "shared": SHARED_WINDOW,
     "shared::cta": SHARED_WINDOW,
     "shared::cluster": SHARED_WINDOW,
     "local": LOCAL_WINDOW,
     "global": 0,
-    "const": 0,
-    "param": 0,
-    "param::entry": 0,
+    "const": CONSTANT_WINDOW,
+    "param": PARAMETER_WINDOW,
+    "param::entry": PARAMETER_WINDOW,
 }
+"""By state space, what its addresses have above their low 32 bits where they are generic."""
 _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = ~_LOW
 _OFFSET = (1 << RANK_SHIFT) - 1
@@ -42,9 +48,9 @@ def _cvta(instruction: Instruction, decoder: Decoder, _environment: Environment)
     *kind, type_ = instruction.modifiers
     back = kind[:1] == ["to"]
     space = kind[-1]
-    if space not in _WINDOWS or type_ != "u64" or len(kind) != 1 + back:
+    if space not in WINDOWS or type_ != "u64" or len(kind) != 1 + back:
         raise unsupported(instruction, instruction.modifiers)
-    window = np.uint64(_WINDOWS[space])
+    window = np.uint64(WINDOWS[space])
     read = decoder.read(instruction.operands[1], "u64", instruction)
     write = decoder.write(instruction.operands[0], instruction)
     if not window:
@@ -64,7 +70,7 @@ def _cvta(instruction: Instruction, decoder: Decoder, _environment: Environment)
 @builds("isspacep")
 def _isspacep(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
     space = instruction.modifiers[0]
-    if space not in _WINDOWS or space in ("const", "param", "param::entry"):
+    if space not in WINDOWS:
         raise unsupported(instruction, (space,))
     read = decoder.read(instruction.operands[1], "u64", instruction)
     write = decoder.write(instruction.operands[0], instruction)
@@ -72,7 +78,7 @@ def _isspacep(instruction: Instruction, decoder: Decoder, _environment: Environm
 
     def run(warp: Warp) -> None:
         lanes = read(warp)
-        inside = _in_window(lanes, _WINDOWS[space])
+        inside = _in_window(lanes, WINDOWS[space])
         if own:
             inside = inside & ((lanes & _LOW) >> np.uint64(RANK_SHIFT) == warp.block.rank)
         write(warp, inside)

@@ -18,6 +18,8 @@ from schedgen.emulator.launch.diversion import (
     place_in_global_memory,
 )
 from schedgen.emulator.launch.diversion_ffi import divert_ffi
+from schedgen.emulator.launch.diversion_objects import divert_objects
+from schedgen.emulator.launch.diversion_triton import divert_triton
 from schedgen.emulator.launch.driver import Driver
 from schedgen.emulator.launch.dsl import Dsl, load
 from schedgen.emulator.launch.errors import LaunchError
@@ -83,6 +85,11 @@ class Device:
         """Return the result of `call`, which calls what `ffi` returned for `function`."""
         with self._accessible(arguments):
             return self._host_code(function).guarded(call)
+
+    def launch(self, launch: Launch, arguments: Named) -> None:
+        """Execute a launch, but for its memory, of a kernel that is called with `arguments`."""
+        with self._accessible(arguments):
+            self._launched(launch)
 
     def _host_code(self, function: Any) -> HostCode:
         known = self._host_codes.get(id(function))
@@ -153,6 +160,8 @@ def device(
         place_in_global_memory(stack, dsl)
         divert_calls(stack, dsl, opened)
         divert_ffi(stack, opened)
+        divert_objects(stack, dsl, opened)
+        divert_triton(stack, gpu, opened, f"{folder}/triton")
         answer_hardware(stack, dsl, gpu)
         yield opened
 

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import torch
 
 from schedgen.emulator.launch.diversion import set_attribute
-from schedgen.emulator.launch.errors import LaunchError
 from schedgen.emulator.launch.exchange import Exchanged
 
 
@@ -52,11 +51,7 @@ def divert_ffi(stack: ExitStack, receiver: FfiReceiver) -> None:
 
     def diverted(plain: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, *arguments: Any, **named: Any) -> Any:
-            given = [(f"argument {at}", one) for at, one in enumerate(arguments)]
-            run = partial(
-                plain, self, *map(_on_gpu, arguments), **{k: _on_gpu(v) for k, v in named.items()}
-            )
-            return receiver.call_ffi(self, [*given, *named.items()], run)
+            return called(receiver, self, partial(plain, self), arguments, named)
 
         return call
 
@@ -65,7 +60,6 @@ def divert_ffi(stack: ExitStack, receiver: FfiReceiver) -> None:
     for kind in (provider.TVMFFIJitCompiledFunction, provider.TVMFFIJitCompiledFunctionWithKwargs):
         set_attribute(stack, kind, "__call__", diverted(kind.__call__))
     exchange_as_on_gpu(stack)
-    refuse_objects(stack)
 
 
 def exchange_as_on_gpu(stack: ExitStack) -> None:
@@ -81,17 +75,13 @@ def exchange_as_on_gpu(stack: ExitStack) -> None:
     set_attribute(stack, tvm_ffi, "from_dlpack", from_dlpack)
 
 
-def refuse_objects(stack: ExitStack) -> None:
-    """Make loading of object files an error: they hold machine code, and no PTX to execute."""
-    from cutlass.cute import runtime
-
-    def load_module(file_path: Any, *_: Any, **__: Any) -> Any:
-        raise LaunchError(
-            f"{file_path} is an object file, which has machine code but no PTX; let the program "
-            "compile its kernels: switch off its cache of compiled kernels"
-        )
-
-    set_attribute(stack, runtime, "load_module", load_module)
+def called(
+    receiver: FfiReceiver, function: Any, call: Callable[..., Any], arguments: Any, named: Any
+) -> Any:
+    """The result of `call`, a function of apache-tvm-ffi; `function` is known to `receiver`."""
+    given = [(f"argument {at}", one) for at, one in enumerate(arguments)]
+    run = partial(call, *map(_on_gpu, arguments), **{k: _on_gpu(v) for k, v in named.items()})
+    return receiver.call_ffi(function, [*given, *named.items()], run)
 
 
 def _on_gpu(value: Any) -> Any:

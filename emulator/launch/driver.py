@@ -30,8 +30,8 @@ FAILED = 999
 
 _LIBRARY = 1  # a handle that is not null
 _STATIC_SHARED_BYTES = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
-_ELEMENTS = {element.api: element for element in Element}
-_SWIZZLES = (
+ELEMENTS = {element.api: element for element in Element}
+SWIZZLES = (
     Swizzle.NONE,
     Swizzle.B32,
     Swizzle.B64,
@@ -146,12 +146,12 @@ class Driver:
         try:
             tensor = TensorMap(
                 address=address or 0,
-                element=_ELEMENTS[element],
+                element=ELEMENTS[element],
                 dims=_array(ctypes.c_uint64, dims, rank),
                 strides=_array(ctypes.c_uint64, strides, rank - 1),
                 box=_array(ctypes.c_uint32, box, rank),
                 element_strides=_array(ctypes.c_uint32, element_strides, rank),
-                swizzle=_SWIZZLES[swizzle],
+                swizzle=SWIZZLES[swizzle],
                 interleave=Interleave(interleave),
                 fill=Fill(fill),
                 promotion=Promotion(promotion),

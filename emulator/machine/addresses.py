@@ -4,9 +4,10 @@
   bits 24 and up, as CUTLASS expects (``Sm100MmaPeerBitMask`` in
   ``include/cute/arch/copy_sm100_tma.hpp`` clears bit 24 to reach the even CTA). A ``.shared::cta``
   access must be to the CTA's own rank.
-- Generic addresses of shared and local memory lie in windows that no host pointer is in; their low
-  32 bits are the address in the space.
-- Global, constant and parameter addresses are host addresses.
+- Generic addresses of shared and local memory, of parameters and constants lie in windows that no
+  host pointer is in; their low 32 bits are the address in the space, so that registers of 32 bits
+  can hold it, as LLVM's ``nvptx-short-ptr`` has them.
+- Global addresses are host addresses.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ RESERVED = 1024
 """Bytes at the start of shared memory that belong to the system on sm_90 and later."""
 SHARED_WINDOW = 1 << 62
 LOCAL_WINDOW = (1 << 62) | (1 << 61)
+PARAMETER_WINDOW = (1 << 62) | (1 << 60)
+CONSTANT_WINDOW = (1 << 62) | (1 << 61) | (1 << 60)
 _WINDOWS = 0x7 << 60
+_LOW = np.uint64(0xFFFFFFFF)
 _OFFSET = (1 << RANK_SHIFT) - 1
 
 Part = tuple[Flat, Offsets, NDArray[np.bool_] | None]
@@ -91,6 +95,16 @@ def _global(warp: Warp, addresses: Lanes, where: Instruction) -> list[Part]:
     return parts
 
 
+def _windowed(window: int) -> Resolve:
+    """A space of which each memory is registered at its generic addresses."""
+    above = np.uint64(window)
+
+    def resolve(warp: Warp, addresses: Lanes, where: Instruction) -> list[Part]:
+        return _global(warp, (addresses.astype(np.uint64) & _LOW) | above, where)
+
+    return resolve
+
+
 def _local(warp: Warp, addresses: Lanes, where: Instruction) -> list[Part]:
     local = warp.local
     if local is None:
@@ -112,7 +126,7 @@ def _generic(warp: Warp, addresses: Lanes, where: Instruction) -> list[Part]:
     wide = addresses.astype(np.uint64)
     windows = wide & np.uint64(_WINDOWS)
     found = set(windows.tolist())
-    if found == {0}:
+    if not found & {SHARED_WINDOW, LOCAL_WINDOW}:
         return _global(warp, wide, where)
     if found == {SHARED_WINDOW}:
         return _cluster(warp, wide.astype(np.uint32), where)
@@ -142,9 +156,9 @@ _RESOLVERS: dict[str, Resolve] = {
     "shared::cta": _shared,
     "shared::cluster": _cluster,
     "global": _global,
-    "const": _global,
-    "param": _global,
-    "param::entry": _global,
+    "const": _windowed(CONSTANT_WINDOW),
+    "param": _windowed(PARAMETER_WINDOW),
+    "param::entry": _windowed(PARAMETER_WINDOW),
     "local": _local,
     "param::func": _local,
 }

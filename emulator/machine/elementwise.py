@@ -22,7 +22,7 @@ from schedgen.emulator.machine.lanes import (
     WarpState,
     stored,
 )
-from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register
+from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
 
 Compute = Callable[..., Any]
 """(lanes, …) -> lanes of the only target, or a tuple of them, for any number of lanes."""
@@ -94,7 +94,7 @@ def elementwise(
 
     Args:
         where: the instruction; what ``compute`` does depends on its modifiers, on the types of its
-            registers and on its literals, and on nothing else.
+            registers, on its literals and on where it has ``_``, and on nothing else.
         run: the step by itself.
         sources: operands and the types as which they are read.
     """
@@ -107,7 +107,7 @@ def elementwise(
     key = (
         where.opcode, where.modifiers, tuple(one.kept for one in put),
         tuple(_kind(operand, decoder) for operand, _ in sources),
-        tuple(repr(one) for one in where.operands if isinstance(one, Immediate)),
+        tuple(repr(one) for one in where.operands if isinstance(one, Immediate)), _unused(where),
     )  # fmt: skip
     if compute is None and (found[0].slot >= 0 and decoder.kept(found[0].slot) != put[0].kept):
         return run
@@ -138,6 +138,15 @@ def _kind(operand: Operand, decoder: Decoder) -> str:
     if isinstance(operand, Register):
         return decoder.types[decoder.slot[operand.name]]
     return repr(operand)
+
+
+def _unused(where: Instruction) -> tuple[tuple[int, ...], ...]:
+    """Which elements of each vector are ``_``: half of a register is the low or the high one."""
+    return tuple(
+        tuple(at for at, one in enumerate(vector.items) if one == Register("_"))
+        for vector in where.operands
+        if isinstance(vector, Vector)
+    )
 
 
 def repeated(constant: Lanes, times: int) -> Lanes:

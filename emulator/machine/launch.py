@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment
 from schedgen.emulator.machine.addresses import RESERVED
+from schedgen.emulator.machine.images import Images
 from schedgen.emulator.machine.lanes import LANES, EmulationError
 from schedgen.emulator.machine.machine import POISON, Machine, Shape, Triple
 from schedgen.emulator.machine.memory import HostMemory
@@ -108,7 +108,7 @@ def execute(
     every = (*kernel.variables, *(v for v in variables if v.name not in own))
     layout = _Layout(every, shared_bytes)
     decoded = decoded or Decoded()
-    keep = _Images(memory, kernel, every, parameters, decoded.images)
+    keep = Images(memory, kernel, every, parameters, decoded.images)
     switches = switches or Switches()
     registers_each, known = _registers(kernel, threads, registers)
     symbols = {**layout.symbols, **keep.symbols}
@@ -205,52 +205,6 @@ class _Layout:
                 self.symbols[variable.name] = at
                 self.local = at + variable.size
         self.local = _up(self.local, 16)
-
-
-class _Images:
-    """Parameters and initialized variables, as ranges of host memory.
-
-    ``symbols`` are their addresses.
-    """
-
-    def __init__(
-        self,
-        memory: HostMemory,
-        kernel: Kernel,
-        variables: tuple[Variable, ...],
-        image: bytes,
-        rooms: dict[str, NDArray[np.uint8]],
-    ) -> None:
-        self._memory = memory
-        self._rooms = rooms
-        self._addresses: list[int] = []
-        self.symbols: dict[str, int] = {}
-        base = self._place(image, len(image), "the kernel parameters")
-        for parameter in kernel.parameters:
-            self.symbols[parameter.name] = base + parameter.offset
-        for variable in variables:
-            if variable.space in ("const", "global"):
-                self.symbols[variable.name] = self._place(
-                    variable.data, variable.size, f".{variable.space} variable {variable.name}"
-                )
-
-    def release(self) -> None:
-        """Makes the ranges inaccessible again."""
-        for address in self._addresses:
-            self._memory.unregister(address)
-
-    def _place(self, data: bytes, size: int, name: str) -> int:
-        """Copies bytes to a multiple of 128 bytes, the alignment of tensor maps."""
-        room = self._rooms.get(name)
-        if room is None or len(room) != max(size, 1) + 256:
-            room = self._rooms[name] = np.zeros(max(size, 1) + 256, np.uint8)
-        first = -room.ctypes.data % 128
-        room[:] = 0
-        room[first : first + len(data)] = np.frombuffer(data, np.uint8)
-        address = int(room.ctypes.data) + first
-        self._addresses.append(address)
-        self._memory.register(address, max(size, 1), name)
-        return address
 
 
 def _declared_cluster(kernel: Kernel) -> Triple | None:

@@ -112,6 +112,14 @@ class Flat:
         self.check(offsets, width * count, where)
         self.views[width][self._index(offsets, width, count)] = values
 
+    def holds(self, offsets: Offsets, values: Lanes, width: int, count: int) -> bool:
+        """Whether (count, lanes) elements are there already; accesses that are in no range are no
+        matter of this."""
+        low, high = int(offsets.min()), int(offsets.max()) + width * count
+        if low < 0 or high > self.size or ((offsets + self.origin) % width).any():
+            return False
+        return bool((self.views[width][self._index(offsets, width, count)] == values).all())
+
     def cells(self, offsets: Offsets, size: int) -> Cells:
         """What an access of ``size`` bytes from each offset touches."""
         return Cells(self.space, self.cta, offsets + self.origin, size)
@@ -157,6 +165,15 @@ class HostMemory:
         raw = (ctypes.c_uint8 * whole).from_address(address - skip)
         data: NDArray[np.uint8] = np.ctypeslib.as_array(raw)
         region = Flat(data, size, name, Space.GLOBAL, skip=skip, origin=address)
+        self._starts.insert(at, address)
+        self._regions.insert(at, region)
+        return region
+
+    def map(self, address: int, data: NDArray[np.uint8], size: int, name: str) -> Flat:
+        """Makes ``size`` bytes of ``data``, whose memory begins at a multiple of 16 bytes, be at an
+        address where no memory of the process is."""
+        region = Flat(data, size, name, Space.GLOBAL, origin=address)
+        at = bisect.bisect_left(self._starts, address)
         self._starts.insert(at, address)
         self._regions.insert(at, region)
         return region

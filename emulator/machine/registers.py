@@ -67,8 +67,9 @@ class Registers(Resource):
                     where, f"warp {rank} of the warpgroup has exited without executing it"
                 )
             if len(other) < len(mine):
-                raise self._broken(
+                self._machine.broken(
                     where,
+                    "N7",
                     f"{warp.title} is at its setmaxnreg number {len(mine) + 1}, warp {rank} of its "
                     f"warpgroup has executed {len(other)}; synchronize the warpgroup in between",
                 )

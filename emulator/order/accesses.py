@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from schedgen.emulator.order.knowledge import ANYWHERE, CAUSAL, FENCED_GLOBAL, M
 from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
 from schedgen.emulator.order.predecessor import Predecessor
-from schedgen.emulator.order.records import ATOMIC, FREED, WRITE, Origin, Record
+from schedgen.emulator.order.records import ATOMIC, FREED, SAME, WRITE, Origin, Record
 from schedgen.emulator.order.shadow import Layer, Manner
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Proxy, Space
@@ -60,15 +61,18 @@ class Accesses:
         self._reads_anywhere = state.switches.fence_position is FencePosition.WRITER_SIDE
         self._read_read = state.switches.read_read is ReadRead.FENCE_REQUIRED
         self._other_cta = state.switches.async_other_cta
+        self._same_value = state.switches.same_value
         self.predecessor: Predecessor | None = None
         self._met: dict[Hashable, list[Hashable]] = {}
         self._given_back: dict[Hashable, dict[int, tuple[int, int, int]]] = {}
         """Tensor memory that one CTA of a pair has given back and the other one not: what was
         accessed there last."""
 
-    def access(self, who: Who, cells: Cells, *, write: bool, atomic: bool = False) -> None:
-        """Checks one access and enters it."""
-        flags = (WRITE if write else 0) | (ATOMIC if atomic else 0)
+    def access(
+        self, who: Who, cells: Cells, *, write: bool, atomic: bool = False, same: bool = False
+    ) -> None:
+        """Checks one access and enters it; ``same``: a write of what was there already."""
+        flags = (WRITE if write else 0) | (ATOMIC if atomic else 0) | (SAME if same else 0)
         number = self._state.records.add(who.agent, who.clock, who.origin, flags)
         before = self.predecessor if cells.space is Space.GLOBAL else None
         if (
@@ -80,11 +84,12 @@ class Accesses:
         manners = self._manners(who, write, atomic)
         for part in self._state.memory.parts(cells):
             shadow, place, pages, _ = part
-            if not self._after_touches(who, number, cells, part, manners):
-                self._after_writes(who, number, cells, part)
-            if write and not atomic:
+            conflict = self._after_touches(who, number, cells, part, manners)
+            conflict = conflict or self._after_writes(who, number, cells, part)
+            if write and not (atomic or (same and conflict)):
                 shadow.write(place, pages, number)
                 continue
+            # Beside a write of the same bytes: what follows has to be ordered after both.
             manner = Manner.ATOMIC_WRITE if write else Manner.ATOMIC_READ if atomic else Manner.READ
             shadow.touch((who.agent.cluster, who.agent.column, manner), place, pages, number)
 
@@ -143,15 +148,17 @@ class Accesses:
             return (Manner.ATOMIC_WRITE,)
         return (Manner.READ, Manner.ATOMIC_READ, Manner.ATOMIC_WRITE)
 
-    def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> None:
-        shadow = part.shadow
+    def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> bool:
+        """Whether there was a conflict."""
+        conflict, shadow = False, part.shadow
         for earlier in shadow.last_writes(part.place):
             if earlier == 0:
                 self._unwritten(who, number, cells, part)
             elif not self._ordered(who, earlier, cells.space):
-                self._conflict(who, earlier, number, cells, part, shadow.written)
+                conflict |= self._conflict(who, earlier, number, cells, part, shadow.written)
             elif who.agent.kind in _ASYNC_WRITERS and self._other_cta is not Verdict.OFF:
                 self._other_block(who, earlier, number, cells, part)
+        return conflict
 
     def _after_touches(
         self, who: Who, number: int, cells: Cells, part: Part, manners: tuple[Manner, ...]
@@ -210,7 +217,15 @@ class Accesses:
             self._state.findings.again(keys[0])
             return True
         need = self.explain.need(before, now, who.view, cells.space, who.born)
-        race = self._race(before, now, need, cells, part, layer, self._severity(before))
+        severity = self._severity(before)
+        if _leave_the_same(before, now):
+            if self._same_value is Verdict.OFF:
+                return True
+            if self._same_value is Verdict.WARNING:
+                severity = Severity.WARNING
+            text = f"{need.text}; here both leave the same bytes"
+            need = replace(need, text=text, switch=label("same_value"))
+        race = self._race(before, now, need, cells, part, layer, severity)
         keys.append(race.key)
         self._state.findings.add(race)
         return True
@@ -290,6 +305,13 @@ class Accesses:
             origin.warp, origin.cta, origin.line, origin.iteration, proxy, origin.queue,
             record.writes, bool(record.flags & ATOMIC), action,
         )  # fmt: skip
+
+
+def _leave_the_same(before: Record, now: Record) -> bool:
+    """Two ordinary writes, the second of which found in memory what it wrote: what the first one
+    had written there, as the last one before it."""
+    both = before.agent.kind is now.agent.kind is Kind.GENERIC
+    return both and before.flags & (WRITE | ATOMIC) == WRITE and bool(now.flags & SAME)
 
 
 def _key(cells: Cells) -> Hashable:

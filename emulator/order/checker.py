@@ -154,8 +154,10 @@ class Checker:
         atomic: bool = False,
         acquire: bool = False,
         release: bool = False,
+        same: bool = False,
     ) -> None:
-        self._accesses.access(self._who(warp, line, CAUSAL), cells, write=write, atomic=atomic)
+        who = self._who(warp, line, CAUSAL)
+        self._accesses.access(who, cells, write=write, atomic=atomic, same=same)
         if atomic:
             executor = self._state.warp(warp)
             self._atomics.access(executor, cells, write=write, acquire=acquire, release=release)

@@ -135,7 +135,10 @@ class Explainer:
         if case.knows(CAUSAL, agent, clock):
             text = f"fence.proxy.async in {case.one} after the wait that follows line "
             text += f"{case.first.origin.line}, and {self._hand_over(case)}"
-            return Need(Missing.PROXY_FENCE, text, "X6", label("copy_proxy"))
+            switch = label("copy_proxy")
+            if case.space is not Space.GLOBAL and case.knows(ANYWHERE, agent, clock):
+                switch = f"{label('fence_position')} or {switch}"  # there is one somewhere
+            return Need(Missing.PROXY_FENCE, text, "X6", switch)
         return self._waited(case, "cp.async.commit_group and cp.async.wait_group", "T11")
 
     def _phase(self, case: _Case) -> Need:

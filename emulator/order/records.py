@@ -28,8 +28,9 @@ class Origin:
     consumed: bool = False
 
 
-WRITE, ATOMIC, FREED = 1, 2, 4
-"""Flags of an access. FREED: tensor memory was given back; nobody can be ordered after that."""
+WRITE, ATOMIC, FREED, SAME = 1, 2, 4, 8
+"""Flags of an access. FREED: tensor memory was given back; nobody can be ordered after that.
+SAME: a write of the bytes that were there already."""
 
 
 class Records:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 
 from schedgen.errors import MAX_RENDERED, Diagnostic, Location, SchedgenError
 
@@ -29,6 +30,9 @@ class PtxError(SchedgenError):
         return "\n".join(rendered)
 
 
+_BEGIN, _END = "// begin inline asm", "// end inline asm"
+
+
 class Source:
     """A PTX text with its name, for diagnostics that point into it."""
 
@@ -36,6 +40,21 @@ class Source:
         self.text = text
         self.name = name
         self.lines = [line.rstrip("\r") for line in text.split("\n")]
+
+    @cached_property
+    def counted(self) -> frozenset[int]:
+        """Lines (from 1) of each ``.loc`` in inline assembly but the first: LLVM counts lines of
+        the assembly on from that of the source, and these lines have nothing to do with it."""
+        found: set[int] = set()
+        seen: int | None = None  # how many there were in the block
+        for number, line in enumerate(self.lines, 1):
+            if "inline asm" in line:
+                seen = 0 if _BEGIN in line else None if _END in line else seen
+            elif seen is not None and line.lstrip().startswith(".loc"):
+                if seen:
+                    found.add(number)
+                seen += 1
+        return frozenset(found)
 
     def diagnostic(
         self, rule: str, message: str, line: int, offending: str, fix: str | None = None

@@ -162,8 +162,9 @@ class KernelBuilder:
                     self._labels[name + scope.suffix] = len(self._body)
                 case syntax.Block():
                     self._inner_block(part, scope)
-                case syntax.SourceLine(file, number, _):
-                    self._location = _location(self._files[file], number)
+                case syntax.SourceLine(file, number, line):
+                    if line not in self._source.counted:
+                        self._location = _location(self._files[file], number)
                 case syntax.Table(name, entries):
                     self._tables[name + scope.suffix] = tuple(
                         scope.find(entry).name for entry in entries

@@ -169,7 +169,7 @@ def _news(found: Collection[Found]) -> Iterator[Found]:
 _UNWRITTEN = "K9"
 _RULE = re.compile(r"rule ([A-Z]\d+[a-z]?)")
 _ADDRESS = re.compile(r"address (0x[0-9a-f]+) is in no registered tensor")
-_SOURCE = re.compile(r"(?:\[|at |in )([^\s\[\]]+\.py):(\d+)")
+_SOURCE = re.compile(r"(?:[\[(]|at |in )([^\s\[\]]+\.py):(\d+)")
 
 
 def _rule_of(error: SchedgenError) -> str:

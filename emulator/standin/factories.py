@@ -41,7 +41,10 @@ def divert_factories(stack: ExitStack) -> None:
     set_attribute(stack, torch.Tensor, "cuda", _cuda)
     set_attribute(stack, torch.Tensor, "pin_memory", lambda self, device=None: self)
     set_attribute(stack, torch, "Generator", _Generator)
-    for name in ("new_tensor", "new_empty", "new_zeros", "new_ones", "new_full"):
+    for name in (
+        *("new_tensor", "new_empty", "new_zeros", "new_ones", "new_full"),
+        "new_empty_strided",
+    ):
         set_attribute(stack, torch.Tensor, name, _new(name, getattr(torch.Tensor, name)))
 
 
@@ -147,6 +150,9 @@ def _new(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
             return torch.tensor(
                 *arguments, dtype=dtype, device=DEVICE if where is None else where, **options
             )
+        if name == "new_empty_strided" and where is not None and not on_cuda(where):
+            # In C++ autograd asks a tensor on the GPU for a gradient, and says that it is here.
+            return torch.empty_strided(*arguments, **{"dtype": self.dtype, **options})
         if where is not None:
             options["device"] = indexed(where)
         return plain(self, *arguments, **options)

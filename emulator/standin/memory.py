@@ -39,8 +39,8 @@ class GlobalMemory:
         )
 
     def released(self, address: int) -> bool:
-        """Whether an address was in this memory, in a storage that is gone."""
-        return any(start <= address < start + size for start, size in self._released.items())
+        """Whether an address was in this memory, in a storage that is gone, and is in no other."""
+        return _inside(address, self._released) and not _inside(address, self._sizes)
 
     def allocate(self, size: int) -> torch.Tensor:
         """Return `size` bytes (uint8, zero-initialized) that begin at a multiple of `ALIGNMENT`."""
@@ -80,6 +80,10 @@ class GlobalMemory:
         return _seen(
             room, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride()
         )
+
+
+def _inside(address: int, sizes: dict[int, int]) -> bool:
+    return any(start <= address < start + size for start, size in sizes.items())
 
 
 def _seen(

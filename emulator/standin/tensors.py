@@ -139,6 +139,7 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     ours = [one for one in flat if isinstance(one, CudaTensor)]
     named = kwargs.get("device")
     to_cuda = on_cuda(named) if named is not None else bool(ours)
+    to_cuda |= func is _aten.new_empty_strided.default and bool(ours)  # autograd, for gradients
     plain_args, plain_kwargs = tree_unflatten([_plain(one) for one in flat], tree)
     if named is not None:
         plain_kwargs["device"] = CPU

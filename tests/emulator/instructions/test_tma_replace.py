@@ -59,6 +59,10 @@ def step(field: str, value: str, type_: str = "b32") -> str:
         (step("swizzle_atomicity", "1"), {"swizzle": Swizzle.B128_ATOM32}),
         (step("fill_mode", "1"), {"fill": Fill.NAN}),
         (step("global_dim", "4, 7"), {}),
+        (
+            step("rank", "1"),
+            {"dims": (64, 32), "strides": (256,), "box": (64, 4), "element_strides": (1, 1)},
+        ),
     ],
 )
 def test_fields(text: str, expected: dict[str, object]) -> None:
@@ -71,11 +75,28 @@ def test_fields(text: str, expected: dict[str, object]) -> None:
     ("text", "message"),
     [
         (step("box_dim", "5, 8"), "ordinal 5 of a field that has 5 entries"),
-        (step("box_dim", "1, 512"), r"extent of the box 512 of dimension 1 is not in 1\.\.256"),
-        (step("swizzle_mode", "9"), "out of range"),
-        (step("rank", "2"), "one of .global_address"),
+        (step("box_dim", "1, 512"), r"box_dim 512 is not in 1\.\.256"),
+        (step("swizzle_mode", "9"), r"swizzle_mode 9 is not in 0\.\.3"),
+        (step("elemtype", "16"), r"elemtype 16 is not in 0\.\.15"),
+        ("mov.b64 %rd5, 24;" + step("global_stride", "0, %rd5", "b64"), "no multiple of 16"),
+        (step("rang", "2"), "one of .global_address"),
     ],
 )
 def test_mistakes(text: str, message: str) -> None:
     with pytest.raises(EmulationError, match=message):
         changed(text)
+
+
+def test_a_map_may_begin_as_zeros() -> None:
+    """As in Triton's kernels: what it is in between is no matter."""
+    fields = [
+        ("global_address", "%rd5", "b64"), ("rank", "2"), ("elemtype", "6"), ("swizzle_mode", "3"),
+        ("interleave_layout", "0"), ("fill_mode", "0"), ("swizzle_atomicity", "0"),
+        *(("box_dim", f"{at}, {value}") for at, value in enumerate(MAP.box)),
+        *(("global_dim", f"{at}, {value}") for at, value in enumerate(MAP.dims)),
+        *(("element_stride", f"{at}, 1") for at in range(3)),
+        ("global_stride", "0, %rd6", "b64"), ("global_stride", "1, %rd7", "b64"),
+    ]  # fmt: skip
+    steps = "\n".join(step(*one) for one in fields)
+    values = "mov.b64 %rd5, 0x100000; mov.b64 %rd6, 256; mov.b64 %rd7, 8192;"
+    assert changed(f"st.shared.b32 [%r3], 0; bar.warp.sync -1; {values} {steps}") == MAP

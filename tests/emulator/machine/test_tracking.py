@@ -52,8 +52,19 @@ def test_ordinary_accesses() -> None:
     assert load[2]["atomic"]
     assert load[1][1].space is Space.GLOBAL
     assert atomic[2] | {"line": 0} == {
-        "write": True, "line": 0, "atomic": True, "acquire": True, "release": True,
+        "write": True, "line": 0, "atomic": True, "acquire": True, "release": True, "same": False,
     }  # fmt: skip
+
+
+def test_writes_of_what_is_there() -> None:
+    recorder = record("""
+        setp.lt.u32 %p1, %r39, 2; shl.b32 %r1, %r39, 3; mov.b32 %r2, sm; add.s32 %r1, %r1, %r2;
+        mov.b32 %r3, 7; mov.b32 %r4, 8;
+        @%p1 st.shared.b32 [%r1], %r3;
+        @%p1 st.shared.b32 [%r1], %r3;
+        @%p1 st.shared.b16 [%r1], 7;
+        @%p1 st.shared.v2.b32 [%r1], {%r3, %r4};""")
+    assert [call[2]["same"] for call in recorder.of("generic")] == [False, True, True, False]
 
 
 def test_parameters_and_local_memory_are_nobody_elses() -> None:

@@ -69,9 +69,9 @@ class Kernel:
         self.checker.generic(warp, shared(where, cta), write=False, line=line)
         return line
 
-    def write(self, warp: int, where: Bytes, cta: int = 0) -> int:
+    def write(self, warp: int, where: Bytes, cta: int = 0, *, same: bool = False) -> int:
         line = self.at()
-        self.checker.generic(warp, shared(where, cta), write=True, line=line)
+        self.checker.generic(warp, shared(where, cta), write=True, line=line, same=same)
         return line
 
     def fence(self, warp: int, space: Space | None = Space.SHARED) -> None:

@@ -251,6 +251,22 @@ def test_s12_p6_cp_async_needs_a_fence() -> None:
     assert run(fence=False, copy_proxy=CopyProxy.NONE).clean()
 
 
+def test_s12_a_fence_of_the_reader_depends_on_s5_too() -> None:
+    """As Triton has it: the barrier, then the fence in the warp that issues the product."""
+
+    def run(**switches: Any) -> Kernel:
+        k = copied(**switches)
+        k.checker.group_wait(4, Queue.CP_ASYNC, 0)
+        k.sync(1, 4)
+        k.fence(1)
+        k.store(1, TILE)
+        return k
+
+    assert run().race().switch == "S5 fence_position or S12 copy_proxy"
+    assert run(fence_position=FencePosition.ANYWHERE).clean()
+    assert run(copy_proxy=CopyProxy.NONE).clean()
+
+
 def test_s12_fence_before_the_wait_is_too_early() -> None:
     k = copied()
     k.fence(4)

@@ -250,6 +250,22 @@ def test_source_lines() -> None:
     assert [i.location for i in body] == [None, a, a, b, Location("a.py", 11)]
 
 
+def test_lines_that_inline_assembly_counts_on() -> None:
+    body = kernel(
+        """.loc 1 10 3
+        // begin inline asm
+        .loc 1 10 3
+        ret;
+        .loc 1 11 3
+        ret;
+        // end inline asm
+        .loc 1 12 3
+        ret;""",
+        '.file 1 "a.py"',
+    ).body
+    assert [i.location for i in body] == [Location("a.py", line) for line in (10, 10, 12)]
+
+
 def test_files_may_be_named_after_their_use() -> None:
     text = """.version 8.8\n.target sm_90a\n.address_size 64
         .entry k() { .loc 7 1 1\nret; }

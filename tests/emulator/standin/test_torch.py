@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from schedgen.emulator.launch.targets import target
-from schedgen.emulator.standin.memory import ALIGNMENT
+from schedgen.emulator.standin.memory import ALIGNMENT, GlobalMemory
 from schedgen.emulator.standin.tensors import MEMORY, CudaTensor
 from schedgen.emulator.standin.torch_standin import stand_in
 
@@ -127,6 +127,16 @@ def test_autograd() -> None:
     assert isinstance(copied.weight, torch.nn.Parameter)
 
 
+def test_gradients_of_transposed_views() -> None:
+    q, k = (torch.randn(2, 8, 4, device="cuda") for _ in range(2))
+    k.requires_grad_()
+    torch.matmul(q, k.transpose(1, 2)).sum().backward()
+    assert k.grad is not None
+    assert on_gpu(k.grad)
+    assert on_gpu(q.new_empty_strided((2, 3), (3, 1)))
+    assert not q.new_empty_strided((2, 3), (3, 1), device="cpu").is_cuda
+
+
 def test_operator_for_gpus() -> None:
     """Operators whose only kernel is for GPUs are called with tensors on one."""
     seen: list[Any] = []
@@ -152,6 +162,17 @@ def test_memory_is_given_back() -> None:
     del view
     assert address not in MEMORY
     assert MEMORY.released(address + 16)
+
+
+def test_memory_that_is_used_again_is_not_released() -> None:
+    memory = GlobalMemory()
+    first = memory.allocate(4096)
+    address = first.data_ptr()
+    del first
+    assert memory.released(address + 1024)
+    memory._sizes[address + 512] = 1024  # pyright: ignore[reportPrivateUsage]
+    assert not memory.released(address + 1024)
+    assert memory.released(address + 2048)
 
 
 def test_exchange() -> None:
