@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -47,6 +47,9 @@ class Report:
         text: the findings for a person, "" if there are none.
         groups: the findings, those together that have the same lines of the source and needs.
         seconds: how long the execution took, parsing not included.
+        executed: PTX lines of synchronization that some schedule executed.
+        blocked: those of instructions in which some warp had to wait under some schedule.
+        shown: by key of a finding the schedules that show it: seeds, and `policy` behind them.
     """
 
     kernel: str
@@ -57,6 +60,11 @@ class Report:
     text: str
     seconds: float
     groups: tuple[Group, ...] = ()
+    executed: frozenset[int] = frozenset()
+    blocked: frozenset[int] = frozenset()
+    shown: Mapping[Hashable, tuple[int, ...]] = field(
+        default_factory=dict[Hashable, tuple[int, ...]]
+    )
 
     @property
     def clean(self) -> bool:
@@ -125,12 +133,13 @@ class Emulator:
         begin = perf_counter()
         decoded = self.decoded or Decoded()
 
-        def under(seed: int) -> Findings | None:
+        def under(seed: int) -> Execution:
             order = self.order(seed)
-            checker, _ = self._checked(launch, module, kernel, order, before, decoded)
+            checker, done = self._checked(launch, module, kernel, order, before, decoded)
             assert before is not None
             before.restore()
-            return None if checker is None else checker.kept
+            found = None if checker is None else checker.kept
+            return Execution(found, done.executed, done.blocked)
 
         others = Pending(under, self.schedules, self.jobs)
         try:
@@ -141,7 +150,9 @@ class Emulator:
             earlier = [_result(one) for one in others.end()]
         self._leave_behind(launch, kernel, last, statistics)
         seconds = perf_counter() - begin
-        self._report(launch, self._joined(launch, earlier, last), statistics, seconds)
+        found = None if last is None else last.kept
+        every = [*earlier, Execution(found, statistics.executed, statistics.blocked)]
+        self._report(launch, self._joined(launch, every, last), statistics, seconds, every)
 
     def _checked(
         self,
@@ -249,37 +260,65 @@ class Emulator:
         return Checker(*arguments, **options)
 
     def _joined(
-        self, launch: Launch, earlier: Sequence[Findings | None], last: Checker | None
+        self, launch: Launch, every: Sequence[Execution], last: Checker | None
     ) -> Checker | None:
         """What was found under all schedules, in their order."""
-        if last is None or not earlier:
+        if last is None or len(every) == 1:
             return last
         checker = self._checker(launch)
-        for findings in (*earlier, last.kept):
-            if findings is not None:
-                checker.join_findings(findings)
+        for one in every:
+            if one.findings is not None:
+                checker.join_findings(one.findings)
         return checker
 
     def _report(
-        self, launch: Launch, checker: Checker | None, statistics: Statistics, seconds: float
+        self,
+        launch: Launch,
+        checker: Checker | None,
+        statistics: Statistics,
+        seconds: float,
+        every: Sequence[Execution],
     ) -> None:
         findings = None if checker is None else checker.findings
         text = checker.report() if checker is not None and findings else ""
         groups = () if checker is None else checker.groups
         about = launch.kernel, launch.grid, launch.block, statistics
-        self.reports.append(Report(*about, findings, text, seconds, groups))
+        executed = frozenset[int]().union(*(one.executed for one in every))
+        blocked = frozenset[int]().union(*(one.blocked for one in every))
+        self.reports.append(
+            Report(*about, findings, text, seconds, groups, executed, blocked, _shown(every))
+        )
         if self.races == "raise" and checker is not None and checker.errors:
             raise RaceError(text)
 
 
-def _result(one: Outcome[Findings | None]) -> Findings | None:
-    """What an execution found.
+@dataclass(frozen=True)
+class Execution:
+    """What one schedule brought: findings, None if nobody looked for them, and the lines of
+    `Report.executed` and `Report.blocked`."""
+
+    findings: Findings | None
+    executed: frozenset[int]
+    blocked: frozenset[int]
+
+
+def _shown(every: Sequence[Execution]) -> dict[Hashable, tuple[int, ...]]:
+    shown: dict[Hashable, tuple[int, ...]] = {}
+    for number, one in enumerate(every):
+        for finding, _ in () if one.findings is None else one.findings.all():
+            shown[finding.key] = (*shown.get(finding.key, ()), number)
+    return shown
+
+
+def _result(one: Outcome[Execution]) -> Execution:
+    """What an execution brought.
 
     Raises:
         SchedgenError: it ended with that.
     """
     if one.error is not None:
         raise one.error
+    assert one.result is not None
     return one.result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +18,26 @@ _STOPPED = "the kernel cannot go on"
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A line of the source, with its text without indentation."""
+
+    file: str
+    line: int
+    text: str
+
+    @staticmethod
+    def of(location: Location) -> Call:
+        """The line that `location` names."""
+        text = linecache.getline(location.file, location.line).strip()
+        return Call(location.file, location.line, text)
+
+    @property
+    def name(self) -> str:
+        """``file:line``."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """A line of the source.
 
@@ -27,6 +48,7 @@ class Place:
         ptx: the line of PTX, 0 if not known.
         instruction: the text of that line.
         who: the warp and what it does there.
+        calls: through which it was inlined, innermost first, to the kernel.
     """
 
     file: str
@@ -35,14 +57,27 @@ class Place:
     ptx: int
     instruction: str
     who: str = ""
+    calls: tuple[Call, ...] = ()
 
     @staticmethod
-    def of(location: Location | None, ptx: int, instruction: str, who: str = "") -> Place:
+    def of(
+        location: Location | None,
+        ptx: int,
+        instruction: str,
+        who: str = "",
+        calls: Iterable[Location] = (),
+    ) -> Place:
         """The place that `location`, of the instruction in line `ptx`, names."""
         if location is None:
             return Place("", 0, "", ptx, instruction, who)
-        text = linecache.getline(location.file, location.line).strip()
-        return Place(location.file, location.line, text, ptx, instruction, who)
+        at = Call.of(location)
+        around = tuple(map(Call.of, calls))
+        return Place(at.file, at.line, at.text, ptx, instruction, who, around)
+
+    @staticmethod
+    def at(lines: Lines, ptx: int, who: str = "") -> Place:
+        """The place of the instruction in a line of PTX, with the calls around it."""
+        return Place.of(lines.location(ptx), ptx, lines.text(ptx), who, lines.stack(ptx)[1:])
 
     @property
     def name(self) -> str:
@@ -112,7 +147,7 @@ def found_in(group: Group, kernel: str, lines: Lines) -> Found:
     times = sum(group.counts)
     members = len(group.findings)
     if isinstance(first, Broken):
-        place = Place.of(lines.location(first.line), first.line, lines.text(first.line))
+        place = Place.at(lines, first.line)
         return Found(
             first.rule, first.severity.value, first.problem.splitlines()[0], kernel, (place,),
             first.problem, repair_of(first), None, times, 1, members,
@@ -141,4 +176,4 @@ def _place(access: Access, lines: Lines) -> Place:
     who = (
         f"warp {access.warp} of CTA {access.cta} {access.action}{by}, iteration {access.iteration}"
     )
-    return Place.of(lines.location(access.line), access.line, lines.text(access.line), who)
+    return Place.at(lines, access.line, who)

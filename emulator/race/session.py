@@ -15,6 +15,7 @@ from schedgen.emulator.order.findings import Severity
 from schedgen.emulator.order.groups import Group
 from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.tree import Location
+from schedgen.emulator.race.coverage import Coverage
 from schedgen.emulator.race.findings import Found, Place, found_in, stopped
 from schedgen.errors import SchedgenError
 
@@ -68,6 +69,7 @@ class Session:
         known: fingerprints of findings that are no news (`baseline`).
         launches: those that were executed, in order.
         begin: of the program, as `perf_counter` says.
+        coverage: what of the synchronization of its kernels was executed.
     """
 
     emulator: Emulator
@@ -75,6 +77,7 @@ class Session:
     known: Collection[str] = frozenset()
     launches: list[Ran] = field(default_factory=list[Ran])
     begin: float = field(default_factory=perf_counter)
+    coverage: Coverage = field(default_factory=Coverage)
     progress: Callable[[str], None] | None = None
     released: Callable[[int], bool] | None = None
     """Says of an address whether it was in memory that is no longer allocated."""
@@ -106,6 +109,8 @@ class Session:
             raise
         report = self.emulator.reports.pop()
         found = self._found(launch, report.groups)
+        lines = Lines(module_of(launch.ptx))
+        self.coverage.note(launch.kernel, launch.ptx, lines, report.executed, report.blocked)
         self._keep(launch, found, True, report.statistics.instructions, perf_counter() - begin)
 
     @property

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import asdict
 from typing import Any
 
+from schedgen.emulator.race.coverage import Coverage, Gap
 from schedgen.emulator.race.findings import Found, Place
 from schedgen.emulator.race.programs import Ended
 from schedgen.emulator.race.session import Session
 from schedgen.emulator.race.unsupported import Unsupported
 
+_SHOWN = 3
+"""Lines whose synchronization was not executed that are named without being asked."""
 
-def lines_of(session: Session, ended: Ended, *, quiet: bool = False) -> Iterator[str]:
-    """The report, line by line; ``quiet`` leaves out warnings, known findings and launches."""
+
+def lines_of(
+    session: Session, ended: Ended, *, quiet: bool = False, unexecuted: bool = False
+) -> Iterator[str]:
+    """The report, line by line; ``quiet`` leaves out warnings, known findings and launches,
+    ``unexecuted`` lists all synchronization that was not executed, or never had to wait."""
     news = [one for one in session.found if one.fingerprint not in session.known]
     for one in news:
         if not quiet or one.severity == "error":
@@ -20,6 +28,8 @@ def lines_of(session: Session, ended: Ended, *, quiet: bool = False) -> Iterator
             yield ""
     if not quiet:
         yield from _launches(session)
+    if unexecuted or not quiet:
+        yield from _coverage(session.coverage, unexecuted)
     if ended.error:
         yield from ended.error.splitlines()
     elif ended.status:
@@ -50,6 +60,11 @@ def data_of(session: Session, ended: Ended) -> dict[str, Any]:
         "error": ended.error,
         "limited": ended.limited,
         "findings": [finding_data(one, session.known) for one in session.found],
+        "synchronization": {
+            "instructions": session.coverage.instructions,
+            "unexecuted": [_gap_data(gap) for gap in session.coverage.unexecuted()],
+            "never_waited": [_gap_data(gap) for gap in session.coverage.unblocked()],
+        },
         "launches": [
             {
                 "kernel": ran.kernel,
@@ -74,17 +89,7 @@ def finding_data(one: Found, known: Collection[str]) -> dict[str, Any]:
         "severity": one.severity,
         "title": one.title,
         "kernel": one.kernel,
-        "places": [
-            {
-                "file": place.file,
-                "line": place.line,
-                "source": place.text,
-                "ptx_line": place.ptx,
-                "instruction": place.instruction,
-                "who": place.who,
-            }
-            for place in one.places
-        ],
+        "places": [_place_data(place) for place in one.places],
         "needs": one.needs,
         "repair": one.repair,
         "switch": one.switch,
@@ -103,6 +108,7 @@ def finding_lines(one: Found) -> Iterator[str]:
             yield f"         {place.text}"
         if place.instruction:
             yield f"         PTX {place.ptx}: {place.instruction}"
+        yield from (f"         called at {call.name}  {call.text}" for call in place.calls)
     more = one.needs.splitlines()
     if more and more[0] != one.title:
         yield f"  needs  {more[0]}"
@@ -133,6 +139,60 @@ def unsupported_lines(
         if found
         else (f"{about}: all instructions are supported")
     )
+
+
+def _place_data(place: Place) -> dict[str, Any]:
+    return {
+        "file": place.file,
+        "line": place.line,
+        "source": place.text,
+        "ptx_line": place.ptx,
+        "instruction": place.instruction,
+        "who": place.who,
+        "calls": [asdict(call) for call in place.calls],
+    }
+
+
+def _gap_data(gap: Gap) -> dict[str, Any]:
+    return {
+        "kernel": gap.kernel,
+        "instruction": gap.instruction,
+        "place": _place_data(gap.place),
+        "ptx_lines": list(gap.lines),
+        "of": gap.of,
+        "launches": gap.launches,
+    }
+
+
+def _coverage(coverage: Coverage, every: bool) -> Iterator[str]:
+    """Synchronization that was not executed, a line or two for each line of the source."""
+    gaps = sorted(coverage.unexecuted(), key=lambda gap: not gap.whole)
+    count = sum(len(gap.lines) for gap in gaps)
+    if gaps:
+        more = "" if every else " (all: --unexecuted)"
+        yield (
+            f"never executed, so not checked: {count} of "
+            f"{_several(coverage.instructions, 'synchronization instruction')}{more}"
+        )
+    shown = gaps if every else [gap for gap in gaps if gap.whole][:_SHOWN]
+    for gap in shown:
+        yield from _gap_lines(gap, "never executed")
+    if every and (idle := coverage.unblocked()):
+        yield f"executed, but no warp ever had to wait in them: {_several(len(idle), 'wait')}"
+        for gap in idle:
+            yield from _gap_lines(gap, "never waited")
+
+
+def _gap_lines(gap: Gap, what: str) -> Iterator[str]:
+    part = "" if gap.whole else f"{len(gap.lines)} of the {gap.of} that it became "
+    place = gap.place
+    text = f"  {place.text}" if place.text else ""
+    yield f"  {place.name}{text}"
+    yield (
+        f"    {gap.instruction}: {part}{what} in "
+        f"{_several(gap.launches, 'launch', 'launches')} of {gap.kernel}"
+    )
+    yield from (f"    called at {call.name}  {call.text}" for call in place.calls)
 
 
 def _who(place: Place) -> str:

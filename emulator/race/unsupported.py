@@ -53,8 +53,7 @@ def _of(module: Module, kernel: Kernel) -> Iterator[Unsupported]:
         why = str(error).partition(": ")[2] or str(error)
         counts.setdefault((instruction.name, why), []).append(instruction.line)
     for (name, why), at in counts.items():
-        place = Place.of(lines.location(at[0]), at[0], lines.text(at[0]))
-        yield Unsupported(kernel.name, name, place, len(at), why)
+        yield Unsupported(kernel.name, name, Place.at(lines, at[0]), len(at), why)
 
 
 class _Somewhere(dict[str, int]):

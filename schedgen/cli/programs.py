@@ -112,6 +112,12 @@ def race(
         bool,
         typer.Option("--list-unsupported", help="Execute no kernel; list what cannot be executed."),
     ] = False,
+    unexecuted: Annotated[
+        bool,
+        typer.Option(
+            "--unexecuted", help="List all waits, arrives and fences that were never executed."
+        ),
+    ] = False,
     sarif: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the findings as SARIF 2.1.0.")
     ] = None,
@@ -167,7 +173,7 @@ def race(
     )
     asked = Asked(
         program, tuple(arguments or ()), module, launch, json, quiet, sarif, junit, baseline,
-        update_baseline,
+        update_baseline, unexecuted,
     )  # fmt: skip
     if list_unsupported:
         raise typer.Exit(run_list(asked, options))

@@ -38,6 +38,7 @@ class Asked:
         as_json, quiet: of the report on standard output.
         sarif, junit: files to write.
         baseline: known findings; ``update`` writes them.
+        unexecuted: list all synchronization that was not executed.
     """
 
     program: str | None
@@ -50,6 +51,7 @@ class Asked:
     junit: Path | None = None
     baseline: Path | None = None
     update: bool = False
+    unexecuted: bool = False
 
 
 def one_of(value: str, values: tuple[str, ...], option: str) -> str:
@@ -181,7 +183,7 @@ def _report(asked: Asked, session: Session, ended: Ended) -> None:
     if asked.as_json:
         print_json(data_of(session, ended))
         return
-    for line in lines_of(session, ended, quiet=asked.quiet):
+    for line in lines_of(session, ended, quiet=asked.quiet, unexecuted=asked.unexecuted):
         typer.echo(line)
 
 

@@ -25,13 +25,18 @@ from cutlass.cute.runtime import from_dlpack
 BARRIER = "--racy" not in sys.argv
 
 
+@cute.jit
+def keep(room: cute.Tensor, t: cutlass.Int32, a: cute.Tensor):
+    room[t] = a[t]
+
+
 @cute.kernel
 def kernel(a: cute.Tensor, b: cute.Tensor):
     t, _, _ = cute.arch.thread_idx()
     room = cutlass.memory.SmemAllocator().allocate_tensor(
         cutlass.Float32, cute.make_layout(64), 16
     )
-    room[t] = a[t]
+    keep(room, t, a)
     if cutlass.const_expr(BARRIER):
         cute.arch.barrier()
     b[t] = room[63 - t]
@@ -92,6 +97,9 @@ def test_racy_program(tmp_path: Path) -> None:
         ("program.py", source.index(line) + 1, line.strip()) for line in (READ, WRITTEN)
     }
     assert "cute.arch.barrier" in found["repair"]
+    (written,) = (one for one in found["places"] if one["source"] == WRITTEN.strip())
+    call = source.index("    keep(room, t, a)") + 1
+    assert [(one["line"], one["text"]) for one in written["calls"]] == [(call, "keep(room, t, a)")]
     assert not data["clean"]
 
 
