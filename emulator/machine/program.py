@@ -52,6 +52,8 @@ class Decoded:
         images: memory of parameters and variables by name: steps know its address.
         joined: what runs of steps were joined to, by the identities of the steps.
         held: lines of synchronization whose guard held in some lane, ever.
+        hear: is told when a warp has executed synchronization, with what it has to wait for, if
+            anything; None: nobody listens.
     """
 
     def __init__(self) -> None:
@@ -59,8 +61,11 @@ class Decoded:
         self.images: dict[str, NDArray[np.uint8]] = {}
         self.joined: dict[tuple[int, ...], Joined] = {}
         self.held: set[int] = set()
+        self.hear: Hear | None = None
 
 
+Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
+"""Called before a warp executes an instruction; what it returns afterwards, with the result."""
 _PLACED = frozenset({"bra", "brx"})
 """Opcodes whose steps know places in the body, which differ between mutants."""
 
@@ -81,6 +86,7 @@ class Program:
         self._steps: dict[int, Execute | Control] = {}
         self._decoded = decoded
         self._held: set[int] = set() if decoded is None else decoded.held
+        self._hear = None if decoded is None else decoded.hear
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -154,6 +160,8 @@ class Program:
 
     def _build(self, instruction: Instruction) -> Execute | Control:
         step = build(instruction, self.decoder, self.environment)
+        if self._hear is not None and synchronizes(instruction):
+            step = _heard(step, self._hear, instruction)
         return self._together(instruction, self._guarded(instruction, step))
 
     def _guarded(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
@@ -214,6 +222,21 @@ def _noted(run: Callable[[Warp], Condition | None], held: set[int], line: int) -
         return run(warp)
 
     return noted
+
+
+def _heard(step: Execute | Control, hear: Hear, instruction: Instruction) -> Execute | Control:
+    """Also tells who listens."""
+    run = step.run if isinstance(step, Control | Elementwise) else step
+
+    def heard(warp: Warp) -> Condition | None:
+        after = hear(warp, instruction)
+        condition = run(warp)
+        after(condition)
+        return condition
+
+    if isinstance(step, Control):
+        return Control(heard, step.guarded)
+    return cast(Execute, heard)
 
 
 def _collective(instruction: Instruction) -> bool:

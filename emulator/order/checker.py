@@ -109,6 +109,11 @@ class Checker:
         return self._state.memory.footprint()
 
     @property
+    def inits(self) -> dict[tuple[int, int], int]:
+        """The line that initialized each mbarrier, by its CTA and offset."""
+        return {one.key: one.init.line for one in self._mbarriers.all() if one.init is not None}
+
+    @property
     def reads_unwritten(self) -> bool:
         """Whether there is an error about a read of what nobody wrote (K9)."""
         return any(isinstance(f, Defect) and f.flaw is Flaw.UNINITIALIZED for f in self.errors)

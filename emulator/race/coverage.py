@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from schedgen.emulator.launched import Lines
 from schedgen.emulator.ptx.synchronization import synchronizes, waits
 from schedgen.emulator.ptx.tree import Location
-from schedgen.emulator.race.findings import Place
+from schedgen.emulator.race.places import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class Options:
         known: fingerprints of findings that are no news.
         demoted: ids of rules of which breaches are warnings.
         jobs: processes that execute schedules of a launch at the same time.
+        pictures: whether findings have timelines.
     """
 
     arch: str
@@ -53,6 +54,7 @@ class Options:
     known: Collection[str] = frozenset()
     demoted: Collection[str] = frozenset()
     jobs: int = 1
+    pictures: bool = False
 
 
 def session_of(options: Options, progress: Callable[[str], None] | None = None) -> Session:
@@ -64,7 +66,9 @@ def session_of(options: Options, progress: Callable[[str], None] | None = None) 
     emulator.jobs = options.jobs
     emulator.schedules = 0 if options.schedule == "round-robin" else options.seeds
     emulator.order = orders.get(options.schedule, Adversarial)
-    return Session(emulator, options.limit, options.known, progress=progress)
+    return Session(
+        emulator, options.limit, options.known, pictures=options.pictures, progress=progress
+    )
 
 
 def listed(program: Program, options: Options) -> tuple[tuple[Unsupported, ...], int, Ended]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from schedgen.emulator.emulation import Emulator
@@ -15,8 +15,12 @@ from schedgen.emulator.order.findings import Severity
 from schedgen.emulator.order.groups import Group
 from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.tree import Location
+from schedgen.emulator.race.barriers import Barriers
 from schedgen.emulator.race.coverage import Coverage
-from schedgen.emulator.race.findings import Found, Place, found_in, stopped
+from schedgen.emulator.race.findings import Found, found_in, stopped
+from schedgen.emulator.race.places import Place
+from schedgen.emulator.race.witness import drawn, schedule_name
+from schedgen.emulator.reports import Aborted
 from schedgen.errors import SchedgenError
 
 
@@ -78,6 +82,9 @@ class Session:
     launches: list[Ran] = field(default_factory=list[Ran])
     begin: float = field(default_factory=perf_counter)
     coverage: Coverage = field(default_factory=Coverage)
+    pictures: bool = False
+    """Whether findings are to have timelines, for each of which a launch is executed again."""
+    _drawn: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     progress: Callable[[str], None] | None = None
     released: Callable[[int], bool] | None = None
     """Says of an address whether it was in memory that is no longer allocated."""
@@ -96,7 +103,9 @@ class Session:
         try:
             self.emulator.run(launch)
         except (EmulationError, PtxError) as error:
-            text, rule = str(error), _rule_of(error)
+            aborted = error.aborted if isinstance(error, EmulationError) else None
+            known = aborted if isinstance(aborted, Aborted) else Aborted(str(error), (), {}, 0)
+            text, rule = known.text, _rule_of(error)
             address = _ADDRESS.search(text)
             if address and self.released is not None and self.released(int(address[1], 16)):
                 rule = "released"
@@ -104,14 +113,17 @@ class Session:
                     "\n  a tensor on cuda was there and is released: the program has to keep it "
                     "until the kernel has ended"
                 )
-            found = stopped(text, launch.kernel, rule, _places(text))
-            self._keep(launch, (found,), False, 0, perf_counter() - begin)
+            if isinstance(error, PtxError):
+                found = (stopped(text, launch.kernel, rule, _places(text)),)
+            else:
+                found = self._ended(launch, known, text, rule)
+            self._keep(launch, found, False, 0, begin)
             raise
         report = self.emulator.reports.pop()
-        found = self._found(launch, report.groups)
         lines = Lines(module_of(launch.ptx))
+        found = self._found(launch, report.groups, report.shown, Barriers(report.inits, lines))
         self.coverage.note(launch.kernel, launch.ptx, lines, report.executed, report.blocked)
-        self._keep(launch, found, True, report.statistics.instructions, perf_counter() - begin)
+        self._keep(launch, found, True, report.statistics.instructions, begin)
 
     @property
     def errors(self) -> tuple[Found, ...]:
@@ -139,14 +151,65 @@ class Session:
         if seconds is not None and perf_counter() - self.begin > seconds:
             raise LimitReached(f"after {seconds:g} seconds and {len(self.launches)} launches")
 
-    def _found(self, launch: Launch, groups: Collection[Group]) -> tuple[Found, ...]:
+    def _found(
+        self,
+        launch: Launch,
+        groups: Collection[Group],
+        shown: Mapping[Hashable, tuple[int, ...]],
+        barriers: Barriers,
+    ) -> tuple[Found, ...]:
         """Findings with the same places are one in a launch, too."""
         lines = Lines(module_of(launch.ptx))
         merged: dict[tuple[str, str], Found] = {}
-        for one in (found_in(group, launch.kernel, lines) for group in groups):
+        first: dict[tuple[str, str], Hashable] = {}
+        for group in groups:
+            numbers = sorted({one for f in group.findings for one in shown.get(f.key, ())})
+            one = replace(
+                found_in(group, launch.kernel, lines, barriers),
+                shows=tuple(schedule_name(self.emulator, number) for number in numbers),
+                schedules=self.emulator.schedules + 1,
+            )
             key = one.fingerprint, one.severity
             merged[key] = one if key not in merged else merged[key].beside(one)
+            first.setdefault(key, group.findings[0].key)
+        if self.pictures:
+            self._draw(launch, merged, first, shown, barriers)
         return tuple(merged.values())
+
+    def _ended(self, launch: Launch, known: Aborted, text: str, rule: str) -> tuple[Found, ...]:
+        """What a launch has found before an error ended it, and that error."""
+        lines = Lines(module_of(launch.ptx))
+        barriers = Barriers(known.inits, lines)
+        stop = stopped(text, launch.kernel, rule, _places(text), barriers)
+        # Whether a read of what nobody wrote matters is known only at the end.
+        groups = [one for one in known.groups if one.findings[0].rule != _UNWRITTEN]
+        shown = {f.key: (known.schedule,) for one in groups for f in one.findings}
+        others = self._found(launch, groups, shown, barriers)
+        news = (one for one in others if not _same(one, stop))
+        return (stop, *(replace(one, shows=(), schedules=0) for one in news))
+
+    def _draw(
+        self,
+        launch: Launch,
+        merged: dict[tuple[str, str], Found],
+        first: Mapping[tuple[str, str], Hashable],
+        shown: Mapping[Hashable, tuple[int, ...]],
+        barriers: Barriers,
+    ) -> None:
+        """Gives findings that have none yet a timeline, under the simplest schedule."""
+        last = self.emulator.schedules
+        wanted: dict[Hashable, int] = {}
+        for key in merged:
+            numbers = shown.get(first[key], ())
+            if numbers and key not in self._drawn:
+                wanted[first[key]] = last if last in numbers else numbers[0]
+        self._drawn.update(merged)
+        if not wanted:
+            return
+        found = drawn(self.emulator, launch, wanted, Lines(module_of(launch.ptx)), barriers)
+        for key, one in merged.items():
+            if first[key] in found:
+                merged[key] = replace(one, timeline=found[first[key]])
 
     def _keep(
         self,
@@ -154,11 +217,18 @@ class Session:
         found: tuple[Found, ...],
         ended: bool,
         instructions: int,
-        seconds: float,
+        begin: float,
     ) -> None:
+        seconds = perf_counter() - begin
         self.launches.append(
             Ran(launch.kernel, launch.grid, launch.block, found, ended, instructions, seconds)
         )
+
+
+def _same(one: Found, stop: Found) -> bool:
+    """Whether a finding says what the error that ended the launch says."""
+    names = {place.name for place in stop.places}
+    return one.rule == stop.rule and any(place.name in names for place in one.places)
 
 
 def _news(found: Collection[Found]) -> Iterator[Found]:
@@ -174,7 +244,7 @@ def _news(found: Collection[Found]) -> Iterator[Found]:
 _UNWRITTEN = "K9"
 _RULE = re.compile(r"rule ([A-Z]\d+[a-z]?)")
 _ADDRESS = re.compile(r"address (0x[0-9a-f]+) is in no registered tensor")
-_SOURCE = re.compile(r"(?:\[|at |in )([^\s\[\]]+\.py):(\d+)")
+_SOURCE = re.compile(r"(?:\[|\(|at |in )([^\s\[\]()]+\.py):(\d+)")
 
 
 def _rule_of(error: SchedgenError) -> str:

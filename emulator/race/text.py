@@ -7,9 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from schedgen.emulator.race.coverage import Coverage, Gap
-from schedgen.emulator.race.findings import Found, Place
+from schedgen.emulator.race.findings import Found
+from schedgen.emulator.race.places import Place
 from schedgen.emulator.race.programs import Ended
 from schedgen.emulator.race.session import Session
+from schedgen.emulator.race.timeline import Timeline
 from schedgen.emulator.race.unsupported import Unsupported
 
 _SHOWN = 3
@@ -92,9 +94,24 @@ def finding_data(one: Found, known: Collection[str]) -> dict[str, Any]:
         "places": [_place_data(place) for place in one.places],
         "needs": one.needs,
         "repair": one.repair,
+        "barriers": [asdict(barrier) for barrier in one.barriers],
+        "shows": list(one.shows),
+        "shown": shown_in(one),
+        "schedules": one.schedules,
         "switch": one.switch,
         "times": one.times,
         "launches": one.launches,
+        **({} if one.timeline is None else {"timeline": _timeline_data(one.timeline)}),
+    }
+
+
+def _timeline_data(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "agents": list(timeline.agents),
+        "schedule": timeline.schedule,
+        "rows": [{**asdict(row), "place": _place_data(row.place)} for row in timeline.rows],
+        "sources": [None if one is None else asdict(one) for one in timeline.sources],
+        "codes": [asdict(one) for one in timeline.codes],
     }
 
 
@@ -115,11 +132,25 @@ def finding_lines(one: Found) -> Iterator[str]:
     yield from (f"  {line}" for line in more[1:])
     if one.repair:
         yield f"  usual  {one.repair}"
+    for barrier in one.barriers:
+        named = f"{barrier.name}: " if barrier.name else ""
+        yield f"  mbar   {named}initialized at {barrier.file}:{barrier.line}  {barrier.text}"
+    if shows := shown_in(one):
+        yield f"  shows  {shows}"
     if one.switch is not None:
         yield f"  switch {one.switch}: the verdict depends on it"
     where = f"{_several(one.launches, 'launch', 'launches')} of {one.kernel}"
     alike = f", {one.members} pairs of PTX lines" if one.members > 1 else ""
     yield f"  seen   {_several(one.times, 'time')} in {where}{alike}; id {one.fingerprint}"
+
+
+def shown_in(one: Found) -> str:
+    """Under which schedules a finding shows, in words; empty if there was one schedule."""
+    if one.schedules < 2 or not one.shows:
+        return ""
+    if len(one.shows) == one.schedules:
+        return f"under all {one.schedules} schedules, round-robin among them"
+    return f"under {len(one.shows)} of {one.schedules} schedules: {'; '.join(one.shows)}"
 
 
 def unsupported_lines(

@@ -10,7 +10,7 @@ from schedgen.emulator.launched import Lines
 from schedgen.emulator.machine.program import Program
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.ptx.tree import Kernel, Module
-from schedgen.emulator.race.findings import Place
+from schedgen.emulator.race.places import Place
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,10 @@ def race(
     sarif: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the findings as SARIF 2.1.0.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page with a timeline for each finding."),
+    ] = None,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write kernels and findings as JUnit XML.")
     ] = None,
@@ -169,11 +173,12 @@ def race(
         limit=limit_of(limit),
         demoted=frozenset(demote or ()),
         jobs=jobs,
+        pictures=html is not None,
         **{name: value for name, value in more.items() if value is not None},
     )
     asked = Asked(
         program, tuple(arguments or ()), module, launch, json, quiet, sarif, junit, baseline,
-        update_baseline, unexecuted,
+        update_baseline, unexecuted, html,
     )  # fmt: skip
     if list_unsupported:
         raise typer.Exit(run_list(asked, options))

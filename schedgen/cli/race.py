@@ -36,7 +36,7 @@ class Asked:
         module: of ``-m``.
         launch: the description of a launch of a PTX file.
         as_json, quiet: of the report on standard output.
-        sarif, junit: files to write.
+        sarif, junit, html: files to write.
         baseline: known findings; ``update`` writes them.
         unexecuted: list all synchronization that was not executed.
     """
@@ -52,6 +52,7 @@ class Asked:
     baseline: Path | None = None
     update: bool = False
     unexecuted: bool = False
+    html: Path | None = None
 
 
 def one_of(value: str, values: tuple[str, ...], option: str) -> str:
@@ -178,6 +179,11 @@ def _report(asked: Asked, session: Session, ended: Ended) -> None:
     if asked.junit is not None:
         name = f"-m {asked.module}" if asked.module else str(asked.program)
         write(asked.junit, junit.text_of(session, ended, name))
+    if asked.html is not None:
+        from schedgen.visualize.race.page import html_page
+
+        name = " ".join((f"-m {asked.module}" if asked.module else "", asked.program or "")).strip()
+        write(asked.html, html_page(data_of(session, ended), name))
     if asked.update and asked.baseline is not None:
         write(asked.baseline, baseline.text_of(session.found))
     if asked.as_json:
