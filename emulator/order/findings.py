@@ -118,7 +118,7 @@ class Race:
         """Equal for what is one finding to a person."""
         first, second = self.earlier, self.later
         return (
-            first.line, second.line, self.kind, self.space, self.missing, self.severity
+            first.line, second.line, self.kind, self.space, self.missing, self.rule, self.severity
         )  # fmt: skip
 
     def text(self, describe: Describe, count: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schedgen.emulator.launched import Lines
+from schedgen.emulator.machine.replay import Schedule
 from schedgen.emulator.order.findings import Access, Broken, Defect, Race, where
 from schedgen.emulator.order.groups import Group
 from schedgen.emulator.order.tracker import Space
@@ -37,6 +38,9 @@ class Found:
         barriers: those that it is about, by their names in the source.
         shows: the schedules that show it, in words; empty if it ended the launch.
         schedules: how many there were.
+        launch: in which it was found first, from 1.
+        how: what has to happen for it to show, in words, if that was looked for.
+        schedule: the simplest one that shows it.
         timeline: what happened around it, if somebody wanted to know.
     """
 
@@ -54,6 +58,9 @@ class Found:
     barriers: tuple[Barrier, ...] = ()
     shows: tuple[str, ...] = ()
     schedules: int = 0
+    launch: int = 0
+    how: str = ""
+    schedule: Schedule | None = None
     timeline: Timeline | None = None
 
     @property

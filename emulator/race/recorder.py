@@ -95,12 +95,11 @@ class Recorder(Checker):
     """
 
     def __init__(self, keys: Collection[Hashable], *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, listener=self._met, **options)
         self.recordings: dict[Hashable, Recording] = {}
         self.steps: deque[tuple[int, Step]] = deque(maxlen=_KEPT)
         """With their numbers, from 0 on."""
         self._keys = frozenset(keys)
-        self._state.findings.listener = self._met
         self._new: list[Recording] = []
         self._number = 0
         self._left = _BEHIND

@@ -16,7 +16,9 @@ from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.race.programs import Ended, Program, run
+from schedgen.emulator.race.schedules import Kept
 from schedgen.emulator.race.session import Limit, Session
+from schedgen.emulator.race.shrinking import Budget
 from schedgen.emulator.race.unsupported import Unsupported, unsupported
 
 _CACHES = ("QUACK_CACHE_ENABLED", "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED")
@@ -40,6 +42,8 @@ class Options:
         demoted: ids of rules of which breaches are warnings.
         jobs: processes that execute schedules of a launch at the same time.
         pictures: whether findings have timelines.
+        shrink: seconds in which simple schedules are looked for that show findings.
+        replay: schedules under which launches are executed instead.
     """
 
     arch: str
@@ -55,6 +59,8 @@ class Options:
     demoted: Collection[str] = frozenset()
     jobs: int = 1
     pictures: bool = False
+    shrink: float = 30.0
+    replay: Collection[Kept] | None = None
 
 
 def session_of(options: Options, progress: Callable[[str], None] | None = None) -> Session:
@@ -66,9 +72,11 @@ def session_of(options: Options, progress: Callable[[str], None] | None = None) 
     emulator.jobs = options.jobs
     emulator.schedules = 0 if options.schedule == "round-robin" else options.seeds
     emulator.order = orders.get(options.schedule, Adversarial)
-    return Session(
+    session = Session(
         emulator, options.limit, options.known, pictures=options.pictures, progress=progress
     )
+    session.budget, session.replay = Budget(options.shrink), options.replay
+    return session
 
 
 def listed(program: Program, options: Options) -> tuple[tuple[Unsupported, ...], int, Ended]:

@@ -54,6 +54,8 @@ def _result(one: Found, index: int, session: Session, folder: Path) -> dict[str,
     ]
     if shown := shown_in(one):
         lines.append(f"Shows {shown}")
+    if one.how:
+        lines.append(f"{one.how[0].upper()}{one.how[1:]}")
     lines.append(f"Kernel: {one.kernel}")
     places = [_location(place, folder) for place in reversed(one.places) if place.file]
     around = [

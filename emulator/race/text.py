@@ -10,6 +10,8 @@ from schedgen.emulator.race.coverage import Coverage, Gap
 from schedgen.emulator.race.findings import Found
 from schedgen.emulator.race.places import Place
 from schedgen.emulator.race.programs import Ended
+from schedgen.emulator.race.schedules import ROUND_ROBIN
+from schedgen.emulator.race.schedules import data_of as schedule_data
 from schedgen.emulator.race.session import Session
 from schedgen.emulator.race.timeline import Timeline
 from schedgen.emulator.race.unsupported import Unsupported
@@ -97,6 +99,9 @@ def finding_data(one: Found, known: Collection[str]) -> dict[str, Any]:
         "barriers": [asdict(barrier) for barrier in one.barriers],
         "shows": list(one.shows),
         "shown": shown_in(one),
+        "launch": one.launch,
+        "how": one.how,
+        "schedule": None if one.schedule is None else schedule_data(one.schedule),
         "schedules": one.schedules,
         "switch": one.switch,
         "times": one.times,
@@ -137,6 +142,8 @@ def finding_lines(one: Found) -> Iterator[str]:
         yield f"  mbar   {named}initialized at {barrier.file}:{barrier.line}  {barrier.text}"
     if shows := shown_in(one):
         yield f"  shows  {shows}"
+    if one.how and one.how != ROUND_ROBIN:
+        yield f"  if     {one.how.removeprefix('shows if ')}"
     if one.switch is not None:
         yield f"  switch {one.switch}: the verdict depends on it"
     where = f"{_several(one.launches, 'launch', 'launches')} of {one.kernel}"

@@ -11,6 +11,7 @@ from schedgen.emulator.launched import Lines
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Policy
 from schedgen.emulator.machine.program import Decoded
+from schedgen.emulator.machine.replay import Replayed, Schedule
 from schedgen.emulator.order.grid import warps_per_cta
 from schedgen.emulator.race.barriers import Barriers
 from schedgen.emulator.race.recorder import Enough, Recorder
@@ -39,21 +40,24 @@ def recorded(
 def drawn(
     emulator: Emulator,
     launch: Launch,
-    shown: Mapping[Hashable, int],
+    shown: Mapping[Hashable, Schedule | int],
     lines: Lines,
     barriers: Barriers,
 ) -> dict[Hashable, Timeline]:
     """Timelines of findings of the last launch, by their keys.
 
     Args:
-        shown: by key the number of a schedule that shows the finding (`Report.shown`).
+        shown: by key a schedule that shows the finding, or its number (`Report.shown`).
         lines, barriers: of the launch.
     """
     found: dict[Hashable, Timeline] = {}
-    for number in sorted(set(shown.values())):
-        policy = emulator.schedule(number)
-        name = schedule_name(emulator, number)
-        keys = [key for key, one in shown.items() if one == number]
+    for schedule in dict.fromkeys(shown.values()):
+        if isinstance(schedule, Schedule):
+            policy: Policy = Replayed(schedule)
+            name = "round-robin" if schedule.plain else "the simplest that was found"
+        else:
+            policy, name = emulator.schedule(schedule), schedule_name(emulator, schedule)
+        keys = [key for key, one in shown.items() if one == schedule]
         recorder = recorded(emulator, launch, policy, keys)
         found |= timelines(recorder, lines, barriers, warps_per_cta(launch.block), name)
     return found

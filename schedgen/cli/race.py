@@ -36,7 +36,8 @@ class Asked:
         module: of ``-m``.
         launch: the description of a launch of a PTX file.
         as_json, quiet: of the report on standard output.
-        sarif, junit, html: files to write.
+        sarif, junit, html, schedules: files to write.
+        replay: a file of schedules that launches are executed under.
         baseline: known findings; ``update`` writes them.
         unexecuted: list all synchronization that was not executed.
     """
@@ -53,6 +54,8 @@ class Asked:
     update: bool = False
     unexecuted: bool = False
     html: Path | None = None
+    schedules: Path | None = None
+    replay: Path | None = None
 
 
 def one_of(value: str, values: tuple[str, ...], option: str) -> str:
@@ -89,6 +92,10 @@ def run_race(asked: Asked, options: Options, progress: Callable[[str], None]) ->
         raise SchedgenError("--update-baseline writes --baseline FILE; fix: name the file")
     if asked.baseline is not None and not asked.update:
         options = replace(options, known=read(asked.baseline))
+    if asked.replay is not None:
+        from schedgen.emulator.race import schedules
+
+        options = replace(options, replay=schedules.read(asked.replay), shrink=0.0)
     session, ended = _ran(asked, options, progress)
     _report(asked, session, ended)
     return WRONG if (session.errors and not asked.update) or ended.status else CLEAN
@@ -179,6 +186,15 @@ def _report(asked: Asked, session: Session, ended: Ended) -> None:
     if asked.junit is not None:
         name = f"-m {asked.module}" if asked.module else str(asked.program)
         write(asked.junit, junit.text_of(session, ended, name))
+    if asked.schedules is not None:
+        from schedgen.emulator.race import schedules
+
+        kept = [
+            schedules.Kept(one.fingerprint, one.launch, one.kernel, one.schedule)
+            for one in session.found
+            if one.schedule is not None
+        ]
+        write(asked.schedules, schedules.text_of(kept))
     if asked.html is not None:
         from schedgen.visualize.race.page import html_page
 

@@ -87,6 +87,8 @@ def _told(one: Data) -> str:
         rows.append(("Barrier", f"{name}initialized at {where} {code(barrier['text'])}"))
     if one["shown"]:
         rows.append(("Shows", escape(one["shown"])))
+    if one["how"]:
+        rows.append(("Simplest schedule", escape(one["how"])))
     if one["switch"]:
         rows.append(("Depends on", escape(f"switch {one['switch']}")))
     seen = f"{several(one['times'], 'time')} in {several(one['launches'], 'launch', 'launches')}"
