@@ -24,6 +24,7 @@ from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.processes import Outcome, Pending
 from schedgen.emulator.ptx.tree import Kernel, Module
+from schedgen.emulator.race.coverage import Coverage
 from schedgen.emulator.reports import Aborted, Execution, Report, execution_of, shown_by
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Emulator:
     """Ids of rules of which breaches are warnings."""
     schedules: int = 0
     """Schedules under which each launch is executed before `policy`."""
+    coverage: Coverage = field(default_factory=Coverage)
+    """Which synchronization of all launches was executed; nothing is noted of rewritten modules."""
     jobs: int = 1
     """Processes that execute schedules at the same time."""
     order: Callable[[int], Policy] = Adversarial
@@ -288,11 +291,11 @@ class Emulator:
         executed = frozenset[int]().union(*(one.executed for one in every))
         blocked = frozenset[int]().union(*(one.blocked for one in every))
         inits = {key: line for one in every for key, line in one.inits.items()}
-        self.reports.append(
-            Report(
-                *about, findings, text, seconds, groups, executed, blocked, shown_by(every), inits
-            )
-        )
+        more = executed, blocked, shown_by(every), inits
+        self.reports.append(Report(*about, findings, text, seconds, groups, *more))
+        if self.rewrite is None:
+            lines = Lines(self.module or module_of(launch.ptx))
+            self.coverage.note(launch.kernel, launch.ptx, lines, executed, blocked)
         if self.races == "raise" and checker is not None and checker.errors:
             raise RaceError(text)
 
@@ -328,6 +331,11 @@ class EmulatedDevice:
     def reports(self) -> list[Report]:
         """One for each launch that came to its end."""
         return self.emulator.reports
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which waits, arrives and fences of all launches were executed."""
+        return self.emulator.coverage
 
     def register(self, tensor: object, name: str = "registered tensor") -> None:
         """Lets kernels access a tensor that is no argument; see `Device.register`."""

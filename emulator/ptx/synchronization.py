@@ -17,7 +17,7 @@ _WORDS = {
 """Words by opcode; an instruction of it that has one orders something."""
 _MEMORY = frozenset({"ld", "st", "red", "atom", "multimem"})
 _ORDERS = frozenset({"acquire", "release", "acq_rel"})
-_WAITS = frozenset({"try_wait", "wait_group", "wait_all", "wait", "sync", "red"})
+_WAITS = frozenset({"try_wait", "wait_group", "wait_all", "wait"})
 
 
 def synchronizes(instruction: Instruction) -> bool:
@@ -37,6 +37,6 @@ def waits(instruction: Instruction) -> bool:
     opcode, modifiers = instruction.opcode, instruction.modifiers
     if opcode in _MEMORY or opcode in ("fence", "membar", "griddepcontrol"):
         return False
-    if opcode in ("bar", "barrier") and "arrive" in modifiers:
-        return False
-    return not _WAITS.isdisjoint(modifiers) and "warp" not in modifiers
+    if opcode in ("bar", "barrier"):
+        return "arrive" not in modifiers and "warp" not in modifiers
+    return not _WAITS.isdisjoint(modifiers)

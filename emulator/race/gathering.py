@@ -10,12 +10,14 @@ from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.launched import Lines, module_of
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.replay import Schedule
+from schedgen.emulator.order.findings import Finding
 from schedgen.emulator.order.grid import warps_per_cta
 from schedgen.emulator.order.groups import Group
 from schedgen.emulator.race.barriers import Barriers
 from schedgen.emulator.race.findings import Found, found_in
 from schedgen.emulator.race.schedules import told
 from schedgen.emulator.race.shrinking import Budget, Shows, shows_finding, shows_stop, shrunk
+from schedgen.emulator.race.timeline import Timeline
 from schedgen.emulator.race.witness import drawn, schedule_name
 
 Name = tuple[str, str]
@@ -129,9 +131,24 @@ class Gathered:
             return
         pictures = drawn(self._emulator, self._launch, wanted, self._lines, self._barriers)
         for name, several in keys.items():
-            picture = next((pictures[key] for key in several if key in pictures), None)
-            member = self._members[name]
-            member.found = replace(member.found, timeline=picture)
+            key = next((key for key in several if key in pictures), None)
+            if key is not None:
+                self._members[name].found = self._pictured(name, *pictures[key])
+
+    def _pictured(self, name: Name, finding: Finding, timeline: Timeline) -> Found:
+        """A finding as the schedule of its timeline shows it: the same warps are in both."""
+        before = self._members[name].found
+        found = replace(before, timeline=timeline)
+        shown = found_in(Group((finding,), (1,)), before.kernel, self._lines, self._barriers)
+        if (shown.fingerprint, shown.severity) != name:
+            return found
+        return replace(
+            found,
+            title=shown.title,
+            places=shown.places,
+            needs=shown.needs,
+            barriers=tuple(dict.fromkeys((*shown.barriers, *before.barriers))),
+        )
 
     def _shrink(self, member: _Member, number: int, shows: Shows, budget: Budget) -> None:
         result = shrunk(self._emulator.schedule(number), shows, budget)

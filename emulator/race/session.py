@@ -76,7 +76,6 @@ class Session:
         known: fingerprints of findings that are no news (`baseline`).
         launches: those that were executed, in order.
         begin: of the program, as `perf_counter` says.
-        coverage: what of the synchronization of its kernels was executed.
     """
 
     emulator: Emulator
@@ -84,7 +83,6 @@ class Session:
     known: Collection[str] = frozenset()
     launches: list[Ran] = field(default_factory=list[Ran])
     begin: float = field(default_factory=perf_counter)
-    coverage: Coverage = field(default_factory=Coverage)
     pictures: bool = False
     """Whether findings are to have timelines, for each of which a launch is executed again."""
     budget: Budget = field(default_factory=lambda: Budget(_SECONDS))
@@ -132,8 +130,12 @@ class Session:
         lines = Lines(module_of(launch.ptx))
         barriers = Barriers(report.inits, lines)
         found = self._gathered(launch, report.groups, report.shown, barriers).found
-        self.coverage.note(launch.kernel, launch.ptx, lines, report.executed, report.blocked)
         self._keep(launch, found, True, report.statistics.instructions, begin)
+
+    @property
+    def coverage(self) -> Coverage:
+        """What of the synchronization of its kernels was executed."""
+        return self.emulator.coverage
 
     @property
     def errors(self) -> tuple[Found, ...]:

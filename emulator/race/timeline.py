@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from schedgen.emulator.launched import Lines
-from schedgen.emulator.order.findings import Access, Broken, Defect, Race
+from schedgen.emulator.order.findings import Access, Broken, Defect, Finding, Race
+from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.race.barriers import Barriers
 from schedgen.emulator.race.places import Place
 from schedgen.emulator.race.recorder import Recorder, Recording, Step, first_of
@@ -24,10 +24,15 @@ _AROUND = 5
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A warp, or its asynchronous operations."""
+    """A warp with its asynchronous operations, or ``only`` itself or those of one ``queue``."""
 
     warp: int
-    operations: bool = False
+    only: bool = False
+    queue: Queue | None = None
+
+    def does(self, step: Step) -> bool:
+        """Whether a step is its own."""
+        return step.warp == self.warp and (not self.only or step.queue is self.queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Row:
         what: in words.
         barrier: by its name, empty if it is about none.
         place: in the source.
-        mark: ``first`` or ``then`` for the accesses of the finding, else empty.
+        mark: ``first`` or ``then`` for the accesses of the finding, ``at`` if it has one, or empty.
         waits: the warp cannot go on.
         times: how many steps alike.
         left_out: how many rows are left out in front of it.
@@ -109,27 +114,29 @@ class Drawer:
         columns = self._columns(recording)
         base = self._steps[0][0] if self._steps else 0
         end = recording.end - base
-        begin = end if recording.begin is None else recording.begin - base
+        begin = end if recording.begin is None else max(recording.begin - base, 0)
         low, high = self._window(columns, begin, end)
         seen = {
             step.barrier
             for _, step in self._steps[low:high]
             if step.barrier is not None and self._column(step, columns) != 1
         }
+        warps = {agent.warp for agent in columns}
+        accesses = _accesses(recording)
+        marks = ("first", "then") if len(accesses) == 2 else ("at", "at")
         rows: list[Row] = []
         last: Step | None = None
         for at in range(low, high):
             step = self._steps[at][1]
             column = self._column(step, columns)
-            if column == 1 and (step.barrier is None or step.barrier not in seen):
+            if column == 1 and step.warp not in warps and step.barrier not in seen:
                 continue
-            mark = "then" if at == end else "first" if at == begin else ""
+            mark = marks[1] if at == end else marks[0] if at == begin else ""
             if last is not None and last.same == step.same and not mark and not rows[-1].mark:
                 rows[-1] = replace(rows[-1], times=rows[-1].times + 1)
                 continue
             rows.append(self._row(step, column, mark))
             last = step
-        accesses = _accesses(recording)
         ptx = [access.line for access in accesses] or _line_of(recording)
         return Timeline(
             self._agents(columns), tuple(_shortened(rows)), self._schedule,
@@ -145,28 +152,25 @@ class Drawer:
         first, second = accesses
         if first.warp != second.warp:
             return Agent(first.warp), Agent(second.warp)
-        if (first.queue is None) is (second.queue is None):
+        if first.queue is second.queue:
             return (Agent(first.warp),)
-        begins = first.queue is not None
-        return Agent(first.warp, begins), Agent(first.warp, not begins)
+        return Agent(first.warp, True, first.queue), Agent(first.warp, True, second.queue)
 
     def _column(self, step: Step, columns: Sequence[Agent]) -> int:
         for number, agent in enumerate(columns):
-            if step.warp != agent.warp:
-                continue
-            alike = len(columns) == 2 and columns[0].warp == columns[1].warp
-            if not alike or agent.operations is (step.queue is not None):
+            if agent.does(step):
                 return 2 * number
         return 1
 
     def _window(self, columns: Sequence[Agent], begin: int, end: int) -> tuple[int, int]:
+        warps = {agent.warp for agent in columns}
         low, own = begin, 0
         while low > 0 and own < _AHEAD:
             low -= 1
-            own += self._column(self._steps[low][1], columns) != 1
+            own += self._steps[low][1].warp in warps
         high, own = end + 1, 0
         while high < len(self._steps) and own < _BEHIND:
-            own += self._column(self._steps[high][1], columns) != 1
+            own += self._steps[high][1].warp in warps
             high += 1
         return low, high
 
@@ -193,7 +197,8 @@ class Drawer:
 
     def _agents(self, columns: Sequence[Agent]) -> tuple[str, str]:
         names = [
-            f"{'operations of ' if one.operations else ''}{self._who(one.warp)}" for one in columns
+            f"{one.queue.value} of {self._who(one.warp)}" if one.queue else self._who(one.warp)
+            for one in columns
         ]
         return names[0], names[1] if len(names) > 1 else ""
 
@@ -209,10 +214,10 @@ class Drawer:
 
 def timelines(
     recorder: Recorder, lines: Lines, barriers: Barriers, warps: int, schedule: str
-) -> dict[Any, Timeline]:
-    """The timelines of all findings that were recorded, by their keys."""
+) -> dict[Hashable, tuple[Finding, Timeline]]:
+    """By their keys all findings that were recorded, as this schedule shows them."""
     drawer = Drawer(recorder, lines, barriers, warps, schedule)
-    return {key: drawer.timeline(one) for key, one in recorder.recordings.items()}
+    return {key: (one.finding, drawer.timeline(one)) for key, one in recorder.recordings.items()}
 
 
 def _accesses(recording: Recording) -> tuple[Access, ...]:

@@ -12,6 +12,7 @@ from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Policy
 from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.replay import Replayed, Schedule
+from schedgen.emulator.order.findings import Finding
 from schedgen.emulator.order.grid import warps_per_cta
 from schedgen.emulator.race.barriers import Barriers
 from schedgen.emulator.race.recorder import Enough, Recorder
@@ -43,14 +44,14 @@ def drawn(
     shown: Mapping[Hashable, Schedule | int],
     lines: Lines,
     barriers: Barriers,
-) -> dict[Hashable, Timeline]:
-    """Timelines of findings of the last launch, by their keys.
+) -> dict[Hashable, tuple[Finding, Timeline]]:
+    """Findings of the last launch, by their keys, as these schedules show them.
 
     Args:
         shown: by key a schedule that shows the finding, or its number (`Report.shown`).
         lines, barriers: of the launch.
     """
-    found: dict[Hashable, Timeline] = {}
+    found: dict[Hashable, tuple[Finding, Timeline]] = {}
     for schedule in dict.fromkeys(shown.values()):
         if isinstance(schedule, Schedule):
             policy: Policy = Replayed(schedule)

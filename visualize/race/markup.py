@@ -6,6 +6,8 @@ from html import escape
 from typing import Any
 
 Data = dict[str, Any]
+_LONG = 120
+"""Characters of an instruction where it is only named."""
 
 
 def tag(name: str, *inside: str, **attributes: str | bool | None) -> str:
@@ -33,3 +35,9 @@ def place_name(place: Data) -> str:
     if place.get("file"):
         return f"{place['file']}:{place['line']}"
     return f"PTX line {place['ptx_line']}" if place.get("ptx_line") else ""
+
+
+def shortened(instruction: str) -> str:
+    """An instruction whose many registers are left out."""
+    text = " ".join(instruction.split())
+    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"

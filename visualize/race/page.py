@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from importlib.resources import files
 
-from schedgen.visualize.race.markup import Data, code, place_name, several, tag
+from schedgen.visualize.race.markup import Data, code, place_name, several, shortened, tag
 from schedgen.visualize.race.timeline import timeline
 
 _BADGES = {"error": "bad", "warning": "warn", "review": "warn"}
@@ -116,10 +116,12 @@ def _access(one: Data, number: int) -> str:
         ]
         parts += [tag("p", "called at", class_="muted"), tag("ol", *calls, class_="calls")]
     if ptx:
-        summary = tag("summary", f"PTX {place['ptx_line']}: {code(place['instruction'])}")
+        summary = tag(
+            "summary", f"PTX {place['ptx_line']}: {code(shortened(place['instruction']))}"
+        )
         parts.append(tag("details", summary, _lines(ptx)))
     elif place["instruction"]:
-        parts.append(tag("p", f"PTX {place['ptx_line']}: {code(place['instruction'])}"))
+        parts.append(tag("p", f"PTX {place['ptx_line']}: {code(shortened(place['instruction']))}"))
     return tag("div", *parts, class_="access")
 
 

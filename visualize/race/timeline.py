@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from schedgen.visualize.race.markup import Data, code, place_name, several, tag
+from schedgen.visualize.race.markup import Data, code, place_name, several, shortened, tag
 
-_MARKS = {"first": "first access", "then": "second access"}
+_MARKS = {"first": "first access", "then": "second access", "at": "here"}
 
 
 def timeline(data: Data, number: int) -> str:
@@ -15,7 +15,9 @@ def timeline(data: Data, number: int) -> str:
     if not rows:
         return ""
     others = any(row["column"] == 1 for row in rows)
-    agents = [data["agents"][0], "others at their barriers" if others else "", data["agents"][1]]
+    itself = any(row["column"] == 1 and row["who"] in data["agents"][0] for row in rows)
+    between = "the warp itself, others at its barriers" if itself else "others, at their barriers"
+    agents = [data["agents"][0], between if others else "", data["agents"][1]]
     columns = [at for at, name in enumerate(agents) if name]
     head = tag(
         "tr",
@@ -90,6 +92,11 @@ def _where(place: Data) -> str:
     if place["source"]:
         text += f" {code(place['source'])}"
     if place["instruction"]:
-        ptx = tag("span", f"PTX {place['ptx_line']}: ", code(place["instruction"]), class_="muted")
+        ptx = tag(
+            "span",
+            f"PTX {place['ptx_line']}: ",
+            code(shortened(place["instruction"])),
+            class_="muted",
+        )
         text += f"<br>{ptx}"
     return text
