@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from schedgen.emulator.launch.diversion import set_attribute
@@ -64,17 +65,24 @@ def note_stacks(stack: ExitStack, dsl: Dsl) -> None:
     def locate(info: Any) -> Any:
         asked = inspect.currentframe()
         start = None if asked is None else places._find_user_frame(asked.f_back)
-        found = _frames(start, places._is_framework_stack_frame)
+        found = _frames(start, inside)
         if not found or found[0][1] != info.lineno:
             return plain(info)
         place = dsl.location.file(info.filename, info.lineno, number_of(found))
         return dsl.location.name(info.function, childLoc=place)
 
+    def inside(frame: FrameType) -> bool:
+        """Whether a frame is the DSL's own."""
+        if (known := own.get(frame.f_code)) is None:
+            known = own[frame.f_code] = bool(places._is_framework_stack_frame(frame))
+        return known
+
+    own: dict[CodeType, bool] = {}
     plain: Any = places._get_location_from_frame_info
     set_attribute(stack, places, "_get_location_from_frame_info", locate)
 
 
-def _frames(frame: FrameType | None, inside: Any) -> Stack:
+def _frames(frame: FrameType | None, inside: Callable[[FrameType], bool]) -> Stack:
     """Frames of the user's code up to the kernel; of a function that the DSL has cut into blocks
     the innermost one."""
     found: list[tuple[str, int]] = []

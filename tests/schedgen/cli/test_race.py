@@ -158,3 +158,23 @@ def test_options_behind_the_program_are_its_own(
     assert one.module == module
     assert words == given
     assert module is not None or one.program == program
+
+
+def test_page_and_schedules(tmp_path: Path) -> None:
+    """A page, and schedules of findings that are executed again."""
+    written = ("--html=page.html", "--schedules=kept.json")
+    first = race(tmp_path, *written, "--unexecuted", "program.py", "--racy")
+    assert first.returncode == 1, first.stderr
+    page = (tmp_path / "page.html").read_text("utf-8")
+    for text in ("first access", "second access", "keep(room, t, a)", "program.py"):
+        assert text in page
+    (kept,) = json.loads((tmp_path / "kept.json").read_text("utf-8"))["schedules"]
+    again = race(tmp_path, "--replay=kept.json", "--json", "program.py", "--racy")
+    found = json.loads(again.stdout)["findings"]
+    assert [one["fingerprint"] for one in found] == [kept["finding"]]
+
+
+def test_replay_of_no_file() -> None:
+    result = invoke("--replay=none.json", "x.py")
+    assert result.exit_code == 2
+    assert "--replay none.json: No such file" in result.stderr
