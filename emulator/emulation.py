@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from schedgen.emulator.contents import OTHER, UNUSED, Contents, independent
 from schedgen.emulator.launch.capture import Allocation, Launch
@@ -19,16 +19,18 @@ from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import EarlyStart, Switches, Uninitialized, Verdict
 from schedgen.emulator.order.checker import Checker
-from schedgen.emulator.order.findings import Finding, Findings, Flaw, Severity
+from schedgen.emulator.order.findings import Flaw
 from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
-from schedgen.emulator.order.groups import Group
 from schedgen.emulator.processes import Outcome, Pending
 from schedgen.emulator.ptx.tree import Kernel, Module
+from schedgen.emulator.race.coverage import Coverage
+from schedgen.emulator.reports import Aborted, Execution, Report, execution_of, shown_by
 
 if TYPE_CHECKING:
     from schedgen.emulator.launch.device import Device
 
+Tracked = TypeVar("Tracked", bound=Checker)
 Races = Literal["raise", "report", "first", "off"]
 """What becomes of findings: an error after the launch, a report, an error as soon as there is one
 (for those who only want to know whether there is), or nobody looks for them."""
@@ -36,37 +38,6 @@ Races = Literal["raise", "report", "first", "off"]
 
 class RaceError(EmulationError):
     """A kernel ran to its end, but its accesses are not ordered; the text has all findings."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """What is known of one launch after it.
-
-    Attributes:
-        findings: races and other defects, and warnings; None if nobody looked for them.
-        text: the findings for a person, "" if there are none.
-        groups: the findings, those together that have the same lines of the source and needs.
-        seconds: how long the execution took, parsing not included.
-    """
-
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    statistics: Statistics
-    findings: tuple[Finding, ...] | None
-    text: str
-    seconds: float
-    groups: tuple[Group, ...] = ()
-
-    @property
-    def clean(self) -> bool:
-        """Whether a run that looked for races and other defects found none; warnings may be."""
-        return self.findings is not None and not self.errors
-
-    @property
-    def errors(self) -> tuple[Finding, ...]:
-        """The findings that are no mere warnings."""
-        return tuple(f for f in self.findings or () if f.severity is Severity.ERROR)
 
 
 @dataclass
@@ -100,12 +71,18 @@ class Emulator:
     """Ids of rules of which breaches are warnings."""
     schedules: int = 0
     """Schedules under which each launch is executed before `policy`."""
+    coverage: Coverage = field(default_factory=Coverage)
+    """Which synchronization of all launches was executed; nothing is noted of rewritten modules."""
     jobs: int = 1
     """Processes that execute schedules at the same time."""
     order: Callable[[int], Policy] = Adversarial
     """Makes these schedules from their seeds, which are 0 and up."""
     _triggered: bool = False
     """Whether the last launch let the next one begin before its own end."""
+    _before: Contents | None = None
+    """Memory before the last launch."""
+    _earlier: tuple[bool, Footprint | None] = (False, None)
+    """`_triggered` and `_running` before the last launch."""
     _running: Footprint | None = None
     """What launches that may still run when the next one begins did to global memory."""
 
@@ -117,34 +94,70 @@ class Emulator:
             EmulationError: the kernel does something undefined, is deadlocked or does not end.
             RaceError: its accesses are not ordered, and ``races`` is ``"raise"``.
         """
-        module = self.module or module_of(launch.ptx)
-        if self.rewrite is not None:
-            module = self.rewrite(module)
-        kernel = kernel_of(module, launch)
+        module, kernel = self._parsed(launch)
         before = Contents(launch.allocations) if self.schedules or self._judges else None
+        self._before, self._earlier = before, (self._triggered, self._running)
         begin = perf_counter()
         decoded = self.decoded or Decoded()
 
-        def under(seed: int) -> Findings | None:
-            order = self.order(seed)
-            checker, _ = self._checked(launch, module, kernel, order, before, decoded)
+        def under(seed: int) -> Execution:
+            parts = launch, module, kernel, self.order(seed), before, decoded
+            checker, done = self._checked(seed, *parts)
             assert before is not None
             before.restore()
-            return None if checker is None else checker.kept
+            return execution_of(checker, done)
 
         others = Pending(under, self.schedules, self.jobs)
         try:
             if others.failed:
                 raise EmulationError("ended under another schedule")
-            last, statistics = self._checked(launch, module, kernel, self.policy, before, decoded)
+            parts = launch, module, kernel, self.policy, before, decoded
+            last, statistics = self._checked(self.schedules, *parts)
         finally:
             earlier = [_result(one) for one in others.end()]
         self._leave_behind(launch, kernel, last, statistics)
         seconds = perf_counter() - begin
-        self._report(launch, self._joined(launch, earlier, last), statistics, seconds)
+        every = [*earlier, execution_of(last, statistics)]
+        self._report(launch, self._joined(launch, every, last), statistics, seconds, every)
+
+    def again(
+        self, launch: Launch, policy: Policy, make: Callable[..., Tracked], decoded: Decoded
+    ) -> Tracked:
+        """Executes the last launch again, from the same contents of memory, which is left as it is.
+
+        Args:
+            policy: the schedule; one that `schedule` returns brings what it brought before.
+            make: makes a race checker, of the arguments of `Checker`, or something like one.
+            decoded: a new one, which may listen.
+
+        Raises:
+            EmulationError, and what `make`'s result raises, ends it, too.
+        """
+        module, kernel = self._parsed(launch)
+        after = Contents(launch.allocations)
+        checker = self._checker(launch, make)
+        if self._before is not None:
+            self._before.restore()
+        try:
+            self._execute(launch, module, kernel, policy, checker, decoded)
+            checker.close()
+        finally:
+            after.restore()
+        return checker
+
+    def schedule(self, number: int) -> Policy:
+        """A schedule of `Report.shown`."""
+        return self.order(number) if number < self.schedules else self.policy
+
+    def _parsed(self, launch: Launch) -> tuple[Module, Kernel]:
+        module = self.module or module_of(launch.ptx)
+        if self.rewrite is not None:
+            module = self.rewrite(module)
+        return module, kernel_of(module, launch)
 
     def _checked(
         self,
+        number: int,
         launch: Launch,
         module: Module,
         kernel: Kernel,
@@ -153,17 +166,19 @@ class Emulator:
         decoded: Decoded,
     ) -> tuple[Checker | None, Statistics]:
         """One execution; its race checker, if there is one."""
-        checker = None if self.races == "off" else self._checker(launch)
+        checker = None if self.races == "off" else self._checker(launch, self._new_checker)
         try:
             statistics = self._execute(launch, module, kernel, policy, checker, decoded)
             if checker is not None:
                 checker.close()
         except EmulationError as error:
-            under = "" if policy is self.policy else f"\n  under {policy}"
+            text = str(error) if policy is self.policy else f"{error}\n  under {policy}"
             found = f"\n{checker.report()}" if checker is not None and checker.errors else ""
-            if under or found:
-                raise type(error)(f"{error}{under}{found}") from error
-            raise
+            raised = type(error)(f"{text}{found}")
+            groups = () if checker is None else checker.groups
+            inits = {} if checker is None else checker.inits
+            raised.aborted = Aborted(text, groups, inits, number)
+            raise raised from error
         if checker is not None and before is not None and self._judges and checker.reads_unwritten:
             parts = launch, module, kernel, RoundRobin(), None, decoded
             if independent(before, launch.allocations, lambda: self._execute(*parts, poison=OTHER)):
@@ -228,9 +243,10 @@ class Emulator:
             if earlier is not None:
                 self._running |= earlier
 
-    def _checker(self, launch: Launch) -> Checker:
+    def _checker(self, launch: Launch, make: Callable[..., Tracked]) -> Tracked:
         quote = Lines(self.module or module_of(launch.ptx))
-        return self._new_checker(
+        triggered, running = self._earlier
+        return make(
             warps_per_cta(launch.block),
             cluster_of(launch.grid, launch.cluster),
             switches=self.switches,
@@ -240,8 +256,8 @@ class Emulator:
             stop=self.races == "first",
             demoted=self.demoted,
             dependent=launch.programmatic
-            and (self._triggered or self.switches.early_start is EarlyStart.ANY),
-            before=None if self.switches.early_start is EarlyStart.ANY else self._running,
+            and (triggered or self.switches.early_start is EarlyStart.ANY),
+            before=None if self.switches.early_start is EarlyStart.ANY else running,
         )
 
     def _new_checker(self, *arguments: Any, **options: Any) -> Checker:
@@ -249,37 +265,50 @@ class Emulator:
         return Checker(*arguments, **options)
 
     def _joined(
-        self, launch: Launch, earlier: Sequence[Findings | None], last: Checker | None
+        self, launch: Launch, every: Sequence[Execution], last: Checker | None
     ) -> Checker | None:
         """What was found under all schedules, in their order."""
-        if last is None or not earlier:
+        if last is None or len(every) == 1:
             return last
-        checker = self._checker(launch)
-        for findings in (*earlier, last.kept):
-            if findings is not None:
-                checker.join_findings(findings)
+        checker = self._checker(launch, self._new_checker)
+        for one in every:
+            if one.findings is not None:
+                checker.join_findings(one.findings)
         return checker
 
     def _report(
-        self, launch: Launch, checker: Checker | None, statistics: Statistics, seconds: float
+        self,
+        launch: Launch,
+        checker: Checker | None,
+        statistics: Statistics,
+        seconds: float,
+        every: Sequence[Execution],
     ) -> None:
         findings = None if checker is None else checker.findings
         text = checker.report() if checker is not None and findings else ""
         groups = () if checker is None else checker.groups
         about = launch.kernel, launch.grid, launch.block, statistics
-        self.reports.append(Report(*about, findings, text, seconds, groups))
+        executed = frozenset[int]().union(*(one.executed for one in every))
+        blocked = frozenset[int]().union(*(one.blocked for one in every))
+        inits = {key: line for one in every for key, line in one.inits.items()}
+        more = executed, blocked, shown_by(every), inits
+        self.reports.append(Report(*about, findings, text, seconds, groups, *more))
+        if self.rewrite is None:
+            lines = Lines(self.module or module_of(launch.ptx))
+            self.coverage.note(launch.kernel, launch.ptx, lines, executed, blocked)
         if self.races == "raise" and checker is not None and checker.errors:
             raise RaceError(text)
 
 
-def _result(one: Outcome[Findings | None]) -> Findings | None:
-    """What an execution found.
+def _result(one: Outcome[Execution]) -> Execution:
+    """What an execution brought.
 
     Raises:
         SchedgenError: it ended with that.
     """
     if one.error is not None:
         raise one.error
+    assert one.result is not None
     return one.result
 
 
@@ -302,6 +331,11 @@ class EmulatedDevice:
     def reports(self) -> list[Report]:
         """One for each launch that came to its end."""
         return self.emulator.reports
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which waits, arrives and fences of all launches were executed."""
+        return self.emulator.coverage
 
     def register(self, tensor: object, name: str = "registered tensor") -> None:
         """Lets kernels access a tensor that is no argument; see `Device.register`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from schedgen.emulator.launch.capture import Launch
+from schedgen.emulator.launch.stacks import callers_of
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import Statistics
 from schedgen.emulator.ptx.parse import parse
@@ -42,6 +43,16 @@ class Lines:
         """The place in the source of a line of PTX that has an instruction, if PTX says it."""
         found = self._sources.get(line)
         return found if isinstance(found, Location) else None
+
+    def stack(self, line: int) -> tuple[Location, ...]:
+        """The place in the source of a line of PTX, and the calls that it was inlined through,
+        outwards to the kernel; as much of it as PTX or the capture says."""
+        found: list[Location] = []
+        at = self.location(line)
+        while at is not None and at not in found:  # recursion has no end here
+            found.append(at)
+            at = at.caller
+        return (*found, *callers_of(found[0])) if len(found) == 1 else tuple(found)
 
     def text(self, line: int) -> str:
         """A line of PTX without indentation."""

@@ -88,10 +88,14 @@ def _start(
 
 
 def _child(execute: Callable[[int], Result], numbers: Sequence[int], send: Connection) -> None:
-    found = [
-        # Causes may be anything, also what cannot be sent.
-        one if one.error is None else Outcome[Result](error=type(one.error)(str(one.error)))
-        for one in _some(execute, numbers)
-    ]
-    send.send(found)
+    send.send([_sent(one) for one in _some(execute, numbers)])
     send.close()
+
+
+def _sent(one: Outcome[Result]) -> Outcome[Result]:
+    """The same without the cause of an error, which may be anything, also what cannot be sent."""
+    if one.error is None:
+        return one
+    error = type(one.error)(str(one.error))
+    error.__dict__.update(one.error.__dict__)
+    return Outcome[Result](error=error)

@@ -24,6 +24,7 @@ from schedgen.emulator.launch.driver import Driver
 from schedgen.emulator.launch.dsl import Dsl, load
 from schedgen.emulator.launch.errors import LaunchError
 from schedgen.emulator.launch.host_code import HostCode
+from schedgen.emulator.launch.stacks import note_stacks
 from schedgen.emulator.launch.targets import Target, target
 
 _in_use = threading.Lock()  # classes of the DSL are diverted, and there is only one of each
@@ -157,6 +158,8 @@ def device(
         folder = stack.enter_context(TemporaryDirectory(prefix="schedgen-ptx-"))
         opened = Device(dsl, gpu, run, memory)
         compile_for(stack, dsl, gpu, folder, lines=lines)
+        if lines:
+            note_stacks(stack, dsl)
         place_in_global_memory(stack, dsl)
         divert_calls(stack, dsl, opened)
         divert_ffi(stack, opened)

@@ -36,6 +36,8 @@ class Dsl:
         pointer: class of pointers that are passed.
         global_space: the address space of tensors on a GPU; those on the CPU have another one.
         parse_type: makes an MLIR type from text.
+        places: module that finds where in the source an operation of a kernel stands.
+        location: class of places in MLIR.
     """
 
     singletons: tuple[Any, ...]
@@ -50,6 +52,8 @@ class Dsl:
     pointer: Any
     global_space: Any
     parse_type: Any
+    places: Any
+    location: Any
 
 
 @cache
@@ -101,4 +105,20 @@ def _load() -> Dsl:
         pointer=runtime._Pointer,
         global_space=runtime.AddressSpace.gmem,
         parse_type=ir.Type.parse,
+        places=_checked(
+            import_module("cutlass._mlir_helpers.op"),
+            ("_find_user_frame", "_is_framework_stack_frame", "_get_location_from_frame_info"),
+        ),
+        location=ir.Location,
     )
+
+
+def _checked(module: Any, names: tuple[str, ...]) -> Any:
+    """A module that has to have some names.
+
+    Raises:
+        AttributeError: it lacks one.
+    """
+    for name in names:
+        getattr(module, name)
+    return module

@@ -37,7 +37,12 @@ UNSIGNED: Mapping[int, type[np.generic]] = {1: np.uint8, 2: np.uint16, 4: np.uin
 
 
 class EmulationError(SchedgenError):
-    """The kernel cannot be executed, or did what the ISA leaves undefined."""
+    """The kernel cannot be executed, or did what the ISA leaves undefined.
+
+    ``aborted`` is what is known of its launch, a `reports.Aborted`.
+    """
+
+    aborted: object = None
 
 
 class DeadlockError(EmulationError):

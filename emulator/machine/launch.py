@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +41,8 @@ class Statistics:
 
     ``instructions`` counts warp instructions, ``lines`` those per PTX line, ``operations``
     asynchronous operations; ``warnings`` are deviations from the ISA that were tolerated.
+    ``executed`` are the PTX lines of synchronization that lanes executed, ``blocked`` those of
+    instructions that some warp had to wait in.
     """
 
     instructions: int
@@ -49,6 +50,8 @@ class Statistics:
     clusters: int
     warnings: tuple[str, ...] = ()
     lines: Mapping[int, int] = field(default_factory=dict[int, int])
+    executed: frozenset[int] = frozenset()
+    blocked: frozenset[int] = frozenset()
 
 
 def execute(
@@ -144,17 +147,15 @@ def execute(
     finally:
         keep.release()
         machine.release()
-    lines: Counter[int] = Counter()
-    for stretch in program.stretches:
-        if stretch is not None:
-            for instruction in kernel.body[stretch.start : stretch.end]:
-                lines[instruction.line] += stretch.times
+    lines, executed = program.executed()
     return Statistics(
         machine.executed,
         machine.operations.executed,
         running.started,
         tuple(machine.warnings),
-        dict(lines),
+        lines,
+        executed,
+        frozenset(machine.blocked),
     )
 
 

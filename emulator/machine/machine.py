@@ -77,6 +77,7 @@ class Machine:
         tracking: whether there is a race checker, ``tracker``. Nothing must be computed for it
             otherwise.
         executed: warp instructions so far.
+        blocked: PTX lines of instructions that warps had to wait in.
         events: counts what may let others go on: arrivals, operations, exits.
         policy: what has a choice asks it.
         operations: those in flight.
@@ -110,6 +111,7 @@ class Machine:
         self._tolerated = tolerated or _nothing
         self.operations = Operations(self)
         self.executed = 0
+        self.blocked: set[int] = set()
         self.events = 0
         self.warnings: list[str] = []
         self.kept: dict[object, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.machine.steps import Control, Run
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
+from schedgen.emulator.ptx.synchronization import synchronizes
 from schedgen.emulator.ptx.tree import Instruction
 
 _MEMBERS = frozenset({"shfl", "vote", "match", "redux", "elect"})
@@ -49,14 +51,21 @@ class Decoded:
         steps: by the identity of an instruction, which is kept alive beside its step.
         images: memory of parameters and variables by name: steps know its address.
         joined: what runs of steps were joined to, by the identities of the steps.
+        held: lines of synchronization whose guard held in some lane, ever.
+        hear: is told when a warp has executed synchronization, with what it has to wait for, if
+            anything; None: nobody listens.
     """
 
     def __init__(self) -> None:
         self.steps: dict[int, tuple[Instruction, Execute | Control]] = {}
         self.images: dict[str, NDArray[np.uint8]] = {}
         self.joined: dict[tuple[int, ...], Joined] = {}
+        self.held: set[int] = set()
+        self.hear: Hear | None = None
 
 
+Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
+"""Called before a warp executes an instruction; what it returns afterwards, with the result."""
 _PLACED = frozenset({"bra", "brx"})
 """Opcodes whose steps know places in the body, which differ between mutants."""
 
@@ -76,6 +85,8 @@ class Program:
         self._labels = set(kernel.labels.values())
         self._steps: dict[int, Execute | Control] = {}
         self._decoded = decoded
+        self._held: set[int] = set() if decoded is None else decoded.held
+        self._hear = None if decoded is None else decoded.hear
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -149,6 +160,8 @@ class Program:
 
     def _build(self, instruction: Instruction) -> Execute | Control:
         step = build(instruction, self.decoder, self.environment)
+        if self._hear is not None and synchronizes(instruction):
+            step = _heard(step, self._hear, instruction)
         return self._together(instruction, self._guarded(instruction, step))
 
     def _guarded(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
@@ -157,9 +170,27 @@ class Program:
             return step
         if isinstance(step, Elementwise):
             step = cast(Execute, step.run)
-        if isinstance(step, Control):
-            return step if step.guarded else Control(_guard(self._condition(instruction), step.run))
-        return cast(Execute, _guard(self._condition(instruction), step))
+        if isinstance(step, Control) and step.guarded:
+            return step
+        run = step.run if isinstance(step, Control) else step
+        if synchronizes(instruction):
+            run = _noted(run, self._held, instruction.line)
+        run = _guard(self._condition(instruction), run)
+        return Control(run) if isinstance(step, Control) else cast(Execute, run)
+
+    def executed(self) -> tuple[dict[int, int], frozenset[int]]:
+        """How often stretches reached each line, and the lines of synchronization that lanes
+        executed: those whose guard never held are not among them."""
+        lines: Counter[int] = Counter()
+        done: set[int] = set()
+        for stretch in self.stretches:
+            if stretch is not None and stretch.times:
+                for instruction in self.kernel.body[stretch.start : stretch.end]:
+                    lines[instruction.line] += stretch.times
+                    if instruction.guard is None or instruction.line in self._held:
+                        done.add(instruction.line)
+        known = {one.line for one in self.kernel.body if synchronizes(one)}
+        return dict(lines), frozenset(done & known)
 
     def _condition(self, instruction: Instruction) -> Read:
         guard = instruction.guard
@@ -181,6 +212,31 @@ class Program:
             members = self.decoder.read(instruction.operands[-1], "b32", instruction)
         run = step.run if isinstance(step, Control) else _without_result(step)
         return Control(_meet(instruction, condition, members, run), guarded=True)
+
+
+def _noted(run: Callable[[Warp], Condition | None], held: set[int], line: int) -> Run:
+    """Also notes that a lane executes it."""
+
+    def noted(warp: Warp) -> Condition | None:
+        held.add(line)
+        return run(warp)
+
+    return noted
+
+
+def _heard(step: Execute | Control, hear: Hear, instruction: Instruction) -> Execute | Control:
+    """Also tells who listens."""
+    run = step.run if isinstance(step, Control | Elementwise) else step
+
+    def heard(warp: Warp) -> Condition | None:
+        after = hear(warp, instruction)
+        condition = run(warp)
+        after(condition)
+        return condition
+
+    if isinstance(step, Control):
+        return Control(heard, step.guarded)
+    return cast(Execute, heard)
 
 
 def _collective(instruction: Instruction) -> bool:

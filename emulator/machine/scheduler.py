@@ -12,7 +12,7 @@ from functools import partial
 from time import perf_counter, thread_time
 from typing import NoReturn
 
-from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition
+from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition, Meeting
 from schedgen.emulator.machine.explain import deadlock, hottest, located
 from schedgen.emulator.machine.lanes import DeadlockError, EndlessError
 from schedgen.emulator.machine.policies import Policy
@@ -145,6 +145,8 @@ class Scheduler:
                 self._finish(warp)
                 return False
             return warp.settle()
+        if not isinstance(condition, Meeting):
+            self._machine.blocked.add(self._grid.program.kernel.body[end - 1].line)
         group = warp.block_on(condition, end - 1 if condition.again else end)
         condition.wake = partial(self.wake, warp, group)
         condition.resource.waiting.append(condition)

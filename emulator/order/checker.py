@@ -54,6 +54,7 @@ class Checker:
         demoted: rules of which breaches are warnings.
         dependent: the kernel may begin while the one before it still runs.
         before: what that one, and others that may still run, did to global memory; None: anything.
+        listener: is told of each finding.
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class Checker:
         demoted: Collection[str] = frozenset(),
         dependent: bool = False,
         before: Footprint | None = None,
+        listener: Callable[[Finding], None] | None = None,
     ) -> None:
         self._state = State(
             warps_per_cta, cluster_of or _alone, switches or Switches(), limit, stop, demoted,
         )  # fmt: skip
+        self._state.findings.listener = listener
         self._describe = describe or _no_text
         self._source = source or _itself
         self._accesses = Accesses(self._state, uninitialized)
@@ -107,6 +110,11 @@ class Checker:
     def footprint(self) -> Footprint:
         """What the launch did to global memory."""
         return self._state.memory.footprint()
+
+    @property
+    def inits(self) -> dict[tuple[int, int], int]:
+        """The line that initialized each mbarrier, by its CTA and offset."""
+        return {one.key: one.init.line for one in self._mbarriers.all() if one.init is not None}
 
     @property
     def reads_unwritten(self) -> bool:

@@ -118,7 +118,7 @@ class Race:
         """Equal for what is one finding to a person."""
         first, second = self.earlier, self.later
         return (
-            first.line, second.line, self.kind, self.space, self.missing, self.severity
+            first.line, second.line, self.kind, self.space, self.missing, self.rule, self.severity
         )  # fmt: skip
 
     def text(self, describe: Describe, count: int) -> str:
@@ -210,6 +210,8 @@ class Findings:
         self._demoted = demoted
         self._stop = stop
         self._kept: dict[Hashable, tuple[Finding, int]] = {}
+        self.listener: Callable[[Finding], None] | None = None
+        """Is told of each finding."""
         self.beyond = 0
         """How often something was met that is not kept."""
 
@@ -217,6 +219,8 @@ class Findings:
         """Keeps a finding, or counts one that is known."""
         if finding.rule in self._demoted and finding.severity is Severity.ERROR:
             finding = replace(finding, severity=Severity.WARNING)
+        if self.listener is not None:
+            self.listener(finding)
         key = finding.key
         known = self._kept.get(key)
         if known is not None:

@@ -82,6 +82,10 @@ class State:
             known = self._clusters[number] = Cluster(number, self.fenced)
         return known
 
+    def iteration(self, warp: int, line: int) -> int:
+        """How often a warp had executed a line before it did last; -1 if it never did."""
+        return self._iterations.get((warp, line), -1)
+
     def origin(self, warp: Warp, line: int, queue: Queue | None = None) -> Origin:
         """A warp executes a line. Its clock must be a fresh one (`Warp.touch`)."""
         key = warp.number, line

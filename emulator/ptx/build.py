@@ -214,11 +214,14 @@ class Builder(OperandBuilder):
         return Label(_label_name(children[0]), children[0].line)
 
     def location(self, children: Children) -> SourceLine:
-        _, file, number, *_ = children
-        return SourceLine(integer(file), integer(number), file.line)
+        _, file, number, column, *more = children
+        inlined = more[-1] if more else None
+        return SourceLine(integer(file), integer(number), file.line, integer(column), inlined)
 
-    def inlined(self, _: Children) -> None:
-        """Where the caller of an inlined function is; the callee's own line says more."""
+    def inlined(self, children: Children) -> tuple[int, int, int]:
+        """Where an inlined function is called."""
+        file, number, column = map(integer, children[-3:])
+        return file, number, column
 
     def table(self, children: Children) -> Table:
         entries = tuple(str(token) for entry in children[2:] for token in entry)

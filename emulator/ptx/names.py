@@ -126,6 +126,7 @@ class KernelBuilder:
         self._scope = Scope(outer)
         self._scopes = 0
         self._location: Location | None = None
+        self._calls: dict[tuple[str, int, int], Location] = {}
         self._registers: dict[str, str] = {}
         self._variables: list[Variable] = []
         self._body: list[Instruction] = []
@@ -150,6 +151,8 @@ class KernelBuilder:
         )
 
     def _block(self, block: syntax.Block, scope: Scope) -> None:
+        # In inner braces is inline assembly, for whose every line compilers count one up, to lines
+        # that have nothing to do with it: its place is the one in front of the braces.
         # All declarations first: a label may be used above the place where it stands.
         for part in block.statements:
             if not isinstance(part, syntax.Statement):
@@ -162,15 +165,26 @@ class KernelBuilder:
                     self._labels[name + scope.suffix] = len(self._body)
                 case syntax.Block():
                     self._inner_block(part, scope)
-                case syntax.SourceLine(file, number, line):
-                    if line not in self._source.counted:
-                        self._location = _location(self._files[file], number)
+                case syntax.SourceLine() if scope is self._scope:
+                    if part.line not in self._source.counted:
+                        self._location = self._located(part)
                 case syntax.Table(name, entries):
                     self._tables[name + scope.suffix] = tuple(
                         scope.find(entry).name for entry in entries
                     )
                 case _:
                     pass
+
+    def _located(self, part: syntax.SourceLine) -> Location:
+        """Calls that were inlined into each other stand in ``.loc`` lines of their own before."""
+        caller: Location | None = None
+        if part.inlined is not None:
+            file, *place = part.inlined
+            known = _location(self._files.get(file, ""), *place, None)
+            caller = self._calls.get((known.file, known.line, known.column), known)
+        found = _location(self._files[part.file], part.number, part.column, caller)
+        self._calls[found.file, found.line, found.column] = found
+        return found
 
     def _inner_block(self, block: syntax.Block, scope: Scope) -> None:
         if scope.depth > MAX_DEPTH:
@@ -194,7 +208,7 @@ class KernelBuilder:
                         self._variables.append(variable(one, unique, self._source, self._sink))
             case syntax.Label(name, line) | syntax.Table(name, _, line):
                 self._declare(scope, name, Symbol, line)
-            case syntax.SourceLine(file, _, line) if file not in self._files:
+            case syntax.SourceLine(file=file, line=line) if file not in self._files:
                 message = f"no .file directive has the index {file}"
                 self._sink.error(self._source.diagnostic("ptx-file", message, line, str(file)))
                 self._files[file] = ""  # said once

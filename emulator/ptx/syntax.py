@@ -37,11 +37,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """``.loc``: where the instructions that follow come from."""
+    """``.loc``: where the instructions that follow come from.
+
+    ``inlined`` are file, line and column of the call, where it is in an inlined function.
+    """
 
     file: int
     number: int
     line: int
+    column: int = 0
+    inlined: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

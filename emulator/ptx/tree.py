@@ -12,10 +12,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in the CuTe DSL source, from a `.loc` directive."""
+    """A place in the CuTe DSL source, from a `.loc` directive.
+
+    Lines are told apart, not what is in one. ``caller`` is the call that was inlined, as far as the
+    PTX says so.
+    """
 
     file: str
     line: int
+    column: int = field(default=0, compare=False)
+    caller: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

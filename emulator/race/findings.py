@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import linecache
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schedgen.emulator.launched import Lines
+from schedgen.emulator.machine.replay import Schedule
 from schedgen.emulator.order.findings import Access, Broken, Defect, Race, where
 from schedgen.emulator.order.groups import Group
-from schedgen.emulator.ptx.tree import Location
+from schedgen.emulator.order.tracker import Space
+from schedgen.emulator.race.barriers import Barriers
+from schedgen.emulator.race.places import Barrier, Place
 from schedgen.emulator.race.repairs import repair_of, summary_of
+from schedgen.emulator.race.timeline import Timeline
 
 _STOPPED = "the kernel cannot go on"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A line of the source.
-
-    Attributes:
-        file: as the compiler names it; empty where PTX says nothing of its source.
-        line: from 1; 0 if not known.
-        text: of the line of the source, without indentation.
-        ptx: the line of PTX, 0 if not known.
-        instruction: the text of that line.
-        who: the warp and what it does there.
-    """
-
-    file: str
-    line: int
-    text: str
-    ptx: int
-    instruction: str
-    who: str = ""
-
-    @staticmethod
-    def of(location: Location | None, ptx: int, instruction: str, who: str = "") -> Place:
-        """The place that `location`, of the instruction in line `ptx`, names."""
-        if location is None:
-            return Place("", 0, "", ptx, instruction, who)
-        text = linecache.getline(location.file, location.line).strip()
-        return Place(location.file, location.line, text, ptx, instruction, who)
-
-    @property
-    def name(self) -> str:
-        """``file:line``, or the line of PTX."""
-        return f"{self.file}:{self.line}" if self.file else f"PTX line {self.ptx}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +35,13 @@ class Found:
         times: how often it was met, in all launches.
         launches: in how many.
         members: how many pairs of lines of PTX are behind it.
+        barriers: those that it is about, by their names in the source.
+        shows: the schedules that show it, in words; empty if it ended the launch.
+        schedules: how many there were.
+        launch: in which it was found first, from 1.
+        how: what has to happen for it to show, in words, if that was looked for.
+        schedule: the simplest one that shows it.
+        timeline: what happened around it, if somebody wanted to know.
     """
 
     rule: str
@@ -79,6 +55,13 @@ class Found:
     times: int = 1
     launches: int = 1
     members: int = 1
+    barriers: tuple[Barrier, ...] = ()
+    shows: tuple[str, ...] = ()
+    schedules: int = 0
+    launch: int = 0
+    how: str = ""
+    schedule: Schedule | None = None
+    timeline: Timeline | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -94,7 +77,14 @@ class Found:
 
     def beside(self, other: Found) -> Found:
         """This one, with `other`, of the same launch and places."""
-        return replace(self, times=self.times + other.times, members=self.members + other.members)
+        return replace(
+            self,
+            times=self.times + other.times,
+            members=self.members + other.members,
+            barriers=tuple(dict.fromkeys((*self.barriers, *other.barriers))),
+            shows=tuple(dict.fromkeys((*self.shows, *other.shows))),
+            timeline=self.timeline or other.timeline,
+        )
 
     def and_again(self, other: Found) -> Found:
         """This one, met in the launches of `other`, too."""
@@ -103,31 +93,45 @@ class Found:
             times=self.times + other.times,
             launches=self.launches + other.launches,
             members=max(self.members, other.members),
+            timeline=self.timeline or other.timeline,
         )
 
 
-def found_in(group: Group, kernel: str, lines: Lines) -> Found:
+def found_in(group: Group, kernel: str, lines: Lines, barriers: Barriers) -> Found:
     """A group of the race checker's findings as one."""
     first = group.findings[0]
     times = sum(group.counts)
     members = len(group.findings)
     if isinstance(first, Broken):
-        place = Place.of(lines.location(first.line), first.line, lines.text(first.line))
+        place = Place.at(lines, first.line)
+        problem, about = barriers.named(first.problem)
         return Found(
-            first.rule, first.severity.value, first.problem.splitlines()[0], kernel, (place,),
-            first.problem, repair_of(first), None, times, 1, members,
+            first.rule, first.severity.value, problem.splitlines()[0], kernel, (place,),
+            problem, repair_of(first), None, times, 1, members, about,
         )  # fmt: skip
+    needs, about = barriers.named(first.needs)
+    title = f"{summary_of(first)}: {where(first)}"
+    if first.space is Space.SHARED and (one := barriers.at(first.cta, first.low)) is not None:
+        title += f", {one.name}" if one.name else ""
+        about = tuple(dict.fromkeys((one, *about)))
     return Found(
-        first.rule, first.severity.value, f"{summary_of(first)}: {where(first)}", kernel,
-        tuple(_place(one, lines) for one in _accesses(first)), first.needs, repair_of(first),
-        first.switch, times, 1, members,
+        first.rule, first.severity.value, title, kernel,
+        tuple(_place(one, lines) for one in _accesses(first)), needs, repair_of(first),
+        first.switch, times, 1, members, about,
     )  # fmt: skip
 
 
-def stopped(text: str, kernel: str, rule: str, places: tuple[Place, ...]) -> Found:
+def stopped(
+    text: str,
+    kernel: str,
+    rule: str,
+    places: tuple[Place, ...],
+    barriers: Barriers | None = None,
+) -> Found:
     """An error that ended a launch, whose text says all."""
+    text, about = (text, ()) if barriers is None else barriers.named(text)
     title = text.splitlines()[0] if text else _STOPPED
-    return Found(rule, "error", title, kernel, places, text, "", None)
+    return Found(rule, "error", title, kernel, places, text, "", None, barriers=about)
 
 
 def _accesses(finding: Race | Defect) -> list[Access]:
@@ -141,4 +145,4 @@ def _place(access: Access, lines: Lines) -> Place:
     who = (
         f"warp {access.warp} of CTA {access.cta} {access.action}{by}, iteration {access.iteration}"
     )
-    return Place.of(lines.location(access.line), access.line, lines.text(access.line), who)
+    return Place.at(lines, access.line, who)

@@ -16,7 +16,9 @@ from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.race.programs import Ended, Program, run
+from schedgen.emulator.race.schedules import Kept
 from schedgen.emulator.race.session import Limit, Session
+from schedgen.emulator.race.shrinking import Budget
 from schedgen.emulator.race.unsupported import Unsupported, unsupported
 
 _CACHES = ("QUACK_CACHE_ENABLED", "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED")
@@ -39,6 +41,9 @@ class Options:
         known: fingerprints of findings that are no news.
         demoted: ids of rules of which breaches are warnings.
         jobs: processes that execute schedules of a launch at the same time.
+        pictures: whether findings have timelines.
+        shrink: seconds in which simple schedules are looked for that show findings.
+        replay: schedules under which launches are executed instead.
     """
 
     arch: str
@@ -53,6 +58,9 @@ class Options:
     known: Collection[str] = frozenset()
     demoted: Collection[str] = frozenset()
     jobs: int = 1
+    pictures: bool = False
+    shrink: float = 30.0
+    replay: Collection[Kept] | None = None
 
 
 def session_of(options: Options, progress: Callable[[str], None] | None = None) -> Session:
@@ -64,7 +72,11 @@ def session_of(options: Options, progress: Callable[[str], None] | None = None) 
     emulator.jobs = options.jobs
     emulator.schedules = 0 if options.schedule == "round-robin" else options.seeds
     emulator.order = orders.get(options.schedule, Adversarial)
-    return Session(emulator, options.limit, options.known, progress=progress)
+    session = Session(
+        emulator, options.limit, options.known, pictures=options.pictures, progress=progress
+    )
+    session.budget, session.replay = Budget(options.shrink), options.replay
+    return session
 
 
 def listed(program: Program, options: Options) -> tuple[tuple[Unsupported, ...], int, Ended]:

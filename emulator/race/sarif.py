@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from schedgen import __version__
-from schedgen.emulator.race.findings import Found, Place
+from schedgen.emulator.race.findings import Found
+from schedgen.emulator.race.places import Place
 from schedgen.emulator.race.session import Session
+from schedgen.emulator.race.text import shown_in
 
 _LEVELS = {"error": "error", "warning": "warning", "review": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -46,8 +48,23 @@ def _result(one: Found, index: int, session: Session, folder: Path) -> dict[str,
     lines = [one.title, f"Needs: {one.needs}"]
     if one.repair:
         lines.append(f"Usual repair: {one.repair}")
+    lines += [
+        f"Barrier: {barrier.name or barrier.text}, initialized at {barrier.file}:{barrier.line}"
+        for barrier in one.barriers
+    ]
+    if shown := shown_in(one):
+        lines.append(f"Shows {shown}")
+    if one.how:
+        lines.append(f"{one.how[0].upper()}{one.how[1:]}")
     lines.append(f"Kernel: {one.kernel}")
     places = [_location(place, folder) for place in reversed(one.places) if place.file]
+    around = [
+        _location(call, folder)
+        for place in reversed(one.places)
+        for call in (Place(c.file, c.line, c.text, 0, "", "called here") for c in place.calls)
+    ]
+    barriers = (Place(b.file, b.line, b.text, 0, "", f"{b.name} is made") for b in one.barriers)
+    related = [*places[1:], *around, *(_location(place, folder) for place in barriers)]
     made: dict[str, Any] = {
         "ruleId": one.rule,
         "ruleIndex": index,
@@ -57,10 +74,8 @@ def _result(one: Found, index: int, session: Session, folder: Path) -> dict[str,
         "partialFingerprints": {"schedgenRace/v1": one.fingerprint},
         "occurrenceCount": one.times,
     }
-    if places[1:]:
-        made["relatedLocations"] = [
-            {"id": at, **place} for at, place in enumerate(places[1:], start=1)
-        ]
+    if related:
+        made["relatedLocations"] = [{"id": at, **place} for at, place in enumerate(related, 1)]
     if one.fingerprint in session.known:
         made["suppressions"] = [{"kind": "external", "justification": "in the baseline"}]
     return made

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import asdict
 from typing import Any
 
-from schedgen.emulator.race.findings import Found, Place
+from schedgen.emulator.race.coverage import Coverage, Gap
+from schedgen.emulator.race.findings import Found
+from schedgen.emulator.race.places import Place
 from schedgen.emulator.race.programs import Ended
+from schedgen.emulator.race.schedules import ROUND_ROBIN
+from schedgen.emulator.race.schedules import data_of as schedule_data
 from schedgen.emulator.race.session import Session
+from schedgen.emulator.race.timeline import Timeline
 from schedgen.emulator.race.unsupported import Unsupported
 
+_SHOWN = 3
+"""Lines whose synchronization was not executed that are named without being asked."""
 
-def lines_of(session: Session, ended: Ended, *, quiet: bool = False) -> Iterator[str]:
-    """The report, line by line; ``quiet`` leaves out warnings, known findings and launches."""
+
+def lines_of(
+    session: Session, ended: Ended, *, quiet: bool = False, unexecuted: bool = False
+) -> Iterator[str]:
+    """The report, line by line; ``quiet`` leaves out warnings, known findings and launches,
+    ``unexecuted`` lists all synchronization that was not executed, or never had to wait."""
     news = [one for one in session.found if one.fingerprint not in session.known]
     for one in news:
         if not quiet or one.severity == "error":
@@ -20,6 +32,8 @@ def lines_of(session: Session, ended: Ended, *, quiet: bool = False) -> Iterator
             yield ""
     if not quiet:
         yield from _launches(session)
+    if unexecuted or not quiet:
+        yield from _coverage(session.coverage, unexecuted)
     if ended.error:
         yield from ended.error.splitlines()
     elif ended.status:
@@ -50,6 +64,11 @@ def data_of(session: Session, ended: Ended) -> dict[str, Any]:
         "error": ended.error,
         "limited": ended.limited,
         "findings": [finding_data(one, session.known) for one in session.found],
+        "synchronization": {
+            "instructions": session.coverage.instructions,
+            "unexecuted": [_gap_data(gap) for gap in session.coverage.unexecuted()],
+            "never_waited": [_gap_data(gap) for gap in session.coverage.unblocked()],
+        },
         "launches": [
             {
                 "kernel": ran.kernel,
@@ -74,22 +93,30 @@ def finding_data(one: Found, known: Collection[str]) -> dict[str, Any]:
         "severity": one.severity,
         "title": one.title,
         "kernel": one.kernel,
-        "places": [
-            {
-                "file": place.file,
-                "line": place.line,
-                "source": place.text,
-                "ptx_line": place.ptx,
-                "instruction": place.instruction,
-                "who": place.who,
-            }
-            for place in one.places
-        ],
+        "places": [_place_data(place) for place in one.places],
         "needs": one.needs,
         "repair": one.repair,
+        "barriers": [asdict(barrier) for barrier in one.barriers],
+        "shows": list(one.shows),
+        "shown": shown_in(one),
+        "launch": one.launch,
+        "how": one.how,
+        "schedule": None if one.schedule is None else schedule_data(one.schedule),
+        "schedules": one.schedules,
         "switch": one.switch,
         "times": one.times,
         "launches": one.launches,
+        **({} if one.timeline is None else {"timeline": _timeline_data(one.timeline)}),
+    }
+
+
+def _timeline_data(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "agents": list(timeline.agents),
+        "schedule": timeline.schedule,
+        "rows": [{**asdict(row), "place": _place_data(row.place)} for row in timeline.rows],
+        "sources": [None if one is None else asdict(one) for one in timeline.sources],
+        "codes": [asdict(one) for one in timeline.codes],
     }
 
 
@@ -103,17 +130,34 @@ def finding_lines(one: Found) -> Iterator[str]:
             yield f"         {place.text}"
         if place.instruction:
             yield f"         PTX {place.ptx}: {place.instruction}"
+        yield from (f"         called at {call.name}  {call.text}" for call in place.calls)
     more = one.needs.splitlines()
     if more and more[0] != one.title:
         yield f"  needs  {more[0]}"
     yield from (f"  {line}" for line in more[1:])
     if one.repair:
         yield f"  usual  {one.repair}"
+    for barrier in one.barriers:
+        named = f"{barrier.name}: " if barrier.name else ""
+        yield f"  mbar   {named}initialized at {barrier.file}:{barrier.line}  {barrier.text}"
+    if shows := shown_in(one):
+        yield f"  shows  {shows}"
+    if one.how and one.how != ROUND_ROBIN:
+        yield f"  if     {one.how.removeprefix('shows if ')}"
     if one.switch is not None:
         yield f"  switch {one.switch}: the verdict depends on it"
     where = f"{_several(one.launches, 'launch', 'launches')} of {one.kernel}"
     alike = f", {one.members} pairs of PTX lines" if one.members > 1 else ""
     yield f"  seen   {_several(one.times, 'time')} in {where}{alike}; id {one.fingerprint}"
+
+
+def shown_in(one: Found) -> str:
+    """Under which schedules a finding shows, in words; empty if there was one schedule."""
+    if one.schedules < 2 or not one.shows:
+        return ""
+    if len(one.shows) == one.schedules:
+        return f"under all {one.schedules} schedules, round-robin among them"
+    return f"under {len(one.shows)} of {one.schedules} schedules: {'; '.join(one.shows)}"
 
 
 def unsupported_lines(
@@ -133,6 +177,60 @@ def unsupported_lines(
         if found
         else (f"{about}: all instructions are supported")
     )
+
+
+def _place_data(place: Place) -> dict[str, Any]:
+    return {
+        "file": place.file,
+        "line": place.line,
+        "source": place.text,
+        "ptx_line": place.ptx,
+        "instruction": place.instruction,
+        "who": place.who,
+        "calls": [asdict(call) for call in place.calls],
+    }
+
+
+def _gap_data(gap: Gap) -> dict[str, Any]:
+    return {
+        "kernel": gap.kernel,
+        "instruction": gap.instruction,
+        "place": _place_data(gap.place),
+        "ptx_lines": list(gap.lines),
+        "of": gap.of,
+        "launches": gap.launches,
+    }
+
+
+def _coverage(coverage: Coverage, every: bool) -> Iterator[str]:
+    """Synchronization that was not executed, a line or two for each line of the source."""
+    gaps = sorted(coverage.unexecuted(), key=lambda gap: not gap.whole)
+    count = sum(len(gap.lines) for gap in gaps)
+    if gaps:
+        more = "" if every else " (all: --unexecuted)"
+        yield (
+            f"never executed, so not checked: {count} of "
+            f"{_several(coverage.instructions, 'synchronization instruction')}{more}"
+        )
+    shown = gaps if every else [gap for gap in gaps if gap.whole][:_SHOWN]
+    for gap in shown:
+        yield from _gap_lines(gap, "never executed")
+    if every and (idle := coverage.unblocked()):
+        yield f"executed, but no warp ever had to wait in them: {_several(len(idle), 'wait')}"
+        for gap in idle:
+            yield from _gap_lines(gap, "never waited")
+
+
+def _gap_lines(gap: Gap, what: str) -> Iterator[str]:
+    part = "" if gap.whole else f"{len(gap.lines)} of the {gap.of} that it became "
+    place = gap.place
+    text = f"  {place.text}" if place.text else ""
+    yield f"  {place.name}{text}"
+    yield (
+        f"    {gap.instruction}: {part}{what} in "
+        f"{_several(gap.launches, 'launch', 'launches')} of {gap.kernel}"
+    )
+    yield from (f"    called at {call.name}  {call.text}" for call in place.calls)
 
 
 def _who(place: Place) -> str:

@@ -10,7 +10,7 @@ from schedgen.emulator.launched import Lines
 from schedgen.emulator.machine.program import Program
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.ptx.tree import Kernel, Module
-from schedgen.emulator.race.findings import Place
+from schedgen.emulator.race.places import Place
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ def _of(module: Module, kernel: Kernel) -> Iterator[Unsupported]:
         why = str(error).partition(": ")[2] or str(error)
         counts.setdefault((instruction.name, why), []).append(instruction.line)
     for (name, why), at in counts.items():
-        place = Place.of(lines.location(at[0]), at[0], lines.text(at[0]))
-        yield Unsupported(kernel.name, name, place, len(at), why)
+        yield Unsupported(kernel.name, name, Place.at(lines, at[0]), len(at), why)
 
 
 class _Somewhere(dict[str, int]):

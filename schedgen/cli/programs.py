@@ -112,9 +112,31 @@ def race(
         bool,
         typer.Option("--list-unsupported", help="Execute no kernel; list what cannot be executed."),
     ] = False,
+    unexecuted: Annotated[
+        bool,
+        typer.Option(
+            "--unexecuted", help="List all waits, arrives and fences that were never executed."
+        ),
+    ] = False,
     sarif: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the findings as SARIF 2.1.0.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page with a timeline for each finding."),
+    ] = None,
+    schedules: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the simplest schedules that show findings."),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Execute launches under schedules of --schedules."),
+    ] = None,
+    shrink: Annotated[
+        float,
+        typer.Option(min=0, metavar="S", help="Seconds for simple schedules that show findings."),
+    ] = 30.0,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write kernels and findings as JUnit XML.")
     ] = None,
@@ -163,11 +185,13 @@ def race(
         limit=limit_of(limit),
         demoted=frozenset(demote or ()),
         jobs=jobs,
+        pictures=html is not None,
+        shrink=shrink,
         **{name: value for name, value in more.items() if value is not None},
     )
     asked = Asked(
         program, tuple(arguments or ()), module, launch, json, quiet, sarif, junit, baseline,
-        update_baseline,
+        update_baseline, unexecuted, html, schedules, replay,
     )  # fmt: skip
     if list_unsupported:
         raise typer.Exit(run_list(asked, options))

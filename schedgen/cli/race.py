@@ -36,8 +36,10 @@ class Asked:
         module: of ``-m``.
         launch: the description of a launch of a PTX file.
         as_json, quiet: of the report on standard output.
-        sarif, junit: files to write.
+        sarif, junit, html, schedules: files to write.
+        replay: a file of schedules that launches are executed under.
         baseline: known findings; ``update`` writes them.
+        unexecuted: list all synchronization that was not executed.
     """
 
     program: str | None
@@ -50,6 +52,10 @@ class Asked:
     junit: Path | None = None
     baseline: Path | None = None
     update: bool = False
+    unexecuted: bool = False
+    html: Path | None = None
+    schedules: Path | None = None
+    replay: Path | None = None
 
 
 def one_of(value: str, values: tuple[str, ...], option: str) -> str:
@@ -86,6 +92,10 @@ def run_race(asked: Asked, options: Options, progress: Callable[[str], None]) ->
         raise SchedgenError("--update-baseline writes --baseline FILE; fix: name the file")
     if asked.baseline is not None and not asked.update:
         options = replace(options, known=read(asked.baseline))
+    if asked.replay is not None:
+        from schedgen.emulator.race import schedules
+
+        options = replace(options, replay=schedules.read(asked.replay), shrink=0.0)
     session, ended = _ran(asked, options, progress)
     _report(asked, session, ended)
     return WRONG if (session.errors and not asked.update) or ended.status else CLEAN
@@ -176,12 +186,26 @@ def _report(asked: Asked, session: Session, ended: Ended) -> None:
     if asked.junit is not None:
         name = f"-m {asked.module}" if asked.module else str(asked.program)
         write(asked.junit, junit.text_of(session, ended, name))
+    if asked.schedules is not None:
+        from schedgen.emulator.race import schedules
+
+        kept = [
+            schedules.Kept(one.fingerprint, one.launch, one.kernel, one.schedule)
+            for one in session.found
+            if one.schedule is not None
+        ]
+        write(asked.schedules, schedules.text_of(kept))
+    if asked.html is not None:
+        from schedgen.visualize.race.page import html_page
+
+        name = " ".join((f"-m {asked.module}" if asked.module else "", asked.program or "")).strip()
+        write(asked.html, html_page(data_of(session, ended), name))
     if asked.update and asked.baseline is not None:
         write(asked.baseline, baseline.text_of(session.found))
     if asked.as_json:
         print_json(data_of(session, ended))
         return
-    for line in lines_of(session, ended, quiet=asked.quiet):
+    for line in lines_of(session, ended, quiet=asked.quiet, unexecuted=asked.unexecuted):
         typer.echo(line)
 
 

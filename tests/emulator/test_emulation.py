@@ -96,6 +96,7 @@ def test_result_and_report() -> None:
     assert report.clean
     assert (report.kernel, report.grid, report.block) == ("k", (1, 1, 1), (64, 1, 1))
     assert report.statistics.instructions > 30
+    assert (run.emulator.coverage.instructions, run.emulator.coverage.unexecuted()) == (4, ())
 
 
 def test_race_is_raised_after_the_run() -> None:

@@ -266,6 +266,36 @@ def test_lines_that_inline_assembly_counts_on() -> None:
     assert [i.location for i in body] == [Location("a.py", line) for line in (10, 10, 12)]
 
 
+def test_calls_that_were_inlined() -> None:
+    (instruction,) = kernel(
+        """.loc 1 10 3
+        .loc 2 20 0, function_name $L__info_string0, inlined_at 1 10 3
+        .loc 2 30 4, function_name $L__info_string1, inlined_at 2 20 0
+        ret;""",
+        '.file 1 "a.py"\n.file 2 "b.py"',
+    ).body
+    found, at = [], instruction.location
+    while at is not None:
+        found.append((at.file, at.line, at.column))
+        at = at.caller
+    assert found == [("b.py", 30, 4), ("b.py", 20, 0), ("a.py", 10, 3)]
+
+
+def test_lines_within_inline_assembly_are_no_lines_of_the_source() -> None:
+    body = kernel(
+        """.loc 1 10 3
+        {
+        .loc 1 12 3
+        .reg .pred P1;
+        .loc 1 13 3
+        ret;
+        }
+        ret;""",
+        '.file 1 "a.py"',
+    ).body
+    assert [one.location for one in body] == [Location("a.py", 10)] * 2
+
+
 def test_files_may_be_named_after_their_use() -> None:
     text = """.version 8.8\n.target sm_90a\n.address_size 64
         .entry k() { .loc 7 1 1\nret; }

@@ -25,13 +25,18 @@ from cutlass.cute.runtime import from_dlpack
 BARRIER = "--racy" not in sys.argv
 
 
+@cute.jit
+def keep(room: cute.Tensor, t: cutlass.Int32, a: cute.Tensor):
+    room[t] = a[t]
+
+
 @cute.kernel
 def kernel(a: cute.Tensor, b: cute.Tensor):
     t, _, _ = cute.arch.thread_idx()
     room = cutlass.memory.SmemAllocator().allocate_tensor(
         cutlass.Float32, cute.make_layout(64), 16
     )
-    room[t] = a[t]
+    keep(room, t, a)
     if cutlass.const_expr(BARRIER):
         cute.arch.barrier()
     b[t] = room[63 - t]
@@ -92,6 +97,9 @@ def test_racy_program(tmp_path: Path) -> None:
         ("program.py", source.index(line) + 1, line.strip()) for line in (READ, WRITTEN)
     }
     assert "cute.arch.barrier" in found["repair"]
+    (written,) = (one for one in found["places"] if one["source"] == WRITTEN.strip())
+    call = source.index("    keep(room, t, a)") + 1
+    assert [(one["line"], one["text"]) for one in written["calls"]] == [(call, "keep(room, t, a)")]
     assert not data["clean"]
 
 
@@ -150,3 +158,23 @@ def test_options_behind_the_program_are_its_own(
     assert one.module == module
     assert words == given
     assert module is not None or one.program == program
+
+
+def test_page_and_schedules(tmp_path: Path) -> None:
+    """A page, and schedules of findings that are executed again."""
+    written = ("--html=page.html", "--schedules=kept.json")
+    first = race(tmp_path, *written, "--unexecuted", "program.py", "--racy")
+    assert first.returncode == 1, first.stderr
+    page = (tmp_path / "page.html").read_text("utf-8")
+    for text in ("first access", "second access", "keep(room, t, a)", "program.py"):
+        assert text in page
+    (kept,) = json.loads((tmp_path / "kept.json").read_text("utf-8"))["schedules"]
+    again = race(tmp_path, "--replay=kept.json", "--json", "program.py", "--racy")
+    found = json.loads(again.stdout)["findings"]
+    assert [one["fingerprint"] for one in found] == [kept["finding"]]
+
+
+def test_replay_of_no_file() -> None:
+    result = invoke("--replay=none.json", "x.py")
+    assert result.exit_code == 2
+    assert "--replay none.json: No such file" in result.stderr
