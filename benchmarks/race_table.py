@@ -1,10 +1,13 @@
-"""Kernels of others under `schedgen race`: programs as they are, executed and checked.
+"""Kernels of others under `schedgen race`: which run, are right, and what is found.
 
-    python benchmarks/race_table.py [FOLDER] [NAME ...] [--save]
+    python benchmarks/race_table.py [FOLDER] [NAME ...] [--save] [--missing [--failed]]
+        [--reports=FOLDER]
 
 FOLDER is a checkout of https://github.com/NVIDIA/cutlass; without it, its examples are left out.
 The rest needs quack-kernels and flash-attn-4 (docs/race.md). NAMEs are beginnings of what to run;
-with them and --save, other rows stay as they were. One process per row.
+with --save, other rows stay as they were, and each row is kept as soon as it is there. With
+--missing only rows are run that are not kept for the same arguments, so that a run that was
+ended goes on; with --failed also those that did not end well. --reports keeps what the command says of each row, as JSON. One process per row.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
+from race_examples import FOLDER as EXAMPLES
+from race_examples import examples
 from report import RESULTS, keep, table
 
-SECONDS = 600
+SECONDS = 400
 """After which a program is ended, and its row says so."""
 PROGRAMS = Path(__file__).parent / "race_programs"
-EXAMPLES = "examples/python/CuTeDSL"
 QUACK = (
     *("gemm", "gemm_add", "gemm_symmetric", "gemm_gated", "rmsnorm", "rmsnorm_backward"),
     *("softmax", "softmax_backward", "cross_entropy", "topk"),
@@ -31,33 +35,6 @@ ATTENTION = (
     *("backward causal", "backward gqa"),
 )
 BOTH = ("sm_90a", "sm_100a")
-_ONCE = "--warmup_iterations 0 --iterations 1"
-_TUTORIAL = "cute/blackwell/tutorial"
-_BLACKWELL = "cute/blackwell/kernel"
-_HOPPER = "cute/hopper/kernel"
-CUTLASS = {
-    f"{_HOPPER}/dense_gemm/dense_gemm.py": f"--mnkl 256,256,128,1 {_ONCE}",
-    f"{_HOPPER}/dense_gemm/dense_gemm_persistent.py": f"--mnkl 256,256,128,1 {_ONCE}",
-    f"{_HOPPER}/dense_gemm/dense_gemm_fp8_2xacc.py": f"--mnkl 256,256,256,1 {_ONCE}",
-    f"{_HOPPER}/dense_gemm/dense_gemm_fp8_gelu_persistent.py": f"--mnkl 256,256,256,1 {_ONCE}",
-    f"{_HOPPER}/attention/fmha.py": (
-        f"--q_shape 1,128,2,64 --k_shape 1,128,2,64 {_ONCE}"
-    ),
-    f"{_HOPPER}/cta_norm/cta_norm.py": f"--M 16 --N 1024 {_ONCE}",
-    f"{_HOPPER}/grouped_gemm/grouped_gemm.py": (
-        f"--num_groups 2 --problem_sizes_mnkl (128,128,128,1),(128,128,64,1) {_ONCE}"
-    ),
-    f"{_BLACKWELL}/dense_gemm/dense_gemm.py": f"--mnkl 256,256,128,1 {_ONCE}",
-    f"{_BLACKWELL}/dense_gemm/dense_gemm_persistent.py": f"--mnkl 256,256,128,1 {_ONCE}",
-    f"{_BLACKWELL}/dense_gemm/dense_gemm_software_pipeline.py": f"--mnkl 256,256,128,1 {_ONCE}",
-    f"{_BLACKWELL}/attention/fmha/fmha.py": (
-        f"--q_shape 1,256,2,64 --k_shape 1,256,2,64 {_ONCE}"
-    ),
-    f"{_BLACKWELL}/rmsnorm/rmsnorm.py": f"--M 16 --N 1024 {_ONCE}",
-} | {
-    f"{_TUTORIAL}/tutorial_gemm/fp16_gemm_{name}.py": "--mnk 256,256,128"
-    for name in ("0", "1", "2", "3", "3_1", "4", "5", "6")
-} | {f"{_TUTORIAL}/tutorial_tma/tma_v{name}.py": "" for name in "012"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,17 +63,18 @@ def cases(folder: Path | None) -> list[Case]:
         for arch in BOTH
     ]  # fmt: skip
     if folder is not None:
-        for path, words in CUTLASS.items():
-            arch = "sm_90a" if path.startswith("cute/hopper") else "sm_100a"
-            name = f"cutlass {path.removeprefix('cute/').removesuffix('.py')}"
-            program = str(folder / EXAMPLES / path), *words.split()
+        for path, arch, words in examples(folder):
+            program = str(folder / EXAMPLES / f"{path}.py"), *words.split()
+            name = f"cutlass {path.removeprefix('cute/')}"
             found.append(Case(name, arch, program, folder / EXAMPLES))
     return found
 
 
-def row_of(case: Case) -> dict[str, object]:
+def row_of(case: Case, reports: Path | None) -> dict[str, object]:
     """Runs the command in a process of its own."""
-    row: dict[str, object] = {"kernel": case.name, "arch": case.arch}
+    row: dict[str, object] = {
+        "kernel": case.name, "arch": case.arch, "arguments": " ".join(case.program[1:]),
+    }  # fmt: skip
     command = [sys.executable, "-m", "schedgen.cli", "race", f"--arch={case.arch}", "--json"]
     begin = perf_counter()
     try:
@@ -104,6 +82,10 @@ def row_of(case: Case) -> dict[str, object]:
             [*command, *case.program], capture_output=True, text=True, check=False,
             timeout=SECONDS, cwd=case.folder,
         )  # fmt: skip
+        if reports is not None:
+            name = f"{case.name} {case.arch}".replace("/", "_").replace(" ", "-")
+            (reports / f"{name}.json").write_text(done.stdout, encoding="utf-8")
+            (reports / f"{name}.txt").write_text(done.stderr, encoding="utf-8")
         report = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return row | {"executed": False, "why": f"more than {SECONDS} s", "findings": ""}
@@ -125,21 +107,36 @@ def row_of(case: Case) -> dict[str, object]:
     }
 
 
+def kept() -> dict[tuple[object, object], dict[str, object]]:
+    """The rows of the file of results, by name and architecture."""
+    path = RESULTS / "race.json"
+    rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
+    return {(row["kernel"], row["arch"]): row for row in rows}
+
+
 def main() -> None:
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     folder = Path(words.pop(0)) if words and (Path(words[0]) / EXAMPLES).is_dir() else None
-    chosen = [one for one in cases(folder) if not words or one.name.startswith(tuple(words))]
-    made: dict[tuple[object, object], dict[str, object]] = {}
-    path = RESULTS / "race.json"
-    if words and path.exists():
-        kept = json.loads(path.read_text("utf-8"))["rows"]
-        made = {(row["kernel"], row["arch"]): row for row in kept}
-    for case in chosen:
-        row = row_of(case)
-        made[case.name, case.arch] = row
+    options = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+    reports = Path(options["--reports"]) if "--reports" in options else None
+    every = cases(folder)
+    order = {(one.name, one.arch): at for at, one in enumerate(every)}
+    for case in every:
+        before = kept().get((case.name, case.arch), {})
+        same = before.get("arguments") == " ".join(case.program[1:])
+        done = before.get("correct", False)
+        left = "--missing" in sys.argv and same and (done or "--failed" not in sys.argv)
+        if left or (words and not case.name.startswith(tuple(words))):
+            continue
+        row = row_of(case, reports)
         print(*row.values(), flush=True)
-        keep("race", list(made.values()))
-    print(table(list(made.values())))
+        made = kept() | {(case.name, case.arch): row}
+        keep("race", sorted(made.values(), key=lambda row: order.get(_key(row), len(order))))
+    print(table(list(kept().values())))
+
+
+def _key(row: dict[str, object]) -> tuple[str, str]:
+    return str(row["kernel"]), str(row["arch"])
 
 
 if __name__ == "__main__":

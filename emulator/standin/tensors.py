@@ -144,6 +144,7 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         plain_kwargs["device"] = CPU
     if plain_kwargs.get("pin_memory"):
         plain_kwargs["pin_memory"] = False
+    known = {id(one.plain): one for one in ours}
     result = func(*plain_args, **plain_kwargs)
     if torch.Tag.inplace_view in func.tags:
         with no_dispatch():  # the same to the tensor that the program has
@@ -151,7 +152,9 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return args[0]
     if not to_cuda:
         return result
-    known = {id(one.plain): one for one in ours}
+    if func._schema.is_mutable:
+        for one in ours:
+            _resized(one)
     return tree_map(lambda one: _wrapped(one, known), result)
 
 
@@ -164,6 +167,18 @@ def _wrapped(value: Any, known: dict[int, CudaTensor]) -> Any:
         return value
     found = known.get(id(value))
     return CudaTensor(value) if found is None else found
+
+
+def _resized(tensor: CudaTensor) -> None:
+    """What is given as ``out=`` may get another size, and memory of torch's own for it."""
+    plain = tensor.plain
+    storage = plain.untyped_storage()
+    if not storage.nbytes() or storage.data_ptr() in MEMORY:
+        return
+    made = CudaTensor(plain)
+    with torch.no_grad():
+        tensor.data = made
+    tensor.plain = made.plain
 
 
 def _own_kernel(func: Any) -> Any:

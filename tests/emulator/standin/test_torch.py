@@ -157,3 +157,14 @@ def test_memory_is_given_back() -> None:
 def test_exchange() -> None:
     a = torch.arange(4, device="cuda")
     assert a.__dlpack_device__() == (2, 0)
+
+
+def test_out_of_another_size() -> None:
+    made = torch.arange(1024, dtype=torch.float32, device="cuda")  # an ``out`` of no elements
+    assert made.shape == (1024,)
+    assert made.data_ptr() in MEMORY
+    room = torch.empty(0, device="cuda")
+    assert torch.mul(made, 2, out=room) is room
+    assert room.data_ptr() in MEMORY
+    room[3] = 5
+    assert room[:4].tolist() == [0, 2, 4, 5]
