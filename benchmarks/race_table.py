@@ -7,7 +7,8 @@ FOLDER is a checkout of https://github.com/NVIDIA/cutlass; without it, its examp
 The rest needs quack-kernels and flash-attn-4 (docs/race.md). NAMEs are beginnings of what to run;
 with --save, other rows stay as they were, and each row is kept as soon as it is there. With
 --missing only rows are run that are not kept for the same arguments, so that a run that was
-ended goes on; with --failed also those that did not end well. --reports keeps what the command says of each row, as JSON. One process per row.
+ended goes on; with --failed also those that did not end well. --reports keeps what the command
+says of each row, as JSON. One process per row.
 """
 
 from __future__ import annotations

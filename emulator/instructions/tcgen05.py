@@ -170,6 +170,15 @@ class _Commit(WarpOperation):
     def execute(self) -> None:
         machine, where = self.warp.machine, self._where
         for block, offset in self.targets:
+            if block is self.warp.block and block.finished:
+                # Nobody can wait for it any more: it is dropped, where that is only reported.
+                machine.broken(
+                    where,
+                    "N9",
+                    f"may arrive when {block.title}, which has issued it, has exited, so that the "
+                    "mbarrier is gone; wait for its phase before the exit",
+                )
+                continue
             block.cluster.peer(block.rank, where)
             barrier = block.mbarrier(offset, where)
             phase = barrier.arrive(1, f"tcgen05.commit of {self.warp.title}", where)

@@ -65,6 +65,7 @@ _RULES = {
     ),
     "W2": "wgmma.fence (warpgroup.fence) between the access to the registers and the product",
     "C14": "deallocate behind a barrier of all users; of a pair, when the peer has finished, too",
+    "N9": _FLAWS[Flaw.OUTLIVES],
     "T13": "wait until no copy uses the map before it is changed",
 }
 

@@ -158,15 +158,24 @@ class Session:
 
 def _news(found: Collection[Found]) -> Iterator[Found]:
     """Without reads of what nobody wrote where the write is there, but comes in any order: the
-    race says it."""
+    race says it. Without the accesses to a CTA that did exit where what should keep it is known."""
     racing = {place.name for one in found if len(one.places) == 2 for place in one.places}
+    ordered = {one.places[0].name for one in found if one.rule == _EXITED and not _told(one)}
     for one in found:
+        if one.rule == _EXITED and _told(one) and one.places[0].name in ordered:
+            continue
         if one.rule == _UNWRITTEN and len(one.places) == 1 and one.places[0].name in racing:
             continue
         yield one
 
 
+def _told(one: Found) -> bool:
+    """Whether all that is known of it is that a rule was broken."""
+    return one.needs.startswith(one.title)
+
+
 _UNWRITTEN = "K9"
+_EXITED = "N9"
 _RULE = re.compile(r"rule ([A-Z]\d+[a-z]?)")
 _ADDRESS = re.compile(r"address (0x[0-9a-f]+) is in no registered tensor")
 _SOURCE = re.compile(r"(?:\[|at |in )([^\s\[\]]+\.py):(\d+)")

@@ -19,11 +19,22 @@ from tests.emulator.instructions.launches import aligned, launch
 ONE = (1, 1, 1)
 
 
-def findings(text: str, threads: int, switches: Switches | None = None, **more: Any) -> list[str]:
+def findings(
+    text: str,
+    threads: int,
+    switches: Switches | None = None,
+    *,
+    target: str = "sm_90a",
+    cluster: int = 1,
+    **more: Any,
+) -> list[str]:
     """Rules of what the race checker finds while asynchronous operations are late."""
-    checker = Checker(threads // 32, cluster_of(ONE, ONE), switches=switches)
-    launch(text, threads=threads, target="sm_90a", tracker=checker, switches=switches,
-           policy=lambda: Adversarial(0, "late"), **more)  # fmt: skip
+    grid = cluster, 1, 1
+    checker = Checker(threads // 32, cluster_of(grid, grid), switches=switches)
+    launch(
+        text, threads=threads, target=target, tracker=checker, switches=switches, grid=cluster,
+        policy=lambda: Adversarial(0, "late"), cluster=cluster, **more,
+    )  # fmt: skip
     checker.close()
     return [finding.rule for finding in checker.findings]
 
@@ -144,3 +155,44 @@ def test_exit_under_a_store(verdict: Verdict, wait: str, found: list[str]) -> No
     out = aligned((32,), np.uint32)
     switches = Switches(store_at_exit=verdict)
     assert findings(LAST.format(wait=wait), 32, switches, arrays={"out": out}) == found
+
+
+# -- a CTA exits while its own tcgen05.commit has yet to arrive (N9) -------------------------------
+
+COMMITTED = """
+mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p0, %r2, 0;
+@%p0 mbarrier.init.shared::cta.b64 [%r1], 1; bar.sync 0;
+@%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r1];
+{wait}
+"""
+LATE = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra W;"
+
+
+def test_exit_before_the_own_commit_arrives() -> None:
+    blackwell = {"target": "sm_100a"}
+    with pytest.raises(EmulationError, match=r"has exited, so that the mbarrier is gone.*rule N9"):
+        findings(COMMITTED.format(wait=""), 32, **blackwell)
+    found = findings(COMMITTED.format(wait=""), 32, tolerated="N9".__eq__, **blackwell)
+    assert found == ["N9"]
+    assert findings(COMMITTED.format(wait=LATE), 32, **blackwell) == []
+
+
+# -- a CTA exits while another one reads its shared memory (N9) ------------------------------------
+
+READ = """
+mov.u32 %r1, smem; mov.u32 %r3, %cluster_ctarank; mov.u32 %r2, %tid.x; st.shared.b32 [%r1], %r3;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+setp.eq.u32 %p1, %r3, 0; @%p1 bra END;
+mov.b32 %r4, 0; S: add.s32 %r4, %r4, 1; setp.lt.s32 %p2, %r4, 3000; @%p2 bra S;
+mapa.shared::cluster.u32 %r5, %r1, 0; ld.shared::cluster.b32 %r6, [%r5];
+END: {stay}
+"""
+STAY = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+
+
+def test_exit_before_another_cta_has_read() -> None:
+    with pytest.raises(EmulationError, match="rule N9"):
+        findings(READ.format(stay=""), 32, cluster=2)
+    found = findings(READ.format(stay=""), 32, cluster=2, tolerated="N9".__eq__)
+    assert set(found) == {"N9"}
+    assert findings(READ.format(stay=STAY), 32, cluster=2) == []
