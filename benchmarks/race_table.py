@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -83,13 +84,14 @@ def row_of(case: Case, reports: Path | None) -> dict[str, object]:
             [*command, *case.program], capture_output=True, text=True, check=False,
             timeout=SECONDS, cwd=case.folder,
         )  # fmt: skip
-        if reports is not None:
-            name = f"{case.name} {case.arch}".replace("/", "_").replace(" ", "-")
-            (reports / f"{name}.json").write_text(done.stdout, encoding="utf-8")
-            (reports / f"{name}.txt").write_text(done.stderr, encoding="utf-8")
-        report = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return row | {"executed": False, "why": f"more than {SECONDS} s", "findings": ""}
+    if reports is not None:
+        name = f"{case.name} {case.arch}".replace("/", "_").replace(" ", "-")
+        (reports / f"{name}.json").write_text(done.stdout, encoding="utf-8")
+        (reports / f"{name}.txt").write_text(done.stderr, encoding="utf-8")
+    try:
+        report = json.loads(done.stdout)
     except ValueError:
         why = (done.stderr.strip().splitlines() or ["nothing"])[-1]
         return row | {"executed": False, "why": why[:300], "findings": ""}
@@ -111,7 +113,9 @@ def row_of(case: Case, reports: Path | None) -> dict[str, object]:
 def kept() -> dict[tuple[object, object], dict[str, object]]:
     """The rows of the file of results, by name and architecture."""
     path = RESULTS / "race.json"
-    rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
+    rows: list[dict[str, object]] = []
+    if path.exists():
+        rows = json.loads(path.read_text("utf-8"))["rows"]
     return {(row["kernel"], row["arch"]): row for row in rows}
 
 
@@ -125,8 +129,8 @@ def main() -> None:
     for case in every:
         before = kept().get((case.name, case.arch), {})
         same = before.get("arguments") == " ".join(case.program[1:])
-        done = before.get("correct", False)
-        left = "--missing" in sys.argv and same and (done or "--failed" not in sys.argv)
+        ended = before.get("correct", False)
+        left = "--missing" in sys.argv and same and (ended or "--failed" not in sys.argv)
         if left or (words and not case.name.startswith(tuple(words))):
             continue
         row = row_of(case, reports)
@@ -136,7 +140,7 @@ def main() -> None:
     print(table(list(kept().values())))
 
 
-def _key(row: dict[str, object]) -> tuple[str, str]:
+def _key(row: Mapping[str, object]) -> tuple[str, str]:
     return str(row["kernel"]), str(row["arch"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -52,6 +52,18 @@ class Parameters:
     def close(self) -> None:
         """Refuse reads from now on, because the host code frees the memory."""
         self._address = None
+
+
+class Copied(Parameters):
+    """Parameters that outlive the launch."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        super().__init__(0)
+        self._values = tuple(values)
+
+    def read(self, index: int, size: int) -> bytes:
+        """Return `size` bytes of parameter `index`."""
+        return self._values[index][:size]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from schedgen.emulator.launch import exchange
+from schedgen.emulator.standin import graphs
 from schedgen.emulator.standin.memory import GlobalMemory
 
 DEVICE = torch.device("cuda", 0)
@@ -145,7 +146,7 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if plain_kwargs.get("pin_memory"):
         plain_kwargs["pin_memory"] = False
     known = {id(one.plain): one for one in ours}
-    result = func(*plain_args, **plain_kwargs)
+    result = graphs.operation(func, plain_args, plain_kwargs, MEMORY.place)
     if torch.Tag.inplace_view in func.tags:
         with no_dispatch():  # the same to the tensor that the program has
             func(*args, **kwargs)

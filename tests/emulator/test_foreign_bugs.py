@@ -16,7 +16,7 @@ from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.grid import cluster_of
 from tests.emulator.instructions.launches import aligned, launch
 
-ONE = (1, 1, 1)
+BLACKWELL = "sm_100a"
 
 
 def findings(
@@ -169,12 +169,11 @@ LATE = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra W;"
 
 
 def test_exit_before_the_own_commit_arrives() -> None:
-    blackwell = {"target": "sm_100a"}
     with pytest.raises(EmulationError, match=r"has exited, so that the mbarrier is gone.*rule N9"):
-        findings(COMMITTED.format(wait=""), 32, **blackwell)
-    found = findings(COMMITTED.format(wait=""), 32, tolerated="N9".__eq__, **blackwell)
+        findings(COMMITTED.format(wait=""), 32, target=BLACKWELL)
+    found = findings(COMMITTED.format(wait=""), 32, tolerated="N9".__eq__, target=BLACKWELL)
     assert found == ["N9"]
-    assert findings(COMMITTED.format(wait=LATE), 32, **blackwell) == []
+    assert findings(COMMITTED.format(wait=LATE), 32, target=BLACKWELL) == []
 
 
 # -- a CTA exits while another one reads its shared memory (N9) ------------------------------------
