@@ -46,7 +46,7 @@ ARGUMENTS = {
     ),
     f"{_KERNEL}/attention/fmha/fmha": f"--q_shape 1,256,2,64 --k_shape 1,256,2,64 {_ONCE}",
     f"{_KERNEL}/attention/fmha/fmha_bwd": f"--s_q 256 --s_k 256 --d 64 --h_q 1 --h_k 1 {_ONCE}",
-    f"{_KERNEL}/attention/mamba2_ssd/mamba2_ssd": f"--gbehcdln 1,1,1,1,2,64,128,128 {_ONCE}",
+    f"{_KERNEL}/attention/mamba2_ssd/mamba2_ssd": f"--gbehcdln 1,2,1,2,2,64,128,128 {_ONCE}",
     f"{_KERNEL}/attention/mixed_input_fmha/mixed_input_fmha_decode": (
         "--seqlen 512 --heads_q 8 --heads_k 1 --warmup_iterations 0 --iterations 0"
     ),

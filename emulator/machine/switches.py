@@ -145,7 +145,7 @@ class Switches:
     has to get out of the generic proxy of whoever wrote it. A read leaves nothing behind: once the
     thread that issues the copy knows of it, a fence of that thread, on the path that 8.9.5 asks
     for, keeps the copy behind it (DeepEP PR 642, "between mbarrier wait and TMA load")."""
-    product_steps: ProductSteps = ProductSteps.STRICT
+    product_steps: ProductSteps = ProductSteps.TABLE39
     """S6: which N tcgen05.mma takes."""
     empty_commit: EmptyCommit = EmptyCommit.LOCAL_ONLY
     """S7: whom a multicast tcgen05.commit signals that has nothing to track."""
@@ -222,6 +222,7 @@ IDS = {
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
+    product_steps=ProductSteps.STRICT,
     fence_position=FencePosition.ACCESSOR_SIDE,
     unwaited_load=UnwaitedLoad.ERROR,
     tensor_fences=TensorFences.REQUIRED,
