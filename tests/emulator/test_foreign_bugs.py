@@ -195,3 +195,36 @@ def test_exit_before_another_cta_has_read() -> None:
     found = findings(READ.format(stay=""), 32, cluster=2, tolerated="N9".__eq__)
     assert set(found) == {"N9"}
     assert findings(READ.format(stay=STAY), 32, cluster=2) == []
+
+
+# -- tensor memory that was released (C12), an address for each lane (C16) -------------------------
+
+LOADED = """
+mov.u32 %r0, smem; mov.u32 %r2, %tid.x; mov.b32 %r6, 32;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], %r6; ld.shared.b32 %r8, [%r0];
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r8], {{%r2}}; tcgen05.wait::st.sync.aligned;
+shl.b32 %r9, %r2, 16; add.u32 %r9, %r9, %r8;
+{before}
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, %r6;
+{behind}
+"""
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r7}, [ADDRESS]; tcgen05.wait::ld.sync.aligned;"
+
+
+@pytest.mark.parametrize(
+    ("address", "late", "rules"),
+    [
+        ("%r8", False, set[str]()),
+        ("%r8", True, {"C12", "C14"}),
+        ("%r9", False, {"C16"}),
+    ],
+)
+def test_loads_of_tensor_memory(address: str, late: bool, rules: set[str]) -> None:
+    load = LOAD.replace("ADDRESS", address)
+    parts = {"before": "", "behind": load} if late else {"before": load, "behind": ""}
+    text = LOADED.format(**parts)
+    if rules:
+        with pytest.raises(EmulationError, match=r"rule C1[26]"):
+            findings(text, 32, target=BLACKWELL)
+    found = findings(text, 32, target=BLACKWELL, tolerated={"C12", "C16"}.__contains__)
+    assert set(found) == rules
