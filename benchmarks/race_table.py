@@ -29,12 +29,13 @@ SECONDS = 400
 """After which a program is ended, and its row says so."""
 PROGRAMS = Path(__file__).parent / "race_programs"
 QUACK = (
-    *("gemm", "gemm_add", "gemm_symmetric", "gemm_gated", "rmsnorm", "rmsnorm_backward"),
-    *("softmax", "softmax_backward", "cross_entropy", "topk"),
+    *("gemm", "gemm_add", "gemm_symmetric", "gemm_gated", "gemm_act", "gemm_rms"),
+    *("gemm_norm_act", "layernorm", "rmsnorm", "rmsnorm_backward", "softmax", "softmax_backward"),
+    *("cross_entropy", "topk"),
 )
 ATTENTION = (
-    *("", "causal", "window", "gqa", "causal gqa", "varlen", "dim=128", "backward"),
-    *("backward causal", "backward gqa"),
+    *("", "causal", "window", "gqa", "causal gqa", "varlen", "causal varlen", "dim=128"),
+    *("backward", "backward causal", "backward window", "backward gqa", "backward varlen"),
 )
 BOTH = ("sm_90a", "sm_100a")
 

@@ -189,7 +189,8 @@ class Mbarrier(Resource):
             f"{self.phase - 1} complete; wait for a phase before the arrivals of the next one"
         )
         if verdict is Verdict.ERROR:
-            raise _broken(where, "B7", text)
+            self._machine.broken(where, "B7", text)
+            return
         self._machine.warn(f"PTX line {where.line}: {where.name}: {text} (rule B7)")
 
     def _arrived(self) -> str:

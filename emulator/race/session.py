@@ -158,11 +158,11 @@ class Session:
 
 def _news(found: Collection[Found]) -> Iterator[Found]:
     """Without reads of what nobody wrote where the write is there, but comes in any order: the
-    race says it. Without the accesses to a CTA that did exit where what should keep it is known."""
+    race says it. Without breaches that happened where it is known what would rule them out."""
     racing = {place.name for one in found if len(one.places) == 2 for place in one.places}
-    ordered = {one.places[0].name for one in found if one.rule == _EXITED and not _told(one)}
+    known = {(one.rule, place.name) for one in found if not _told(one) for place in one.places}
     for one in found:
-        if one.rule == _EXITED and _told(one) and one.places[0].name in ordered:
+        if _told(one) and any((one.rule, place.name) in known for place in one.places):
             continue
         if one.rule == _UNWRITTEN and len(one.places) == 1 and one.places[0].name in racing:
             continue
@@ -175,7 +175,6 @@ def _told(one: Found) -> bool:
 
 
 _UNWRITTEN = "K9"
-_EXITED = "N9"
 _RULE = re.compile(r"rule ([A-Z]\d+[a-z]?)")
 _ADDRESS = re.compile(r"address (0x[0-9a-f]+) is in no registered tensor")
 _SOURCE = re.compile(r"(?:\[|at |in )([^\s\[\]]+\.py):(\d+)")

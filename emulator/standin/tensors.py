@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from schedgen.emulator.launch import exchange
 from schedgen.emulator.standin import graphs
 from schedgen.emulator.standin.memory import GlobalMemory
+from schedgen.emulator.standin.scaled import block_scaled, scaled_mm
 
 DEVICE = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -146,7 +147,10 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if plain_kwargs.get("pin_memory"):
         plain_kwargs["pin_memory"] = False
     known = {id(one.plain): one for one in ours}
-    result = graphs.operation(func, plain_args, plain_kwargs, MEMORY.place)
+    if func is _aten._scaled_mm.default and block_scaled(plain_args[2]):
+        result = scaled_mm(*plain_args, **plain_kwargs)
+    else:
+        result = graphs.operation(func, plain_args, plain_kwargs, MEMORY.place)
     if torch.Tag.inplace_view in func.tags:
         with no_dispatch():  # the same to the tensor that the program has
             func(*args, **kwargs)
