@@ -25,7 +25,7 @@ from race_examples import FOLDER as EXAMPLES
 from race_examples import examples
 from report import RESULTS, keep, table
 
-SECONDS = 400
+SECONDS = 900
 """After which a program is ended, and its row says so."""
 PROGRAMS = Path(__file__).parent / "race_programs"
 QUACK = (

@@ -52,5 +52,5 @@ def test_fp4_and_fp8(scale: str, block: int) -> None:
             ]
             a, b = (one.cuda() for one in packed)
             scales = [blocked(one).to(kind).cuda() for one in factors]
-            found = torch._scaled_mm(a, b.t(), *scales, out_dtype=torch.float32).cpu()
+            found = torch.ops.aten._scaled_mm(a, b.t(), *scales, out_dtype=torch.float32).cpu()
         assert torch.equal(found, plain[0] @ plain[1].T)
