@@ -68,6 +68,7 @@ ARGUMENTS = {
     f"{_TUTORIAL}/tutorial_tma/tma_v1": "--num_warmup 1 --num_iters 1",
     f"{_TUTORIAL}/tutorial_tma/tma_v2": "--num_warmup 1 --num_iters 1",
     f"{_TCGEN05}/slicek_m32n8k128": "async_s32_smem",
+    "experimental/primitives/tma/tma_pipeline_pingpong": "--k_tiles 8",
     f"{_TASKS}/02_gemm_simple_ts/01_fp16_bf16_gemm_3": "--mnk 256,256,128",
     f"{_TASKS}/04_gemm_bf16_advanced_ts/01_fp16_bf16_gemm_3_cluster": "--mnk 512,512,128",
     f"{_TASKS}/04_gemm_bf16_advanced_ts/02_fp16_bf16_gemm_3_cute_cluster": "--mnk 512,512,128",

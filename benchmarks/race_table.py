@@ -86,7 +86,7 @@ def row_of(case: Case, reports: Path | None) -> dict[str, object]:
             timeout=SECONDS, cwd=case.folder,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return row | {"executed": False, "why": f"more than {SECONDS} s", "findings": ""}
+        return row | {"executed": False, "why": f"more than {SECONDS} s", "findings": 0}
     if reports is not None:
         name = f"{case.name} {case.arch}".replace("/", "_").replace(" ", "-")
         (reports / f"{name}.json").write_text(done.stdout, encoding="utf-8")
@@ -95,7 +95,7 @@ def row_of(case: Case, reports: Path | None) -> dict[str, object]:
         report = json.loads(done.stdout)
     except ValueError:
         why = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        return row | {"executed": False, "why": why[:300], "findings": ""}
+        return row | {"executed": False, "why": why[:300], "findings": 0}
     launches = report["launches"]
     found = [one for one in report["findings"] if one["severity"] == "error"]
     ended = bool(launches) and all(one["ended"] for one in launches)
@@ -104,6 +104,7 @@ def row_of(case: Case, reports: Path | None) -> dict[str, object]:
         "executed": ended,
         "correct": ended and report["status"] == 0,
         "findings": len(found),
+        "rules": ", ".join(sorted({one["rule"] for one in found})),
         "launches": len(launches),
         "warp instructions": sum(one["warp_instructions"] for one in launches),
         "seconds": round(perf_counter() - begin, 1),
