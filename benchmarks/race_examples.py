@@ -56,6 +56,9 @@ ARGUMENTS = {
     f"{_KERNEL}/attention/mixed_input_fmha/mixed_input_fmha_prefill_d512": (
         f"--q_shape 1,1,256,512 --k_shape 1,1,256,512 {_ONCE}"
     ),
+    f"{_KERNEL}/blockscaled_gemm/dense_blockscaled_gemm_persistent_amax": (
+        f"--mnkl 128,128,256,1 {_ONCE}"
+    ),
     f"{_KERNEL}/rmsnorm/rmsnorm": f"--M 16 --N 1024 {_ONCE}",
     f"{_KERNEL}/moe/torch_grouped_mm": (
         "--tokens 32 --experts 2 --top_k_select 1 --hidden 128 --intermediate 128"
@@ -92,7 +95,6 @@ ARGUMENTS = {
     f"{_KERNEL}/{name}": f"--mnkl 256,128,256,1 {_ONCE}"
     for name in (
         "blockscaled_gemm/dense_blockscaled_gemm_persistent",
-        "blockscaled_gemm/dense_blockscaled_gemm_persistent_amax",
         "blockscaled_gemm/dense_blockscaled_gemm_persistent_prefetch",
         "blockwise_gemm/blockwise_gemm",
         "blockwise_gemm/contiguous_grouped_gemm",

@@ -21,11 +21,15 @@ _MOST_CLUSTER = 16  # with the attribute for sizes above 8, which CuTe DSL alway
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Global memory that a kernel may access: `size` bytes from host address `start` on."""
+    """Global memory that a kernel may access: `size` bytes from host address `start` on.
+
+    With ``released`` it may not, although the memory is still there.
+    """
 
     start: int
     size: int
     name: str
+    released: bool = False
 
     @property
     def end(self) -> int:

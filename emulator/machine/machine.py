@@ -101,6 +101,12 @@ class Machine:
     ) -> None:
         self.shape = shape
         self.memory = memory
+        memory.on_released = lambda where, region: self.broken(
+            where,
+            "released",
+            f"an access to {region.name}, which was released before the launch; the program has to "
+            "keep it until the kernel has ended",
+        )
         self.policy = policy
         self.tracking = tracker is not None
         self.tracker: Tracker = tracker or cast(Tracker, Ignore())

@@ -152,6 +152,15 @@ def test_memory_is_given_back() -> None:
     del view
     assert address not in MEMORY
     assert MEMORY.released(address + 16)
+    kept = {one.start: one.released for one in MEMORY.allocations()}
+    assert kept[address]
+    other = torch.zeros(10, device="cuda")
+    assert not {one.start: one.released for one in MEMORY.allocations()}[other.data_ptr()]
+    del other
+    large = torch.zeros(8 << 20, device="cuda")  # more than is kept
+    del large
+    assert address not in {one.start for one in MEMORY.allocations()}
+    assert MEMORY.released(address + 16)
 
 
 def test_exchange() -> None:
