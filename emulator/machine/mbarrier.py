@@ -78,6 +78,11 @@ class Mbarrier(Resource):
             f"(initialized in PTX line {self.line} with count {self.expected})"
         )
 
+    def fresh(self, count: int) -> bool:
+        """Whether it is as ``init`` with this count would make it."""
+        states = self.phase, self.transactions, self.pending, self.expected
+        return states == (0, 0, count, count)
+
     def arrive(
         self, count: int, who: str, where: Instruction, *, drop: bool = False, complete: bool = True
     ) -> int:

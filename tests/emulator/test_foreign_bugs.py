@@ -228,3 +228,20 @@ def test_loads_of_tensor_memory(address: str, late: bool, rules: set[str]) -> No
             findings(text, 32, target=BLACKWELL)
     found = findings(text, 32, target=BLACKWELL, tolerated={"C12", "C16"}.__contains__)
     assert set(found) == rules
+
+
+# -- every warp initializes the mbarrier (B2) ------------------------------------------------------
+
+INITIALIZED = """
+mov.u32 %r0, smem; elect.sync _|%p0, -1;
+@%p0 mbarrier.init.shared::cta.b64 [%r0], 1; bar.sync 0;
+mov.u32 %r2, %tid.x; setp.eq.u32 %p1, %r2, 0; @%p1 mbarrier.arrive.shared::cta.b64 _, [%r0];
+W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r0], 0; @!%p2 bra W;
+"""
+
+
+def test_every_warp_initializes_an_mbarrier() -> None:
+    with pytest.raises(EmulationError, match=r"is live; invalidate it first.*rule B2"):
+        findings(INITIALIZED, 64)
+    assert "B2" in findings(INITIALIZED, 64, tolerated="B2".__eq__)
+    assert findings(INITIALIZED, 32) == []
