@@ -16,8 +16,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from time import perf_counter
 
@@ -137,9 +139,18 @@ def main() -> None:
             continue
         row = row_of(case, reports)
         print(*row.values(), flush=True)
-        made = kept() | {(case.name, case.arch): row}
-        keep("race", sorted(made.values(), key=lambda row: order.get(_key(row), len(order))))
+        with _alone():
+            made = kept() | {(case.name, case.arch): row}
+            keep("race", sorted(made.values(), key=lambda row: order.get(_key(row), len(order))))
     print(table(list(kept().values())))
+
+
+@contextmanager
+def _alone() -> Generator[None]:
+    """While this command, run several times at once for different rows, writes the file."""
+    with (PROGRAMS / "flash_attention.py").open("rb") as lock:
+        flock(lock, LOCK_EX)
+        yield
 
 
 def _key(row: Mapping[str, object]) -> tuple[str, str]:

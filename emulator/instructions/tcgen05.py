@@ -171,12 +171,13 @@ class _Commit(WarpOperation):
         machine, where = self.warp.machine, self._where
         for block, offset in self.targets:
             if block is self.warp.block and block.finished:
-                # Nobody can wait for it any more: it is dropped, where that is only reported.
+                # Nobody can wait for it any more: it is dropped.
                 machine.broken(
                     where,
                     "N9",
                     f"may arrive when {block.title}, which has issued it, has exited, so that the "
                     "mbarrier is gone; wait for its phase before the exit",
+                    machine.switches.store_at_exit,
                 )
                 continue
             block.cluster.peer(block.rank, where)

@@ -169,11 +169,13 @@ LATE = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra W;"
 
 
 def test_exit_before_the_own_commit_arrives() -> None:
+    early, strict = COMMITTED.format(wait=""), Switches(store_at_exit=Verdict.ERROR)
+    assert findings(early, 32, target=BLACKWELL) == ["N9"]
+    assert findings(early, 32, Switches(store_at_exit=Verdict.OFF), target=BLACKWELL) == []
     with pytest.raises(EmulationError, match=r"has exited, so that the mbarrier is gone.*rule N9"):
-        findings(COMMITTED.format(wait=""), 32, target=BLACKWELL)
-    found = findings(COMMITTED.format(wait=""), 32, tolerated="N9".__eq__, target=BLACKWELL)
-    assert found == ["N9"]
-    assert findings(COMMITTED.format(wait=LATE), 32, target=BLACKWELL) == []
+        findings(early, 32, strict, target=BLACKWELL)
+    assert findings(early, 32, strict, tolerated="N9".__eq__, target=BLACKWELL) == ["N9"]
+    assert findings(COMMITTED.format(wait=LATE), 32, strict, target=BLACKWELL) == []
 
 
 # -- a CTA exits while another one reads its shared memory (N9) ------------------------------------
