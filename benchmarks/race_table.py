@@ -24,7 +24,7 @@ from pathlib import Path
 from time import perf_counter
 
 from race_examples import FOLDER as EXAMPLES
-from race_examples import examples
+from race_examples import TOO_LARGE, examples
 from report import RESULTS, keep, table
 
 SECONDS = 900
@@ -50,6 +50,8 @@ class Case:
     arch: str
     program: tuple[str, ...]
     folder: Path | None = None
+    large: str = ""
+    """Why it is not run, but counts as not executed."""
 
 
 def cases(folder: Path | None) -> list[Case]:
@@ -71,7 +73,8 @@ def cases(folder: Path | None) -> list[Case]:
         for path, arch, words in examples(folder):
             program = str(folder / EXAMPLES / f"{path}.py"), *words.split()
             name = f"cutlass {path.removeprefix('cute/')}"
-            found.append(Case(name, arch, program, folder / EXAMPLES))
+            large = TOO_LARGE.get(path, "")
+            found.append(Case(name, arch, program, folder / EXAMPLES, large))
     return found
 
 
@@ -80,6 +83,13 @@ def row_of(case: Case, reports: Path | None) -> dict[str, object]:
     row: dict[str, object] = {
         "kernel": case.name, "arch": case.arch, "arguments": " ".join(case.program[1:]),
     }  # fmt: skip
+    if case.large:
+        return row | {
+            "executed": False,
+            "correct": False,
+            "why": f"too large: {case.large}",
+            "findings": 0,
+        }
     command = [sys.executable, "-m", "schedgen.cli", "race", f"--arch={case.arch}", "--json"]
     begin = perf_counter()
     try:
@@ -88,7 +98,12 @@ def row_of(case: Case, reports: Path | None) -> dict[str, object]:
             timeout=SECONDS, cwd=case.folder,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return row | {"executed": False, "why": f"more than {SECONDS} s", "findings": 0}
+        return row | {
+            "executed": False,
+            "correct": False,
+            "why": f"more than {SECONDS} s",
+            "findings": 0,
+        }
     if reports is not None:
         name = f"{case.name} {case.arch}".replace("/", "_").replace(" ", "-")
         (reports / f"{name}.json").write_text(done.stdout, encoding="utf-8")
@@ -97,7 +112,7 @@ def row_of(case: Case, reports: Path | None) -> dict[str, object]:
         report = json.loads(done.stdout)
     except ValueError:
         why = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        return row | {"executed": False, "why": why[:300], "findings": 0}
+        return row | {"executed": False, "correct": False, "why": why[:300], "findings": 0}
     launches = report["launches"]
     found = [one for one in report["findings"] if one["severity"] == "error"]
     ended = bool(launches) and all(one["ended"] for one in launches)

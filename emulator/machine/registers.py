@@ -59,15 +59,16 @@ class Registers(Resource):
                     where,
                     "N7",
                     f"{warp.title} executes .{action} {count}, warp {rank} of its warpgroup "
-                    f".{kind} {value} (PTX line {executed.line}); all warps of a warpgroup have to execute "
-                    "the same setmaxnreg",
+                    f".{kind} {value} (PTX line {executed.line}); all warps of a warpgroup have to "
+                    "execute the same setmaxnreg",
                 )
             if len(other) <= len(mine) and self._warps[rank].finished:
                 problem = f"warp {rank} of the warpgroup has exited without executing it"
                 self._machine.broken(where, "N7", problem)
             elif len(other) < len(mine):
-                raise self._broken(
+                self._machine.broken(
                     where,
+                    "N7",
                     f"{warp.title} is at its setmaxnreg number {len(mine) + 1}, warp {rank} of its "
                     f"warpgroup has executed {len(other)}; synchronize the warpgroup in between",
                 )
