@@ -17,7 +17,7 @@ ENDS = (
 EXAMPLES = ("kernel", "arch", "schedule", "correct", "findings", "advice", "warp instructions")
 SPEED = ("kernel", "arch", "extents", "race checker", "correct", "warp instructions")
 GROWTH = ("kernel", "arch", "m=n", "k", "correct", "warp instructions", "asynchronous operations")
-RACE = ("kernel", "arch", "executed", "correct", "findings", "launches", "warp instructions")
+RACE = ("kernel", "arch", "executed", "correct", "findings", "rules", "launches")
 Row = dict[str, Any]
 
 
@@ -25,7 +25,7 @@ def parts() -> dict[str, Callable[[], str]]:
     """Name -> what makes the part."""
     return {
         "emulator-examples": lambda: table("cutlass_examples", (*EXAMPLES, "seconds")),
-        "emulator-race": lambda: table("race", (*RACE, "seconds")),
+        "emulator-race": race,
         "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
         "emulator-growth": lambda: table(
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")
@@ -59,6 +59,17 @@ def table(name: str, columns: Sequence[str]) -> str:
 
 def _cell(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def race() -> str:
+    """Kernels of others under `schedgen race`: how many of which project, then each."""
+    rows, _ = read("race")
+    lines: list[Sequence[object]] = [("project", "rows", "executed", "correct", "with findings")]
+    for project in sorted({row["kernel"].split()[0] for row in rows}):
+        own = [row for row in rows if row["kernel"].split()[0] == project]
+        counts = (sum(bool(row.get(key)) for row in own) for key in RACE[2:5])
+        lines.append((project, len(own), *counts))
+    return f"{shown(lines)}\n\n{table('race', (*RACE, 'warp instructions', 'seconds'))}"
 
 
 def kernels() -> str:

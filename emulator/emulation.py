@@ -197,7 +197,7 @@ class Emulator:
     ) -> Statistics:
         memory = HostMemory()
         for one in launch.allocations:
-            memory.register(one.start, one.size, one.name)
+            memory.register(one.start, one.size, one.name, released=one.released)
         return execute(
             kernel,
             grid=launch.grid,

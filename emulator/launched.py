@@ -109,3 +109,9 @@ def parameters_of(kernel: Kernel, launch: Launch) -> bytes:
         end = parameter.offset + parameter.size
         image[parameter.offset : end] = launch.parameter(index, parameter.size)
     return bytes(image)
+
+
+def parameters_of_each(launch: Launch) -> list[bytes]:
+    """The parameters of a launch, in order."""
+    declared = kernel_of(module_of(launch.ptx), launch).parameters
+    return [launch.parameter(index, one.size) for index, one in enumerate(declared)]

@@ -52,6 +52,41 @@ def gemm_gated() -> None:
     close(found, functional.silu(product[:, ::2]) * product[:, 1::2])
 
 
+def gemm_act() -> None:
+    from quack.gemm_interface import gemm_act
+
+    a, b = matrix(256, 128), matrix(128, 256)
+    product = a.float() @ b.float()
+    before, found = gemm_act(a, b, activation="gelu_tanh_approx", tuned=False)
+    close(before, product)
+    close(found, functional.gelu(product, approximate="tanh"))
+
+
+def gemm_rms() -> None:
+    from quack.gemm_interface import gemm_rms
+
+    a, b, weight = matrix(256, 128), matrix(128, 256), torch.randn(256, device="cuda")
+    product = a.float() @ b.float()
+    found, scale = gemm_rms(a, b, norm_weight=weight, tuned=False)
+    close(found, product * weight)
+    close(scale, torch.rsqrt(product.square().mean(-1) + 1e-6))
+
+
+def gemm_norm_act() -> None:
+    from quack.gemm_interface import gemm_norm_act
+
+    a, b, scale = matrix(256, 128), matrix(128, 256), torch.rand(256, device="cuda")
+    _, found = gemm_norm_act(a, b, rstd=scale, activation="relu", tuned=False)
+    close(found, functional.relu((a.float() @ b.float()) * scale[:, None]))
+
+
+def layernorm() -> None:
+    from quack.rmsnorm import layernorm_fwd
+
+    x, weight = matrix(64, WIDTH), torch.randn(WIDTH, device="cuda")
+    close(layernorm_fwd(x, weight), functional.layer_norm(x.float(), (WIDTH,), weight, eps=1e-6))
+
+
 def rmsnorm() -> None:
     from quack import rmsnorm
 
@@ -108,8 +143,8 @@ def topk() -> None:
 NAMES = {
     one.__name__: one
     for one in (
-        *(gemm, gemm_add, gemm_symmetric, gemm_gated, rmsnorm, rmsnorm_backward, softmax),
-        *(softmax_backward, cross_entropy, topk),
+        *(gemm, gemm_add, gemm_symmetric, gemm_gated, gemm_act, gemm_rms, gemm_norm_act),
+        *(layernorm, rmsnorm, rmsnorm_backward, softmax, softmax_backward, cross_entropy, topk),
     )
 }
 

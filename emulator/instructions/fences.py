@@ -27,6 +27,12 @@ _ASYNC: dict[tuple[str, ...], Space | None] = {
 }
 
 
+_RESTRICTED = (
+    {"acquire", "sync_restrict::shared::cluster"},
+    {"release", "sync_restrict::shared::cta"},
+)
+
+
 @builds("fence.proxy", "membar.proxy")
 def _proxy(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
     kind = instruction.modifiers[1:]
@@ -83,6 +89,9 @@ def _init(instruction: Instruction, _decoder: Decoder, _environment: Environment
 @builds("fence", "membar")
 def _fence(instruction: Instruction, _decoder: Decoder, _environment: Environment) -> Execute:
     modifiers = set(instruction.modifiers)
+    for restricted in _RESTRICTED:  # to shared memory; here it orders all, as whole fences do
+        if restricted <= modifiers:
+            modifiers -= restricted
     levels = SCOPES | {"gl"}
     if extra := modifiers - levels - {"sc", "acq_rel", "acquire", "release"}:
         raise unsupported(instruction, extra)

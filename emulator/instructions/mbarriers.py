@@ -98,12 +98,18 @@ def _init(instruction: Instruction, decoder: Decoder, _environment: Environment)
     def run(warp: Warp) -> None:
         count = int(executing(warp, counts(warp))[0])
         for block, offset, _ in _places(warp, addresses, instruction, remote=False):
-            if offset in block.shared.barriers:
-                raise error(
-                    instruction,
-                    f"the {block.shared.barriers[offset].title} is live; invalidate it first "
-                    "(rule B2)",
-                )
+            live = block.shared.barriers.get(offset)
+            if live is not None:
+                problem = f"the {live.title} is live; invalidate it first"
+                warp.machine.broken(instruction, "B2", problem)
+                if live.fresh(count):  # nothing changes: another warp was told to do it, too
+                    continue
+                if live.waiting:
+                    raise error(instruction, f"{problem}; somebody waits for it (rule B2)")
+                block.shared.remove(offset)
+                if warp.machine.tracking:
+                    line = instruction.line
+                    warp.machine.tracker.barrier_invalidate(warp.number, live.key, line)
             block.shared.check(np.array([offset]), 8, instruction)
             machine, cta = warp.machine, (block.number, block.title)
             block.shared.install(Mbarrier(machine, cta, offset, count, instruction))

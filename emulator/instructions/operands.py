@@ -63,8 +63,11 @@ def spread(warp: Warp, values: Lanes) -> Lanes:
     return wide
 
 
-def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction) -> int:
+def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction, rule: str = "") -> int:
     """The value that all executing lanes have.
+
+    With the ``rule`` that asks for it, one that is broken may be a finding (`Machine.broken`), and
+    the value is that of the first lane: hardware takes it from a uniform register.
 
     Raises:
         EmulationError: they differ.
@@ -72,5 +75,8 @@ def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction) -> int:
     values = executing(warp, lanes).tolist()
     first = values[0]
     if values.count(first) != len(values):
-        raise error(where, f"{what} differs between the lanes: {values}")
+        problem = f"{what} differs between the lanes: {values}"
+        if not rule:
+            raise error(where, problem)
+        warp.machine.broken(where, rule, problem)
     return int(first)

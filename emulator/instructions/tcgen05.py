@@ -170,6 +170,16 @@ class _Commit(WarpOperation):
     def execute(self) -> None:
         machine, where = self.warp.machine, self._where
         for block, offset in self.targets:
+            if block is self.warp.block and block.finished:
+                # Nobody can wait for it any more: it is dropped.
+                machine.broken(
+                    where,
+                    "N9",
+                    f"may arrive when {block.title}, which has issued it, has exited, so that the "
+                    "mbarrier is gone; wait for its phase before the exit",
+                    machine.switches.store_at_exit,
+                )
+                continue
             block.cluster.peer(block.rank, where)
             barrier = block.mbarrier(offset, where)
             phase = barrier.arrive(1, f"tcgen05.commit of {self.warp.title}", where)

@@ -177,7 +177,7 @@ def _ld(instruction: Instruction, decoder: Decoder, environment: Environment) ->
     _check_count(form, access, len(slots))
 
     def run(warp: Warp) -> None:
-        at = uniform(warp, taddr(warp), "taddr", instruction)
+        at = uniform(warp, taddr(warp), "taddr", instruction, "C16")
         place = _Place(warp, access, at, instruction)
         load = _Load(place, instruction, slots)
         promise(warp, load, slots)
@@ -197,7 +197,7 @@ def _st(instruction: Instruction, decoder: Decoder, environment: Environment) ->
     reads = [decoder.read(one, "b32", instruction) for one in sources]
 
     def run(warp: Warp) -> None:
-        at = uniform(warp, taddr(warp), "taddr", instruction)
+        at = uniform(warp, taddr(warp), "taddr", instruction, "C16")
         place = _Place(warp, access, at, instruction)
         words = np.empty((len(reads), LANES), np.uint32)
         for row, read in zip(words, reads, strict=True):

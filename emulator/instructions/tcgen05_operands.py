@@ -76,25 +76,26 @@ class Claim:
         self._what = what
         self._owner = owners.tobytes()
         if int(owners.min()) < 0:
-            raise error(
+            block.cluster.machine.broken(
                 where,
+                "C12",
                 f"{what} in column {column + int(owners.argmin())} of {block.title}'s tensor "
-                "memory, which is not allocated (rule C12)",
+                "memory, which is not allocated",
             )
 
     def check(self, where: Instruction) -> None:
-        """When the operation executes.
+        """When the operation executes. The memory is there, whoever may use it.
 
         Raises:
             EmulationError: the columns were deallocated meanwhile.
         """
         owners = self._block.tensor.owner[self._column : self._column + self._columns]
         if owners.tobytes() != self._owner:
-            raise error(
+            self._block.cluster.machine.broken(
                 where,
+                "C14",
                 f"{self._what} in columns {self._column} and up of {self._block.title}'s tensor "
-                "memory, which was deallocated while this was under way; wait for it first "
-                "(rules C8, C14)",
+                "memory, which was deallocated while this was under way; wait for it first",
             )
 
 

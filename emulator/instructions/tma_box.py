@@ -92,6 +92,8 @@ class Source:
         where = self.where
         first, *others = lanes
         operand = tensor_map(warp, int(first[lane]), where)
+        if not store:
+            operand.check_begin(warp.machine, where)
         if warp.machine.tracking:
             start = int(first[lane])
             cells = Cells(Space.GLOBAL, -1, slice(start, start + SIZE))

@@ -140,6 +140,22 @@ class MapOperand:
     offset: int
     data: bytes
 
+    def check_begin(self, machine: Machine, where: Instruction) -> None:
+        """A map through which is loaded has to begin in a tensor, whatever is loaded.
+
+        An H200 reports an illegal access else. Stores need not: quack and FlashAttention-4 store
+        sequences of different lengths through maps that begin far before their tensors, and say
+        that loads cannot (quack's copy_utils.py).
+
+        Raises:
+            EmulationError: it does not.
+        """
+        try:
+            machine.memory.region(self.tensor.address, where)
+        except EmulationError:
+            problem = f"the tensor map begins at {self.tensor.address:#x}, where no tensor is"
+            raise error(where, problem) from None
+
     def check_unchanged(self, machine: Machine, where: Instruction) -> None:
         """A map must not change while a copy that uses it is under way (X12, T13).
 
@@ -170,11 +186,6 @@ def tensor_map(warp: Warp, address: int, where: Instruction) -> MapOperand:
     try:
         found = _decoded(data)
     except TensorMapError as problem:
-        raise error(where, f"tensor map at {address:#x}: {problem}") from None
-    try:
-        warp.machine.memory.region(found.address, where)
-    except EmulationError:  # an H200 reports an illegal access, whatever is copied
-        problem = f"it begins at {found.address:#x}, where no tensor is"
         raise error(where, f"tensor map at {address:#x}: {problem}") from None
     return MapOperand(found, memory, offset, data)
 

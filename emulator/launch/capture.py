@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -21,11 +21,15 @@ _MOST_CLUSTER = 16  # with the attribute for sizes above 8, which CuTe DSL alway
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Global memory that a kernel may access: `size` bytes from host address `start` on."""
+    """Global memory that a kernel may access: `size` bytes from host address `start` on.
+
+    With ``released`` it may not, although the memory is still there.
+    """
 
     start: int
     size: int
     name: str
+    released: bool = False
 
     @property
     def end(self) -> int:
@@ -52,6 +56,18 @@ class Parameters:
     def close(self) -> None:
         """Refuse reads from now on, because the host code frees the memory."""
         self._address = None
+
+
+class Copied(Parameters):
+    """Parameters that outlive the launch."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        super().__init__(0)
+        self._values = tuple(values)
+
+    def read(self, index: int, size: int) -> bytes:
+        """Return `size` bytes of parameter `index`."""
+        return self._values[index][:size]
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,8 +171,10 @@ class Cluster:
     def peer(self, rank: int, where: Instruction) -> Block:
         """The CTA of a rank, which must not have exited.
 
+        Where that is only reported, execution goes on as if its memory were still there.
+
         Raises:
-            EmulationError: N9.
+            EmulationError: there is no such CTA, or N9.
         """
         if not 0 <= rank < self.size:
             raise EmulationError(
@@ -180,10 +182,11 @@ class Cluster:
             )
         block = self.blocks[rank]
         if block.finished:
-            raise EmulationError(
-                f"PTX line {where.line}: {where.name}: {block.title} (rank {rank} of the cluster) "
-                "has exited, so its shared memory is gone; put a cluster barrier before the exit "
-                "(rule N9)"
+            self.machine.broken(
+                where,
+                "N9",
+                f"{block.title} (rank {rank} of the cluster) has exited, so its shared memory is "
+                "gone; put a cluster barrier before the exit",
             )
         return block
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from schedgen.emulator.machine.agents import Chance, Operations
 from schedgen.emulator.machine.lanes import LANES, EmulationError
 from schedgen.emulator.machine.memory import HostMemory
-from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.machine.switches import Switches, Verdict
 from schedgen.emulator.order.tracker import Ignore, Tracker
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -102,6 +102,12 @@ class Machine:
     ) -> None:
         self.shape = shape
         self.memory = memory
+        memory.on_released = lambda where, region: self.broken(
+            where,
+            "released",
+            f"an access to {region.name}, which was released before the launch; the program has to "
+            "keep it until the kernel has ended",
+        )
         self.policy = policy
         self.tracking = tracker is not None
         self.tracker: Tracker = tracker or cast(Tracker, Ignore())
@@ -137,13 +143,21 @@ class Machine:
         self.tracker = cast(Tracker, Ignore())
         self.kept.clear()
 
-    def broken(self, where: Instruction, rule: str, problem: str) -> None:
+    def broken(
+        self, where: Instruction, rule: str, problem: str, verdict: Verdict = Verdict.ERROR
+    ) -> None:
         """A rule is broken in a way that execution can survive: an error, or a finding.
+
+        A ``verdict`` is the reading of the ISA where its text leaves it open.
 
         Raises:
             EmulationError: it is not to be reported and survived.
         """
         text = f"PTX line {where.line}: {where.name}: {problem} (rule {rule})"
+        if verdict is not Verdict.ERROR:
+            if verdict is Verdict.WARNING and self.tracking:
+                self.tracker.broken(where.line, rule, problem, warning=True)
+            return
         if not self.tracking or not self._tolerated(rule):
             raise EmulationError(text)
         self.tracker.broken(where.line, rule, problem)

@@ -78,6 +78,11 @@ class Mbarrier(Resource):
             f"(initialized in PTX line {self.line} with count {self.expected})"
         )
 
+    def fresh(self, count: int) -> bool:
+        """Whether it is as ``init`` with this count would make it."""
+        states = self.phase, self.transactions, self.pending, self.expected
+        return states == (0, 0, count, count)
+
     def arrive(
         self, count: int, who: str, where: Instruction, *, drop: bool = False, complete: bool = True
     ) -> int:
@@ -189,7 +194,8 @@ class Mbarrier(Resource):
             f"{self.phase - 1} complete; wait for a phase before the arrivals of the next one"
         )
         if verdict is Verdict.ERROR:
-            raise _broken(where, "B7", text)
+            self._machine.broken(where, "B7", text)
+            return
         self._machine.warn(f"PTX line {where.line}: {where.name}: {text} (rule B7)")
 
     def _arrived(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -137,8 +138,11 @@ class HostMemory:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._regions: list[Flat] = []
+        self._released: set[int] = set()
+        self.on_released: Callable[[Instruction, Flat], None] | None = None
+        """Told of accesses to ranges that are registered as released."""
 
-    def register(self, address: int, size: int, name: str) -> Flat:
+    def register(self, address: int, size: int, name: str, *, released: bool = False) -> Flat:
         """Makes ``size`` bytes at a host address accessible to kernels.
 
         The caller keeps them alive. A range that is registered already may be registered again.
@@ -167,6 +171,8 @@ class HostMemory:
         region = Flat(data, size, name, Space.GLOBAL, skip=skip, origin=address)
         self._starts.insert(at, address)
         self._regions.insert(at, region)
+        if released:
+            self._released.add(address)
         return region
 
     def map(self, address: int, data: NDArray[np.uint8], size: int, name: str) -> Flat:
@@ -203,6 +209,8 @@ class HostMemory:
                 f"PTX line {where.line}: {where.name}: address {address:#x} is in no registered "
                 f"tensor{self._nearest(address)}"
             )
+        if region.origin in self._released and self.on_released is not None:
+            self.on_released(where, region)
         return region
 
     def _nearest(self, address: int) -> str:

@@ -29,7 +29,7 @@ class Registers(Resource):
         self._title = title
         self._warps = warps
         self._owned = [machine.shape.registers] * machine.shape.warps
-        self._history: list[list[tuple[str, int, int]]] = [[] for _ in self._owned]
+        self._history: list[list[tuple[str, int, Instruction]]] = [[] for _ in self._owned]
         self.free = 0
         """Registers in the pool, in units of one per thread of a warp."""
 
@@ -54,26 +54,25 @@ class Registers(Resource):
         for rank in range(first, min(first + 4, len(self._history))):
             other = self._history[rank]
             if len(other) > len(mine) and other[len(mine)][:2] != (action, count):
-                kind, value, line = other[len(mine)]
+                kind, value, executed = other[len(mine)]
                 self._machine.broken(
                     where,
                     "N7",
                     f"{warp.title} executes .{action} {count}, warp {rank} of its warpgroup "
-                    f".{kind} {value} (PTX line {line}); all warps of a warpgroup have to execute "
-                    "the same setmaxnreg",
+                    f".{kind} {value} (PTX line {executed.line}); all warps of a warpgroup have to "
+                    "execute the same setmaxnreg",
                 )
             if len(other) <= len(mine) and self._warps[rank].finished:
-                raise self._broken(
-                    where, f"warp {rank} of the warpgroup has exited without executing it"
-                )
-            if len(other) < len(mine):
+                problem = f"warp {rank} of the warpgroup has exited without executing it"
+                self._machine.broken(where, "N7", problem)
+            elif len(other) < len(mine):
                 self._machine.broken(
                     where,
                     "N7",
                     f"{warp.title} is at its setmaxnreg number {len(mine) + 1}, warp {rank} of its "
                     f"warpgroup has executed {len(other)}; synchronize the warpgroup in between",
                 )
-        mine.append((action, count, where.line))
+        mine.append((action, count, where))
         if count <= owned:
             self._give(warp.rank, owned - count)
 
@@ -109,10 +108,12 @@ class Registers(Resource):
         mine = len(self._history[warp.rank])
         most = max(group, key=len)
         if len(most) > mine:
-            action, count, line = most[mine]
-            raise EmulationError(
-                f"PTX line {line}: setmaxnreg.{action} {count}: {warp.title} of the same warpgroup "
-                "exits without executing it; all warps of a warpgroup must (rule N7)"
+            action, count, where = most[mine]
+            self._machine.broken(
+                where,
+                "N7",
+                f"setmaxnreg.{action} {count}: {warp.title} of the same warpgroup exits without "
+                "executing it; all warps of a warpgroup must",
             )
 
     def _give(self, rank: int, count: int) -> None:

@@ -145,7 +145,7 @@ class Switches:
     has to get out of the generic proxy of whoever wrote it. A read leaves nothing behind: once the
     thread that issues the copy knows of it, a fence of that thread, on the path that 8.9.5 asks
     for, keeps the copy behind it (DeepEP PR 642, "between mbarrier wait and TMA load")."""
-    product_steps: ProductSteps = ProductSteps.STRICT
+    product_steps: ProductSteps = ProductSteps.TABLE39
     """S6: which N tcgen05.mma takes."""
     empty_commit: EmptyCommit = EmptyCommit.LOCAL_ONLY
     """S7: whom a multicast tcgen05.commit signals that has nothing to track."""
@@ -181,9 +181,11 @@ class Switches:
     9.7.16.6.2 lists (the same accumulator and shape, cp before mma)? FlashAttention-4 overwrites S
     over P behind the product that reads P, and block-scaled kernels overwrite scale factors."""
     store_at_exit: Verdict = Verdict.WARNING
-    """S23: may a CTA exit while a bulk store still reads its shared memory? The ISA does not say
-    that its shared memory lives on; CUTLASS waits for its stores at the end, but its Hopper
-    attention example (CuTe DSL 4.8) leaves the last one pending."""
+    """S23: may a CTA exit while something of its own is under way: a bulk store that reads its
+    shared memory, a tcgen05.commit that arrives on its mbarrier? The ISA does not say that its
+    shared memory lives on; CUTLASS waits for its stores at the end, but its Hopper attention
+    example (CuTe DSL 4.8) leaves the last one pending, and its backward attention for Blackwell,
+    like FlashAttention-4's, the release of a stage that nobody fills again."""
 
     accumulation: Accumulation = Accumulation.FLOAT32
     """S24: how wgmma adds products of floating-point numbers: in float32, or to the bits of an H200
@@ -226,6 +228,7 @@ IDS = {
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
+    product_steps=ProductSteps.STRICT,
     fence_position=FencePosition.ACCESSOR_SIDE,
     unwaited_load=UnwaitedLoad.ERROR,
     tensor_fences=TensorFences.REQUIRED,

@@ -64,7 +64,12 @@ _RULES = {
         "their roles part"
     ),
     "W2": "wgmma.fence (warpgroup.fence) between the access to the registers and the product",
+    "C16": (
+        "give tcgen05.ld and st an address that is the same in all lanes of a warp: partition_S of "
+        "a thread's slice for loads, partition_D for stores"
+    ),
     "C14": "deallocate behind a barrier of all users; of a pair, when the peer has finished, too",
+    "N9": _FLAWS[Flaw.OUTLIVES],
     "T13": "wait until no copy uses the map before it is changed",
 }
 

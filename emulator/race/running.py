@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schedgen.emulator.emulation import Emulator
-from schedgen.emulator.launch.capture import Launch
+from schedgen.emulator.launch.capture import Copied, Launch
 from schedgen.emulator.launch.device import device
 from schedgen.emulator.launch.diversion import set_environment
 from schedgen.emulator.launch.targets import target
-from schedgen.emulator.launched import module_of
+from schedgen.emulator.launched import module_of, parameters_of_each
 from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.switches import Switches
@@ -115,14 +115,24 @@ def checked(
 @contextmanager
 def _gpu(options: Options, launched: Callable[[Launch], None]) -> Generator[None]:
     """The stand-in, whose launches come to `launched`."""
-    from schedgen.emulator.standin.tensors import MEMORY  # imports torch
+    from schedgen.emulator.standin.graphs import capturing  # imports torch
+    from schedgen.emulator.standin.tensors import MEMORY
     from schedgen.emulator.standin.torch_standin import stand_in
+
+    def take(launch: Launch) -> None:
+        """Executes a launch, or keeps it for replays of the CUDA graph that is being captured."""
+        graph = capturing()
+        if graph is None:
+            launched(launch)
+            return
+        kept = replace(launch, parameters=Copied(parameters_of_each(launch)))
+        graph.add(lambda: launched(replace(kept, allocations=MEMORY.allocations())))
 
     with ExitStack() as stack:
         for name in _CACHES:
             set_environment(stack, name, "0")
         stack.enter_context(stand_in(target(options.arch, options.sms)))
         stack.enter_context(
-            device(options.arch, run=launched, sms=options.sms, memory=MEMORY.allocations)
+            device(options.arch, run=take, sms=options.sms, memory=MEMORY.allocations)
         )
         yield

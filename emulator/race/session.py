@@ -233,12 +233,20 @@ def _same(one: Found, stop: Found) -> bool:
 
 def _news(found: Collection[Found]) -> Iterator[Found]:
     """Without reads of what nobody wrote where the write is there, but comes in any order: the
-    race says it."""
+    race says it. Without breaches that happened where it is known what would rule them out."""
     racing = {place.name for one in found if len(one.places) == 2 for place in one.places}
+    known = {(one.rule, place.name) for one in found if not _told(one) for place in one.places}
     for one in found:
+        if _told(one) and any((one.rule, place.name) in known for place in one.places):
+            continue
         if one.rule == _UNWRITTEN and len(one.places) == 1 and one.places[0].name in racing:
             continue
         yield one
+
+
+def _told(one: Found) -> bool:
+    """Whether all that is known of it is that a rule was broken."""
+    return one.needs.startswith(one.title)
 
 
 _UNWRITTEN = "K9"

@@ -25,9 +25,12 @@ from schedgen.emulator.standin.memory import GlobalMemory
 _NOTHING = (
     *("Init", "CtxSynchronize", "CtxSetCurrent", "StreamSynchronize", "StreamDestroy"),
     *("StreamWaitEvent", "EventSynchronize", "EventDestroy", "SetDevice", "DeviceSynchronize"),
-    *("GetLastError", "PeekAtLastError", "FuncSetAttribute"),
+    *("GetLastError", "PeekAtLastError", "FuncSetAttribute", "CtxDestroy", "CtxPushCurrent"),
+    *("DevicePrimaryCtxRelease", "CtxSetLimit"),
 )
 """Names behind ``cu`` or ``cuda`` of what succeeds without an effect."""
+_CONTEXTS = "CtxGetCurrent", "CtxCreate", "CtxPopCurrent", "DevicePrimaryCtxRetain"
+"""Names behind ``cu`` of what gives the only context."""
 _VERSION = 13000
 
 
@@ -113,6 +116,8 @@ def divert_bindings(stack: ExitStack, gpu: Target, memory: GlobalMemory) -> None
         ),
     ):
         handles = _handles(*kinds)
+        if prefix == "cu":
+            handles |= dict.fromkeys(_CONTEXTS, lambda *_: (driver.CUcontext(1),))
         for name, function in (calls | handles).items():
             if hasattr(module, prefix + name):
                 set_attribute(stack, module, prefix + name, _with_status(good, function))

@@ -63,6 +63,7 @@ class Event:
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._time = 0.0
+        self.cuda_event = id(self)  # a handle, for those that pass it on
 
     def record(self, stream: Any = None) -> None:
         del stream
@@ -87,9 +88,8 @@ def answers(gpu: Target) -> dict[str, Any]:
         "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0,
         "get_device_capability": gpu.capability, "get_device_name": properties.name,
         "get_device_properties": properties, "current_stream": stream, "default_stream": stream,
-        "mem_get_info": (_MEMORY, _MEMORY), "is_current_stream_capturing": False,
-        "get_arch_list": [gpu.name.rstrip("a")], "is_bf16_supported": True,
-        "can_device_access_peer": False, "initial_seed": 0,
+        "mem_get_info": (_MEMORY, _MEMORY), "get_arch_list": [gpu.name.rstrip("a")],
+        "is_bf16_supported": True, "can_device_access_peer": False, "initial_seed": 0,
     }  # fmt: skip
     nothing = (
         *("_lazy_init", "init", "synchronize", "empty_cache", "set_device", "set_stream"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ _GAP = 512
 
 _REMEMBERED = 1000
 """Storages that are gone, for messages."""
+_KEPT = 16 << 20
+"""Bytes of storages that are gone and whose memory is kept, so that a kernel that still uses them
+goes on, as it does on a GPU, whose allocator keeps memory, too."""
 
 
 class GlobalMemory:
@@ -26,16 +30,20 @@ class GlobalMemory:
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
         self._released: dict[int, int] = {}
+        self._rooms: dict[int, np.ndarray[Any, Any]] = {}
+        """Of storages that are gone, by their addresses, oldest first."""
 
     def __contains__(self, address: int) -> bool:
         """Whether a storage that begins at `address` is in this memory."""
         return address in self._sizes
 
     def allocations(self) -> tuple[Allocation, ...]:
-        """All storages that are alive, ascending."""
+        """All storages that are alive, and those that are gone and kept; ascending."""
+        alive = [(start, size, False) for start, size in self._sizes.items()]
+        gone = [(start, self._released[start], True) for start in self._rooms]
         return tuple(
-            Allocation(start, size, "a tensor on cuda")
-            for start, size in sorted(self._sizes.items())
+            Allocation(start, size, "a tensor on cuda", released)
+            for start, size, released in sorted(alive + gone)
         )
 
     def released(self, address: int) -> bool:
@@ -46,18 +54,24 @@ class GlobalMemory:
         """Return `size` bytes (uint8, zero-initialized) that begin at a multiple of `ALIGNMENT`."""
         room = np.zeros(size + ALIGNMENT + _GAP, np.uint8)
         first = -room.ctypes.data % ALIGNMENT
-        found = torch.from_numpy(room[first : first + size])
+        view = room[first : first + size]
+        found = torch.from_numpy(view)
         if size:
             address = found.data_ptr()
             self._sizes[address] = size
             self._released.pop(address, None)
-            weakref.finalize(room, self._release, address)  # torch keeps it while it is used
+            weakref.finalize(view, self._release, address, room)  # torch keeps it while it is used
         return found
 
-    def _release(self, address: int) -> None:
+    def _release(self, address: int, room: np.ndarray[Any, Any]) -> None:
         self._released[address] = self._sizes.pop(address)
+        self._rooms[address] = room
+        while sum(one.nbytes for one in self._rooms.values()) > _KEPT:
+            del self._rooms[next(iter(self._rooms))]
         while len(self._released) > _REMEMBERED:
-            del self._released[next(iter(self._released))]
+            oldest = next(iter(self._released))
+            del self._released[oldest]
+            self._rooms.pop(oldest, None)
 
     def empty_strided(
         self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype

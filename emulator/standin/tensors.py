@@ -22,7 +22,9 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from schedgen.emulator.launch import exchange
+from schedgen.emulator.standin import graphs
 from schedgen.emulator.standin.memory import GlobalMemory
+from schedgen.emulator.standin.scaled import block_scaled, scaled_mm
 
 DEVICE = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -145,14 +147,20 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         plain_kwargs["device"] = CPU
     if plain_kwargs.get("pin_memory"):
         plain_kwargs["pin_memory"] = False
-    result = func(*plain_args, **plain_kwargs)
+    known = {id(one.plain): one for one in ours}
+    if func is _aten._scaled_mm.default and block_scaled(plain_args[2]):
+        result = scaled_mm(*plain_args, **plain_kwargs)
+    else:
+        result = graphs.operation(func, plain_args, plain_kwargs, MEMORY.place)
     if torch.Tag.inplace_view in func.tags:
         with no_dispatch():  # the same to the tensor that the program has
             func(*args, **kwargs)
         return args[0]
     if not to_cuda:
         return result
-    known = {id(one.plain): one for one in ours}
+    if func._schema.is_mutable:
+        for one in ours:
+            _resized(one)
     return tree_map(lambda one: _wrapped(one, known), result)
 
 
@@ -165,6 +173,18 @@ def _wrapped(value: Any, known: dict[int, CudaTensor]) -> Any:
         return value
     found = known.get(id(value))
     return CudaTensor(value) if found is None else found
+
+
+def _resized(tensor: CudaTensor) -> None:
+    """What is given as ``out=`` may get another size, and memory of torch's own for it."""
+    plain = tensor.plain
+    storage = plain.untyped_storage()
+    if not storage.nbytes() or storage.data_ptr() in MEMORY:
+        return
+    made = CudaTensor(plain)
+    with torch.no_grad():
+        tensor.data = made
+    tensor.plain = made.plain
 
 
 def _own_kernel(func: Any) -> Any:

@@ -19,6 +19,7 @@ from schedgen.emulator.launch.targets import Target
 from schedgen.emulator.standin.bindings import divert_bindings
 from schedgen.emulator.standin.cuda import divert_cuda
 from schedgen.emulator.standin.factories import divert_factories
+from schedgen.emulator.standin.graphs import divert_graphs
 from schedgen.emulator.standin.tensors import MEMORY, dispatch
 
 _MAKERS = (
@@ -48,6 +49,7 @@ def stand_in(gpu: Target) -> Generator[None]:
         )
         future.set_overwrite_module_params_on_conversion(True)
         divert_cuda(stack, gpu)
+        divert_graphs(stack)
         divert_bindings(stack, gpu, MEMORY)
         divert_factories(stack)
         yield

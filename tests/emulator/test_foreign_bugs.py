@@ -16,14 +16,25 @@ from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.grid import cluster_of
 from tests.emulator.instructions.launches import aligned, launch
 
-ONE = (1, 1, 1)
+BLACKWELL = "sm_100a"
 
 
-def findings(text: str, threads: int, switches: Switches | None = None, **more: Any) -> list[str]:
+def findings(
+    text: str,
+    threads: int,
+    switches: Switches | None = None,
+    *,
+    target: str = "sm_90a",
+    cluster: int = 1,
+    **more: Any,
+) -> list[str]:
     """Rules of what the race checker finds while asynchronous operations are late."""
-    checker = Checker(threads // 32, cluster_of(ONE, ONE), switches=switches)
-    launch(text, threads=threads, target="sm_90a", tracker=checker, switches=switches,
-           policy=lambda: Adversarial(0, "late"), **more)  # fmt: skip
+    grid = cluster, 1, 1
+    checker = Checker(threads // 32, cluster_of(grid, grid), switches=switches)
+    launch(
+        text, threads=threads, target=target, tracker=checker, switches=switches, grid=cluster,
+        policy=lambda: Adversarial(0, "late"), cluster=cluster, **more,
+    )  # fmt: skip
     checker.close()
     return [finding.rule for finding in checker.findings]
 
@@ -144,3 +155,95 @@ def test_exit_under_a_store(verdict: Verdict, wait: str, found: list[str]) -> No
     out = aligned((32,), np.uint32)
     switches = Switches(store_at_exit=verdict)
     assert findings(LAST.format(wait=wait), 32, switches, arrays={"out": out}) == found
+
+
+# -- a CTA exits while its own tcgen05.commit has yet to arrive (N9) -------------------------------
+
+COMMITTED = """
+mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p0, %r2, 0;
+@%p0 mbarrier.init.shared::cta.b64 [%r1], 1; bar.sync 0;
+@%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r1];
+{wait}
+"""
+LATE = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra W;"
+
+
+def test_exit_before_the_own_commit_arrives() -> None:
+    early, strict = COMMITTED.format(wait=""), Switches(store_at_exit=Verdict.ERROR)
+    assert findings(early, 32, target=BLACKWELL) == ["N9"]
+    assert findings(early, 32, Switches(store_at_exit=Verdict.OFF), target=BLACKWELL) == []
+    with pytest.raises(EmulationError, match=r"has exited, so that the mbarrier is gone.*rule N9"):
+        findings(early, 32, strict, target=BLACKWELL)
+    assert findings(early, 32, strict, tolerated="N9".__eq__, target=BLACKWELL) == ["N9"]
+    assert findings(COMMITTED.format(wait=LATE), 32, strict, target=BLACKWELL) == []
+
+
+# -- a CTA exits while another one reads its shared memory (N9) ------------------------------------
+
+READ = """
+mov.u32 %r1, smem; mov.u32 %r3, %cluster_ctarank; mov.u32 %r2, %tid.x; st.shared.b32 [%r1], %r3;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+setp.eq.u32 %p1, %r3, 0; @%p1 bra END;
+mov.b32 %r4, 0; S: add.s32 %r4, %r4, 1; setp.lt.s32 %p2, %r4, 3000; @%p2 bra S;
+mapa.shared::cluster.u32 %r5, %r1, 0; ld.shared::cluster.b32 %r6, [%r5];
+END: {stay}
+"""
+STAY = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+
+
+def test_exit_before_another_cta_has_read() -> None:
+    with pytest.raises(EmulationError, match="rule N9"):
+        findings(READ.format(stay=""), 32, cluster=2)
+    found = findings(READ.format(stay=""), 32, cluster=2, tolerated="N9".__eq__)
+    assert set(found) == {"N9"}
+    assert findings(READ.format(stay=STAY), 32, cluster=2) == []
+
+
+# -- tensor memory that was released (C12), an address for each lane (C16) -------------------------
+
+LOADED = """
+mov.u32 %r0, smem; mov.u32 %r2, %tid.x; mov.b32 %r6, 32;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], %r6; ld.shared.b32 %r8, [%r0];
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r8], {{%r2}}; tcgen05.wait::st.sync.aligned;
+shl.b32 %r9, %r2, 16; add.u32 %r9, %r9, %r8;
+{before}
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, %r6;
+{behind}
+"""
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r7}, [ADDRESS]; tcgen05.wait::ld.sync.aligned;"
+
+
+@pytest.mark.parametrize(
+    ("address", "late", "rules"),
+    [
+        ("%r8", False, set[str]()),
+        ("%r8", True, {"C12", "C14"}),
+        ("%r9", False, {"C16"}),
+    ],
+)
+def test_loads_of_tensor_memory(address: str, late: bool, rules: set[str]) -> None:
+    load = LOAD.replace("ADDRESS", address)
+    parts = {"before": "", "behind": load} if late else {"before": load, "behind": ""}
+    text = LOADED.format(**parts)
+    if rules:
+        with pytest.raises(EmulationError, match=r"rule C1[26]"):
+            findings(text, 32, target=BLACKWELL)
+    found = findings(text, 32, target=BLACKWELL, tolerated={"C12", "C16"}.__contains__)
+    assert set(found) == rules
+
+
+# -- every warp initializes the mbarrier (B2) ------------------------------------------------------
+
+INITIALIZED = """
+mov.u32 %r0, smem; elect.sync _|%p0, -1;
+@%p0 mbarrier.init.shared::cta.b64 [%r0], 1; bar.sync 0;
+mov.u32 %r2, %tid.x; setp.eq.u32 %p1, %r2, 0; @%p1 mbarrier.arrive.shared::cta.b64 _, [%r0];
+W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r0], 0; @!%p2 bra W;
+"""
+
+
+def test_every_warp_initializes_an_mbarrier() -> None:
+    with pytest.raises(EmulationError, match=r"is live; invalidate it first.*rule B2"):
+        findings(INITIALIZED, 64)
+    assert "B2" in findings(INITIALIZED, 64, tolerated="B2".__eq__)
+    assert findings(INITIALIZED, 32) == []

@@ -185,6 +185,21 @@ def test_store_leaves_out_what_is_outside(policy: Order) -> None:
     assert np.array_equal(target, expected)
 
 
+def test_a_store_goes_through_a_map_that_begins_before_its_tensor() -> None:
+    """As sequences of different lengths are stored: the coordinate makes up for the shift."""
+    rows = 1 << 30
+    data, target = half(8, 64), half(6, 64)
+    before = target.copy()
+    map_ = tensor(target, Element.F16, (64, 8), swizzle=Swizzle.NONE)
+    map_ = replace(map_, address=map_.address - rows * 128, dims=(64, rows + 6))
+    text = f"""{stage(1024)} mov.b32 %r6, 0; mov.b32 %r7, {rows + 2};
+    @%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd0, {{%r6, %r7}}], [%r0];
+    {FINISH}"""
+    launch(text, {"data": data, "c": target}, scalars={"m": encode(map_)})
+    assert np.array_equal(target[2:], data[:4])
+    assert np.array_equal(target[:2], before[:2])
+
+
 def incremented(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return np.where(a >= b, np.uint32(0), a + np.uint32(1))
 
@@ -300,7 +315,7 @@ def test_maps_that_do_not_fit() -> None:
         load(one, {"a": source})
     # What is copied may well be inside of a tensor: a GPU refuses the map.
     before = replace(map_, address=map_.address - (1 << 40), dims=(64, 1 << 31))
-    with pytest.raises(EmulationError, match=r"it begins at 0x.*, where no tensor is"):
+    with pytest.raises(EmulationError, match=r"the tensor map begins at 0x.*, where no tensor is"):
         load(before, {"a": source})
     short = replace(map_, box=(32, 8))
     with pytest.raises(EmulationError, match="rows of 64 bytes and a swizzle of 128"):

@@ -126,6 +126,8 @@ def test_fences() -> None:
     calls = record("""
         fence.proxy.async; fence.proxy.async.shared::cta; fence.proxy.async.global;
         fence.mbarrier_init.release.cluster; fence.acq_rel.cta; fence.sc.cluster; membar.gl;
+        fence.acquire.sync_restrict::shared::cluster.cluster;
+        fence.release.sync_restrict::shared::cta.cluster;
         fence.proxy.tensormap::generic.release.gpu;
         fence.proxy.tensormap::generic.acquire.gpu [%rd38], 128;""").calls  # fmt: skip
     assert [(name, *a[1:], *named.values()) for name, a, named in calls] == [
@@ -136,6 +138,8 @@ def test_fences() -> None:
         ("thread_fence", False, False),
         ("thread_fence", True, False),
         ("thread_fence", True, True),
+        ("thread_fence", True, False),
+        ("thread_fence", True, False),
         ("map_release",),
         ("map_acquire", calls[-1][1][1]),
     ]

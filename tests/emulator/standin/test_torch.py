@@ -162,6 +162,15 @@ def test_memory_is_given_back() -> None:
     del view
     assert address not in MEMORY
     assert MEMORY.released(address + 16)
+    kept = {one.start: one.released for one in MEMORY.allocations()}
+    assert kept[address]
+    other = torch.zeros(10, device="cuda")
+    assert not {one.start: one.released for one in MEMORY.allocations()}[other.data_ptr()]
+    del other
+    large = torch.zeros(8 << 20, device="cuda")  # more than is kept
+    del large
+    assert address not in {one.start for one in MEMORY.allocations()}
+    assert MEMORY.released(address + 16)
 
 
 def test_memory_that_is_used_again_is_not_released() -> None:
@@ -178,3 +187,14 @@ def test_memory_that_is_used_again_is_not_released() -> None:
 def test_exchange() -> None:
     a = torch.arange(4, device="cuda")
     assert a.__dlpack_device__() == (2, 0)
+
+
+def test_out_of_another_size() -> None:
+    made = torch.arange(1024, dtype=torch.float32, device="cuda")  # an ``out`` of no elements
+    assert made.shape == (1024,)
+    assert made.data_ptr() in MEMORY
+    room = torch.empty(0, device="cuda")
+    assert torch.mul(made, 2, out=room) is room
+    assert room.data_ptr() in MEMORY
+    room[3] = 5
+    assert room[:4].tolist() == [0, 2, 4, 5]
