@@ -209,6 +209,11 @@ class Switches:
     leaves in global memory depends on what is read there, else a warning; or one and the same for
     all of them. Rows behind the end of a tensor are loaded and computed with, and not stored."""
 
+    wide_parity: Verdict = Verdict.WARNING
+    """S29: a phase parity above 1 (B9). 9.7.13.15.16 has 0 and 1; ptxas shifts the register left by
+    31 for sm_90a and sm_100a, so that its lowest bit counts. quack 0.6.5 counts the rounds of a
+    ring in it (PipelineStateWAdvance.advance_iters)."""
+
 
 IDS = {
     "async_scope": "S1", "bulk_clause": "S2", "async_other_cta": "S3", "fence_position": "S5",
@@ -218,7 +223,7 @@ IDS = {
     "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
     "accumulation": "S24", "early_start": "S25",
     "repeated_arrival": "S26", "lane_in_address": "S27",
-    "uninitialized": "S28",
+    "uninitialized": "S28", "wide_parity": "S29",
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
@@ -232,6 +237,7 @@ STRICT = Switches(
     repeated_arrival=RepeatedArrival.ERROR,
     lane_in_address=LaneInAddress.AS_WRITTEN,
     uninitialized=Uninitialized.ERROR,
+    wide_parity=Verdict.ERROR,
 )
 """The letter of the PTX ISA, where its text is clear and NVIDIA's kernels rely on less."""
 

@@ -117,8 +117,9 @@ class Checker:
         """Makes defects of a kind warnings: more became known than one execution can tell."""
         self._state.findings.demote(flaw, needs)
 
-    def broken(self, line: int, rule: str, problem: str) -> None:
-        self._state.findings.add(Broken(line, rule, problem))
+    def broken(self, line: int, rule: str, problem: str, *, warning: bool = False) -> None:
+        severity = Severity.WARNING if warning else Severity.ERROR
+        self._state.findings.add(Broken(line, rule, problem, severity))
 
     @property
     def kept(self) -> Findings:

@@ -171,7 +171,7 @@ class Tracker(Protocol):
         relaxed: bool = False,
     ) -> None: ...
 
-    def broken(self, line: int, rule: str, problem: str) -> None:
+    def broken(self, line: int, rule: str, problem: str, *, warning: bool = False) -> None:
         """A rule of the ISA is broken in a way that execution survives (`Machine.broken`)."""
         ...
 
