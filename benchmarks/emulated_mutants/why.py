@@ -9,6 +9,7 @@ from typing import Any
 
 from emulate_capture_file import Run
 from emulated_mutants.deaf import Deaf, superfluous_order
+from emulated_mutants.machine_code import nothing
 from emulated_mutants.observe import BEHIND, Seen, both, observed
 from emulated_mutants.paths import last, superfluous
 from emulated_mutants.run import Campaign, End
@@ -29,9 +30,15 @@ from schedgen.emulator.machine.switches import (
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION, HOLDS = 7, 6
+VERSION, HOLDS = 9, 6
 """Of what is tried; mutants for which an earlier version found nothing are examined again. Reasons
 hold that this version or a later one found."""
+_ARRIVES = (
+    *("arrive removed", "commit removed", "M12 arrive on the next barrier"),
+    *("arrive.expect_tx removed", "M14 twice the bytes", "M14 half the bytes"),
+    "M12 commit to the next barrier",
+)
+"""Operators that change how one phase of an mbarrier completes."""
 _NEAR = 3
 """Other instructions that are tried."""
 _TELLS = ("M10", "M12 wait", "M15", "M7 ", "M19", "M7/M19 barrier.cluster.wait")
@@ -76,14 +83,18 @@ class _Reasons:
     def reason(self, mutant: Mutant) -> str:
         """Empty if there is none: then it is a defect of the detector, or unknown."""
         line, operator = mutant.instruction.line, mutant.operator
+        if "warp" in mutant.instruction.modifiers:
+            recording = self._campaign.capture.runs[0].recording
+            return nothing(recording.ptx, recording.target.name, line)
         if said := superfluous(mutant.original, operator, line):
             return said
         if operator.startswith("M13") and "inc" in mutant.instruction.modifiers:
             return "setmaxnreg.inc asks for what ptxas assigned: no instruction of the PTX needs it"
-        if operator.startswith("L1") and not self._begins_early():
-            return "no launch may begin before the kernel before it has ended"
+        if operator.startswith("L1") and "launch_dependents" in operator:
+            return "the next launch begins when this one has ended, at the latest"
         return (
             self._read(mutant)
+            or self._begins_late(mutant)
             or self._exit(mutant)
             or self._observed(mutant)
             or self._waits(mutant)
@@ -114,6 +125,10 @@ class _Reasons:
             (
                 "M8", "S23=error", replace(own, store_at_exit=Verdict.ERROR),
                 "only the exit of the CTA is left unordered",
+            ),
+            (
+                "L1", "S25=any", replace(own, early_start=EarlyStart.ANY),
+                "no launch stands in front that lets this one begin early",
             ),
         ):  # fmt: skip
             if strict == own or not mutant.operator.startswith(operator):
@@ -167,7 +182,7 @@ class _Reasons:
         if operator.startswith("M11 init"):
             seen = self._kernel(mutant.original)
             objects = dict.fromkeys(seen.inits.get(line, ()), 0)
-        elif operator in ("arrive removed", "commit removed", "M12 arrive on the next barrier"):
+        elif operator in _ARRIVES:
             seen = self._kernel(mutant.original)
             objects = seen.arrivals.get(line, {})
         else:
@@ -203,11 +218,15 @@ class _Reasons:
                 return "the same warps meet there, under another number of the barrier"
         return ""
 
-    def _begins_early(self) -> bool:
-        """Whether a launch may begin while the one before it, which is not there, still runs."""
+    def _begins_late(self, mutant: Mutant) -> str:
+        """Launches that never begin while the one before them still runs."""
         capture = self._campaign.capture
         asked = capture.switches.early_start is EarlyStart.ANY
-        return asked and any(map(_programmatic, capture.runs))
+        if not mutant.operator.startswith("L1") or (
+            asked and any(map(_programmatic, capture.runs))
+        ):
+            return ""
+        return "no launch may begin before the kernel before it has ended"
 
     def _deaf(self, mutant: Mutant) -> str:
         """Waits and barriers that nothing needs, however little is known besides. Those that wait

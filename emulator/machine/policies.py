@@ -84,7 +84,8 @@ class Adversarial:
     Warps have random priorities, which change now and then, so that some run far ahead of others
     (Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs",
     ASPLOS 2010). Operations execute, by the seed, as late as possible (only when no warp can run),
-    at once, or after a delay of their own.
+    at once, or after a delay of their own. Where they are late, a try_wait mostly returns False
+    before its phase is complete: whoever does not repeat it goes on too early.
 
     Args:
         seed: the same one gives the same order.
@@ -97,6 +98,7 @@ class Adversarial:
         self.clusters = self._random.choice((1, 2))
         self._delay = delay or ("late", "mixed", "early")[seed % 3]
         self._seed = seed
+        self._spurious = 3 / 4 if self._delay == "late" else 1 / 4
         self._changes = self._random.choice((1 / 256, 1 / 32, 1 / 8))
         self._priority: dict[int, float] = {}
         self._turn = 0
@@ -122,7 +124,7 @@ class Adversarial:
         operation.due = self._turn + self._random.choice((0, 1, 4, 16, 64, 1024)) if mixed else 0
 
     def spurious(self) -> bool:
-        return self._random.random() < 1 / 4
+        return self._random.random() < self._spurious
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(seed={self._seed}), operations {self._delay}"

@@ -73,8 +73,8 @@ class CopyProxy(StrEnum):
 
 
 class StoreProxy(StrEnum):
-    GENERIC = "generic"
     ASYNC = "async"
+    GENERIC = "generic"
 
 
 class ReadRead(StrEnum):
@@ -159,8 +159,10 @@ class Switches:
     """S11: is fence.mbarrier_init needed inside one CTA?"""
     copy_proxy: CopyProxy = CopyProxy.GENERIC_SIDE
     """S12: does data of a non-bulk cp.async need a fence before the async proxy reads it?"""
-    store_proxy: StoreProxy = StoreProxy.GENERIC
-    """S13: the proxy of st.async and red.async."""
+    store_proxy: StoreProxy = StoreProxy.ASYNC
+    """S13: the proxy of st.async and red.async. The text does not say; quack's tile scheduler has a
+    proxy fence between the reads of a slot and the arrive that lets st.async overwrite it, without
+    which its authors saw races and deadlocks (quack 0.6.5, tile_scheduler.py)."""
     consumption: Verdict = Verdict.ERROR
     """S15: a phase that nobody observed before the arrive-on of the following phase (rule B7)."""
     dealloc_blocks: bool = True
