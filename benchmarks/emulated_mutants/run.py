@@ -10,7 +10,7 @@ from functools import cached_property
 
 from emulate_capture_file import Capture, Run
 
-from schedgen.benchmarks.mutants.kernels import Mutant, mutants, paused
+from schedgen.benchmarks.mutants.kernels import UNREPEATED, Mutant, mutants, paused
 from schedgen.emulator.emulation import Emulator, Report
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError, EndlessError
@@ -33,6 +33,9 @@ and run under the first schedule only."""
 TARGETED = 4
 """From here on in place of a seed: warps come to the changed instruction as late, or as early, as
 they can."""
+FURTHER, LATE = 8, (3, 6, 9, 12)
+"""From here on in place of a seed: further seeds of schedules in which operations are late, for
+waits that are not repeated: a ring with much room is behind in few of them."""
 ENDS = ("race", "error", "deadlock", "wrong result", "undetected", "not executed")
 UNCHANGED = "unchanged"
 _WAITS = "M10", "M12 wait", "M15 wait without"
@@ -131,6 +134,8 @@ class Campaign:
             places = [at + 1]
             policies = Held(0, places), Rushed(0, places), Rushed(0, places, always=True)
             tries += [(TARGETED + n, slow, policy) for n, policy in enumerate(policies)]
+        if seeds == SEEDS and mutant.operator == UNREPEATED:
+            tries += [(FURTHER + n, mutant, Adversarial(seed)) for n, seed in enumerate(LATE)]
         for seed, changed, policy in tries:
             replay.reset()
             emulator = Emulator(
