@@ -12,25 +12,18 @@ from emulated_mutants.deaf import Deaf, superfluous_order
 from emulated_mutants.machine_code import nothing
 from emulated_mutants.observe import BEHIND, Seen, both, observed
 from emulated_mutants.paths import last, superfluous
-from emulated_mutants.run import Campaign, End
+from emulated_mutants.run import SEEDS, Campaign, End
 from emulated_mutants.settled import same_phases, settled
-from emulated_mutants.strict import Strict
+from emulated_mutants.strict import GROUPS, READINGS, Strict
 
 from schedgen.benchmarks.mutants.kernels import Mutant, mutants
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.switches import (
-    EarlyStart,
-    InitFence,
-    Switches,
-    TensorFences,
-    UnwaitedLoad,
-    Verdict,
-)
+from schedgen.emulator.machine.switches import EarlyStart, Switches, Verdict
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION, HOLDS = 9, 6
+VERSION, HOLDS = 10, 6
 """Of what is tried; mutants for which an earlier version found nothing are examined again. Reasons
 hold that this version or a later one found."""
 _ARRIVES = (
@@ -109,29 +102,9 @@ class _Reasons:
     def _read(self, mutant: Mutant) -> str:
         """Another reading of the ISA, under which the kernel itself is silent, needs it."""
         own = self._campaign.capture.switches
-        for operator, switch, strict, why in (
-            (
-                "M5", "S11=always", replace(own, init_fence=InitFence.ALWAYS),
-                "inside of a CTA its barrier publishes the init",
-            ),
-            (
-                "M3", "S10=error", replace(own, unwaited_load=UnwaitedLoad.ERROR),
-                "all registers of the load are read before the memory is given away",
-            ),
-            (
-                "fence::", "S20=required", replace(own, tensor_fences=TensorFences.REQUIRED),
-                "a release and an acquire order tensor memory too",
-            ),
-            (
-                "M8", "S23=error", replace(own, store_at_exit=Verdict.ERROR),
-                "only the exit of the CTA is left unordered",
-            ),
-            (
-                "L1", "S25=any", replace(own, early_start=EarlyStart.ANY),
-                "no launch stands in front that lets this one begin early",
-            ),
-        ):  # fmt: skip
-            if strict == own or not mutant.operator.startswith(operator):
+        for operators, switch, reading, why in READINGS:
+            strict = replace(own, **reading)
+            if strict == own or not mutant.operator.startswith(operators):
                 continue
             end = self._end(mutant, strict)
             if end.end == "race" and self._quiet(mutant, strict, end):
@@ -156,7 +129,7 @@ class _Reasons:
 
     def _exit(self, mutant: Mutant) -> str:
         own = self._campaign.capture.switches
-        if not mutant.operator.startswith("M8"):
+        if not mutant.operator.startswith(GROUPS):
             return ""
         if not last(mutant.original, mutant.instruction.line):
             return ""
@@ -216,7 +189,21 @@ class _Reasons:
             other = self._try(mutant.kernel, numbers)
             if one and other and one.groups == other.groups:
                 return "the same warps meet there, under another number of the barrier"
+            if one and other:
+                return self._turns(mutant, one, other)
         return ""
+
+    def _turns(self, mutant: Mutant, one: Seen, other: Seen) -> str:
+        """Barriers that order nothing but who goes first: nobody needs what they tell."""
+        groups = {**one.groups, **other.groups}
+        own = [{line for _, line in group} for group in groups]
+        lines = {line for meets in own if mutant.instruction.line in meets for line in meets}
+        deaf = Deaf(frozenset(lines))
+        if not superfluous_order(
+            self._campaign, mutant.kernel, deaf, self._campaign.launches(mutant), SEEDS
+        ):
+            return ""
+        return "nobody needs what the barriers there tell: only who goes first is another one"
 
     def _begins_late(self, mutant: Mutant) -> str:
         """Launches that never begin while the one before them still runs."""
