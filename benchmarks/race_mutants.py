@@ -1,7 +1,7 @@
 """Kernels of others with one mistake in them: does `schedgen race` notice?
 
     python benchmarks/race_mutants.py FOLDER --capture [--cutlass=CHECKOUT] [NAME ...]
-    python benchmarks/race_mutants.py FOLDER [--seconds=S] [--each=N] [NAME ...] [--save]
+    python benchmarks/race_mutants.py FOLDER [--seconds=S] [--each=N] [--first] [NAME ...] [--save]
 
 The first command runs programs under the stand-in for the GPU and keeps their launches in FOLDER,
 a file per kernel. The second one makes every mutant of these kernels and executes it
@@ -9,7 +9,8 @@ a file per kernel. The second one makes every mutant of these kernels and execut
 out), first under the schedules of `schedgen race`, then under those of the campaign. What no
 schedule shows is examined (`emulated_mutants.why`). Rows of mutants are in FOLDER/rows.jsonl, which
 grows: what is there is not judged again. One mutant of each operator and line of the source comes
-first; --seconds ends it after so many, and ``--each=N`` takes N of every operator.
+first, and with --first alone; --seconds ends it after so many, and ``--each=N`` takes N of every
+operator.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ def summed(rows: Iterable[Row], found: Sequence[Entry], campaigns: dict[str, int
 def _sum(entry: Entry, rows: Sequence[Row], mutants: int) -> Row:
     open_ = [row for row in rows if row["end"] == "undetected"]
     caught = [row for row in rows if row["end"] not in ("undetected", "not executed")]
-    missed = [row for row in open_ if not row.get("reason")]
+    missed = [row for row in open_ if row.get("reason") == ""]
+    equivalent = [row for row in open_ if row.get("reason")]
     return {
         "kernel": entry.name, "version": entry.version, "mutants": mutants, "judged": len(rows),
         "not executed": sum(row["end"] == "not executed" for row in rows),
@@ -145,10 +147,9 @@ def _sum(entry: Entry, rows: Sequence[Row], mutants: int) -> Row:
             for operator in sorted({row["operator"] for row in rows})
             for own in [[row for row in rows if row["operator"] == operator]]
         },
-        "equivalent": len(open_) - len(missed),
-        "reasons": dict(
-            Counter(kind_of(row["reason"]) for row in open_ if row.get("reason")).most_common()
-        ),
+        "equivalent": len(equivalent),
+        "reasons": dict(Counter(kind_of(row["reason"]) for row in equivalent).most_common()),
+        "not examined": len(open_) - len(missed) - len(equivalent),
         "missed": [
             f"{row['operator']}, line {row['line']}: {row['instruction']} ({row['source']})"
             for row in missed
@@ -190,7 +191,7 @@ def _campaign(folder: Path, names: Sequence[str], options: dict[str, str]) -> No
         entry.name: divided(Campaign(read(folder, entry.name)), chosen(folder, entry, each))
         for entry in found
     }
-    for part in range(2):
+    for part in range(1 if "--first" in sys.argv else 2):
         for entry in found:
             _judged(folder, file, entry, wanted[entry.name][part], until)
     numbers = {name: sum(map(len, parts)) - 1 for name, parts in wanted.items()}

@@ -169,11 +169,11 @@ def race_mutants() -> str:
     rows, where = read("race_mutants")
     lines: list[Sequence[object]] = [
         ("kernel", "mutants", "judged", "not executed", "detected", "of them by default schedules",
-         "equivalent", "missed", "CPU seconds")
+         "equivalent", "not examined yet", "missed", "CPU seconds")
     ]  # fmt: skip
     for row in rows:
         keys = ("mutants", "judged", "not executed", "detected", "by default schedules")
-        counts = (row[key] for key in (*keys, "equivalent"))
+        counts = (row[key] for key in (*keys, "equivalent", "not examined"))
         lines.append((f"`{row['kernel']}`", *counts, len(row["missed"]), round(row["seconds"])))
     rules, reasons = Counter[str](), Counter[str]()
     for row in rows:

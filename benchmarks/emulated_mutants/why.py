@@ -206,14 +206,16 @@ class _Reasons:
         return "nobody needs what the barriers there tell: only who goes first is another one"
 
     def _begins_late(self, mutant: Mutant) -> str:
-        """Launches that never begin while the one before them still runs."""
+        """Launches that never begin while the one before them still runs, or would not mind."""
         capture = self._campaign.capture
-        asked = capture.switches.early_start is EarlyStart.ANY
-        if not mutant.operator.startswith("L1") or (
-            asked and any(map(_programmatic, capture.runs))
-        ):
+        if not mutant.operator.startswith("L1"):
             return ""
-        return "no launch may begin before the kernel before it has ended"
+        if not any(map(_programmatic, capture.runs)):
+            return "no launch may begin before the kernel before it has ended"
+        strict = replace(capture.switches, early_start=EarlyStart.ANY)
+        if self._end(mutant, strict).end != "undetected":
+            return ""
+        return "nothing that follows it needs it, whatever stands in front (clean with S25=any)"
 
     def _deaf(self, mutant: Mutant) -> str:
         """Waits and barriers that nothing needs, however little is known besides. Those that wait

@@ -140,10 +140,12 @@ def test_sums() -> None:
     rows = [
         row(operator="unchanged", end="undetected"), row(), row(seed=5),
         row(end="deadlock", rule=""), row(end="not executed"),
-        row(end="undetected", reason="nobody uses it"), row(end="undetected"),
+        row(end="undetected", reason="nobody uses it"), row(end="undetected", reason=""),
+        row(end="undetected"),
     ]  # fmt: skip
     (found,) = race.summed(rows, [files.Entry("k", "1", 8, 1.0, 0)], {"k": 7})
-    assert (found["mutants"], found["judged"], found["not executed"]) == (7, 6, 1)
+    assert (found["mutants"], found["judged"], found["not executed"]) == (7, 7, 1)
+    assert found["not examined"] == 1
     assert (found["detected"], found["by default schedules"]) == (3, 2)
     assert found["rules"] == {"K1": 2, "deadlock": 1}
     assert found["equivalent"] == 1
