@@ -143,11 +143,11 @@ def _reasons(group: Sequence[Row]) -> dict[str, Row]:
     for row in _undetected(group):
         if row.get("reason"):
             first = {"mutants": 0, "such as": _place(row)}
-            found.setdefault(_kind(row["reason"]), first)["mutants"] += 1
+            found.setdefault(kind_of(row["reason"]), first)["mutants"] += 1
     return found
 
 
-def _kind(reason: str) -> str:
+def kind_of(reason: str) -> str:
     """A reason without what differs between mutants."""
     if "does the same" in reason:
         return (

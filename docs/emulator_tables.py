@@ -26,6 +26,7 @@ def parts() -> dict[str, Callable[[], str]]:
     return {
         "emulator-examples": lambda: table("cutlass_examples", (*EXAMPLES, "seconds")),
         "emulator-race": race,
+        "race-mutants": race_mutants,
         "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
         "emulator-growth": lambda: table(
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")
@@ -171,6 +172,29 @@ def _rate(counts: dict[str, int]) -> str:
     wrong = counts["mutants"] - counts["not executed"] - counts["equivalent"]
     found = counts["mutants"] - counts["not executed"] - counts["undetected"]
     return f"{100 * found / wrong:.1f} %" if wrong else ""
+
+
+def race_mutants() -> str:
+    """Mutants of others' kernels under `schedgen race`: a line per kernel, how the detected ones
+    were, and why the others are equivalent."""
+    rows, where = read("race_mutants")
+    lines: list[Sequence[object]] = [
+        ("kernel", "mutants", "judged", "not executed", "detected", "of them by default schedules",
+         "equivalent", "not examined yet", "missed", "CPU seconds")
+    ]  # fmt: skip
+    for row in rows:
+        keys = ("mutants", "judged", "not executed", "detected", "by default schedules")
+        counts = (row[key] for key in (*keys, "equivalent", "not examined"))
+        lines.append((f"`{row['kernel']}`", *counts, len(row["missed"]), round(row["seconds"])))
+    rules, reasons = Counter[str](), Counter[str]()
+    for row in rows:
+        rules.update(row["rules"])
+        reasons.update(row["reasons"])
+    by = ", ".join(f"{rule} {count}" for rule, count in rules.most_common())
+    why: list[Sequence[object]] = [("why equivalent", "mutants"), *reasons.most_common()]
+    missed = [(f"`{row['kernel']}`", one) for row in rows for one in row["missed"]]
+    rest = [shown([("kernel", "missed"), *missed])] if missed else []
+    return "\n\n".join([shown(lines), f"Detected by: {by}.", shown(why), *rest, where])
 
 
 def undetected() -> str:

@@ -78,6 +78,9 @@ class DeafChecker(Checker):
         """Barriers that warps left without waiting, and their generations."""
         self._met: dict[Key, set[frozenset[int]]] = defaultdict(set)
         self._meeting: dict[tuple[Key, int], set[int]] = defaultdict(set)
+        self._waited: set[Key] = set()
+        """Barriers at which other lines wait: only these may take one warp for another."""
+        self._clashes: list[tuple[Key, str]] = []
         self._skipped: dict[Key, dict[int, Message | None]] = defaultdict(dict)
         """Barriers that nobody meets at, and what they would have told."""
 
@@ -104,6 +107,7 @@ class DeafChecker(Checker):
 
     def leave(self, warp: int, barrier: Key, generation: int, **options: Any) -> None:
         if options["line"] not in self._deaf.lines:
+            self._waited.add(barrier)
             super().leave(warp, barrier, generation, **options)
             self._hears(warp, options["line"])
             return
@@ -119,8 +123,13 @@ class DeafChecker(Checker):
         self._deaf.missed = any(bool(rows.any()) for rows in self._missing.values())
         for (barrier, _), warps in self._meeting.items():
             self._met[barrier].add(frozenset(warps))
-        if any(len(self._met[barrier]) > 1 for barrier in self._skipped):
-            self._deaf.clash = "other warps meet at the same barrier elsewhere"
+        self._clashes += [
+            (barrier, "other warps meet at the same barrier elsewhere")
+            for barrier in self._skipped
+            if len(self._met[barrier]) > 1
+        ]
+        found = [clash for barrier, clash in self._clashes if barrier in self._waited]
+        self._deaf.clash = next(iter(found), "")
 
     def _told(self, barrier: Key, generation: int) -> Message | None:
         return self._barriers._arrived.get(barrier, {}).get(generation)  # pyright: ignore[reportPrivateUsage]
@@ -134,7 +143,8 @@ class DeafChecker(Checker):
         else:
             known = bool((warp.rows[CAUSAL, : message.rows.shape[1]] >= message.rows[CAUSAL]).all())
         if not known:
-            self._deaf.clash = f"warp {warp.number} arrives again, perhaps before the others"
+            clash = f"warp {warp.number} arrives again, perhaps before the others"
+            self._clashes.append((barrier, clash))
 
     def _misses(self, number: int, message: Message) -> None:
         warp = self._state.warp(number)

@@ -200,7 +200,7 @@ def _meets_all(one: Instruction) -> bool:
         return False
     if "cluster" in one.modifiers:
         return "wait" in one.modifiers
-    return "sync" in one.modifiers and len(one.operands) == 1
+    return "sync" in one.modifiers and "warp" not in one.modifiers and len(one.operands) == 1
 
 
 # -- registers of wgmma ----------------------------------------------------------------------------

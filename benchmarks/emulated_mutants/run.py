@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +10,12 @@ from functools import cached_property
 
 from emulate_capture_file import Capture, Run
 
-from schedgen.benchmarks.mutants.kernels import Mutant, mutants, paused
+from schedgen.benchmarks.mutants.kernels import UNREPEATED, Mutant, mutants, paused
 from schedgen.emulator.emulation import Emulator, Report
 from schedgen.emulator.launch.recording import Replay
-from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.lanes import EmulationError, EndlessError
 from schedgen.emulator.machine.launch import Statistics
-from schedgen.emulator.machine.policies import Adversarial, Held, Policy, Rushed
+from schedgen.emulator.machine.policies import Adversarial, Held, Policy, RoundRobin, Rushed
 from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.ptx.parse import parse
@@ -22,16 +23,24 @@ from schedgen.emulator.ptx.tree import Kernel, Module
 
 SEEDS = (0, 1, 2)
 """Asynchronous operations late, mixed and early."""
-TRIES = 2
+ROUND_ROBIN = 3
+"""In place of a seed: the last one of the schedules that `schedgen race` takes by default."""
+TRIES = 3
 """Version of launches and schedules: what an earlier one did not find is judged again."""
 FULL = 2
 """Launches under all schedules; further ones, which are for what these do not execute, take longer
 and run under the first schedule only."""
-TARGETED = 3
+TARGETED = 4
 """From here on in place of a seed: warps come to the changed instruction as late, or as early, as
 they can."""
+FURTHER, LATE = 8, (3, 6, 9, 12)
+"""From here on in place of a seed: further seeds of schedules in which operations are late, for
+waits that are not repeated: a ring with much room is behind in few of them."""
 ENDS = ("race", "error", "deadlock", "wrong result", "undetected", "not executed")
 UNCHANGED = "unchanged"
+_WAITS = "M10", "M12 wait", "M15 wait without"
+"""Operators of waits that end otherwise: at which time matters."""
+_RULE = re.compile(r"\brule\s+([A-Z]\d+[a-z]?)")
 PATIENCE = 10
 """Times the instructions of the kernel itself after which a mutant is taken to loop forever:
 spinning costs the adversarial schedules more turns than round-robin."""
@@ -39,12 +48,14 @@ spinning costs the adversarial schedules more turns than round-robin."""
 
 @dataclass(frozen=True)
 class End:
-    """How a mutant ended: under which launch and seed, and what is said about it first."""
+    """How a mutant ended: under which launch and seed, what is said about it first, and the rule
+    that is broken, if one is named."""
 
     end: str
     launch: int = -1
     seed: int = -1
     message: str = ""
+    rule: str = ""
 
 
 class Campaign:
@@ -59,6 +70,7 @@ class Campaign:
         self._decoded = [Decoded() for _ in capture.runs]
         self._strict: dict[tuple[int, Switches | None], Decoded] = defaultdict(Decoded)
         self._right: dict[int, tuple[list[bytes], Statistics]] = {}
+        self._late: dict[int, frozenset[int]] = {}
         for run in capture.runs:
             text = run.recording.ptx
             if text not in self._modules:
@@ -86,7 +98,8 @@ class Campaign:
         return [
             number
             for number, run in enumerate(self._runs)
-            if self.kernels[number].name == name and self._lines(number, run).get(line)
+            if self.kernels[number].name == name
+            and (self._lines(number, run).get(line) or line in self._late_lines(number))
         ]
 
     def end(
@@ -115,11 +128,16 @@ class Campaign:
         tries: list[tuple[int, Mutant, Policy]] = [
             (seed, mutant, Adversarial(seed)) for seed in seeds
         ]
-        if seeds == SEEDS and (at := mutant.place()) is not None:
+        if seeds == SEEDS:
+            tries.append((ROUND_ROBIN, mutant, RoundRobin()))
+        waits = mutant.operator.startswith(_WAITS)
+        if seeds == SEEDS and waits and (at := mutant.place()) is not None:
             slow = replace(mutant, kernel=paused(mutant.kernel, at))
             places = [at + 1]
             policies = Held(0, places), Rushed(0, places), Rushed(0, places, always=True)
             tries += [(TARGETED + n, slow, policy) for n, policy in enumerate(policies)]
+        if seeds == SEEDS and mutant.operator == UNREPEATED:
+            tries += [(FURTHER + n, mutant, Adversarial(seed)) for n, seed in enumerate(LATE)]
         for seed, changed, policy in tries:
             replay.reset()
             emulator = Emulator(
@@ -131,7 +149,7 @@ class Campaign:
             try:
                 emulator.run(replay.launch)
             except EmulationError as error:
-                return _ended(str(error), number, seed)
+                return _ended(error, number, seed)
             if replay.content() != right:
                 return End("wrong result", number, seed)
         return End("undetected")
@@ -173,6 +191,17 @@ class Campaign:
     def _lines(self, number: int, run: Run) -> Mapping[int, int]:
         return run.lines or self._result(number)[1].lines
 
+    def _late_lines(self, number: int) -> frozenset[int]:
+        """Lines that adversarial schedules execute: round-robin finds phases complete, and never
+        comes to the waits behind tests of them."""
+        if number not in self._late:
+            found: set[int] = set()
+            for seed in SEEDS:
+                report, _ = self.run(number, Adversarial(seed))
+                found.update(report.statistics.lines)
+            self._late[number] = frozenset(found)
+        return self._late[number]
+
     def _result(self, number: int) -> tuple[list[bytes], Statistics]:
         """What the kernel itself computes here: functions of numpy differ between processors."""
         if number not in self._right:
@@ -185,9 +214,14 @@ class Campaign:
         return self._right[number]
 
 
-def _ended(text: str, launch: int, seed: int) -> End:
+def _ended(error: EmulationError, launch: int, seed: int) -> End:
+    text = str(error)
+    named = _RULE.search(text)
+    rule = named[1] if named else ""
     races = [line for line in text.splitlines() if line.startswith("error: ")]
     if races:
-        return End("race", launch, seed, races[0])
+        return End("race", launch, seed, races[0], rule)
     kind = "deadlock" if "deadlock" in text else "error"
-    return End(kind, launch, seed, text.splitlines()[0])
+    if isinstance(error, EndlessError):
+        rule = "endless"
+    return End(kind, launch, seed, text.splitlines()[0], rule)

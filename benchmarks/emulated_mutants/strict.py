@@ -10,6 +10,7 @@ those of the campaign: what these report is needed by somebody who reads the ISA
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from emulated_mutants.run import Campaign, End
 
@@ -18,6 +19,7 @@ from schedgen.emulator.machine.switches import (
     AsyncScope,
     BulkClause,
     CommitOrder,
+    EarlyStart,
     InitFence,
     ProductOrder,
     ReadRead,
@@ -31,6 +33,31 @@ from schedgen.emulator.machine.switches import (
 
 ORDERS = ("M1 ", "M2/", "M3 ", "M5 ", "M6 ", "M8 ", "fence::", "wgmma.wait")
 """Operators that remove, weaken or move an instruction that only orders."""
+GROUPS = "M8", "bulk commit"
+"""Operators about groups of bulk copies."""
+READINGS: tuple[tuple[str | tuple[str, ...], str, dict[str, Any], str], ...] = (
+    (
+        "M5", "S11=always", {"init_fence": InitFence.ALWAYS},
+        "inside of a CTA its barrier publishes the init",
+    ),
+    (
+        "M3", "S10=error", {"unwaited_load": UnwaitedLoad.ERROR},
+        "all registers of the load are read before the memory is given away",
+    ),
+    (
+        "fence::", "S20=required", {"tensor_fences": TensorFences.REQUIRED},
+        "a release and an acquire order tensor memory too",
+    ),
+    (
+        GROUPS, "S23=error", {"store_at_exit": Verdict.ERROR},
+        "only the exit of the CTA is left unordered",
+    ),
+    (
+        "L1", "S25=any", {"early_start": EarlyStart.ANY},
+        "no launch stands in front that lets this one begin early",
+    ),
+)  # fmt: skip
+"""Operators, another reading of the ISA, and why the default one does not need what they change."""
 _STRICT = {
     "async_scope": AsyncScope.STRICT,
     "bulk_clause": BulkClause.LITERAL,

@@ -9,29 +9,29 @@ from typing import Any
 
 from emulate_capture_file import Run
 from emulated_mutants.deaf import Deaf, superfluous_order
+from emulated_mutants.machine_code import nothing
 from emulated_mutants.observe import BEHIND, Seen, both, observed
 from emulated_mutants.paths import last, superfluous
-from emulated_mutants.run import Campaign, End
+from emulated_mutants.run import SEEDS, Campaign, End
 from emulated_mutants.settled import same_phases, settled
-from emulated_mutants.strict import Strict
+from emulated_mutants.strict import GROUPS, READINGS, Strict
 
 from schedgen.benchmarks.mutants.kernels import Mutant, mutants
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.switches import (
-    EarlyStart,
-    InitFence,
-    Switches,
-    TensorFences,
-    UnwaitedLoad,
-    Verdict,
-)
+from schedgen.emulator.machine.switches import EarlyStart, Switches, Verdict
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION, HOLDS = 7, 6
+VERSION, HOLDS = 10, 6
 """Of what is tried; mutants for which an earlier version found nothing are examined again. Reasons
 hold that this version or a later one found."""
+_ARRIVES = (
+    *("arrive removed", "commit removed", "M12 arrive on the next barrier"),
+    *("arrive.expect_tx removed", "M14 twice the bytes", "M14 half the bytes"),
+    "M12 commit to the next barrier",
+)
+"""Operators that change how one phase of an mbarrier completes."""
 _NEAR = 3
 """Other instructions that are tried."""
 _TELLS = ("M10", "M12 wait", "M15", "M7 ", "M19", "M7/M19 barrier.cluster.wait")
@@ -76,14 +76,18 @@ class _Reasons:
     def reason(self, mutant: Mutant) -> str:
         """Empty if there is none: then it is a defect of the detector, or unknown."""
         line, operator = mutant.instruction.line, mutant.operator
+        if "warp" in mutant.instruction.modifiers:
+            recording = self._campaign.capture.runs[0].recording
+            return nothing(recording.ptx, recording.target.name, line)
         if said := superfluous(mutant.original, operator, line):
             return said
         if operator.startswith("M13") and "inc" in mutant.instruction.modifiers:
             return "setmaxnreg.inc asks for what ptxas assigned: no instruction of the PTX needs it"
-        if operator.startswith("L1") and not self._begins_early():
-            return "no launch may begin before the kernel before it has ended"
+        if operator.startswith("L1") and "launch_dependents" in operator:
+            return "the next launch begins when this one has ended, at the latest"
         return (
             self._read(mutant)
+            or self._begins_late(mutant)
             or self._exit(mutant)
             or self._observed(mutant)
             or self._waits(mutant)
@@ -98,25 +102,9 @@ class _Reasons:
     def _read(self, mutant: Mutant) -> str:
         """Another reading of the ISA, under which the kernel itself is silent, needs it."""
         own = self._campaign.capture.switches
-        for operator, switch, strict, why in (
-            (
-                "M5", "S11=always", replace(own, init_fence=InitFence.ALWAYS),
-                "inside of a CTA its barrier publishes the init",
-            ),
-            (
-                "M3", "S10=error", replace(own, unwaited_load=UnwaitedLoad.ERROR),
-                "all registers of the load are read before the memory is given away",
-            ),
-            (
-                "fence::", "S20=required", replace(own, tensor_fences=TensorFences.REQUIRED),
-                "a release and an acquire order tensor memory too",
-            ),
-            (
-                "M8", "S23=error", replace(own, store_at_exit=Verdict.ERROR),
-                "only the exit of the CTA is left unordered",
-            ),
-        ):  # fmt: skip
-            if strict == own or not mutant.operator.startswith(operator):
+        for operators, switch, reading, why in READINGS:
+            strict = replace(own, **reading)
+            if strict == own or not mutant.operator.startswith(operators):
                 continue
             end = self._end(mutant, strict)
             if end.end == "race" and self._quiet(mutant, strict, end):
@@ -141,7 +129,7 @@ class _Reasons:
 
     def _exit(self, mutant: Mutant) -> str:
         own = self._campaign.capture.switches
-        if not mutant.operator.startswith("M8"):
+        if not mutant.operator.startswith(GROUPS):
             return ""
         if not last(mutant.original, mutant.instruction.line):
             return ""
@@ -167,7 +155,7 @@ class _Reasons:
         if operator.startswith("M11 init"):
             seen = self._kernel(mutant.original)
             objects = dict.fromkeys(seen.inits.get(line, ()), 0)
-        elif operator in ("arrive removed", "commit removed", "M12 arrive on the next barrier"):
+        elif operator in _ARRIVES:
             seen = self._kernel(mutant.original)
             objects = seen.arrivals.get(line, {})
         else:
@@ -201,13 +189,33 @@ class _Reasons:
             other = self._try(mutant.kernel, numbers)
             if one and other and one.groups == other.groups:
                 return "the same warps meet there, under another number of the barrier"
+            if one and other:
+                return self._turns(mutant, one, other)
         return ""
 
-    def _begins_early(self) -> bool:
-        """Whether a launch may begin while the one before it, which is not there, still runs."""
+    def _turns(self, mutant: Mutant, one: Seen, other: Seen) -> str:
+        """Barriers that order nothing but who goes first: nobody needs what they tell."""
+        groups = {**one.groups, **other.groups}
+        own = [{line for _, line in group} for group in groups]
+        lines = {line for meets in own if mutant.instruction.line in meets for line in meets}
+        deaf = Deaf(frozenset(lines))
+        if not superfluous_order(
+            self._campaign, mutant.kernel, deaf, self._campaign.launches(mutant), SEEDS
+        ):
+            return ""
+        return "nobody needs what the barriers there tell: only who goes first is another one"
+
+    def _begins_late(self, mutant: Mutant) -> str:
+        """Launches that never begin while the one before them still runs, or would not mind."""
         capture = self._campaign.capture
-        asked = capture.switches.early_start is EarlyStart.ANY
-        return asked and any(map(_programmatic, capture.runs))
+        if not mutant.operator.startswith("L1"):
+            return ""
+        if not any(map(_programmatic, capture.runs)):
+            return "no launch may begin before the kernel before it has ended"
+        strict = replace(capture.switches, early_start=EarlyStart.ANY)
+        if self._end(mutant, strict).end != "undetected":
+            return ""
+        return "nothing that follows it needs it, whatever stands in front (clean with S25=any)"
 
     def _deaf(self, mutant: Mutant) -> str:
         """Waits and barriers that nothing needs, however little is known besides. Those that wait

@@ -20,9 +20,13 @@ from schedgen.emulator.ptx.tree import (
     Register,
 )
 
+UNREPEATED = "M15 wait without its loop"
 _FRESH = "%mutant"
 """A register that no compiler declares."""
 _ARRIVALS = ("arrive", "sync")
+_COMPLETES = "mbarrier::complete_tx::bytes"
+_LOOP = 3
+"""Instructions behind a try_wait among which the branch back to it stands."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,11 @@ class Mutant:
         return replace(original, kernels={**original.kernels, self.kernel.name: self.kernel})
 
     def place(self) -> int | None:
-        """Where the changed instruction is in the body; None if there is none any more."""
+        """Where the changed instruction is in the body, or the wait whose loop is gone; None if
+        there is none any more."""
         own = self.instruction
+        if self.operator == UNREPEATED:
+            return self.kernel.body.index(own)
         places = [
             at
             for at, one in enumerate(self.kernel.body)
@@ -98,24 +105,33 @@ def _changes(
             yield "M3 wait::ld removed", _without(kernel, at)
         case "tcgen05", ("fence::before_thread_sync" | "fence::after_thread_sync") as fence:
             yield f"{fence.partition('_')[0]} removed", _without(kernel, at)
+        case "fence" | "membar", _:
+            yield "fence removed", _without(kernel, at)
         case "tcgen05", "commit":
             yield "commit removed", _without(kernel, at)
+            yield "M12 commit to the next barrier", _next_barrier(kernel, at)
         case "tcgen05", "dealloc":
             yield "dealloc removed", _without(kernel, at)
         case (("bar" | "barrier"), _):
             yield from _barrier(kernel, at, instruction, allocates)
+        case "cp" | "clusterlaunchcontrol", _ if _COMPLETES in instruction.modifiers:
+            yield "M12 copy tells the next barrier", _next_barrier(kernel, at)
+        case "cp", "async" if "commit_group" in instruction.modifiers:
+            yield "bulk commit_group removed", _without(kernel, at)
         case "cp", "async" if "wait_group" in instruction.modifiers:
             yield "M8 bulk wait_group removed", _without(kernel, at)
             yield "M8 bulk wait_group of one less", _with_value(kernel, at, "add.s32", 1)
         case "wgmma", "fence":
             yield "wgmma.fence removed", _without(kernel, at)
+        case "wgmma", "commit_group":
+            yield "wgmma.commit_group removed", _without(kernel, at)
         case "wgmma", "wait_group":
             yield "wgmma.wait_group removed", _without(kernel, at)
             yield "wgmma.wait_group of one less", _with_value(kernel, at, "add.s32", 1)
         case "mbarrier", _:
             yield from _mbarrier(kernel, at, instruction)
-        case "griddepcontrol", "wait":
-            yield "L1 griddepcontrol.wait removed", _without(kernel, at)
+        case "griddepcontrol", kind:
+            yield f"L1 griddepcontrol.{kind} removed", _without(kernel, at)
         case "setmaxnreg", _:
             yield "M13 setmaxnreg removed", _without(kernel, at)
         case _:
@@ -130,6 +146,8 @@ def _barrier(
         kind = "arrive" if "arrive" in instruction.modifiers else "wait"
         yield f"M7/M19 barrier.cluster.{kind} removed", _without(kernel, at)
         return
+    if "arrive" in instruction.modifiers:
+        yield "M7 barrier arrive removed", _without(kernel, at)
     if "sync" in instruction.modifiers:
         yield ("M19" if allocates else "M7") + " barrier removed", _without(kernel, at)
         if len(instruction.operands) == 2:
@@ -149,6 +167,10 @@ def _mbarrier(kernel: Kernel, at: int, instruction: Instruction) -> Iterator[tup
         yield "M11 init count + 1", _with_value(kernel, at, "add.s32", 1)
         yield "M11 init count - 1", _with_value(kernel, at, "add.s32", -1)
     elif "expect_tx" in modifiers:
+        yield (
+            f"{'.'.join(modifiers[: modifiers.index('expect_tx') + 1])} removed",
+            (_without(kernel, at)),
+        )
         yield "M14 twice the bytes", _with_value(kernel, at, "mul.lo.s32", 2)
         yield "M14 half the bytes", _with_value(kernel, at, "shr.u32", 1)
     elif modifiers[0] == "arrive":
@@ -161,6 +183,9 @@ def _mbarrier(kernel: Kernel, at: int, instruction: Instruction) -> Iterator[tup
         )  # fmt: skip
         yield "M15 wait removed", _instead(kernel, at, done)
         yield "M12 wait for the next barrier", _next_barrier(kernel, at)
+        again = _repeats(kernel, at)
+        if again is not None:
+            yield UNREPEATED, _without(kernel, again)
         if "parity" in modifiers:
             yield "M10 parity flipped", _with_value(kernel, at, "xor.b32", 1, operand=2)
 
@@ -189,19 +214,28 @@ def _next_arrival(kernel: Kernel, at: int) -> int | None:
     """The next instruction in the text that tells other threads how far this one is."""
     for place in range(at + 1, len(kernel.body)):
         one = kernel.body[place]
-        if one.opcode in ("bar", "barrier", "mbarrier") and set(_ARRIVALS) & set(one.modifiers):
+        told = set(_ARRIVALS) & set(one.modifiers) and "warp" not in one.modifiers
+        if one.opcode in ("bar", "barrier", "mbarrier") and told:
+            return place
+    return None
+
+
+def _repeats(kernel: Kernel, at: int) -> int | None:
+    """The branch back to a wait that was not successful, right behind it."""
+    for place in range(at + 1, min(at + 1 + _LOOP, len(kernel.body))):
+        one = kernel.body[place]
+        if one.opcode == "bra" and kernel.labels.get(getattr(one.operands[0], "name", "")) == at:
             return place
     return None
 
 
 def _next_barrier(kernel: Kernel, at: int) -> Kernel:
-    """With the mbarrier 8 bytes further."""
+    """With the mbarrier, which is the last address, 8 bytes further."""
     instruction = kernel.body[at]
-    operands = tuple(
-        replace(o, offset=o.offset + 8) if isinstance(o, Address) else o
-        for o in instruction.operands
-    )
-    return _instead(kernel, at, replace(instruction, operands=operands))
+    index = max(n for n, o in enumerate(instruction.operands) if isinstance(o, Address))
+    old = instruction.operands[index]
+    assert isinstance(old, Address)
+    return _instead(kernel, at, _operand(instruction, index, replace(old, offset=old.offset + 8)))
 
 
 _COMPUTE: dict[str, Callable[[int, int], int]] = {

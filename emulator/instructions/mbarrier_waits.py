@@ -14,7 +14,7 @@ from schedgen.emulator.machine.conditions import YIELD, Condition
 from schedgen.emulator.machine.lanes import LANES, Decoder, Read, Write, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.steps import Control
-from schedgen.emulator.machine.switches import Spurious
+from schedgen.emulator.machine.switches import Spurious, Verdict
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Wait:
         if values.count(values[0]) != len(values) or wanted.count(wanted[0]) != len(wanted):
             return self._each(warp, values, wanted)
         barrier = self._barrier(warp, values[0])
-        phase = self._phase(barrier, wanted[0])
+        phase = self._phase(warp, barrier, wanted[0])
         resumed = warp.resumed
         if resumed is not None and resumed.resource is barrier:
             assert isinstance(resumed.tag, int)
@@ -94,7 +94,7 @@ class _Wait:
         missing: Condition | None = None
         for value, want in zip(values, wanted, strict=True):
             barrier = self._barrier(warp, value)
-            phase = self._phase(barrier, want)
+            phase = self._phase(warp, barrier, want)
             results.append(barrier.phase > phase)
             if results[-1]:
                 self._observe(warp, barrier)
@@ -109,15 +109,29 @@ class _Wait:
         block, offset = locate(warp, value, self.instruction, remote=False)
         return block.mbarrier(offset, self.instruction)
 
-    def _phase(self, barrier: Mbarrier, wanted: int) -> int:
+    def _phase(self, warp: Warp, barrier: Mbarrier, wanted: int) -> int:
         """The phase that is meant: the current or the preceding one of a parity, or a state's."""
         if not self.parity:
             phase = wanted >> STATE_PHASE
             self._recent(barrier, phase)
             return phase
         if wanted > 1:
-            raise error(self.instruction, f"phase parity {wanted}; it is 0 or 1 (rule B9)")
+            self._wide(warp, wanted)
+            wanted &= 1
         return barrier.phase if barrier.phase & 1 == wanted else barrier.phase - 1
+
+    def _wide(self, warp: Warp, wanted: int) -> None:
+        """A parity that is none (S29)."""
+        machine = warp.machine
+        problem = f"phase parity {wanted}; it is 0 or 1"
+        match machine.switches.wide_parity:
+            case Verdict.ERROR:
+                raise error(self.instruction, f"{problem} (rule B9)")
+            case Verdict.WARNING:
+                advice = f"{problem}, and machine code takes the lowest bit; fix: & 1"
+                machine.warned(self.instruction, "B9", advice)
+            case Verdict.OFF:
+                pass
 
     def _recent(self, barrier: Mbarrier, phase: int) -> None:
         if barrier.phase > phase + 1:

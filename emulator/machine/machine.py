@@ -162,6 +162,11 @@ class Machine:
             raise EmulationError(text)
         self.tracker.broken(where.line, rule, problem)
 
+    def warned(self, where: Instruction, rule: str, problem: str) -> None:
+        """A rule is broken in a way that a switch makes a warning."""
+        self.warn(f"PTX line {where.line}: {where.name}: {problem} (rule {rule})")
+        self.tracker.broken(where.line, rule, problem, warning=True)
+
     def warn(self, text: str) -> None:
         """Notes something that is wrong by the letter of the ISA but no error here."""
         if text not in self.warnings:

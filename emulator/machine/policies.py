@@ -17,6 +17,10 @@ _UNFAIR = 64
 """Turns in a row after which a warp loses its priority, since it may spin for what others do."""
 _LATEST = 4096
 """Turns after which an operation executes although warps could still run, for the same reason."""
+_TURNS = 1 / 64
+"""How likely one kind of operation gets another priority when one is chosen."""
+_OLDEST = 7 / 8
+"""How likely the oldest one of a kind is chosen."""
 _SHORT = 16  # instructions
 _PATIENT = 1024
 """Turns without an event after which a warp is held no longer: the others may spin for it."""
@@ -84,7 +88,8 @@ class Adversarial:
     Warps have random priorities, which change now and then, so that some run far ahead of others
     (Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs",
     ASPLOS 2010). Operations execute, by the seed, as late as possible (only when no warp can run),
-    at once, or after a delay of their own.
+    at once, or after a delay of their own. Where they are late, a try_wait mostly returns False
+    before its phase is complete: whoever does not repeat it goes on too early.
 
     Args:
         seed: the same one gives the same order.
@@ -97,8 +102,10 @@ class Adversarial:
         self.clusters = self._random.choice((1, 2))
         self._delay = delay or ("late", "mixed", "early")[seed % 3]
         self._seed = seed
+        self._spurious = {"late": 3 / 4, "mixed": 1 / 2, "early": 1 / 4}[self._delay]
         self._changes = self._random.choice((1 / 256, 1 / 32, 1 / 8))
         self._priority: dict[int, float] = {}
+        self._kinds: dict[str, float] = {}
         self._turn = 0
         self._last = -1
         self._streak = 0
@@ -107,22 +114,37 @@ class Adversarial:
         self._turn += 1
         due = [index for index, operation in enumerate(pending) if operation.due <= self._turn]
         late = self._delay == "late" and self._turn % _LATEST
+        if late and not ready:
+            return self._latest(pending)
         if due and not (late and ready):
             return len(ready) + self._random.choice(due)
         if not ready:
-            return len(ready) + self._random.randrange(len(pending))
+            return self._latest(pending)
         if self._random.random() < self._changes:
             self._priority[self._random.choice(ready).number] = self._random.random()
         index = max(range(len(ready)), key=lambda at: self._of(ready[at]))
         self._count(ready[index])
         return index
 
+    def _latest(self, pending: Sequence[Operation]) -> int:
+        """One of those for which everybody waits. Kinds have priorities, as warps have, so that all
+        loads may come later than products or stores; of a kind, mostly the oldest one comes, and
+        those that are not needed yet stay away."""
+        kinds = list(dict.fromkeys(operation.name for operation in pending))
+        if self._random.random() < _TURNS:
+            self._kinds[self._random.choice(kinds)] = self._random.random()
+        for kind in kinds:
+            self._kinds.setdefault(kind, self._random.random())
+        first = max(kinds, key=lambda kind: self._kinds[kind])
+        own = [at for at, operation in enumerate(pending) if operation.name == first]
+        return own[0] if self._random.random() < _OLDEST else self._random.choice(own)
+
     def admit(self, operation: Operation) -> None:
         mixed = self._delay == "mixed"
         operation.due = self._turn + self._random.choice((0, 1, 4, 16, 64, 1024)) if mixed else 0
 
     def spurious(self) -> bool:
-        return self._random.random() < 1 / 4
+        return self._random.random() < self._spurious
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(seed={self._seed}), operations {self._delay}"

@@ -73,8 +73,8 @@ class CopyProxy(StrEnum):
 
 
 class StoreProxy(StrEnum):
-    GENERIC = "generic"
     ASYNC = "async"
+    GENERIC = "generic"
 
 
 class ReadRead(StrEnum):
@@ -159,8 +159,10 @@ class Switches:
     """S11: is fence.mbarrier_init needed inside one CTA?"""
     copy_proxy: CopyProxy = CopyProxy.GENERIC_SIDE
     """S12: does data of a non-bulk cp.async need a fence before the async proxy reads it?"""
-    store_proxy: StoreProxy = StoreProxy.GENERIC
-    """S13: the proxy of st.async and red.async."""
+    store_proxy: StoreProxy = StoreProxy.ASYNC
+    """S13: the proxy of st.async and red.async. The text does not say; quack's tile scheduler has a
+    proxy fence between the reads of a slot and the arrive that lets st.async overwrite it, without
+    which its authors saw races and deadlocks (quack 0.6.5, tile_scheduler.py)."""
     consumption: Verdict = Verdict.ERROR
     """S15: a phase that nobody observed before the arrive-on of the following phase (rule B7)."""
     dealloc_blocks: bool = True
@@ -211,8 +213,13 @@ class Switches:
     leaves in global memory depends on what is read there, else a warning; or one and the same for
     all of them. Rows behind the end of a tensor are loaded and computed with, and not stored."""
 
+    wide_parity: Verdict = Verdict.WARNING
+    """S29: a phase parity above 1 (B9). 9.7.13.15.16 has 0 and 1; ptxas shifts the register left by
+    31 for sm_90a and sm_100a, so that its lowest bit counts. quack 0.6.5 counts the rounds of a
+    ring in it (PipelineStateWAdvance.advance_iters)."""
+
     same_value: Verdict = Verdict.WARNING
-    """S29: two unordered ordinary writes that leave the same bytes (K1): whichever comes last,
+    """S30: two unordered ordinary writes that leave the same bytes (K1): whichever comes last,
     nobody sees a difference. Triton's layouts let several warps write what they all computed."""
 
 
@@ -224,7 +231,7 @@ IDS = {
     "tensor_fences": "S20", "remote_scope": "S21", "product_order": "S22", "store_at_exit": "S23",
     "accumulation": "S24", "early_start": "S25",
     "repeated_arrival": "S26", "lane_in_address": "S27",
-    "uninitialized": "S28", "same_value": "S29",
+    "uninitialized": "S28", "wide_parity": "S29", "same_value": "S30",
 }  # fmt: skip
 """The number of each field. S4, S14 and S18 have one reading here."""
 STRICT = Switches(
@@ -239,6 +246,7 @@ STRICT = Switches(
     repeated_arrival=RepeatedArrival.ERROR,
     lane_in_address=LaneInAddress.AS_WRITTEN,
     uninitialized=Uninitialized.ERROR,
+    wide_parity=Verdict.ERROR,
     same_value=Verdict.ERROR,
 )
 """The letter of the PTX ISA, where its text is clear and NVIDIA's kernels rely on less."""

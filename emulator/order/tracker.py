@@ -92,7 +92,7 @@ class Tracker(Protocol):
         same: bool = False,
     ) -> None:
         """``atomic``: atom, red, and strong ld and st (volatile, relaxed, acquire, release).
-        ``same``: a write of the bytes that were there already (S29); else it counts as of others.
+        ``same``: a write of the bytes that were there already (S30); else it counts as of others.
 
         An atomic read-modify-write is reported once, with ``write``. ``acquire`` and ``release``
         are those of its ``.sem``.

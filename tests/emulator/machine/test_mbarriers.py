@@ -153,10 +153,6 @@ def test_arrive_at_the_other_cta_of_the_cluster() -> None:
             "no wait has seen phase 0 complete.*rule B7",
         ),
         (
-            f"{init(1)} mbarrier.test_wait.parity.shared.b64 %p1, [%r20], 2;",
-            "parity 2; it is 0 or 1 .rule B9",
-        ),
-        (
             f"""{init(1)} @%p11 mbarrier.arrive.shared.b64 %rd1, [%r20];
             shfl.sync.idx.b32 %r1, %r39, 0, 31, -1;
             {wait("0")} @%p11 mbarrier.arrive.shared.b64 _, [%r20];
@@ -194,6 +190,18 @@ def test_unseen_phase_is_tolerated_when_the_switch_says_so() -> None:
     warned = run(text, switches=Switches(consumption=Verdict.WARNING))
     assert "rule B7" in warned.statistics.warnings[0]
     assert not run(text, switches=Switches(consumption=Verdict.OFF)).statistics.warnings
+
+
+def test_wide_parity_counts_by_its_lowest_bit() -> None:
+    text = f"""{init(1)} mbarrier.test_wait.parity.shared.b64 %p1, [%r20], 2;
+        mbarrier.test_wait.parity.shared.b64 %p2, [%r20], 3;
+        selp.b32 %r1, 1, 0, %p1; selp.b32 %r2, 2, 0, %p2; add.s32 %r1, %r1, %r2; {store("%r1")}"""
+    warned = run(text)
+    assert warned.out[0] == 2
+    assert "phase parity 2; it is 0 or 1" in warned.statistics.warnings[0]
+    assert not run(text, switches=Switches(wide_parity=Verdict.OFF)).statistics.warnings
+    with pytest.raises(EmulationError, match=r"parity 2; it is 0 or 1 .rule B9"):
+        run(text, switches=Switches(wide_parity=Verdict.ERROR))
 
 
 def test_invalidated_object_is_ordinary_memory_again() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -187,3 +191,17 @@ def test_no_clock_stands_still() -> None:
         L: mov.u64 %rd3, %clock64; setp.lt.u64 %p1, %rd3, %rd2; @%p1 bra L;
         mov.b32 %r1, 1; {store("%r1")}""")
     assert set(outcome.out.tolist()) == {1}
+
+
+def test_late_operations_of_a_kind_come_together() -> None:
+    """So that all loads of a ring may be later than what was issued behind them."""
+    loads_last = together = 0
+    for seed in range(0, 60, 3):
+        policy = Adversarial(seed, "late")
+        pending: list[Any] = [SimpleNamespace(due=0, name=name) for name in ("load", "product") * 4]
+        names = [pending.pop(policy.pick([], pending)).name for _ in range(8)]
+        changes = sum(a != b for a, b in pairwise(names))
+        together += changes == 1
+        loads_last += names[:4] == ["product"] * 4
+    assert together > 10
+    assert 3 < loads_last < 17

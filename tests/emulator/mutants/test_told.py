@@ -188,3 +188,44 @@ END:
     one = campaign(text)
     other = next(m for m in one.mutants if m.operator == "M12 wait for the next barrier")
     assert not benchmark("emulated_mutants.settled").same_phases(one, other, [0])
+
+
+TURNS = """@%p2 bra ONE;
+bar.sync 2, 64;
+bar.arrive 3, 64;
+bra END;
+ONE:
+bar.arrive 2, 64;
+bar.sync 3, 64;
+bar.arrive 2, 64;
+END:
+"""
+"""Warp 0 goes first, since warp 1 arrives for it before its own turn."""
+
+
+def reasons(text: str) -> dict[tuple[str, int], str]:
+    """By operator and line, why mutants that nothing shows are equivalent."""
+    one = campaign(text)
+    found = benchmark("emulated_mutants.why")._Reasons(one, [])
+    return {
+        (m.operator, m.instruction.line): found.reason(m)
+        for m in one.mutants[1:]
+        if one.end(m).end == "undetected"
+    }
+
+
+def test_turns_that_nothing_needs() -> None:
+    kick = line(TURNS, "bar.arrive 2")
+    assert "only who goes first" in reasons(TURNS)["M12 other barrier", kick]
+    needed = TURNS.replace("bar.arrive 3", f"{WRITE}\nbar.arrive 3")
+    needed = needed.replace("bar.sync 3, 64;", f"bar.sync 3, 64;\n{READ}")
+    kick = line(needed, "bar.arrive 2")
+    assert not reasons(needed).get(("M12 other barrier", kick))
+
+
+def test_a_barrier_at_which_nobody_else_waits() -> None:
+    """Who meets whom there makes no difference when the wait is gone, however often they arrive."""
+    text = "bar.sync 1, 64;\n@!%p2 bar.arrive 1, 64;\n@%p2 bar.arrive 1, 64;\nbar.sync 0;"
+    assert why(text, line(text, "bar.sync 1"))
+    again = text.replace("bar.sync 0;", "bar.sync 1, 64;")
+    assert not why(again, line(again, "bar.sync 1"))

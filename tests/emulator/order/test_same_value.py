@@ -1,4 +1,4 @@
-"""Unordered writes that leave the same bytes: S29."""
+"""Unordered writes that leave the same bytes: S30."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_s29_writes_of_the_same_bytes(verdict: Verdict) -> None:
         return
     races = k.races()
     assert {(race.severity.value, race.switch) for race in races} == {
-        (verdict.value, "S29 same_value")
+        (verdict.value, "S30 same_value")
     }
     assert {(race.earlier.warp, race.later.warp) for race in races} == {(3, 4), (4, 5)}
 
