@@ -1,0 +1,223 @@
+"""What terms are worth where trip counts are numbers: integers, one for each lane where lanes differ.
+
+Nothing is guessed: what depends on data, on the tile or on an operator that is not known is worth
+None, and whoever needs it has to say what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.conform.registers import SHARED
+from schedgen.conform.terms import Term, addends, below
+from schedgen.lift.walking import PEEK
+
+Lanes = NDArray[np.int64]
+SHARED_START = 1024
+"""Where dynamic shared memory is taken to begin; `conform` has why any multiple of 1024 will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Whether the phase of ``parity`` of the mbarrier at byte ``word`` was complete; ``negated``:
+    the opposite."""
+
+    word: int
+    parity: int
+    negated: bool = False
+
+
+Worth = int | Lanes | Seen | None
+
+
+def _unsigned(value: int | Lanes) -> int | Lanes:
+    return value % 2**32
+
+
+def _shifted(value: int | Lanes, by: int) -> int | Lanes:
+    return np.where(value < 0, value % 2**32, value) >> by if not isinstance(value, int) else (
+        (value % 2**32 if value < 0 else value) >> by
+    )  # fmt: skip
+
+
+def _truth(value: bool | NDArray[np.bool_]) -> int | Lanes:
+    return int(value) if isinstance(value, bool | np.bool_) else value.astype(np.int64)
+
+
+def _extreme(least: bool, a: int | Lanes, b: int | Lanes) -> int | Lanes:
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b) if least else max(a, b)
+    return np.minimum(a, b) if least else np.maximum(a, b)
+
+
+def _signed_quotient(a: int | Lanes, b: int | Lanes) -> int | Lanes | None:
+    if not isinstance(a, int) or not isinstance(b, int) or not b:
+        return None
+    return int(a / b) if abs(a) < 2**52 else None
+
+
+_OPERATORS: dict[str, Callable[..., int | Lanes | None]] = {
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "shr": _shifted,
+    "shr.u32?": _shifted,
+    "sar": lambda a, by: a >> by,
+    "div": lambda a, by: a // by,
+    "mod": lambda a, by: a % by,
+    "mul": lambda a, b: a * b,
+    "min": lambda a, b: _extreme(True, a, b),
+    "max": lambda a, b: _extreme(False, a, b),
+    "min.u32?": lambda a, b: _extreme(True, _unsigned(a), _unsigned(b)),
+    "max.u32?": lambda a, b: _extreme(False, _unsigned(a), _unsigned(b)),
+    "div.s32?": _signed_quotient,
+    "eq": lambda a: _truth(a == 0),
+    "lt": lambda a: _truth(a < 0),
+    "le": lambda a: _truth(a <= 0),
+    "eq?": lambda a, b: _truth(a != b),
+    "ult": lambda a, b: _truth(_unsigned(a) < _unsigned(b)),
+    "shfl": lambda a, lane: int(a[lane]) if not isinstance(a, int) else a,
+}
+"""What operators of terms compute, with their numbers behind their terms. ``eq?`` is that of two
+predicates, as in `schedgen.conform.values`."""
+KNOWN_OPERATORS = frozenset((*_OPERATORS, "not", "and?", "or?", "select", "sum", "const", "sym"))
+
+
+class Worths:
+    """Evaluates terms; symbols of loops, elected lanes and peeks are set from outside.
+
+    Attributes:
+        threads: number of the first of 32 threads.
+    """
+
+    def __init__(self, threads: Term, first: int, shared: Term) -> None:
+        self._fixed: dict[Term, Worth] = {
+            threads: np.arange(first, first + 32, dtype=np.int64),
+            shared: SHARED_START,
+        }
+        self.assumed: dict[Term, int] = {}
+        """Conditions on data that all threads of the grid have: what they are taken to be."""
+        self._given: dict[Term, Worth] = {}
+        self._known: dict[Term, Worth] = {}
+
+    def set(self, values: dict[Term, Worth]) -> None:
+        """From now on."""
+        self._given.update(values)
+        self._known = {}
+
+    def of(self, term: Term) -> Worth:
+        """What a term is worth; None if that is not known."""
+        if term in self._given:
+            return self._given[term]
+        if term not in self._known:
+            self._known[term] = self._of(term)
+        return self._known[term]
+
+    def _of(self, term: Term) -> Worth:
+        if term in self._fixed:
+            return self._fixed[term]
+        match term.op:
+            case "const":
+                return term.number
+            case "sum":
+                return self._sum(term)
+            case "not":
+                return _negated(self.of(term.parts[0]))
+            case "and?" | "or?":
+                return self._both(term)
+            case "select":
+                return self._selected(term)
+            case "elect":
+                return _FIRST
+            case "float?" if _of_parameters(term):
+                return self.assumed.setdefault(term, 0)
+            case _:
+                return self._computed(term)
+
+    def _sum(self, term: Term) -> Worth:
+        constant, pairs = addends(term)
+        total: int | Lanes = constant
+        for one, factor in pairs:
+            value = self.of(one)
+            if value is None or isinstance(value, Seen):
+                return None
+            total = total + factor * value
+        return total
+
+    def _computed(self, term: Term) -> Worth:
+        compute = _OPERATORS.get(term.op)
+        if compute is None:
+            return None
+        values: list[int | Lanes] = []
+        for part in term.args:
+            value = self.of(part) if isinstance(part, Term) else part
+            if value is None or isinstance(value, Seen | str):
+                return None
+            values.append(value)
+        return compute(*values)
+
+    def _both(self, term: Term) -> Worth:
+        """One that decides is enough."""
+        a, b = (self.of(part) for part in term.parts)
+        decisive = int(term.op == "or?")
+        if (isinstance(a, int) and a == decisive) or (isinstance(b, int) and b == decisive):
+            return decisive
+        if isinstance(a, int) and a == 1 - decisive:
+            return b
+        if isinstance(b, int) and b == 1 - decisive:
+            return a
+        if a is None or b is None or isinstance(a, Seen) or isinstance(b, Seen):
+            return None
+        return _truth((a != 0) | (b != 0) if decisive else (a != 0) & (b != 0))
+
+    def _selected(self, term: Term) -> Worth:
+        condition, yes, no = term.parts
+        holds = self.of(condition)
+        if isinstance(holds, int):
+            return self.of(yes if holds else no)
+        a, b = self.of(yes), self.of(no)
+        if holds is None or isinstance(holds, Seen):
+            return a if isinstance(a, int) and isinstance(b, int) and a == b else None
+        if a is None or b is None or isinstance(a, Seen) or isinstance(b, Seen):
+            return None
+        return np.where(holds != 0, a, b)
+
+
+_FIRST: Lanes = (np.arange(32) == 0).astype(np.int64)
+"""An elected lane: any one."""
+
+
+def _negated(value: Worth) -> Worth:
+    if isinstance(value, Seen):
+        return Seen(value.word, value.parity, not value.negated)
+    if value is None:
+        return None
+    return _truth(value == 0)
+
+
+def is_leaf_of_block(term: Term) -> bool:
+    """Whether all threads of a block have the same, and it is no symbol of a loop."""
+    if term.op == "sym":
+        name = str(term.args[0])
+        return name == SHARED or name.startswith(("parameter", "%ctaid", "%nctaid"))
+    return False
+
+
+def _of_parameters(term: Term) -> bool:
+    """Whether it is the same for the whole grid, whatever it is."""
+    leaves = (leaf for leaf in below(term) if not leaf.parts)
+    return all(leaf.op in ("const", "literal?") or is_leaf_of_grid(leaf) for leaf in leaves)
+
+
+def is_leaf_of_grid(term: Term) -> bool:
+    """Whether it is a parameter."""
+    return term.op == "sym" and str(term.args[0]).startswith("parameter")
+
+
+def peeked(term: Term) -> bool:
+    """Whether a term is what a peek found."""
+    return term.op == PEEK
