@@ -6,7 +6,7 @@ None, and whoever needs it has to say what that means.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,10 +91,13 @@ class Worths:
     """Evaluates terms; symbols of loops, elected lanes and peeks are set from outside.
 
     Attributes:
-        threads: number of the first of 32 threads.
+        outside: terms that are set.
     """
 
-    def __init__(self, threads: Term, first: int, shared: Term) -> None:
+    def __init__(
+        self, threads: Term, first: int, shared: Term, outside: Collection[Term] = ()
+    ) -> None:
+        self.outside = outside
         self._fixed: dict[Term, Worth] = {
             threads: np.arange(first, first + 32, dtype=np.int64),
             shared: SHARED_START,
@@ -103,6 +106,8 @@ class Worths:
         """Conditions on data that all threads of the grid have: what they are taken to be."""
         self._given: dict[Term, Worth] = {}
         self._known: dict[Term, Worth] = {}
+        self._kept: dict[Term, Worth] = {}
+        self._changing: dict[Term, bool] = {}
 
     def set(self, values: dict[Term, Worth]) -> None:
         """From now on."""
@@ -113,9 +118,18 @@ class Worths:
         """What a term is worth; None if that is not known."""
         if term in self._given:
             return self._given[term]
-        if term not in self._known:
-            self._known[term] = self._of(term)
-        return self._known[term]
+        known = self._known if self._changes(term) else self._kept
+        if term not in known:
+            known[term] = self._of(term)
+        return known[term]
+
+    def _changes(self, term: Term) -> bool:
+        """Whether it depends on what is set from outside."""
+        found = self._changing.get(term)
+        if found is None:
+            found = term in self.outside or any(self._changes(part) for part in term.parts)
+            self._changing[term] = found
+        return found
 
     def _of(self, term: Term) -> Worth:
         if term in self._fixed:

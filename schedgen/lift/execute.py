@@ -7,7 +7,7 @@ synchronizes; where it decides whether threads access memory, they are taken to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,9 +74,18 @@ class _Left(Exception):
 class Execution:
     """One warp. ``trip``: terms that together are the trip count, of which the first is given it."""
 
-    def __init__(self, terms: Terms, warp: int, trip: Sequence[Term], trips: Sequence[int]) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        warp: int,
+        trip: Sequence[Term],
+        trips: Sequence[int],
+        outside: Collection[Term],
+        assumed: dict[Term, int],
+    ) -> None:
         thread, shared = terms.symbol("%tid.x"), terms.symbol(SHARED)
-        self.worths = Worths(thread, 32 * warp, shared)
+        self.worths = Worths(thread, 32 * warp, shared, outside)
+        self.worths.assumed = assumed
         self.trip, self.trips = trip, trips
         self.found = Trace()
         self._into = self.found.before

@@ -48,6 +48,8 @@ class Touch:
     start: int
     write: bool
     owners: frozenset[tuple[int, int]] = frozenset()
+    last: int = 0
+    """The last byte that is known to be touched."""
 
 
 @dataclass(slots=True, eq=False)
@@ -229,12 +231,15 @@ class Reader:
         if event.kind == "bar.sync":
             yield Item("wait", event.instruction, word)
 
-    def expected_at(self, one: Instruction) -> int:
-        """Threads that a numbered barrier takes."""
-        operands = one.operands
-        if len(operands) > 1 and isinstance(operands[1], Immediate):
-            return int(operands[1].value)
-        return self.block
+
+def expected_at(item: Item, block: int) -> int:
+    """Threads that a numbered barrier takes: all of the block if it does not say."""
+    operands = item.instruction.operands
+    if len(operands) > 1:
+        if not isinstance(operands[1], Immediate):
+            raise Refusal("how many threads a barrier takes is not known", item.instruction)
+        return int(operands[1].value)
+    return block
 
 
 def _joined(touched: dict[Touch, None]) -> tuple[Touch, ...]:
@@ -272,7 +277,8 @@ def _touch(event: Event, warp: int, starts: Lanes) -> Touch:
             for byte in range(0, width, GRANULE):
                 owner = 32 * warp + lane if len(starts) == 32 else -1 - warp
                 owners.add(((int(start) + byte) // GRANULE, owner))
-    return Touch(int(np.min(starts)), event.kind == "write", frozenset(owners))
+    last = max(granule for granule, _ in owners) * GRANULE + GRANULE - 1
+    return Touch(int(np.min(starts)), event.kind == "write", frozenset(owners), last)
 
 
 def _width(one: Instruction) -> int:

@@ -1,52 +1,74 @@
 """A kernel's PTX becomes a program, and the program is proven.
 
-See docs/lift.md for what is assumed and what a proof covers.
+`docs/lift.md` has what is assumed and what a proof covers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 
 from schedgen.conform.refusal import Refusal
+from schedgen.conform.terms import below
 from schedgen.emulator.ptx.tree import Instruction, Kernel
 from schedgen.lift.build import Builder, Made, setup_of
-from schedgen.lift.items import Item, Role, Word
+from schedgen.lift.cutoff import MOST, Limits, Looker
+from schedgen.lift.items import Item, Role, Word, expected_at
 from schedgen.lift.numbering import Numbering, numbered
+from schedgen.lift.ordered import Unordered, unordered
 from schedgen.lift.roles import Threads, Traces, threads_of
 from schedgen.lift.rolling import Sign, Steps, agrees, rolled
 from schedgen.lift.simulate import Cells, Simulation, every
-from schedgen.program.model import AwaitKernel
+from schedgen.lift.trips import terms_of
+from schedgen.program.model import AwaitKernel, Program
 
 ENOUGH = 12
 """Iterations of the tiles that steps are made of: more than pipelines need to fill and drain."""
+TILES = 3
+_CONDITIONS = 3
+"""Conditions on parameters that are looked at both ways."""
+
+
+class Race(Exception):
+    """Accesses that nothing orders in an execution."""
+
+    def __init__(self, found: Unordered, trips: tuple[int, ...]) -> None:
+        super().__init__("a race")
+        self.found, self.trips = found, trips
 
 
 @dataclass
 class Run:
-    """All roles for one trip count, which every tile has."""
+    """All roles for some trip counts."""
 
-    trips: int
+    trips: tuple[int, ...]
     traces: Traces
     roles: list[Role]
     counts: dict[Word, int]
     cells: Cells
+    simulation: Simulation
+
+    def before(self, tile: int) -> int:
+        """Iterations of the tiles before one."""
+        return sum(self.trips[:tile])
 
 
-def run(threads: Threads, trips: int, tiles: int) -> Run:
+def run(threads: Threads, trips: Sequence[int]) -> Run:
     """Executes all roles.
 
     Raises:
         Refusal: something is not known. Hang, Miscount: the kernel is wrong.
     """
-    traces = Traces(threads, (trips,) * tiles)
+    traces = Traces(threads, trips)
     roles = traces.roles()
     if not roles:
-        raise Refusal("no warp waits, copies or multiplies")
+        raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
     counts = _counts(traces, roles)
     cells = Cells(roles)
-    Simulation(roles, counts, cells).run()
-    return Run(trips, traces, roles, counts, cells)
+    simulation = Simulation(roles, counts, cells)
+    simulation.run()
+    return Run(tuple(trips), traces, roles, counts, cells, simulation)
 
 
 def _counts(traces: Traces, roles: Sequence[Role]) -> dict[Word, int]:
@@ -66,84 +88,174 @@ def _counts(traces: Traces, roles: Sequence[Role]) -> dict[Word, int]:
                 continue
             if item.word[0] == "copies":
                 found[item.word] = 1
-            elif item.word not in found or not role.beside:
-                found[item.word] = _threads(item, traces, roles)
+                continue
+            beside = [r for r in roles if r.beside and any(i.word == item.word for i in every(r))]
+            found[item.word] = expected_at(item, traces.threads.block) + 32 * len(beside)
     return found
-
-
-def _threads(item: Item, traces: Traces, roles: Sequence[Role]) -> int:
-    """Threads that a numbered barrier takes; what a warp does beside its warpgroup meets as well."""
-    from schedgen.lift.items import Reader
-
-    beside = [r for r in roles if r.beside and any(i.word == item.word for i in every(r))]
-    return Reader(roles[0], traces.threads.block).expected_at(item.instruction) + 32 * len(beside)
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """A program, and what it was made of."""
+    """A program, and what it was made of.
+
+    Attributes:
+        limits: trip counts up to ``limits.trips`` were compared with the steps.
+        assumed: conditions on parameters with what they were taken to be, as texts.
+        compared: tiles of any role that were compared.
+    """
 
     made: Made
     numbering: Numbering
     steps: Mapping[str, Steps]
-    checked: tuple[int, ...]
+    limits: Limits
+    assumed: tuple[str, ...]
+    compared: int
+    trip: str
+
+    @property
+    def program(self) -> Program:
+        return self.made.program
 
 
-def lifted(kernel: Kernel, arch: str) -> Lifted:
-    """The program of a kernel.
+@dataclass
+class Lifting:
+    """Lifts one kernel: one program for each way that its conditions on parameters may turn out."""
 
-    Raises:
-        Refusal: it cannot be lifted. Hang, Miscount: it is wrong for some trip count.
-    """
-    threads = threads_of(kernel)
-    tiles = 3
-    more, fewer = run(threads, ENOUGH + 1, tiles), run(threads, ENOUGH, tiles)
-    numbering = numbered(fewer.roles, fewer.counts, fewer.cells, ENOUGH, more.roles)
-    steps: dict[str, Steps] = {}
-    at = min(1, len(more.roles[0].tiles) - 1)
-    for role, other in zip(more.roles, fewer.roles, strict=True):
-        made = rolled(
-            _signs(numbering, other, ENOUGH, at),
-            _signs(numbering, role, ENOUGH + 1, at),
-            ENOUGH + 1,
-        )
-        if made is None:
-            raise Refusal(
-                f"{role.name} does not repeat with its iterations in one loop", _first(role)
+    kernel: Kernel
+    arch: str
+    found: list[Lifted] = field(default_factory=list[Lifted])
+
+    def programs(self) -> list[Lifted]:
+        """All programs.
+
+        Raises:
+            Refusal: it cannot be lifted. Hang, Miscount, Race: it is wrong for some trip count.
+        """
+        threads = threads_of(self.kernel)
+        first = run(threads, (ENOUGH,) * TILES)
+        asked = list(threads.assumed)
+        if len(asked) > _CONDITIONS:
+            raise Refusal(f"{len(asked)} conditions on parameters decide what happens")
+        del first
+        for values in product((0, 1), repeat=len(asked)):
+            threads.assumed.update(zip(asked, values, strict=True))
+            self.found.append(self._program(threads))
+        return self.found
+
+    def _program(self, threads: Threads) -> Lifted:
+        more, fewer = (run(threads, (trips,) * TILES) for trips in (ENOUGH + 1, ENOUGH))
+        try:
+            return self._made(threads, fewer, more)
+        except Refusal:
+            # Where no program describes it, an execution may show that it is wrong.
+            for trips in ((1, 1, 1), (2, 2, 2), (3, 3, 3), fewer.trips):
+                one = run(threads, trips)
+                race = unordered(one.roles, one.simulation.order, one.cells)
+                if race is not None:
+                    raise Race(race, trips) from None
+            raise
+
+    def _made(self, threads: Threads, fewer: Run, more: Run) -> Lifted:
+        numbering = numbered(fewer.roles, fewer.counts, fewer.cells, ENOUGH, more.roles)
+        tile = min(1, len(more.roles[0].tiles) - 1)
+        steps: dict[str, Steps] = {}
+        for role, other in zip(more.roles, fewer.roles, strict=True):
+            signs = _signs(numbering, fewer, other, tile), _signs(numbering, more, role, tile)
+            made = rolled(*signs, ENOUGH + 1)
+            if made is None:
+                text = f"{role.name} does not repeat with its iterations in one loop"
+                raise Refusal(text, _first(role))
+            steps[role.name] = made
+        slots = [place.slots for place in (*numbering.words.values(), *numbering.cells.values())]
+        limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
+        compared = self._compared(threads, limits, numbering, steps, tiled=more.traces.tiled)
+        builder = Builder(self.kernel.name, self.arch, numbering, more.counts, self._setup(more))
+        each = [steps[role.name] for role in more.roles]
+        built = builder.build(more.roles, each, [role.tiles[tile] for role in more.roles])
+        assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
+        trip = " + ".join(map(str, threads.trip))
+        return Lifted(built, numbering, steps, limits, assumed, compared, trip)
+
+    def _setup(self, found: Run) -> list[object]:
+        """Before the roles. A kernel that says nothing of the one before it is launched behind it."""
+        setup = setup_of([event.kind for event in found.traces.setup(0)])
+        if not any(one.opcode == "griddepcontrol" for one in self.kernel.body):
+            setup.append(AwaitKernel())
+        return setup
+
+    def _compared(
+        self,
+        threads: Threads,
+        limits: Limits,
+        numbering: Numbering,
+        steps: Mapping[str, Steps],
+        *,
+        tiled: bool,
+    ) -> int:
+        if limits.trips > MOST:
+            text = (
+                f"trip counts up to {limits.trips} would have to be looked at, {MOST} at most are"
             )
-        steps[role.name] = made
-    kinds = [event.kind for event in more.traces.setup(0)]
-    setup = setup_of(kinds)
-    if not any(isinstance(s, AwaitKernel) for s in setup):
-        setup.append(AwaitKernel())
-    builder = Builder(kernel.name, arch, numbering, more.counts, setup)
-    made = builder.build(
-        more.roles, [steps[r.name] for r in more.roles], [r.tiles[at] for r in more.roles]
-    )
-    checked = []
-    for trips in range(1, ENOUGH + 14):
-        _check(run(threads, trips, tiles), numbering, steps)
-        checked.append(trips)
-    return Lifted(made, numbering, steps, tuple(checked))
+            raise Refusal(text)
+        tiles = 0
+        for trips in plan(limits, tiled=tiled, fixed=_multiplied(threads)):
+            found = run(threads, trips)
+            _check(found, numbering, steps)
+            tiles += len(trips)
+        return tiles
 
 
-def _signs(numbering: Numbering, role: Role, trips: int, tile: int) -> list[Sign]:
-    return [numbering.sign(item, trips, tile) for item in role.tiles[tile]]
+def plan(limits: Limits, *, tiled: bool, fixed: bool) -> Iterator[tuple[int, ...]]:
+    """Trip counts of tiles to execute: all up to the limit, from every slot and phase on.
+
+    ``fixed``: all tiles of a launch have the same trip count.
+    """
+    every_trip = range(1, limits.trips + 1)
+    if not tiled:
+        yield from ((trips,) for trips in every_trip)
+    elif fixed:
+        yield from ((trips,) * (limits.modulus + 1) for trips in every_trip)
+    else:
+        left = {(trips, at) for trips in every_trip for at in range(limits.modulus)}
+        found: list[int] = []
+        at = 0
+        while left:
+            trips = next((t for t in every_trip if (t, at) in left), 1)
+            left.discard((trips, at))
+            found.append(trips)
+            at = (at + trips) % limits.modulus
+        yield tuple(found)
+
+
+def _multiplied(threads: Threads) -> bool:
+    """Whether trip counts are multiplied, as by the number of the tile."""
+    trip = set(threads.trip)
+    for items in threads.skeletons.values():
+        for term in {t for whole in terms_of(items) for t in below(whole)}:
+            if term.op == "mul" and any(part in trip for part in term.parts):
+                return True
+    return False
+
+
+def _signs(numbering: Numbering, found: Run, role: Role, tile: int) -> list[Sign]:
+    before = found.before(tile)
+    return [numbering.sign(item, before, tile) for item in role.tiles[tile]]
 
 
 def _check(found: Run, numbering: Numbering, steps: Mapping[str, Steps]) -> None:
     for role in found.roles:
-        for tile in range(len(role.tiles)):
-            signs = _signs(numbering, role, found.trips, tile)
-            where = agrees(steps[role.name], signs, found.trips)
+        for tile, trips in enumerate(found.trips[: len(role.tiles)]):
+            signs = _signs(numbering, found, role, tile)
+            where = agrees(steps[role.name], signs, trips)
             if where is not None:
                 items = role.tiles[tile]
                 at = items[min(where, len(items) - 1)].instruction if items else None
-                raise Refusal(
-                    f"{role.name} does something else in tile {tile} of {found.trips} iterations",
-                    at,
-                )
+                text = f"{role.name} does something else in a tile of {trips} iterations"
+                raise Refusal(text, at)
 
 
 def _first(role: Role) -> Instruction | None:
     return next((item.instruction for item in every(role)), None)
+
+
+__all__ = ["Item", "Lifted", "Lifting", "Race", "Run", "plan", "run"]

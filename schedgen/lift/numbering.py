@@ -58,11 +58,11 @@ class Numbering:
         }
         return sorted(found)
 
-    def sign(self, item: Item, trips: int, tile: int) -> Sign:
-        """An item less what earlier tiles have had, of ``trips`` iterations each."""
+    def sign(self, item: Item, before: int, tile: int) -> Sign:
+        """An item less what earlier tiles have had, of ``before`` iterations together."""
         shape, numbered = self._parts(item)
         numbers = tuple(
-            number - self.counted[ring].scale * tile * (1 if self.counted[ring].per_tile else trips)
+            number - self.counted[ring].scale * (tile if self.counted[ring].per_tile else before)
             for ring, number in numbered
         )
         return Sign(shape, tuple(self.counted[ring] for ring, _ in numbered), numbers)

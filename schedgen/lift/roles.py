@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from schedgen.conform.flow import Flow
 from schedgen.conform.refusal import Refusal
@@ -12,8 +13,8 @@ from schedgen.conform.terms import Term, Terms
 from schedgen.emulator.ptx.tree import Kernel
 from schedgen.lift.execute import Event, Execution, Trace
 from schedgen.lift.items import Reader, Role, Touch, touch_of
-from schedgen.lift.trips import Trip
-from schedgen.lift.walking import Following
+from schedgen.lift.trips import Trip, actions_of, conditions_of, loops_of
+from schedgen.lift.walking import PEEK, Following
 
 _GROUP = 4
 _WORK = ("wait", "arrive", "load", "store", "wgmma", "read", "write", "expect", "mma")
@@ -29,7 +30,18 @@ class Threads:
     terms: Terms
     skeletons: dict[int, Items]
     trip: tuple[Term, ...]
+    assumed: dict[Term, int] = field(default_factory=dict[Term, int])
     known: dict[object, Touch] = field(default_factory=dict[object, Touch])
+
+    @cached_property
+    def outside(self) -> frozenset[Term]:
+        """Terms that an execution sets: trip counts, what loops carry, what peeks find, conditions."""
+        found = {*self.trip}
+        for items in self.skeletons.values():
+            found |= {symbol for loop in loops_of(items) for symbol in loop.carried}
+            found |= {a.values[-1] for a in actions_of(items) if a.kind == PEEK}
+            found |= set(conditions_of(items))
+        return frozenset(found)
 
     @property
     def block(self) -> int:
@@ -59,7 +71,9 @@ class Traces:
     def __init__(self, threads: Threads, trips: Sequence[int]) -> None:
         self.threads, self.trips = threads, trips
         self.found: dict[int, Trace] = {
-            warp: Execution(threads.terms, warp, threads.trip, trips).run(items)
+            warp: Execution(
+                threads.terms, warp, threads.trip, trips, threads.outside, threads.assumed
+            ).run(items)
             for warp, items in threads.skeletons.items()
         }
         asked = {tuple(t.asked) for t in self.found.values() if t.asked}

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schedgen.conform.refusal import Refusal
-from schedgen.lift.items import GRANULE, Item, Role, Touch, Word
+from schedgen.lift.items import Item, Role, Touch, Word
 
 Known = dict[int, int]
 """Cell -> the latest version that is known of."""
@@ -57,8 +57,7 @@ class Cells:
             for touch in item.touches:
                 cell = self.of(touch, item)
                 if touch.owners and not self._gap(cell):
-                    end = max(granule for granule, _ in touch.owners) * GRANULE + GRANULE
-                    self._sizes[cell] = max(self._sizes[cell], end - cell)
+                    self._sizes[cell] = max(self._sizes[cell], touch.last + 1 - cell)
         last = self.starts[-1] if self.starts else 0
         before = max((start for start in self.starts if start < last), default=last)
         if self.size(last) and self.size(before) == last - before >= self.size(last):
@@ -89,8 +88,7 @@ class Cells:
     def of(self, touch: Touch, item: Item) -> int:
         """The start of the cell that an access is in."""
         at = bisect_right(self.starts, touch.start) - 1
-        last = max((granule for granule, _ in touch.owners), default=0) * GRANULE + GRANULE - 1
-        if at < 0 or bisect_right(self.starts, max(last, touch.start)) - 1 != at:
+        if at < 0 or bisect_right(self.starts, max(touch.last, touch.start)) - 1 != at:
             raise Refusal("this accesses shared memory that no bulk copy has", item.instruction)
         return self.starts[at]
 
@@ -131,6 +129,8 @@ class Simulation:
         self.states = {word: _State(count, left=count) for word, count in counts.items()}
         self.at = [_At(every(role)) for role in roles]
         self.fills: dict[int, int] = defaultdict(int)
+        self.order: list[tuple[Role, Item]] = []
+        """Items as they were come to."""
 
     def run(self) -> None:
         """Fills in numbers and versions.
@@ -143,6 +143,7 @@ class Simulation:
             progress = False
             for role, at in zip(self.roles, self.at, strict=True):
                 while at.place < len(at.items) and self._step(role, at, at.items[at.place]):
+                    self.order.append((role, at.items[at.place]))
                     at.place += 1
                     progress = True
         waiting = [

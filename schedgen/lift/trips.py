@@ -150,3 +150,13 @@ def actions_of(items: Items) -> Iterator[Action]:
                 yield from actions_of(item.body)
             case Exit():
                 pass
+
+
+def terms_of(items: Items) -> Iterator[Term]:
+    """Conditions, operands, and what loops carry."""
+    yield from conditions_of(items)
+    for action in actions_of(items):
+        yield from (term for term in (action.address, *action.values) if term is not None)
+    for loop in loops_of(items):
+        for one in loop.carried.values():
+            yield from (one.entry, one.update)
