@@ -73,6 +73,7 @@ class Builder:
     ) -> None:
         self.kernel, self.arch, self.setup = kernel, arch, tuple(setup)
         self.numbering, self.counts = numbering, counts
+        self.skipped: frozenset[Word] = frozenset()
         self.operations: list[TileOperation] = []
         self.names: dict[int, str] = {}
         self.places: dict[tuple[str, str, int], Item] = {}
@@ -220,12 +221,16 @@ class Builder:
                     slots[name] = _store_slots(roles, item.word)
                 if item.kind == "arrive":
                     expected[name][self.numbering.number(item)] += item.bytes
+        skipped: dict[str, set[int]] = defaultdict(set)
+        for word in self.skipped & set(self.numbering.words):
+            skipped[self._name(word)].add(self.numbering.words[word].number(0))
         return [
             Barrier(
-                name, "mbarrier", slots[name], counts[name], max(expected[name].values(), default=0)
+                name, "mbarrier", slots[name], counts[name],
+                max(expected[name].values(), default=0), tuple(sorted(skipped[name])),
             )
             for name in slots
-        ]
+        ]  # fmt: skip
 
     def _row_bytes(self, ring: RingKey) -> int:
         return max(1, self._size(ring) // (_BAND * self.bands[ring].count))

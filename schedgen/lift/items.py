@@ -30,6 +30,21 @@ FENCES = {
     "wgmma.fence": FenceKind.REGISTERS,
 }
 _GLOBAL = ("ld.global", "st.global", "ld.relaxed.gpu.global", "red.global", "st.param", "ld.param")
+SETUP = frozenset(
+    (
+        *(
+            "init",
+            "arrive",
+            "wait",
+            "fence.mbarrier_init",
+            "bar.sync",
+            "bar.warp.sync",
+            "griddepcontrol.wait",
+        ),
+        *("griddepcontrol.launch_dependents", "setmaxnreg.inc", "setmaxnreg.dec"),
+    )
+)
+"""What may come before the roles."""
 _NOTHING = frozenset(
     (
         *("setmaxnreg.inc", "setmaxnreg.dec", "griddepcontrol.wait", "bar.warp.sync"),
@@ -105,6 +120,8 @@ class Reader:
         self._sent: list[Item | None] = []
         self._complete = 0
         self._tile = 0
+        self._few: Event | None = None
+        self._accessed = False
 
     def tile(
         self, events: Sequence[tuple[Event, int, tuple[Touch, ...]]], number: int
@@ -116,9 +133,11 @@ class Reader:
         last: Event | None = None
         for event, threads, touches in events:
             if event.kind in ("read", "write"):
+                self._accessed = True
                 touched |= dict.fromkeys(touches)
                 last = last or event
                 continue
+            self._alike(event, threads)
             if event.kind in _NOTHING or event.kind.startswith(_GLOBAL):
                 continue
             if last is not None:
@@ -131,6 +150,22 @@ class Reader:
             item.tile = number
         return found
 
+    def _alike(self, event: Event, threads: int) -> None:
+        """What some of a role's threads wait for, others do not know of; nor does an arrival of one
+        tell what the others have accessed, if they have not met.
+        """
+        everybody = threads == 32 * self.role.warps
+        if event.kind == "wait" and not everybody:
+            self._few = event
+        if self._few is not None and event.kind in ("wgmma", "read", "write"):
+            raise Refusal("threads go on that have not waited", self._few.instruction)
+        if event.kind in ("bar.sync", "bar.warp.sync"):
+            self._accessed = False
+        if event.kind in ("arrive", "expect") and not everybody and self._accessed:
+            raise Refusal(
+                "one thread arrives for accesses of others that it has not met", event.instruction
+            )
+
     def _items(self, event: Event, threads: int) -> Iterator[Item]:
         one, word = event.instruction, ("mbarrier", event.word or 0)
         value = event.value or 0
@@ -142,6 +177,8 @@ class Reader:
             case "expect":
                 yield Item("arrive", one, word, count=threads, bytes=value * threads)
             case "load":
+                if "multicast::cluster" in one.modifiers or word[1] < 0:
+                    raise Refusal("copies to several CTAs of a cluster are not lifted", one)
                 touches = tuple(Touch(start, True) for start in event.starts)
                 yield Item("copy", one, word, write=True, touches=touches)
             case "store":
@@ -185,7 +222,7 @@ class Reader:
     def _read(self, one: Instruction, left: int) -> Iterator[Item]:
         """Waits for the groups that are complete then and have not been waited for."""
         newest = self._groups - left - 1
-        first = newest if self._awaited is None else self._awaited + 1
+        first = min(newest, 0) if self._awaited is None else self._awaited + 1
         for phase in range(first, newest + 1):
             yield Item("wait", one, ("copies", self.role.number), phase=phase)
         self._awaited = newest if self._awaited is None else max(self._awaited, newest)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from schedgen.conform.refusal import Refusal
-from schedgen.conform.terms import below
 from schedgen.emulator.ptx.tree import Instruction, Kernel
 from schedgen.lift.build import Builder, Made, setup_of
 from schedgen.lift.cutoff import MOST, Limits, Looker
@@ -19,8 +18,7 @@ from schedgen.lift.numbering import Numbering, numbered
 from schedgen.lift.ordered import Unordered, unordered
 from schedgen.lift.roles import Threads, Traces, threads_of
 from schedgen.lift.rolling import Sign, Steps, agrees, rolled
-from schedgen.lift.simulate import Cells, Simulation, every
-from schedgen.lift.trips import terms_of
+from schedgen.lift.simulate import Cells, Hang, Miscount, Simulation, every
 from schedgen.program.model import AwaitKernel, Program
 
 ENOUGH = 12
@@ -46,6 +44,7 @@ class Run:
     traces: Traces
     roles: list[Role]
     counts: dict[Word, int]
+    skipped: frozenset[Word]
     cells: Cells
     simulation: Simulation
 
@@ -64,24 +63,33 @@ def run(threads: Threads, trips: Sequence[int]) -> Run:
     roles = traces.roles()
     if not roles:
         raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
-    counts = _counts(traces, roles)
+    counts, skipped = _counts(traces, roles)
     cells = Cells(roles)
-    simulation = Simulation(roles, counts, cells)
-    simulation.run()
-    return Run(tuple(trips), traces, roles, counts, cells, simulation)
+    simulation = Simulation(roles, counts, cells, skipped)
+    try:
+        simulation.run()
+    except (Hang, Miscount) as error:
+        error.trips = tuple(trips)
+        raise
+    return Run(tuple(trips), traces, roles, counts, skipped, cells, simulation)
 
 
-def _counts(traces: Traces, roles: Sequence[Role]) -> dict[Word, int]:
-    """What each barrier takes."""
+def _counts(traces: Traces, roles: Sequence[Role]) -> tuple[dict[Word, int], frozenset[Word]]:
+    """What each barrier takes, and those whose first phase is complete before the roles begin."""
     found: dict[Word, int] = {}
+    skipped: set[Word] = set()
     for warp in traces.found:
         for event in traces.setup(warp):
-            if event.kind != "init":
-                continue
             word = "mbarrier", event.word or 0
-            if word in found or event.lanes != 1:
-                raise Refusal("an mbarrier is initialized more than once", event.instruction)
-            found[word] = event.value or 0
+            if event.kind == "init":
+                if word in found or event.lanes != 1:
+                    raise Refusal("an mbarrier is initialized more than once", event.instruction)
+                found[word] = event.value or 0
+            elif event.kind == "arrive":
+                whole = (event.value or 0) * event.lanes == found.get(word)
+                if word in skipped or not whole:
+                    raise Refusal("an arrival before the roles that is no phase", event.instruction)
+                skipped.add(word)
     for role in roles:
         for item in every(role):
             if item.word is None or item.word[0] == "mbarrier":
@@ -91,7 +99,7 @@ def _counts(traces: Traces, roles: Sequence[Role]) -> dict[Word, int]:
                 continue
             beside = [r for r in roles if r.beside and any(i.word == item.word for i in every(r))]
             found[item.word] = expected_at(item, traces.threads.block) + 32 * len(beside)
-    return found
+    return found, frozenset(skipped)
 
 
 @dataclass(frozen=True)
@@ -170,6 +178,7 @@ class Lifting:
         limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
         compared = self._compared(threads, limits, numbering, steps, tiled=more.traces.tiled)
         builder = Builder(self.kernel.name, self.arch, numbering, more.counts, self._setup(more))
+        builder.skipped = more.skipped
         each = [steps[role.name] for role in more.roles]
         built = builder.build(more.roles, each, [role.tiles[tile] for role in more.roles])
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
@@ -198,43 +207,21 @@ class Lifting:
             )
             raise Refusal(text)
         tiles = 0
-        for trips in plan(limits, tiled=tiled, fixed=_multiplied(threads)):
+        for trips in plan(limits, tiled=tiled):
             found = run(threads, trips)
             _check(found, numbering, steps)
             tiles += len(trips)
         return tiles
 
 
-def plan(limits: Limits, *, tiled: bool, fixed: bool) -> Iterator[tuple[int, ...]]:
-    """Trip counts of tiles to execute: all up to the limit, from every slot and phase on.
-
-    ``fixed``: all tiles of a launch have the same trip count.
+def plan(limits: Limits, *, tiled: bool) -> Iterator[tuple[int, ...]]:
+    """Trip counts of the tiles of each execution that is compared: every number up to the limit, for
+    the first tiles; the small ones, of which pipelines are never full, from every slot and phase on.
     """
-    every_trip = range(1, limits.trips + 1)
-    if not tiled:
-        yield from ((trips,) for trips in every_trip)
-    elif fixed:
-        yield from ((trips,) * (limits.modulus + 1) for trips in every_trip)
-    else:
-        left = {(trips, at) for trips in every_trip for at in range(limits.modulus)}
-        found: list[int] = []
-        at = 0
-        while left:
-            trips = next((t for t in every_trip if (t, at) in left), 1)
-            left.discard((trips, at))
-            found.append(trips)
-            at = (at + trips) % limits.modulus
-        yield tuple(found)
-
-
-def _multiplied(threads: Threads) -> bool:
-    """Whether trip counts are multiplied, as by the number of the tile."""
-    trip = set(threads.trip)
-    for items in threads.skeletons.values():
-        for term in {t for whole in terms_of(items) for t in below(whole)}:
-            if term.op == "mul" and any(part in trip for part in term.parts):
-                return True
-    return False
+    for trips in range(1, limits.trips + 1):
+        yield (trips,) * (TILES if tiled else 1)
+    if tiled:
+        yield from ((trips,) * (limits.modulus + 1) for trips in range(1, limits.constant + 2))
 
 
 def _signs(numbering: Numbering, found: Run, role: Role, tile: int) -> list[Sign]:

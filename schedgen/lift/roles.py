@@ -12,7 +12,7 @@ from schedgen.conform.skeleton import Items
 from schedgen.conform.terms import Term, Terms
 from schedgen.emulator.ptx.tree import Kernel
 from schedgen.lift.execute import Event, Execution, Trace
-from schedgen.lift.items import Reader, Role, Touch, touch_of
+from schedgen.lift.items import SETUP, Reader, Role, Touch, touch_of
 from schedgen.lift.trips import Trip, actions_of, conditions_of, loops_of
 from schedgen.lift.walking import PEEK, Following
 
@@ -80,6 +80,11 @@ class Traces:
         if len(asked) > 1:
             raise Refusal("warps ask for different conditions whether there is work")
         self.tiled = any(trace.tiled for trace in self.found.values())
+        for warp in self.found:
+            for event in self.setup(warp):
+                if event.kind not in SETUP and not event.kind.startswith("ld.global"):
+                    text = f"'{event.instruction.name}' before the roles is not lifted"
+                    raise Refusal(text, event.instruction)
 
     def roles(self) -> list[Role]:
         """Warpgroups whose warps do the same, or multiply together; single warps otherwise."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schedgen.conform.refusal import Refusal
@@ -20,7 +20,13 @@ Known = dict[int, int]
 """Cell -> the latest version that is known of."""
 
 
-class Hang(Exception):
+class Wrong(Exception):
+    """An execution for ``trips`` iterations of its tiles that goes wrong."""
+
+    trips: tuple[int, ...] = ()
+
+
+class Hang(Wrong):
     """Roles that do not come to their end, each with the item that it waits at."""
 
     def __init__(self, waiting: Sequence[tuple[Role, Item]]) -> None:
@@ -28,7 +34,7 @@ class Hang(Exception):
         self.waiting = tuple(waiting)
 
 
-class Miscount(Exception):
+class Miscount(Wrong):
     """Arrivals or bytes that do not fit the phase that they are for."""
 
     def __init__(self, role: Role, item: Item, text: str) -> None:
@@ -124,9 +130,18 @@ def every(role: Role) -> list[Item]:
 class Simulation:
     """``counts``: arrivals that the barriers take."""
 
-    def __init__(self, roles: Sequence[Role], counts: Mapping[Word, int], cells: Cells) -> None:
+    def __init__(
+        self,
+        roles: Sequence[Role],
+        counts: Mapping[Word, int],
+        cells: Cells,
+        skipped: Collection[Word] = (),
+    ) -> None:
         self.roles, self.cells = roles, cells
-        self.states = {word: _State(count, left=count) for word, count in counts.items()}
+        self.states = {
+            word: _State(count, phase=int(word in skipped), left=count)
+            for word, count in counts.items()
+        }
         self.at = [_At(every(role)) for role in roles]
         self.fills: dict[int, int] = defaultdict(int)
         self.order: list[tuple[Role, Item]] = []
@@ -152,7 +167,20 @@ class Simulation:
             if at.place < len(at.items)
         ]
         if waiting:
+            self._sure(waiting)
             raise Hang(waiting)
+
+    def _sure(self, waiting: Sequence[tuple[Role, Item]]) -> None:
+        """How many bytes a copy brings is in its tensor map, which PTX does not have: a phase that
+        only bytes are missing from says nothing."""
+        for _, item in waiting:
+            state = self.states.get(item.word) if item.word is not None else None
+            if state is not None and state.bytes and not state.left:
+                raise Refusal(
+                    f"a phase expects {abs(state.bytes)} bytes more or less than its copies bring, "
+                    "by the distances of where they write",
+                    item.instruction,
+                )
 
     def _state(self, item: Item) -> _State:
         assert item.word is not None
@@ -167,7 +195,7 @@ class Simulation:
             case "arrive":
                 self._arrive(role, at, item)
             case "copy":
-                self._copy(role, at, item)
+                self._copy(at, item)
             case "products" | "threads":
                 item.versions = tuple(self._version(at, item, touch) for touch in item.touches)
             case "group" | "fence":
@@ -213,7 +241,7 @@ class Simulation:
             state.phase += 1
             state.left = state.count
 
-    def _copy(self, role: Role, at: _At, item: Item) -> None:
+    def _copy(self, at: _At, item: Item) -> None:
         state = self._state(item)
         (touch,) = item.touches
         cell = self.cells.of(touch, item)
@@ -231,7 +259,10 @@ class Simulation:
             item.versions = (self._version(at, item, touch),)
         state.bytes -= item.bytes
         if state.bytes < 0 and not state.left:
-            raise Miscount(role, item, "more bytes are copied than the phase expects")
+            raise Refusal(
+                "more bytes are copied than the phase expects, by the distances of where copies write",
+                item.instruction,
+            )
         self._complete(state)
 
     def _version(self, at: _At, item: Item, touch: Touch) -> int:
