@@ -137,7 +137,7 @@ class Looker:
             modulus = number
         else:
             low = (number & -number).bit_length() - 1
-            floor = number < 0 or (number >> low) & ((number >> low) + 1) == 0 and number >= 2**24
+            floor = number < 0 or ((number >> low) & ((number >> low) + 1) == 0 and number >= 2**24)
             modulus = 2**low if floor else 2 ** number.bit_length()
         self.moduli.add(modulus // gcd(modulus, _content(term.parts[0], self._depended)))
 

@@ -17,7 +17,7 @@ from schedgen.lift.items import Item, Role, Word, expected_at
 from schedgen.lift.numbering import Numbering, numbered
 from schedgen.lift.ordered import Unordered, unordered
 from schedgen.lift.roles import Threads, Traces, threads_of
-from schedgen.lift.rolling import Sign, Steps, agrees, rolled
+from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
 from schedgen.lift.simulate import Cells, Hang, Miscount, Simulation, every
 from schedgen.program.model import AwaitKernel, Program
 
@@ -174,6 +174,7 @@ class Lifting:
                 text = f"{role.name} does not repeat with its iterations in one loop"
                 raise Refusal(text, _first(role))
             steps[role.name] = made
+        steps = in_front(steps)
         slots = [place.slots for place in (*numbering.words.values(), *numbering.cells.values())]
         limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
         compared = self._compared(threads, limits, numbering, steps, tiled=more.traces.tiled)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from schedgen.conform.refusal import Refusal
 from schedgen.lift.items import Item, Role, Touch, Word
@@ -23,7 +24,6 @@ class Numbering:
     Attributes:
         words, cells: the place of each.
         counted: of each ring.
-        by_items: what an item is, as `sign` found it: for a step that is made of it.
     """
 
     shared: Cells
@@ -48,7 +48,8 @@ class Numbering:
         return self.words[item.word].number(item.number)
 
     def version(self, item: Item, touch: Touch, version: int) -> int:
-        return self.cells[self.shared.of(touch, item)].number(version)
+        place = self.cells[self.shared.of(touch, item)]
+        return place.number(version + place.late)
 
     def touched(self, item: Item) -> list[tuple[RingKey, bool, int]]:
         """Ring, whether it writes, and running number of all that an item accesses, each once."""
@@ -86,64 +87,64 @@ class Numbering:
         return shape, numbered
 
 
+Uses = Callable[[Item], Iterable[tuple[str, int]]]
+"""How an item uses which places."""
+
+
 def numbered(
-    roles: list[Role],
-    counts: Mapping[Word, int],
-    cells: Cells,
-    trips: int,
-    more: list[Role],
+    roles: list[Role], counts: Mapping[Word, int], cells: Cells, trips: int, more: list[Role]
 ) -> Numbering:
-    """``roles`` have done ``trips`` iterations in each tile, ``more`` one more."""
+    """``roles`` have done ``trips`` iterations in each tile, ``more`` one more.
+
+    Raises:
+        Refusal: something is used neither as often as there are iterations nor as tiles.
+    """
     found = Numbering(cells)
     words = {item.word for role in roles for item in every(role) if item.word is not None}
     for kind in sorted({word[0] for word in words}):
         mine = {word[1]: Place(word[1], 0, 1) for word in words if word[0] == kind}
         if kind == "mbarrier":
-            used = _users(roles, lambda item: [item.word[1]] if _is_mbarrier(item) else [])
-            alike = {at: (counts[kind, at], *sorted(used[at])) for at in mine}
-            mine = rings(mine, alike, list(_orders(roles, _word_of)))
+            alike = {at: (counts[kind, at], users) for at, users in _users(roles, _words).items()}
+            mine = rings(mine, alike, list(_orders(roles, _words)))
         found.words |= {(kind, at): place for at, place in mine.items()}
-    used = _users(roles, lambda item: [cells.of(t, item) for t in item.touches])
-    starts = sorted(used)
-    alike = {at: (cells.size(at), *sorted(used[at])) for at in starts}
-    found.cells = rings(starts, alike, list(_orders(roles, lambda item: _cell_of(cells, item))))
+
+    def touched(item: Item) -> Iterable[tuple[str, int]]:
+        return dict.fromkeys((f"{item.kind} {t.write}", cells.of(t, item)) for t in item.touches)
+
+    alike = {at: (cells.size(at), users) for at, users in _users(roles, touched).items()}
+    found.cells = rings(alike, alike, list(_orders(roles, touched)))
     for ring, (first, second) in _growth(found, roles, more).items():
         found.counted[ring] = _counted(ring, first, second, trips, found)
     return found
 
 
-def _is_mbarrier(item: Item) -> bool:
-    return item.word is not None and item.word[0] == "mbarrier"
+def _words(item: Item) -> Iterable[tuple[str, int]]:
+    mine = item.word is not None and item.word[0] == "mbarrier"
+    return [(item.kind, item.word[1])] if item.word is not None and mine else []
 
 
-def _word_of(item: Item) -> list[tuple[str, int]]:
-    assert item.word is not None or not _is_mbarrier(item)
-    return [(item.kind, item.word[1])] if item.word and _is_mbarrier(item) else []
-
-
-def _cell_of(cells: Cells, item: Item) -> list[tuple[str, int]]:
-    found = dict.fromkeys((f"{item.kind} {t.write}", cells.of(t, item)) for t in item.touches)
-    return list(found)
-
-
-def _users(roles: Iterable[Role], of: object) -> dict[int, set[Hashable]]:
+def _users(roles: Iterable[Role], uses: Uses) -> dict[int, frozenset[tuple[int, str]]]:
     """Place -> which roles use it, and how."""
-    found: dict[int, set[Hashable]] = defaultdict(set)
+    found: dict[int, set[tuple[int, str]]] = defaultdict(set)
     for role in roles:
         for item in every(role):
-            for at in of(item):  # type: ignore[operator]
-                found[at].add((role.number, item.kind))
-    return found
+            for kind, at in uses(item):
+                found[at].add((role.number, kind))
+    return {at: frozenset(users) for at, users in found.items()}
 
 
-def _orders(roles: Iterable[Role], of: object) -> Iterator[list[int]]:
-    """The places that a role comes to, one use after the other."""
+def _tiles(count: int) -> list[list[int]]:
+    return [[] for _ in range(count)]
+
+
+def _orders(roles: Iterable[Role], uses: Uses) -> Iterator[list[list[int]]]:
+    """The places that a role comes to, tile by tile, one use after the other."""
     for role in roles:
-        found: dict[str, list[int]] = defaultdict(list)
-        for tile in role.tiles:
+        found: dict[str, list[list[int]]] = defaultdict(partial(_tiles, len(role.tiles)))
+        for number, tile in enumerate(role.tiles):
             for item in tile:
-                for kind, at in of(item):  # type: ignore[operator]
-                    found[kind].append(at)
+                for kind, at in uses(item):
+                    found[kind][number].append(at)
         yield from found.values()
 
 

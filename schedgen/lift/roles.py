@@ -198,7 +198,7 @@ class Traces:
             events = [parts[warp][at[warp]] for warp in range(_GROUP)]
             at = [one + 1 for one in at]
             event = _one(events)
-            if others and event.kind.endswith("copies read") or event.kind.endswith("copies"):
+            if (others and event.kind.endswith("copies read")) or event.kind.endswith("copies"):
                 beside.append((events[others[0] if others else 0], 32, ()))
                 continue
             touches = tuple(t for w, e in enumerate(events) for t in self._touches(e, first + w))

@@ -9,7 +9,7 @@ every trip count is checked afterwards, trip count by trip count (`agrees`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -116,6 +116,34 @@ def rolled(fewer: Sequence[Sign], more: Sequence[Sign], trips: int) -> Steps | N
     return None if best is None else best[1]
 
 
+def in_front(steps: Mapping[str, Steps]) -> dict[str, Steps]:
+    """Of roles without a loop, what fills memory that loops of others use comes before the loop."""
+    used = {
+        ring
+        for one in steps.values()
+        for step in one.loop
+        for ring, _ in _memory(step.sign)
+    }
+    found: dict[str, Steps] = {}
+    for name, one in steps.items():
+        filling = [at for at, step in enumerate(one.after) if _fills(step.sign, used)]
+        found[name] = one
+        if not one.before and not one.loop and filling:
+            end = filling[-1] + 1
+            found[name] = Steps(before=one.after[:end], after=one.after[end:])
+    return found
+
+
+def _memory(sign: Sign) -> list[tuple[object, object]]:
+    """Rings of cells that an item accesses, and whether it writes there."""
+    pairs = [part for part in sign.shape if isinstance(part, tuple) and len(part) == 2]
+    return [(a, b) for a, b in pairs if isinstance(a, tuple) and isinstance(b, bool)]
+
+
+def _fills(sign: Sign, used: set[object]) -> bool:
+    return sign.shape[0] == "copy" and any(ring in used and w for ring, w in _memory(sign))
+
+
 def _straight(signs: Sequence[Sign]) -> Steps | None:
     if any(sign.moves for sign in signs):
         return None
@@ -146,12 +174,15 @@ def _rolled_at(
     peeled = trips - turns
     if peeled < 0:
         return
-    known = [_iteration(sign) for sign in body]
+    first = _iterations(signs)
+    known = [_iteration(sign, first) for sign in body]
     for most in range(max(0, peeled), peeled + 8):
         choices: list[Sequence[int]] = []
-        for sign, iteration in zip(body, known, strict=True):
-            free = range(most + 1) if iteration is None or sign.shape[0] == "wait" else None
-            choices.append(free or ([iteration] if 0 <= (iteration or 0) <= most else []))
+        for iteration in known:
+            if iteration is None:
+                choices.append(range(most + 1))
+            else:
+                choices.append([iteration] if 0 <= iteration <= most else [])
         total = 1
         for choice in choices:
             total *= len(choice)
@@ -164,11 +195,26 @@ def _rolled_at(
                     yield steps
 
 
-def _iteration(sign: Sign) -> int | None:
-    """Which iteration an item that provides or uses something is of: numbers begin with 0."""
-    for ring, number in zip(sign.rings, sign.numbers, strict=True):
-        if not ring.per_tile and ring.scale:
-            return number // ring.scale
+def _iterations(signs: Sequence[Sign]) -> dict[tuple[object, ...], int]:
+    """Of each kind of item that moves with iterations: the number of the first one in a tile."""
+    found: dict[tuple[object, ...], int] = {}
+    for sign in signs:
+        for ring, number in _moving(sign):
+            key = sign.shape, number % ring.scale
+            found[key] = min(number, found.get(key, number))
+    return found
+
+
+def _moving(sign: Sign) -> list[tuple[Counted, int]]:
+    """The first number that is another one in each iteration."""
+    pairs = zip(sign.rings, sign.numbers, strict=True)
+    return [(ring, number) for ring, number in pairs if not ring.per_tile and ring.scale][:1]
+
+
+def _iteration(sign: Sign, first: Mapping[tuple[object, ...], int]) -> int | None:
+    """Which iteration an item is of, as the first of its kind is of iteration 0."""
+    for ring, number in _moving(sign):
+        return (number - first[sign.shape, number % ring.scale]) // ring.scale
     return None
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from schedgen.conform.actions import IGNORED, PURE, bulk_kind, kind
 from schedgen.conform.flow import Block, Flow
 from schedgen.conform.registers import State
-from schedgen.conform.skeleton import Action, Branch, Item
+from schedgen.conform.skeleton import Branch, Item
 from schedgen.conform.terms import Terms
 from schedgen.conform.walk import Walk
 from schedgen.emulator.ptx.tree import Instruction, Register
