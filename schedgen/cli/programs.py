@@ -1,4 +1,4 @@
-"""The commands about programs of others: `race` and `lift`. What they need is imported when they run."""
+"""The commands about programs of others: `race` and `lift`. Each imports what it needs."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ class Builder:
                     self._row_bytes(ring),
                     mine[0],
                     max(step, size) * (slots - 1) + size,
-                )  # fmt: skip
+                )
             )
         return found
 

@@ -118,9 +118,8 @@ class Looker:
                 self._period(term, one)
             elif term.op == "mul":
                 continue
-            elif term.op not in (*_LINEAR, *_LOGICAL):
-                if term.op in KNOWN_OPERATORS:
-                    raise Refusal(f"'{term.op}' of the trip count or of a turn", one)
+            elif term.op not in (*_LINEAR, *_LOGICAL) and term.op in KNOWN_OPERATORS:
+                raise Refusal(f"'{term.op}' of the trip count or of a turn", one)
 
     def _period(self, term: Term, one: Instruction | None) -> None:
         numbers = [part.number for part in term.parts if part.number is not None]

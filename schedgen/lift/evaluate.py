@@ -1,4 +1,4 @@
-"""What terms are worth where trip counts are numbers: integers, one for each lane where lanes differ.
+"""What terms are worth where trip counts are numbers: integers, for each lane where lanes differ.
 
 Nothing is guessed: what depends on data, on the tile or on an operator that is not known is worth
 None, and whoever needs it has to say what that means.
@@ -6,6 +6,7 @@ None, and whoever needs it has to say what that means.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -31,56 +32,92 @@ class Seen:
     negated: bool = False
 
 
-Worth = int | Lanes | Seen | None
+Number = int | Lanes
+Worth = Number | Seen | None
 
 
-def _unsigned(value: int | Lanes) -> int | Lanes:
+def _unsigned(value: Number) -> Number:
     return value % 2**32
 
 
-def _shifted(value: int | Lanes, by: int) -> int | Lanes:
-    return np.where(value < 0, value % 2**32, value) >> by if not isinstance(value, int) else (
-        (value % 2**32 if value < 0 else value) >> by
-    )  # fmt: skip
+def _shifted(value: Number, by: int) -> Number:
+    """Of 32 bits without a sign."""
+    if isinstance(value, int):
+        return (value % 2**32 if value < 0 else value) >> by
+    return np.where(value < 0, value % 2**32, value) >> by
 
 
-def _truth(value: bool | NDArray[np.bool_]) -> int | Lanes:
+def _truth(value: bool | NDArray[np.bool_]) -> Number:
     return int(value) if isinstance(value, bool | np.bool_) else value.astype(np.int64)
 
 
-def _extreme(least: bool, a: int | Lanes, b: int | Lanes) -> int | Lanes:
-    if isinstance(a, int) and isinstance(b, int):
-        return min(a, b) if least else max(a, b)
-    return np.minimum(a, b) if least else np.maximum(a, b)
-
-
-def _signed_quotient(a: int | Lanes, b: int | Lanes) -> int | Lanes | None:
+def _signed_quotient(a: Number, b: Number) -> Number | None:
     if not isinstance(a, int) or not isinstance(b, int) or not b:
         return None
     return int(a / b) if abs(a) < 2**52 else None
 
 
-_OPERATORS: dict[str, Callable[..., int | Lanes | None]] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
+def _least(a: Number, b: Number) -> Number:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
+
+
+def _most(a: Number, b: Number) -> Number:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
+
+
+def _unsigned_least(a: Number, b: Number) -> Number:
+    return _least(_unsigned(a), _unsigned(b))
+
+
+def _unsigned_most(a: Number, b: Number) -> Number:
+    return _most(_unsigned(a), _unsigned(b))
+
+
+def _is_zero(a: Number) -> Number:
+    return _truth(a == 0)
+
+
+def _is_negative(a: Number) -> Number:
+    return _truth(a < 0)
+
+
+def _is_not_positive(a: Number) -> Number:
+    return _truth(a <= 0)
+
+
+def _differ(a: Number, b: Number) -> Number:
+    return _truth(a != b)
+
+
+def _unsigned_less(a: Number, b: Number) -> Number:
+    return _truth(_unsigned(a) < _unsigned(b))
+
+
+def _of_lane(a: Number, lane: int) -> Number:
+    return a if isinstance(a, int) else int(a[lane])
+
+
+_OPERATORS: dict[str, Callable[..., Number | None]] = {
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
     "shr": _shifted,
     "shr.u32?": _shifted,
-    "sar": lambda a, by: a >> by,
-    "div": lambda a, by: a // by,
-    "mod": lambda a, by: a % by,
-    "mul": lambda a, b: a * b,
-    "min": lambda a, b: _extreme(True, a, b),
-    "max": lambda a, b: _extreme(False, a, b),
-    "min.u32?": lambda a, b: _extreme(True, _unsigned(a), _unsigned(b)),
-    "max.u32?": lambda a, b: _extreme(False, _unsigned(a), _unsigned(b)),
+    "sar": operator.rshift,
+    "div": operator.floordiv,
+    "mod": operator.mod,
+    "mul": operator.mul,
+    "min": _least,
+    "max": _most,
+    "min.u32?": _unsigned_least,
+    "max.u32?": _unsigned_most,
     "div.s32?": _signed_quotient,
-    "eq": lambda a: _truth(a == 0),
-    "lt": lambda a: _truth(a < 0),
-    "le": lambda a: _truth(a <= 0),
-    "eq?": lambda a, b: _truth(a != b),
-    "ult": lambda a, b: _truth(_unsigned(a) < _unsigned(b)),
-    "shfl": lambda a, lane: int(a[lane]) if not isinstance(a, int) else a,
+    "eq": _is_zero,
+    "lt": _is_negative,
+    "le": _is_not_positive,
+    "eq?": _differ,
+    "ult": _unsigned_less,
+    "shfl": _of_lane,
 }
 """What operators of terms compute, with their numbers behind their terms. ``eq?`` is that of two
 predicates, as in `schedgen.conform.values`."""
@@ -154,7 +191,7 @@ class Worths:
 
     def _sum(self, term: Term) -> Worth:
         constant, pairs = addends(term)
-        total: int | Lanes = constant
+        total: Number = constant
         for one, factor in pairs:
             value = self.of(one)
             if value is None or isinstance(value, Seen):
@@ -166,7 +203,7 @@ class Worths:
         compute = _OPERATORS.get(term.op)
         if compute is None:
             return None
-        values: list[int | Lanes] = []
+        values: list[Number] = []
         for part in term.args:
             value = self.of(part) if isinstance(part, Term) else part
             if value is None or isinstance(value, Seen | str):

@@ -190,9 +190,11 @@ def _program_lines(one: Lifted, number: int) -> Iterator[str]:
         sizes = f"{len(role.before)} + {len(role.loop)} + {len(role.after)} steps"
         yield f"  role         {role.name}: {role.warps} warps, {sizes}"
     for barrier in program.barriers:
-        yield f"  barrier      {barrier.name}: {barrier.slots} slots, {barrier.arrivals} arrivals, {barrier.bytes} bytes"
+        takes = f"{barrier.arrivals} arrivals, {barrier.bytes} bytes"
+        yield f"  barrier      {barrier.name}: {barrier.slots} slots, {takes}"
     for store in program.allocations:
-        yield f"  memory       {store.name}: {store.slots} slots of {store.size // store.slots} bytes"
+        each = store.size // store.slots
+        yield f"  memory       {store.name}: {store.slots} slots of {each} bytes"
     limits = one.limits
     yield (
         f"  compared     trip counts up to {limits.trips} (K = {limits.constant}, "

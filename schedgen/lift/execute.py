@@ -57,7 +57,7 @@ class Trace:
 
     Attributes:
         tiled: whether there is a loop over tiles; else all that it does is in ``before``.
-        asked: conditions on what all threads of the block have, under which there is anything to do.
+        asked: conditions, the same for all threads of a block, under which there is work.
     """
 
     before: list[Event] = field(default_factory=list[Event])
@@ -72,7 +72,7 @@ class _Left(Exception):
 
 
 class Execution:
-    """One warp. ``trip``: terms that together are the trip count, of which the first is given it."""
+    """One warp. ``trip``: terms that are the trip count together; the first is given all of it."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Execution:
             self._peeked(item, value)
         elif value is None:
             self._unknown(item)
-        else:
+        elif not isinstance(value, int):
             self._divided(item, value)
 
     def _divided(self, item: Branch, value: Lanes) -> None:
@@ -175,7 +175,7 @@ class Execution:
             raise Refusal("a wait is left out after a test of another phase", item.instruction)
 
     def _unknown(self, item: Branch) -> None:
-        """Data decides: whether there is any work for the block, or whether threads access memory."""
+        """Data decides whether there is any work for the block, or threads access memory."""
         arms = [arm for arm in (item.yes, item.no) if arm]
         if all(_only_accesses(arm) for arm in arms):
             maybe, self._maybe = self._maybe, True
@@ -224,8 +224,9 @@ class Execution:
             raise Refusal("the loop over tiles is left in the middle of a turn", loop.instruction)
         for number in range(len(self.trips)):
             self._tile(number)
-            self._into = []
-            self.found.tiles.append(self._into)
+            tile: list[Event] = []
+            self._into = tile
+            self.found.tiles.append(tile)
             self._inside += 1
             self._items(body)
             self._inside -= 1
@@ -240,7 +241,8 @@ class Execution:
         lanes = int(self._mask.sum())
         if action.kind == PEEK:
             word, parity = self._word(action), self._number(action, action.values[0])
-            self.worths.set({action.values[-1]: Seen(word, parity)})
+            found: dict[Term, Worth] = {action.values[-1]: Seen(word, parity)}
+            self.worths.set(found)
             return
         event = Event(action.kind, action.instruction, lanes, maybe=self._maybe)
         if action.kind in _BARRIER:

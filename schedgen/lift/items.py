@@ -58,7 +58,7 @@ warp that meet tell each other more than a proof here relies on."""
 @dataclass(frozen=True, slots=True)
 class Touch:
     """An access to shared memory from ``start`` on; ``owners`` has who touches which granule, where
-    threads do: (granule, thread of the block, or -1 less the warp where it may be any thread of that)."""
+    threads do: (granule, thread of the block), or -1 less a warp for any thread of that."""
 
     start: int
     write: bool

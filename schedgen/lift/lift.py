@@ -19,7 +19,7 @@ from schedgen.lift.ordered import Unordered, unordered
 from schedgen.lift.roles import Threads, Traces, threads_of
 from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
 from schedgen.lift.simulate import Cells, Hang, Miscount, Simulation, every
-from schedgen.program.model import AwaitKernel, Program
+from schedgen.program.model import AwaitKernel, Program, SetUp
 
 ENOUGH = 12
 """Iterations of the tiles that steps are made of: more than pipelines need to fill and drain."""
@@ -186,8 +186,8 @@ class Lifting:
         trip = " + ".join(map(str, threads.trip))
         return Lifted(built, numbering, steps, limits, assumed, compared, trip)
 
-    def _setup(self, found: Run) -> list[object]:
-        """Before the roles. A kernel that says nothing of the one before it is launched behind it."""
+    def _setup(self, found: Run) -> list[SetUp]:
+        """Before the roles. A kernel that does not say so is launched behind the one before it."""
         setup = setup_of([event.kind for event in found.traces.setup(0)])
         if not any(one.opcode == "griddepcontrol" for one in self.kernel.body):
             setup.append(AwaitKernel())
@@ -216,8 +216,8 @@ class Lifting:
 
 
 def plan(limits: Limits, *, tiled: bool) -> Iterator[tuple[int, ...]]:
-    """Trip counts of the tiles of each execution that is compared: every number up to the limit, for
-    the first tiles; the small ones, of which pipelines are never full, from every slot and phase on.
+    """Trip counts of the tiles of each execution that is compared: every number up to the limit,
+    for the first tiles; small ones, which never fill a pipeline, from every slot and phase on.
     """
     for trips in range(1, limits.trips + 1):
         yield (trips,) * (TILES if tiled else 1)

@@ -10,7 +10,7 @@ from functools import partial
 from schedgen.conform.refusal import Refusal
 from schedgen.lift.items import Item, Role, Touch, Word
 from schedgen.lift.rings import Place, rings
-from schedgen.lift.rolling import Counted, Sign
+from schedgen.lift.rolling import Accessed, Counted, Sign
 from schedgen.lift.simulate import Cells, every
 
 RingKey = tuple[str, int]
@@ -83,7 +83,7 @@ class Numbering:
             shape += (ring, item.count, item.bytes)
         for ring, write, number in self.touched(item):
             numbered.append((ring, number))
-            shape += ((ring, write),)
+            shape += (Accessed(ring, write),)
         return shape, numbered
 
 

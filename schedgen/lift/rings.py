@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-
 Tiles = Sequence[Sequence[int]]
 """Places in the order in which a role comes to them, tile by tile."""
 _ENDS = 4

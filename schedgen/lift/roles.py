@@ -35,7 +35,7 @@ class Threads:
 
     @cached_property
     def outside(self) -> frozenset[Term]:
-        """Terms that an execution sets: trip counts, what loops carry, what peeks find, conditions."""
+        """Terms that an execution sets: trip counts, conditions, what loops carry, peeks."""
         found = {*self.trip}
         for items in self.skeletons.values():
             found |= {symbol for loop in loops_of(items) for symbol in loop.carried}

@@ -1,8 +1,8 @@
 """One list of steps for all trip counts: what a role does in a tile, rolled up.
 
 Two traces, of n and n + 1 iterations, differ by one turn of the loop. Where the longer one repeats
-with that period is the loop; what stands in front of it and behind it are turns in which the software
-pipeline fills and drains, and what comes once per tile. Nothing relies on how the compiler wrote
+with that period is the loop; in front of it and behind it are turns in which the software pipeline
+fills and drains, and what comes once per tile. Nothing relies on how the compiler wrote
 loops: whether they are unrolled, peeled or rotated is gone in a trace. That the steps are right for
 every trip count is checked afterwards, trip count by trip count (`agrees`).
 """
@@ -25,6 +25,14 @@ class Counted:
 
     scale: int
     per_tile: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Accessed:
+    """In a shape: a ring of cells, and whether it is written."""
+
+    ring: tuple[str, int]
+    write: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +59,8 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """A step: ``sign`` is that of iteration 0 in a loop, of the tile outside of it. ``place``: of an
-    item in the trace that it was made of."""
+    """A step: ``sign`` is that of iteration 0 in a loop, of the tile outside of it. ``place``: of
+    an item in the trace that it was made of."""
 
     sign: Sign
     place: int
@@ -93,7 +101,7 @@ def agrees(steps: Steps, found: Sequence[Sign], trips: int) -> int | None:
 
 
 def rolled(fewer: Sequence[Sign], more: Sequence[Sign], trips: int) -> Steps | None:
-    """The steps of a tile with ``trips`` iterations that does ``more``, and ``fewer`` with one less.
+    """The steps of a tile that does ``more`` in ``trips`` iterations, and ``fewer`` in one less.
 
     None if there are none of this form.
     """
@@ -118,12 +126,7 @@ def rolled(fewer: Sequence[Sign], more: Sequence[Sign], trips: int) -> Steps | N
 
 def in_front(steps: Mapping[str, Steps]) -> dict[str, Steps]:
     """Of roles without a loop, what fills memory that loops of others use comes before the loop."""
-    used = {
-        ring
-        for one in steps.values()
-        for step in one.loop
-        for ring, _ in _memory(step.sign)
-    }
+    used = {ring for one in steps.values() for step in one.loop for ring, _ in _memory(step.sign)}
     found: dict[str, Steps] = {}
     for name, one in steps.items():
         filling = [at for at, step in enumerate(one.after) if _fills(step.sign, used)]
@@ -134,10 +137,9 @@ def in_front(steps: Mapping[str, Steps]) -> dict[str, Steps]:
     return found
 
 
-def _memory(sign: Sign) -> list[tuple[object, object]]:
+def _memory(sign: Sign) -> list[tuple[object, bool]]:
     """Rings of cells that an item accesses, and whether it writes there."""
-    pairs = [part for part in sign.shape if isinstance(part, tuple) and len(part) == 2]
-    return [(a, b) for a, b in pairs if isinstance(a, tuple) and isinstance(b, bool)]
+    return [(part.ring, part.write) for part in sign.shape if isinstance(part, Accessed)]
 
 
 def _fills(sign: Sign, used: set[object]) -> bool:

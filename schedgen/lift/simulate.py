@@ -43,7 +43,7 @@ class Miscount(Wrong):
 
 
 class Cells:
-    """Shared memory in cells: each begins where a bulk copy does, and ends where the next begins."""
+    """Shared memory in cells: each begins where a bulk copy does, and ends where the next does."""
 
     def __init__(self, roles: Sequence[Role]) -> None:
         copies = [i for r in roles for i in every(r) if i.kind == "copy"]
@@ -260,7 +260,7 @@ class Simulation:
         state.bytes -= item.bytes
         if state.bytes < 0 and not state.left:
             raise Refusal(
-                "more bytes are copied than the phase expects, by the distances of where copies write",
+                "more bytes than a phase expects are copied, by the distances of where",
                 item.instruction,
             )
         self._complete(state)

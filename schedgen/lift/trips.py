@@ -1,4 +1,4 @@
-"""Which terms are the trip count: what loops and conditions depend on, and on nothing else of it."""
+"""Which terms are the trip count: conditions of loops depend on their sum, and on no part of it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The skeleton of a warp of any kernel: what `schedgen.conform.walk` follows, with instructions
 that generated kernels do not have.
 
-A test of a phase that nobody repeats (a peek) leaves what it found as a term: a wait that is skipped
-where the peek has seen the phase is one wait. An mbarrier instruction that says ``.acquire`` or
-``.release`` says what it is without these words; ``.relaxed`` is not known.
+A test of a phase that nobody repeats (a peek) leaves what it found as a term: a wait that is
+skipped where the peek has seen the phase is one wait. An mbarrier instruction that says
+``.acquire`` or ``.release`` is what it is without these words; ``.relaxed`` is not known.
 """
 
 from __future__ import annotations
