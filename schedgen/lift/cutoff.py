@@ -53,6 +53,8 @@ class Looker:
         self.constants = {1}
         self._depends: dict[Term, bool] = {}
         self.counters: set[Term] = set()
+        self._machines: set[Term] = set()
+        """What loops hand on and is no counter, but a slot or phase."""
 
     def limits(self, skeletons: Iterable[Items]) -> Limits:
         """Of all roles.
@@ -71,11 +73,11 @@ class Looker:
                     for term in _operands(item):
                         self._look(term, one)
                 case Branch():
-                    self._look(item.condition, item.instruction)
+                    self._decides(item.condition, item.instruction)
                     self._items(item.yes)
                     self._items(item.no)
                 case Exit():
-                    self._look(item.condition, item.instruction)
+                    self._decides(item.condition, item.instruction)
                 case Loop():
                     self._loop(item)
 
@@ -91,10 +93,18 @@ class Looker:
             if pairs == [(symbol, 1)]:
                 self.counters.add(symbol)
                 self.moduli.add(abs(constant) or 1)
+            elif all(t.op == "const" or t in loop.carried for t in _leaves(one.update)):
+                self._machines.add(symbol)
         for symbol in wanted:
             self._look(loop.carried[symbol].update, loop.instruction)
             self._look(loop.carried[symbol].entry, loop.instruction)
         self._items(loop.body)
+
+    def _decides(self, condition: Term, one: Instruction) -> None:
+        """What happens in a turn must not depend on slots and phases."""
+        if not self._machines.isdisjoint(below(condition)):
+            raise Refusal("a slot or phase decides what happens", one)
+        self._look(condition, one)
 
     def _depended(self, term: Term) -> bool:
         """Whether a term depends on the trip count or a counter."""
@@ -152,6 +162,10 @@ def _is_sign(term: Term) -> bool:
 
 
 _KNOWN = {*_COMPARING, *_LINEAR, *_PERIODIC, *_LOGICAL}
+
+
+def _leaves(term: Term) -> list[Term]:
+    return [part for part in below(term) if not part.parts]
 
 
 def _constants(term: Term) -> Iterator[int]:

@@ -51,6 +51,33 @@ def _truth(value: bool | NDArray[np.bool_]) -> Number:
     return int(value) if isinstance(value, bool | np.bool_) else value.astype(np.int64)
 
 
+def _signed(value: Number) -> Number:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def _high_half(a: Number, b: Number) -> Number:
+    """Of a signed product."""
+    return (_signed(a) * _signed(b)) >> 32
+
+
+def _of_byte(value: Number) -> Number:
+    """The lower 8 bits with their sign."""
+    return (value + 2**7) % 2**8 - 2**7
+
+
+def _of_half(value: Number) -> Number:
+    """The lower 16 bits with their sign."""
+    return (value + 2**15) % 2**16 - 2**15
+
+
+def _low_half(value: Number) -> Number:
+    return value % 2**16
+
+
+def _shifted_half(value: Number, by: int) -> Number:
+    return (value % 2**16) >> by
+
+
 def _signed_quotient(a: Number, b: Number) -> Number | None:
     if not isinstance(a, int) or not isinstance(b, int) or not b:
         return None
@@ -112,6 +139,13 @@ _OPERATORS: dict[str, Callable[..., Number | None]] = {
     "min.u32?": _unsigned_least,
     "max.u32?": _unsigned_most,
     "div.s32?": _signed_quotient,
+    "mul.hi.s32?": _high_half,
+    "cvt.s16.s8?": _of_byte,
+    "cvt.s32.s8?": _of_byte,
+    "cvt.s32.s16?": _of_half,
+    "cvt.u16.u32?": _low_half,
+    "cvt.u32.u16?": _low_half,
+    "shr.u16?": _shifted_half,
     "eq": _is_zero,
     "lt": _is_negative,
     "le": _is_not_positive,

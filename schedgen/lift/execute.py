@@ -261,7 +261,7 @@ class Execution:
         elif action.kind in _ACCESSES:
             event = self._access(action, lanes)
         elif action.values:
-            value = self.worths.of(action.values[0])
+            value = self._even(self.worths.of(action.values[0]))
             number = value if isinstance(value, int) else None
             event = Event(action.kind, action.instruction, lanes, None, number)
         self._into.append(event)
@@ -287,18 +287,21 @@ class Execution:
     def _word(self, action: Action) -> int:
         return self._shared(action, action.address)
 
-    def _shared(self, action: Action, address: Term | None) -> int:
-        value = None if address is None else self.worths.of(address)
+    @staticmethod
+    def _even(value: Worth) -> Worth:
+        """One number where all lanes have it."""
         if isinstance(value, np.ndarray) and bool((value == value[0]).all()):
-            value = int(value[0])
+            return int(value[0])
+        return value
+
+    def _shared(self, action: Action, address: Term | None) -> int:
+        value = None if address is None else self._even(self.worths.of(address))
         if not isinstance(value, int):
             raise Refusal("where in shared memory this is, is not known", action.instruction)
         return value - SHARED_START
 
     def _number(self, action: Action, term: Term) -> int:
-        value = self.worths.of(term)
-        if isinstance(value, np.ndarray) and bool((value == value[0]).all()):
-            value = int(value[0])
+        value = self._even(self.worths.of(term))
         if not isinstance(value, int):
             raise Refusal("an operand is not known", action.instruction)
         return value
