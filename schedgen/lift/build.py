@@ -46,6 +46,7 @@ _RANKS = {("copy", True): 0, ("threads", True): 1, ("threads", False): 2}
 _WARPS = 4
 _BAND = 8
 """Rows of an allocation that stand for what the threads of one role touch, two for each warp."""
+_END = "end of the block"
 _ANY = (1, 1)
 """Latencies: the proofs hold for all."""
 CAPACITIES = Capacities(232448, 512, 4096, 256, 64, 16)
@@ -74,6 +75,8 @@ class Builder:
         self.kernel, self.arch, self.setup = kernel, arch, tuple(setup)
         self.numbering, self.counts = numbering, counts
         self.skipped: frozenset[Word] = frozenset()
+        self.once = False
+        """Whether a block has one tile: all roles meet behind it, which changes nothing before."""
         self.operations: list[TileOperation] = []
         self.names: dict[int, str] = {}
         self.places: dict[tuple[str, str, int], Item] = {}
@@ -91,6 +94,9 @@ class Builder:
             self._role(role, one, mine) for role, one, mine in zip(roles, steps, items, strict=True)
         ]
         barriers = tuple(self._barriers(roles))
+        if self.once:
+            threads = sum(32 * role.warps for role in roles)
+            barriers = (*barriers, Barrier(_END, "mbarrier", 1, threads, 0))
         setup = [Initialize(b.name, b.arrivals) for b in barriers]
         program = Program(
             self.kernel, "", self.arch, "", 1, 8, CAPACITIES, tuple(self._allocations()),
@@ -120,6 +126,10 @@ class Builder:
         products = any(
             items[s.place].kind == "products" for s in (*steps.before, *steps.loop, *steps.after)
         )
+        if self.once:
+            number = Number(1, 0, True)
+            meet = Step(Arrive(_END, number, 32 * role.warps)), Step(Wait(_END, number))
+            sections["after"] += meet
         return RoleProgram(
             role.name, role.warps, 24, tuple(sections["before"]), tuple(sections["loop"]),
             tuple(sections["after"]),

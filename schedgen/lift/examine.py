@@ -10,7 +10,7 @@ from schedgen.codegen.fenced import Unfenced, unfenced
 from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Instruction, Kernel, Module
 from schedgen.findings import Finding
-from schedgen.lift.items import Item, Role
+from schedgen.lift.items import THREADS, Item, Role
 from schedgen.lift.lift import Lifted, Lifting, Race
 from schedgen.lift.simulate import Hang, Miscount
 from schedgen.proof.prove import METHODS, check
@@ -120,6 +120,8 @@ def _word(item: Item) -> str:
     if item.word is None:
         return item.kind
     kind, at = item.word
+    if kind == "bar":
+        return f"numbered barrier {at // THREADS} of {at % THREADS} threads"
     parity = "" if item.parity is None else f" with parity {item.parity}"
     return f"{kind} {at}{parity}"
 

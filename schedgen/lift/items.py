@@ -21,7 +21,10 @@ from schedgen.lift.execute import Event
 from schedgen.program.model import FenceKind
 
 Word = tuple[str, int]
-"""A barrier: ``("mbarrier", byte)``, ``("bar", number)``, or ``("copies", number of a role)``."""
+"""A barrier: ``("mbarrier", byte)``, ``("bar", number * THREADS + threads that it takes)``, or
+``("copies", number of a role)``."""
+THREADS = 2048
+"""More than a block has."""
 GRANULE = 4
 """Bytes that are told apart where threads access shared memory."""
 
@@ -87,6 +90,8 @@ class Item:
     touches: tuple[Touch, ...] = ()
     fence: FenceKind | None = None
     target: Item | None = None
+    beside: bool = False
+    """An arrival of a warp that meets its warpgroup, beside which it does more."""
     number: int | None = None
     versions: tuple[int, ...] = ()
     tile: int = 0
@@ -263,20 +268,18 @@ class Reader:
     def _meet(self, event: Event, threads: int) -> Iterator[Item]:
         if event.value is None:
             raise Refusal("which barrier this is, is not known", event.instruction)
-        word = ("bar", event.value)
-        yield Item("arrive", event.instruction, word, count=threads)
+        word = ("bar", event.value * THREADS + self._taken(event.instruction))
+        yield Item("arrive", event.instruction, word, count=threads, beside=event.maybe)
         if event.kind == "bar.sync":
             yield Item("wait", event.instruction, word)
 
-
-def expected_at(item: Item, block: int) -> int:
-    """Threads that a numbered barrier takes: all of the block if it does not say."""
-    operands = item.instruction.operands
-    if len(operands) > 1:
-        if not isinstance(operands[1], Immediate):
-            raise Refusal("how many threads a barrier takes is not known", item.instruction)
-        return int(operands[1].value)
-    return block
+    def _taken(self, one: Instruction) -> int:
+        """Threads that a numbered barrier takes: all of the block if it does not say."""
+        if len(one.operands) < 2:
+            return self.block
+        if not isinstance(one.operands[1], Immediate):
+            raise Refusal("how many threads a barrier takes is not known", one)
+        return int(one.operands[1].value)
 
 
 def _joined(touched: dict[Touch, None]) -> tuple[Touch, ...]:

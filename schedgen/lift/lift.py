@@ -13,7 +13,7 @@ from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Instruction, Kernel
 from schedgen.lift.build import Builder, Made, setup_of
 from schedgen.lift.cutoff import MOST, Limits, Looker
-from schedgen.lift.items import Item, Role, Word, expected_at
+from schedgen.lift.items import THREADS, Item, Role, Word
 from schedgen.lift.numbering import Numbering, numbered
 from schedgen.lift.ordered import Unordered, unordered
 from schedgen.lift.roles import Threads, Traces, threads_of
@@ -53,8 +53,8 @@ class Run:
         return sum(self.trips[:tile])
 
 
-def run(threads: Threads, trips: Sequence[int]) -> Run:
-    """Executes all roles.
+def run(threads: Threads, trips: Sequence[int], cells: Cells | None = None) -> Run:
+    """Executes all roles; ``cells`` are those of an execution that uses all of them.
 
     Raises:
         Refusal: something is not known. Hang, Miscount: the kernel is wrong.
@@ -64,14 +64,16 @@ def run(threads: Threads, trips: Sequence[int]) -> Run:
     if not roles:
         raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
     counts, skipped = _counts(traces, roles)
-    cells = Cells(roles)
+    cells = cells or Cells(roles)
     simulation = Simulation(roles, counts, cells, skipped)
     try:
         simulation.run()
     except (Hang, Miscount) as error:
         error.trips = tuple(trips)
         raise
-    return Run(tuple(trips), traces, roles, counts, skipped, cells, simulation)
+    found = Run(tuple(trips), traces, roles, counts, skipped, cells, simulation)
+    _once_each(found)
+    return found
 
 
 def _counts(traces: Traces, roles: Sequence[Role]) -> tuple[dict[Word, int], frozenset[Word]]:
@@ -97,9 +99,31 @@ def _counts(traces: Traces, roles: Sequence[Role]) -> tuple[dict[Word, int], fro
             if item.word[0] == "copies":
                 found[item.word] = 1
                 continue
-            beside = [r for r in roles if r.beside and any(i.word == item.word for i in every(r))]
-            found[item.word] = expected_at(item, traces.threads.block) + 32 * len(beside)
+            word = item.word
+            beside = {one.beside for r in roles if r.beside for one in _at(r, word)}
+            if len(beside) > 1:
+                text = "a warp meets its warpgroup and others at one barrier"
+                raise Refusal(text, item.instruction)
+            meeting = [r for r in roles if r.beside and any(one.beside for one in _at(r, word))]
+            found[word] = word[1] % THREADS + 32 * len(meeting)
     return found, frozenset(skipped)
+
+
+def _at(role: Role, word: Word) -> list[Item]:
+    """Arrivals of a role at a barrier."""
+    return [item for item in every(role) if item.word == word and item.kind == "arrive"]
+
+
+def _once_each(found: Run) -> None:
+    """A numbered barrier that takes different numbers of threads is used once with each: then its
+    phases are barriers of their own."""
+    words = [word for word in found.counts if word[0] == "bar"]
+    numbers = [word[1] // THREADS for word in words]
+    for word, number in zip(words, numbers, strict=True):
+        if numbers.count(number) > 1 and found.simulation.states[word].phase > 1:
+            one = next(item for role in found.roles for item in _at(role, word))
+            text = "a numbered barrier that takes one number of threads, then another, again"
+            raise Refusal(text, one.instruction)
 
 
 @dataclass(frozen=True)
@@ -151,13 +175,14 @@ class Lifting:
         return self.found
 
     def _program(self, threads: Threads) -> Lifted:
-        more, fewer = (run(threads, (trips,) * TILES) for trips in (ENOUGH + 1, ENOUGH))
+        more = run(threads, (ENOUGH + 1,) * TILES)
+        fewer = run(threads, (ENOUGH,) * TILES, more.cells)
         try:
             return self._made(threads, fewer, more)
         except Refusal:
             # Where no program describes it, an execution may show that it is wrong.
             for trips in ((1, 1, 1), (2, 2, 2), (3, 3, 3), fewer.trips):
-                one = run(threads, trips)
+                one = run(threads, trips, more.cells)
                 race = unordered(one.roles, one.simulation.order, one.cells)
                 if race is not None:
                     raise Race(race, trips) from None
@@ -179,7 +204,7 @@ class Lifting:
         limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
         compared = self._compared(threads, limits, numbering, steps, tiled=more.traces.tiled)
         builder = Builder(self.kernel.name, self.arch, numbering, more.counts, self._setup(more))
-        builder.skipped = more.skipped
+        builder.skipped, builder.once = more.skipped, not more.traces.tiled
         each = [steps[role.name] for role in more.roles]
         built = builder.build(more.roles, each, [role.tiles[tile] for role in more.roles])
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
@@ -209,7 +234,7 @@ class Lifting:
             raise Refusal(text)
         tiles = 0
         for trips in plan(limits, tiled=tiled):
-            found = run(threads, trips)
+            found = run(threads, trips, numbering.shared)
             _check(found, numbering, steps)
             tiles += len(trips)
         return tiles

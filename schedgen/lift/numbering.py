@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from schedgen.conform.refusal import Refusal
-from schedgen.lift.items import Item, Role, Touch, Word
+from schedgen.lift.items import THREADS, Item, Role, Touch, Word
 from schedgen.lift.rings import Place, rings
 from schedgen.lift.rolling import Accessed, Counted, Sign
 from schedgen.lift.simulate import Cells, every
@@ -198,5 +198,6 @@ def ring_text(ring: RingKey, numbering: Numbering) -> str:
         mine = sorted(at for at, place in numbering.cells.items() if place.ring == number)
         return f"shared[{mine[0]}]"
     mine = sorted(at for (k, at), p in numbering.words.items() if k == kind and p.ring == number)
-    names = {"mbarrier": "mbarrier", "bar": "named barrier", "copies": "bulk stores of role"}
-    return f"{names[kind]} {mine[0]}"
+    if kind == "bar":
+        return f"named barrier {mine[0] // THREADS} of {mine[0] % THREADS}"
+    return f"mbarrier {mine[0]}" if kind == "mbarrier" else f"bulk stores of role {mine[0]}"

@@ -204,7 +204,7 @@ class Traces:
             touches = tuple(t for w, e in enumerate(events) for t in self._touches(e, first + w))
             mine.append((event, sum(e.lanes for e in events), touches))
             if event.kind == "bar.sync" and others:
-                beside.append((events[others[0]], 32, ()))
+                beside.append((replace(events[others[0]], maybe=True), 32, ()))
         for warp in others:
             for event in parts[warp][at[warp] :]:
                 beside.append((event, event.lanes, self._touches(event, first + warp)))

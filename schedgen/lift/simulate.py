@@ -54,23 +54,19 @@ class Cells:
         for item in copies:
             self._by_line[item.instruction.line] |= {t.start for t in item.touches}
         self._sized(copies)
-        for role in roles:
-            self._grown(every(role))
+        self._last([item for role in roles for item in every(role)])
 
-    def _grown(self, items: Sequence[Item]) -> None:
-        """Cells that end nowhere reach as far as threads touch them, or as the one before them."""
-        for item in items:
-            for touch in item.touches:
-                cell = self.of(touch, item)
-                if touch.owners and not self._gap(cell):
-                    self._sizes[cell] = max(self._sizes[cell], touch.last + 1 - cell)
-        last = self.starts[-1] if self.starts else 0
-        before = max((start for start in self.starts if start < last), default=last)
-        if self.size(last) and self.size(before) == last - before >= self.size(last):
-            self._sizes[last] = last - before
-
-    def _gap(self, start: int) -> bool:
-        return start != self.starts[-1]
+    def _last(self, items: Sequence[Item]) -> None:
+        """The last cell ends nowhere: it is taken to be as large as the one before it, or to reach
+        as far as threads touch it where there is none."""
+        if not self.starts:
+            return
+        last = self.starts[-1]
+        touched = [t.last for item in items for t in item.touches if t.owners and t.start >= last]
+        if self.size(last) or not touched:
+            return
+        before = max((start for start in self.starts if start < last), default=None)
+        self._sizes[last] = max(touched) + 1 - last if before is None else last - before
 
     def _sized(self, copies: Sequence[Item]) -> None:
         gaps = {a: b - a for a, b in zip(self.starts, self.starts[1:], strict=False)}
@@ -94,7 +90,9 @@ class Cells:
     def of(self, touch: Touch, item: Item) -> int:
         """The start of the cell that an access is in."""
         at = bisect_right(self.starts, touch.start) - 1
-        if at < 0 or bisect_right(self.starts, max(touch.last, touch.start)) - 1 != at:
+        end = max(touch.last, touch.start)
+        beyond = at < 0 or bisect_right(self.starts, end) - 1 != at
+        if beyond or 0 < self.size(self.starts[at]) <= end - self.starts[at]:
             raise Refusal("this accesses shared memory that no bulk copy has", item.instruction)
         return self.starts[at]
 
