@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import Any
 
 from race_table import EXAMPLES, Case, cases
 from report import RESULTS, keep, table
@@ -58,6 +59,7 @@ def rows_of(case: Case) -> Iterator[dict[str, object]]:
     command = [sys.executable, "-m", "schedgen.cli", "lift", f"--arch={case.arch}", "--json"]
     begin = perf_counter()
     row: dict[str, object] = {"kernel": case.name, "arch": case.arch}
+    done: subprocess.CompletedProcess[str] | None = None
     try:
         done = subprocess.run(
             [*command, *case.program], capture_output=True, text=True, check=False,
@@ -68,7 +70,7 @@ def rows_of(case: Case) -> Iterator[dict[str, object]]:
         yield row | _nothing(f"more than {SECONDS} s")
         return
     except ValueError:
-        yield row | _nothing((done.stderr.strip().splitlines() or ["nothing"])[-1][:200])
+        yield row | _nothing(_last(done))
         return
     for one in report:
         if len(report) > 1 and not one["programs"] and "convert" in one["kernel"]:
@@ -76,22 +78,26 @@ def rows_of(case: Case) -> Iterator[dict[str, object]]:
         yield row | _told(one, perf_counter() - begin)
 
 
+def _last(done: subprocess.CompletedProcess[str] | None) -> str:
+    lines = done.stderr.strip().splitlines() if done is not None else []
+    return lines[-1][:200] if lines else "nothing was printed"
+
+
 def _nothing(why: str) -> dict[str, object]:
     unknown = dict.fromkeys(("roles", "rings", "compared up to"), "")
     return {"result": "not lifted", **unknown, "why not": why, "seconds": ""}
 
 
-def _told(one: dict[str, object], seconds: float) -> dict[str, object]:
-    programs, findings, places = one["programs"], one["findings"], one["places"]
-    assert isinstance(programs, list)
-    assert isinstance(findings, list)
-    assert isinstance(places, list)
-    why = str(one["reason"]) or "; ".join(str(f["text"]) for f in findings[:1])
-    where = next((p for p in places if p["ptx"]), None)
+def _told(one: dict[str, Any], seconds: float) -> dict[str, object]:
+    places: list[dict[str, Any]] = one["places"]
+    findings: list[dict[str, Any]] = one["findings"]
+    why = one["reason"] or "; ".join(found["text"] for found in findings[:1])
+    where = next((place for place in places if place["ptx"]), None)
     if where is not None:
         file = f"{Path(where['file']).name}:{where['line']}, " if where["file"] else ""
         why += f" ({file}{where['instruction']})"
-    first = programs[0] if programs else {"roles": [], "barriers": [], "trip_counts_compared": ""}
+    nothing: dict[str, Any] = {"roles": [], "barriers": [], "trip_counts_compared": ""}
+    first: dict[str, Any] = one["programs"][0] if one["programs"] else nothing
     return {
         "result": one["status"],
         "roles": len(first["roles"]) or "",

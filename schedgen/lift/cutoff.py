@@ -153,6 +153,8 @@ class Looker:
 
 def _content(term: Term, depends: Callable[[Term], bool]) -> int:
     """What all that changes in a sum is a multiple of."""
+    if term.op in ("shr", "sar") and isinstance(term.args[1], int):
+        return max(1, _content(term.parts[0], depends) >> term.args[1])
     return gcd(*(factor for part, factor in addends(term)[1] if depends(part))) or 1
 
 

@@ -21,7 +21,7 @@ from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
 from schedgen.lift.simulate import Cells, Hang, Miscount, Simulation, every
 from schedgen.program.model import AwaitKernel, Program, SetUp
 
-ENOUGH = 12
+ENOUGH = 16
 """Iterations of the tiles that steps are made of: more than pipelines need to fill and drain."""
 TILES = 3
 _CONDITIONS = 3

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 Tiles = Sequence[Sequence[int]]
 """Places in the order in which a role comes to them, tile by tile."""
-_ENDS = 4
+_ENDS = 8
 """Uses at both ends of a tile where the order may be another one."""
 
 
