@@ -39,14 +39,16 @@ OTHERS = (
 """Of the programs that `race_table` runs."""
 
 
-def own(folder: Path) -> Iterator[Case]:
-    """Shipped kernels, as files with their PTX."""
+def own(folder: Path, words: list[str]) -> Iterator[Case]:
+    """Shipped kernels whose rows begin with one of ``words``, as files with their PTX."""
     from schedgen.codegen.report import compile_report
     from schedgen.kernels.library import named
     from schedgen.kernels.regenerate import shipped
 
     known = [one.name.removesuffix(".py") for one in shipped()]
     for name in (one for one in known if one in OWN):
+        if words and not f"schedgen {name}".startswith(tuple(words)):
+            continue
         here = folder / name
         here.mkdir()
         report = compile_report(named(f"{name}.py"), here)
@@ -117,7 +119,7 @@ def main() -> None:
         kept = json.loads(path.read_text("utf-8"))["rows"]
         rows = [row for row in kept if not str(row["kernel"]).startswith(tuple(words))]
     with TemporaryDirectory() as made:
-        chosen = [*own(Path(made)), *(c for c in cases(folder) if c.name.startswith(OTHERS))]
+        chosen = [*own(Path(made), words), *(c for c in cases(folder) if c.name.startswith(OTHERS))]
         for case in chosen:
             if words and not case.name.startswith(tuple(words)):
                 continue

@@ -1,4 +1,4 @@
-"""A generated product, lifted from its PTX alone: its program comes out, and mutants are refuted."""
+"""A generated product, lifted from its PTX alone: its program comes out, mutants are refuted."""
 
 from __future__ import annotations
 
