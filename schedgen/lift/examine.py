@@ -91,6 +91,8 @@ def examine(
         findings += [_registers(kernel, one) for one in unfenced(module)]
     except Refusal as error:
         reason, places = error.message, (Place.of(error.instruction, "at"),)
+    except RecursionError:
+        reason = "its conditions are nested deeper than is followed"
     except Hang as error:
         findings.append(_hang(error))
     except Miscount as error:
