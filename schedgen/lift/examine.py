@@ -72,6 +72,10 @@ class Examined:
     programs: tuple[Lifted, ...]
     methods: tuple[str, ...]
     seconds: float
+    notes: tuple[Wrong, ...] = ()
+    """Registers of products that are accessed behind their ``wgmma.fence``. PTX forbids it, and the
+    assembler adds the order where it sees the access, as it does for accumulators that are set to 0.
+    """
 
 
 def examine(
@@ -82,13 +86,16 @@ def examine(
     programs: tuple[Lifted, ...] = ()
     places: tuple[Place, ...] = ()
     findings: list[Wrong] = []
+    notes: list[Wrong] = []
     reason = ""
     try:
         programs = tuple(Lifting(kernel, module.target).programs())
         for one in programs:
             proof = check(one.program, methods, quick=quick)
             findings += [_wrong(one, finding) for finding in proof.findings]
-        findings += [_registers(kernel, one) for one in unfenced(module)]
+        for register in unfenced(module):
+            into = notes if register.missing == "wgmma.fence" else findings
+            into.append(_registers(kernel, register))
     except Refusal as error:
         reason, places = error.message, (Place.of(error.instruction, "at"),)
     except RecursionError:
@@ -104,7 +111,8 @@ def examine(
     status = REFUTED if findings else NOT_LIFTED if reason else PROVEN
     seconds = perf_counter() - begin
     kept = tuple(dict.fromkeys(findings))
-    return Examined(kernel.name, status, reason, places, kept, programs, methods, seconds)
+    told = tuple(dict.fromkeys(notes))
+    return Examined(kernel.name, status, reason, places, kept, programs, methods, seconds, told)
 
 
 def _with(trips: Sequence[int]) -> str:
@@ -176,6 +184,8 @@ def lines_of(found: Examined) -> Iterator[str]:
         yield from (f"               {place.text}" for place in finding.places)
     if len(found.findings) > 10:
         yield f"  and {len(found.findings) - 10} more"
+    for note in found.notes[:1]:
+        yield f"  note         {note.text} ({len(found.notes)} such products)"
     for number, one in enumerate(found.programs):
         yield from _program_lines(one, number)
     if found.status == PROVEN:
@@ -224,6 +234,7 @@ def data_of(found: Examined) -> dict[str, object]:
             {"claim": f.claim, "text": f.text, "places": [place(p) for p in f.places]}
             for f in found.findings
         ],
+        "notes": [{"text": n.text, "places": [place(p) for p in n.places]} for n in found.notes],
         "programs": [_program_data(one) for one in found.programs],
         "methods": list(found.methods),
         "seconds": round(found.seconds, 1),
