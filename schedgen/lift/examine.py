@@ -73,8 +73,8 @@ class Examined:
     methods: tuple[str, ...]
     seconds: float
     notes: tuple[Wrong, ...] = ()
-    """Registers of products that are accessed behind their ``wgmma.fence``. PTX forbids it, and the
-    assembler adds the order where it sees the access, as it does for accumulators that are set to 0.
+    """Registers of products that are accessed behind their ``wgmma.fence``. PTX forbids it; the
+    assembler adds the order where it sees the access, as of accumulators that are set to 0.
     """
 
 
