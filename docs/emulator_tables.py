@@ -18,6 +18,7 @@ EXAMPLES = ("kernel", "arch", "schedule", "correct", "findings", "advice", "warp
 SPEED = ("kernel", "arch", "extents", "race checker", "correct", "warp instructions")
 GROWTH = ("kernel", "arch", "m=n", "k", "correct", "warp instructions", "asynchronous operations")
 RACE = ("kernel", "arch", "executed", "correct", "findings", "rules", "launches")
+LIFT = ("kernel", "arch", "result", "roles", "rings", "compared up to", "why not", "seconds")
 Row = dict[str, Any]
 
 
@@ -27,6 +28,7 @@ def parts() -> dict[str, Callable[[], str]]:
         "emulator-examples": lambda: table("cutlass_examples", (*EXAMPLES, "seconds")),
         "emulator-race": race,
         "race-mutants": race_mutants,
+        "lift": lambda: table("lift", LIFT),
         "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
         "emulator-growth": lambda: table(
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")

@@ -50,6 +50,7 @@ FILES = (
             "emulator",
             "fuzz",
             "kernels",
+            "lift",
             "products",
             "proof",
             "race",

@@ -15,6 +15,7 @@ from schedgen.emulator.launched import module_of, parameters_of_each
 from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.ptx.tree import Module
 from schedgen.emulator.race.programs import Ended, Program, run
 from schedgen.emulator.race.schedules import Kept
 from schedgen.emulator.race.session import Limit, Session
@@ -93,6 +94,19 @@ def listed(program: Program, options: Options) -> tuple[tuple[Unsupported, ...],
     with _gpu(options, note):
         ended = run(program)
     return tuple(one for found in known.values() for one in found), len(known), ended
+
+
+def captured(program: Program, options: Options) -> tuple[tuple[tuple[str, Module], ...], Ended]:
+    """Runs a program without executing what it launches: its kernels, each with its module, in the
+    order of their first launches, and how it ended, which may be badly for want of results."""
+    known: dict[tuple[str, str], Module] = {}
+
+    def note(launch: Launch) -> None:
+        known.setdefault((launch.kernel, launch.ptx), module_of(launch.ptx))
+
+    with _gpu(options, note):
+        ended = run(program)
+    return tuple((kernel, module) for (kernel, _), module in known.items()), ended
 
 
 def checked(

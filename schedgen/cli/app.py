@@ -12,7 +12,7 @@ from schedgen import __version__
 from schedgen.cli.guard import guarded
 from schedgen.cli.kernels import build, compile_file, emit, emulate, trace
 from schedgen.cli.measurements import bench, calibrate, tune
-from schedgen.cli.programs import ProgramCommand, race
+from schedgen.cli.programs import ProgramCommand, lift, race
 from schedgen.cli.schedules import check, schema, show, solve, specs, targets
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ for _name, _command in {
     "check": check,
     "emulate": emulate,
     "race": race,
+    "lift": lift,
     "emit": emit,
     "compile": compile_file,
     "build": build,
@@ -57,7 +58,7 @@ for _name, _command in {
     "targets": targets,
     "schema": schema,
 }.items():  # in the order of `schedgen --help`
-    _class = ProgramCommand if _command is race else None
+    _class = ProgramCommand if _command in (race, lift) else None
     app.command(_name, cls=_class)(guarded(_command))
 
 

@@ -1,4 +1,4 @@
-"""The command about programs of others: `race`. What it needs is imported when it runs."""
+"""The commands about programs of others: `race` and `lift`. Each imports what it needs."""
 
 from __future__ import annotations
 
@@ -197,4 +197,44 @@ def race(
         raise typer.Exit(run_list(asked, options))
     with Ticker() as ticker:
         status = run_race(asked, options, ticker)
+    raise typer.Exit(status)
+
+
+def lift(
+    program: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PROGRAM]", help="A script, MODULE:FUNCTION or a PTX file.", show_default=False
+        ),
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="Arguments of the program.", show_default=False),
+    ] = None,
+    module: Annotated[
+        str | None,
+        typer.Option("-m", metavar="MODULE", help="Run a module, as 'python -m'; must come last."),
+    ] = None,
+    arch: Annotated[
+        str,
+        typer.Option(help="The GPU: sm_90a or sm_100a.", autocompletion=complete_arch),
+    ] = "sm_90a",
+    kernel: Annotated[
+        str, typer.Option(metavar="REGEX", help="Only kernels whose names it is found in.")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """Prove kernels of a GPU program for all trip counts: waits, arrivals, copies and products are
+    read from their PTX as a program like those of 'solve' (docs/lift.md). Executes no kernel.
+
+    Exit status: 0 all are proven, 1 one is refuted, 2 bad input, 3 one is not lifted.
+    """
+    from schedgen.cli.lift import run_lift
+    from schedgen.cli.race import ARCHITECTURES, Asked, one_of
+    from schedgen.emulator.race.running import Options
+
+    options = Options(one_of(arch, ARCHITECTURES, "--arch"))
+    asked = Asked(program, tuple(arguments or ()), module, as_json=json)
+    with Ticker() as ticker:
+        status = run_lift(asked, options, kernel, ticker)
     raise typer.Exit(status)

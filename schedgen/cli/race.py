@@ -121,11 +121,11 @@ def run_list(asked: Asked, options: Options) -> int:
         )
     ended = None
     if asked.module is None and path.suffix == ".ptx":
-        module = _module(path)
+        module = module_of_file(path)
         found, kernels = unsupported(module), len(module.kernels)
     else:
-        with _standard_output(sys.stderr):
-            found, kernels, ended = listed(_program(asked), options)
+        with standard_output(sys.stderr):
+            found, kernels, ended = listed(program_of(asked), options)
     if asked.as_json:
         print_json([asdict(one) for one in found])
         return WRONG if found else CLEAN
@@ -134,7 +134,8 @@ def run_list(asked: Asked, options: Options) -> int:
     return WRONG if found else CLEAN
 
 
-def _module(path: Path) -> Module:
+def module_of_file(path: Path) -> Module:
+    """The PTX in a file."""
     from schedgen.emulator.ptx.parse import parse
     from schedgen.emulator.race.ptx_launch import text_of
 
@@ -158,12 +159,17 @@ def _ran(asked: Asked, options: Options, progress: Callable[[str], None]) -> tup
         raise SchedgenError(
             f"--launch {asked.launch} is for PTX files, the program launches its kernels itself"
         )
-    program = _program(asked)
-    with _standard_output(sys.stderr if asked.as_json else None):
+    program = program_of(asked)
+    with standard_output(sys.stderr if asked.as_json else None):
         return checked(program, options, progress)
 
 
-def _program(asked: Asked) -> Program:
+def program_of(asked: Asked) -> Program:
+    """What is to be run.
+
+    Raises:
+        SchedgenError: nothing, or what is not there.
+    """
     from schedgen.emulator.race.programs import module, script
 
     if asked.module is not None:
@@ -210,7 +216,7 @@ def _report(asked: Asked, session: Session, ended: Ended) -> None:
 
 
 @contextmanager
-def _standard_output(to: object | None) -> Generator[None]:
+def standard_output(to: object | None) -> Generator[None]:
     """What the program prints goes to standard error, if standard output is for a report."""
     if to is None:
         yield

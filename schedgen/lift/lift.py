@@ -1,0 +1,274 @@
+"""A kernel's PTX becomes a program, and the program is proven.
+
+`docs/lift.md` has what is assumed and what a proof covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from schedgen.conform.refusal import Refusal
+from schedgen.emulator.ptx.tree import Instruction, Kernel
+from schedgen.lift.build import Builder, Made, setup_of
+from schedgen.lift.cutoff import MOST, Limits, Looker
+from schedgen.lift.items import THREADS, Item, Role, Word
+from schedgen.lift.numbering import Numbering, numbered
+from schedgen.lift.ordered import Unordered, unordered
+from schedgen.lift.roles import Threads, Traces, threads_of
+from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
+from schedgen.lift.simulate import Cells, Hang, Miscount, Simulation, every
+from schedgen.program.model import AwaitKernel, Program, SetUp
+
+ENOUGH = 16
+"""Iterations of the tiles that steps are made of: more than pipelines need to fill and drain."""
+TILES = 3
+_CONDITIONS = 3
+"""Conditions on parameters that are looked at both ways."""
+
+
+class Race(Exception):
+    """Accesses that nothing orders in an execution."""
+
+    def __init__(self, found: Unordered, trips: tuple[int, ...]) -> None:
+        super().__init__("a race")
+        self.found, self.trips = found, trips
+
+
+@dataclass
+class Run:
+    """All roles for some trip counts."""
+
+    trips: tuple[int, ...]
+    traces: Traces
+    roles: list[Role]
+    counts: dict[Word, int]
+    skipped: frozenset[Word]
+    cells: Cells
+    simulation: Simulation
+
+    def before(self, tile: int) -> int:
+        """Iterations of the tiles before one."""
+        return sum(self.trips[:tile])
+
+
+def run(threads: Threads, trips: Sequence[int], cells: Cells | None = None) -> Run:
+    """Executes all roles; ``cells`` are those of an execution that uses all of them.
+
+    Raises:
+        Refusal: something is not known. Hang, Miscount: the kernel is wrong.
+    """
+    traces = Traces(threads, trips)
+    roles = traces.roles()
+    if not roles:
+        raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
+    counts, skipped = _counts(traces, roles)
+    cells = cells or Cells(roles)
+    simulation = Simulation(roles, counts, cells, skipped)
+    try:
+        simulation.run()
+    except (Hang, Miscount) as error:
+        error.trips = tuple(trips)
+        raise
+    found = Run(tuple(trips), traces, roles, counts, skipped, cells, simulation)
+    _once_each(found)
+    return found
+
+
+def _counts(traces: Traces, roles: Sequence[Role]) -> tuple[dict[Word, int], frozenset[Word]]:
+    """What each barrier takes, and those whose first phase is complete before the roles begin."""
+    found: dict[Word, int] = {}
+    skipped: set[Word] = set()
+    for warp in traces.found:
+        for event in traces.setup(warp):
+            word = "mbarrier", event.word or 0
+            if event.kind == "init":
+                if word in found or event.lanes != 1:
+                    raise Refusal("an mbarrier is initialized more than once", event.instruction)
+                found[word] = event.value or 0
+            elif event.kind == "arrive":
+                whole = (event.value or 0) * event.lanes == found.get(word)
+                if word in skipped or not whole:
+                    raise Refusal("an arrival before the roles that is no phase", event.instruction)
+                skipped.add(word)
+    for role in roles:
+        for item in every(role):
+            if item.word is None or item.word[0] == "mbarrier":
+                continue
+            if item.word[0] == "copies":
+                found[item.word] = 1
+                continue
+            word = item.word
+            beside = {one.beside for r in roles if r.beside for one in _at(r, word)}
+            if len(beside) > 1:
+                text = "a warp meets its warpgroup and others at one barrier"
+                raise Refusal(text, item.instruction)
+            meeting = [r for r in roles if r.beside and any(one.beside for one in _at(r, word))]
+            found[word] = word[1] % THREADS + 32 * len(meeting)
+    return found, frozenset(skipped)
+
+
+def _at(role: Role, word: Word) -> list[Item]:
+    """Arrivals of a role at a barrier."""
+    return [item for item in every(role) if item.word == word and item.kind == "arrive"]
+
+
+def _once_each(found: Run) -> None:
+    """A numbered barrier that takes different numbers of threads is used once with each: then its
+    phases are barriers of their own."""
+    words = [word for word in found.counts if word[0] == "bar"]
+    numbers = [word[1] // THREADS for word in words]
+    for word, number in zip(words, numbers, strict=True):
+        if numbers.count(number) > 1 and found.simulation.states[word].phase > 1:
+            one = next(item for role in found.roles for item in _at(role, word))
+            text = "a numbered barrier that takes one number of threads, then another, again"
+            raise Refusal(text, one.instruction)
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A program, and what it was made of.
+
+    Attributes:
+        limits: trip counts up to ``limits.trips`` were compared with the steps.
+        assumed: conditions on parameters with what they were taken to be, as texts.
+        compared: tiles of any role that were compared.
+    """
+
+    made: Made
+    numbering: Numbering
+    steps: Mapping[str, Steps]
+    limits: Limits
+    assumed: tuple[str, ...]
+    compared: int
+    trip: str
+
+    @property
+    def program(self) -> Program:
+        return self.made.program
+
+
+@dataclass
+class Lifting:
+    """Lifts one kernel: one program for each way that its conditions on parameters may turn out."""
+
+    kernel: Kernel
+    arch: str
+    found: list[Lifted] = field(default_factory=list[Lifted])
+
+    def programs(self) -> list[Lifted]:
+        """All programs.
+
+        Raises:
+            Refusal: it cannot be lifted. Hang, Miscount, Race: it is wrong for some trip count.
+        """
+        threads = threads_of(self.kernel)
+        first = run(threads, (ENOUGH,) * TILES)
+        asked = list(threads.assumed)
+        if len(asked) > _CONDITIONS:
+            raise Refusal(f"{len(asked)} conditions on parameters decide what happens")
+        del first
+        for values in product((0, 1), repeat=len(asked)):
+            threads.assumed.update(zip(asked, values, strict=True))
+            self.found.append(self._program(threads))
+        return self.found
+
+    def _program(self, threads: Threads) -> Lifted:
+        more = run(threads, (ENOUGH + 1,) * TILES)
+        fewer = run(threads, (ENOUGH,) * TILES, more.cells)
+        try:
+            return self._made(threads, fewer, more)
+        except Refusal:
+            # Where no program describes it, an execution may show that it is wrong.
+            for trips in ((1, 1, 1), (2, 2, 2), (3, 3, 3), fewer.trips):
+                one = run(threads, trips, more.cells)
+                race = unordered(one.roles, one.simulation.order, one.cells)
+                if race is not None:
+                    raise Race(race, trips) from None
+            raise
+
+    def _made(self, threads: Threads, fewer: Run, more: Run) -> Lifted:
+        numbering = numbered(fewer.roles, fewer.counts, fewer.cells, ENOUGH, more.roles)
+        tile = min(1, len(more.roles[0].tiles) - 1)
+        steps: dict[str, Steps] = {}
+        for role, other in zip(more.roles, fewer.roles, strict=True):
+            signs = _signs(numbering, fewer, other, tile), _signs(numbering, more, role, tile)
+            made = rolled(*signs, ENOUGH + 1)
+            if made is None:
+                text = f"{role.name} does not repeat with its iterations in one loop"
+                raise Refusal(text, _first(role))
+            steps[role.name] = made
+        steps = in_front(steps)
+        slots = [place.slots for place in (*numbering.words.values(), *numbering.cells.values())]
+        limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
+        compared = self._compared(threads, limits, numbering, steps, tiled=more.traces.tiled)
+        builder = Builder(self.kernel.name, self.arch, numbering, more.counts, self._setup(more))
+        builder.skipped, builder.once = more.skipped, not more.traces.tiled
+        each = [steps[role.name] for role in more.roles]
+        built = builder.build(more.roles, each, [role.tiles[tile] for role in more.roles])
+        assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
+        trip = " + ".join(map(str, threads.trip))
+        return Lifted(built, numbering, steps, limits, assumed, compared, trip)
+
+    def _setup(self, found: Run) -> list[SetUp]:
+        """Before the roles. A kernel that does not say so is launched behind the one before it."""
+        setup = setup_of([event.kind for event in found.traces.setup(0)])
+        if not any(one.opcode == "griddepcontrol" for one in self.kernel.body):
+            setup.append(AwaitKernel())
+        return setup
+
+    def _compared(
+        self,
+        threads: Threads,
+        limits: Limits,
+        numbering: Numbering,
+        steps: Mapping[str, Steps],
+        *,
+        tiled: bool,
+    ) -> int:
+        if limits.trips > MOST:
+            text = (
+                f"trip counts up to {limits.trips} would have to be looked at, {MOST} at most are"
+            )
+            raise Refusal(text)
+        tiles = 0
+        for trips in plan(limits, tiled=tiled):
+            found = run(threads, trips, numbering.shared)
+            _check(found, numbering, steps)
+            tiles += len(trips)
+        return tiles
+
+
+def plan(limits: Limits, *, tiled: bool) -> Iterator[tuple[int, ...]]:
+    """Trip counts of the tiles of each execution that is compared: every number up to the limit,
+    for the first tiles; small ones, which never fill a pipeline, from every slot and phase on.
+    """
+    for trips in range(1, limits.trips + 1):
+        yield (trips,) * (TILES if tiled else 1)
+    if tiled:
+        yield from ((trips,) * (limits.modulus + 1) for trips in range(1, limits.constant + 2))
+
+
+def _signs(numbering: Numbering, found: Run, role: Role, tile: int) -> list[Sign]:
+    before = found.before(tile)
+    return [numbering.sign(item, before, tile) for item in role.tiles[tile]]
+
+
+def _check(found: Run, numbering: Numbering, steps: Mapping[str, Steps]) -> None:
+    for role in found.roles:
+        for tile, trips in enumerate(found.trips[: len(role.tiles)]):
+            signs = _signs(numbering, found, role, tile)
+            where = agrees(steps[role.name], signs, trips)
+            if where is not None:
+                items = role.tiles[tile]
+                at = items[min(where, len(items) - 1)].instruction if items else None
+                text = f"{role.name} does something else in a tile of {trips} iterations"
+                raise Refusal(text, at)
+
+
+def _first(role: Role) -> Instruction | None:
+    return next((item.instruction for item in every(role)), None)
+
+
+__all__ = ["Item", "Lifted", "Lifting", "Race", "Run", "plan", "run"]

@@ -1,0 +1,121 @@
+"""Rings, steps and cutoffs, without a kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedgen.conform.refusal import Refusal
+from schedgen.conform.skeleton import Carried, Exit, Loop
+from schedgen.conform.terms import Term, Terms
+from schedgen.emulator.ptx.tree import Instruction
+from schedgen.lift.cutoff import Limits, Looker
+from schedgen.lift.evaluate import Worths
+from schedgen.lift.lift import plan
+from schedgen.lift.rings import rings
+from schedgen.lift.rolling import Counted, Sign, agrees, rolled
+
+ONE = Instruction("bra", (), (), 7)
+RING = Counted(1, False)
+TILE = Counted(1, True)
+
+
+def test_slots_that_are_gone_through_in_turn_are_a_ring() -> None:
+    order = [[0, 8, 16, 0, 8, 16, 0]]
+    found = rings([0, 8, 16, 24], dict.fromkeys((0, 8, 16, 24), 1), [order, [[24, 24]]])
+    assert [found[at].ring for at in (0, 8, 16, 24)] == [0, 0, 0, 1]
+    assert found[16].number(2) == 8
+
+
+@pytest.mark.parametrize("order", [[0, 16, 8, 24], [0, 16, 0, 16, 8, 24]])
+def test_two_rings_side_by_side_are_not_one(order: list[int]) -> None:
+    found = rings([0, 8, 16, 24], dict.fromkeys((0, 8, 16, 24), 1), [[order * 3]])
+    assert len({found[at].ring for at in (0, 8, 16, 24)}) > 1
+
+
+def test_a_slot_may_be_left_out_at_first() -> None:
+    found = rings([0, 8, 16], dict.fromkeys((0, 8, 16), 1), [[[0, 16, 0, 8, 16, 0]]])
+    assert found[8].slots == 3
+    assert found[8].late
+
+
+def pipelined(trips: int) -> list[Sign]:
+    """A load and, one iteration behind it, a release; a fence before the loop, a store behind."""
+
+    def moving(kind: str, number: int) -> Sign:
+        return Sign((kind,), (RING,), (number,))
+
+    found = [Sign(("fence",), (), ()), moving("load", 0)]
+    for i in range(1, trips):
+        found += [moving("load", i), moving("release", i - 1)]
+    return [*found, moving("release", trips - 1), Sign(("store",), (TILE,), (0,))]
+
+
+def test_steps_have_shifts_where_the_pipeline_fills_and_drains() -> None:
+    steps = rolled(pipelined(8), pipelined(9), 9)
+    assert steps is not None
+    assert [(step.sign.shape[0], step.shift) for step in steps.loop] == [
+        ("load", 0),
+        ("release", 1),
+    ]
+    assert [len(part) for part in (steps.before, steps.after)] == [1, 1]
+    assert all(agrees(steps, pipelined(trips), trips) is None for trips in range(1, 20))
+
+
+def test_another_turn_for_one_trip_count_is_seen() -> None:
+    steps = rolled(pipelined(8), pipelined(9), 9)
+    assert steps is not None
+    odd = pipelined(5)
+    odd[3], odd[4] = odd[4], odd[3]
+    assert agrees(steps, odd, 5) == 3
+
+
+def test_turns_that_do_not_repeat_are_no_loop() -> None:
+    assert rolled(pipelined(8), [*pipelined(8)[:3], *pipelined(10)[4:]], 9) is None
+
+
+def loop(terms: Terms, condition: Term, *, update: Term | None = None) -> Loop:
+    counter = terms.symbol("i")
+    update = update or terms.sum(((counter, 1),), 1)
+    carried = {counter: Carried("%r1", terms.const(0), update)}
+    return Loop(terms.symbol("turns"), carried, (Exit(condition, ONE),), ONE)
+
+
+def test_a_loop_of_four_at_a_time_has_residues_of_four() -> None:
+    terms = Terms()
+    trip, counter = terms.symbol("n"), terms.symbol("i")
+    whole = terms.make("and", trip, terms.const(-4))
+    condition = terms.compare("eq", terms.sum(((counter, 1),), 4), whole)
+    found = Looker([trip], [3]).limits([(loop(terms, condition),)])
+    assert found == Limits(12, 4)
+    assert list(plan(found, tiled=False)) == [(trips,) for trips in range(1, 33)]
+
+
+def test_a_product_with_the_trip_count_in_a_condition_is_refused() -> None:
+    terms = Terms()
+    trip, counter = terms.symbol("n"), terms.symbol("i")
+    odd = terms.make("mulhi", trip, counter, 32)
+    condition = terms.compare("eq", counter, odd)
+    with pytest.raises(Refusal, match="mulhi"):
+        Looker([trip], [3]).limits([(loop(terms, condition),)])
+
+
+def test_a_slot_that_decides_is_refused() -> None:
+    terms = Terms()
+    slot = terms.symbol("i")
+    wraps = terms.compare("eq", slot, terms.const(2))
+    update = terms.select(wraps, terms.const(0), terms.sum(((slot, 1),), 1))
+    with pytest.raises(Refusal, match="a slot or phase decides"):
+        Looker([terms.symbol("n")], [3]).limits([(loop(terms, wraps, update=update),)])
+
+
+def test_what_depends_on_data_is_worth_nothing() -> None:
+    terms = Terms()
+    data = terms.make("loaded?", terms.symbol("parameter 3"), 0)
+    worths = Worths(terms.symbol("%tid.x"), 0, terms.symbol("shared"))
+    assert worths.of(terms.sum(((data, 1),), 1)) is None
+    assert (
+        worths.of(terms.select(terms.compare("eq", data, terms.const(0)), terms.const(4), data))
+        is None
+    )
+    both = terms.make("and?", terms.compare("eq", data, terms.const(0)), terms.const(0))
+    assert worths.of(both) == 0
