@@ -23,6 +23,10 @@ _OPCODE, _WARPGROUP, _WAIT_GROUP = 0xFFF, 0x9C5, 1 << 47
 """Bits that tell instructions apart; WARPGROUP.ARRIVE or, with the bit, WARPGROUP.DEPBAR."""
 _PRODUCTS = (0x9F0, 0xDF0)
 """HGMMA with A in shared memory, and with A in registers."""
+_LOCAL = (0x387, 0x983)
+"""STL and LDL, to and from local memory."""
+_BUDGET, _REGISTERS_AT = 0x9C8, 32
+"""USETMAXREG, and the bit where its eight bits of a number of registers begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +65,38 @@ def products_and_wait_groups(path: Path) -> tuple[int, int]:
 
     Raises EmitError if there is no kernel in it.
     """
-    try:
-        code = _section(path.read_bytes(), b".text.", beginning=True)
-    except (struct.error, StopIteration, ValueError):
-        raise EmitError(f"{path}: this is no cubin") from None
-    words = [word for word, _ in struct.iter_unpack("<QQ", code)]
+    words = _instructions(path)
     products = sum(word & _OPCODE in _PRODUCTS for word in words)
     return products, sum(
         word & _OPCODE == _WARPGROUP and bool(word & _WAIT_GROUP) for word in words
     )
+
+
+def budgets_that_spill(path: Path) -> frozenset[int]:
+    """Of the kernel in a cubin, the registers that warpgroups took (``setmaxnreg``) behind which it
+    accesses local memory; 0 where none were taken. The assembler writes the code of a warpgroup in
+    one piece, behind that instruction.
+
+    Raises EmitError if there is no kernel in it.
+    """
+    found: set[int] = set()
+    budget = 0
+    for word in _instructions(path):
+        opcode = word & _OPCODE
+        if opcode == _BUDGET:
+            budget = word >> _REGISTERS_AT & 0xFF
+        elif opcode in _LOCAL:
+            found.add(budget)
+    return frozenset(found)
+
+
+def _instructions(path: Path) -> list[int]:
+    """The lower halves of a kernel's instructions. Raises EmitError if there is no kernel."""
+    try:
+        code = _section(path.read_bytes(), b".text.", beginning=True)
+    except (struct.error, StopIteration, ValueError):
+        raise EmitError(f"{path}: this is no cubin") from None
+    return [word for word, _ in struct.iter_unpack("<QQ", code)]
 
 
 def _section(data: bytes, name: bytes, *, beginning: bool = False) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schedgen.codegen.compiling import Built, compile_file
-from schedgen.codegen.cubin import products_and_wait_groups, read_resources
+from schedgen.codegen.cubin import budgets_that_spill, products_and_wait_groups, read_resources
 from schedgen.codegen.facts import Facts, read_facts
 from schedgen.codegen.fenced import Unfenced, unfenced
 
@@ -34,6 +34,7 @@ class Report:
             halves their rate. It does so where registers are scarce, or where it cannot tell that
             accumulators are left alone until products are complete (ptxas: C7510, C7518, C7520).
         unfenced: accesses to registers of Hopper's products that no ``wgmma.fence`` orders.
+        spilling: of ``budgets``, those under which registers are spilled; 0: of ``registers``.
     """
 
     facts: Facts
@@ -43,6 +44,16 @@ class Report:
     local_bytes: int
     serialized: bool = False
     unfenced: tuple[Unfenced, ...] = ()
+    spilling: frozenset[int] = frozenset()
+
+    @property
+    def narrow_spills(self) -> bool:
+        """Whether registers are spilled, but only under the budget of roles of single warps, which
+        other roles may have, too.
+        """
+        narrow = [role.registers for role in self.facts.roles if role.warps < 4]
+        budget = max(24, -(-max(narrow, default=0) // 8) * 8)
+        return self.spilling == {budget}
 
     @property
     def _entry_registers(self) -> int:
@@ -108,6 +119,7 @@ def compile_report(path: Path, folder: Path) -> Report:
         resources.local_bytes,
         serialized=hopper and _serialized(ptx, built.cubin),
         unfenced=unfenced(ptx) if hopper else (),
+        spilling=budgets_that_spill(built.cubin) if resources.local_bytes else frozenset(),
     )
 
 

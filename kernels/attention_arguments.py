@@ -5,12 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from schedgen.kernels import checks
-from schedgen.kernels.errors import ArgumentValueError, DeviceError
+from schedgen.kernels.errors import ArgumentValueError
 
 HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
 """head_dim of q and k -> those of v that there are kernels for."""
-ABSENT = {("sm_100a", dim) for dim in (32, 160, 224, 256)}
-"""Architecture and head_dim without a kernel, and why: docs/attention.md."""
 SPLIT_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
 """head_dim of q and k, and of v, with which keys can be split."""
 
@@ -53,12 +51,3 @@ def dims(head_dim: int, head_dim_v: int) -> dict[str, str]:
     """The parameters of the spec for a head_dim of q and k, and one of v, as they name files."""
     of_v = {} if head_dim_v == head_dim else {"head_dim_v": str(head_dim_v)}
     return {"head_dim": str(head_dim), **of_v}
-
-
-def require_kernel(arch: str, head_dim: int) -> None:
-    """Raises DeviceError if there is no kernel of that head_dim for an architecture."""
-    if (arch, head_dim) not in ABSENT:
-        return
-    more = [d for d in HEAD_DIMS if d > head_dim and (arch, d) not in ABSENT]
-    fix = f"pad with zeros to {more[0]} and pass softmax_scale" if more else "split the heads"
-    raise DeviceError(f"there is no attention with a head_dim of {head_dim} for {arch}; fix: {fix}")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, library
-from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims, require_kernel
+from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims
 from schedgen.kernels.attention_decode import SPLIT, decoded
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
@@ -85,9 +85,8 @@ def attention(
     gradients in bfloat16 for a head_dim of 64 and 128 (`attention_backward`).
 
     Args:
-        q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 32 to 256 in steps of 32
-            on Hopper, 64, 96, 128 or 192 on Blackwell; contiguous in the last dimension,
-            address and other strides multiples of 16 bytes.
+        q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 32 to 256 in steps of 32;
+            contiguous in the last dimension, address and other strides multiples of 16 bytes.
         k: (batch, seq_k, heads_k, head_dim), where heads is a multiple of heads_k; of q's type.
             Query head h uses key head ``h * heads_k // heads``.
         v: like k; with a head_dim of 192 also (batch, seq_k, heads_k, 128).
@@ -254,7 +253,6 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     if seq_k:
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             checks.layout(name, tensor)
-        require_kernel(keys.architecture(device), q.shape[3])
         settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
         if causal:
             settings["causal"] = "true"

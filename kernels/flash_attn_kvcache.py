@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import checks, keys, kv_cache, kv_cache_checks
-from schedgen.kernels.attention_arguments import dims, require_kernel
+from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.attention_decode_kvcache import attention_decode_kvcache, is_for
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.flash_attn import NO_END, one_of, require, sides
@@ -123,8 +123,6 @@ def flash_attn_with_kvcache(
         k_cache, v_cache, table = _picked(k_cache, v_cache, cache_batch_idx)
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         kv_cache_checks.layout(name, cache)
-    if q.numel() and k_cache.numel():
-        require_kernel(keys.architecture(q.device), int(q.shape[3]))
     if k is not None and v is not None:  # everything fits
         for cache, new in zip(caches, (k, v), strict=True):
             kv_cache.append(cache, new, before, written, cache_batch_idx)

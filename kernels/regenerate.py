@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
 from schedgen.kernels import split
-from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS, dims
+from schedgen.kernels.attention_arguments import HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
 from schedgen.kernels.attention_backward import DELTA, QUERIES
 from schedgen.kernels.attention_backward import DTYPES as DERIVED_DTYPES
@@ -92,8 +92,6 @@ def shipped() -> Iterator[Shipped]:
         for of_heads, causal in product(every, ((), (("causal", "true"),))):
             settings = (*of_heads.items(), ("dtype", dtype), *causal)
             of = (TARGETS[target], int(of_heads["head_dim"]), bool(causal))
-            if of[:2] in ABSENT:
-                continue
             for each in KEYS.get(of, (OWN,)):
                 more = () if each == OWN else (("keys", str(each)),)
                 yield Shipped("attention_fwd", target, (*settings, *more))

@@ -7,6 +7,7 @@ rule, so that what is checked is what is written.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from schedgen.spec.reader import Spec
     from schedgen.stored import Store
 
-ROUNDS = 4
-"""Schedules that are tried before a kernel that spills is given up."""
+ROUNDS, MOST_NARROW = 4, 3 * STEP
+"""Schedules that are tried before a kernel that spills is given up, and registers that single warps
+get beside those of the machine model where they alone spill."""
 CACHED = 1024
 """Instructions of 16 bytes: with more in loops with products, warps may wait for them. On an H200
 kernels of attention with 1262 in two loops and 1738 in three did for 2 and 4 % of their time
@@ -119,13 +121,13 @@ def compiled_emission(
 
     A schedule whose kernel is not `acceptable` is replaced by the best one that leaves `STEP` more
     registers of each thread beside tiles, or half of `STEP` where that is all there are; `ROUNDS`
-    schedules are tried. One that is, and whose
-    machine code has beside products what was planned, is taken. If the assembler moved that, the
-    same schedule is written in the ways of `otherwise`, up to one that keeps it; where loops are
-    long, equal roles share instructions (`sharing`). `best` says which of all attempts is taken; if
-    nobody asked for a ``style``, masks may be left out of turns that need none. If none of the
-    others is acceptable, the first schedule is taken. What ``store`` has is neither solved nor
-    compiled again. With ``conform`` the PTX of what is acceptable is compared with its program.
+    schedules are tried. Where single warps alone spill, these get `STEP` more first. One that is,
+    and whose machine code has beside products what was planned, is taken. If the assembler moved
+    that, the same schedule is written in the ways of `otherwise`, up to one that keeps it; where
+    loops are long, equal roles share instructions (`sharing`). `best` says which of all attempts is
+    taken; if nobody asked for a ``style``, masks may be left out of turns that need none. If none
+    of the others is acceptable, the first schedule is taken. What ``store`` has is neither solved
+    nor compiled again. With ``conform`` the PTX of what is acceptable is compared with its program.
 
     Raises:
         EmitError: none of them is acceptable; or what was compiled is not the program.
@@ -137,25 +139,28 @@ def compiled_emission(
     trials = _Trials(
         settings, progress, events, conform, methods, store, tuple(pace), style is None
     )
-    scarce, rounds = "", [number * STEP for number in range(ROUNDS)]
-    for more in rounds:
+    scarce, narrow, rounds = "", 0, deque(number * STEP for number in range(ROUNDS))
+    while rounds:
+        more = rounds.popleft()
         try:
-            emitted = first if not more else None
+            emitted = first if not (more or narrow) else None
             emitted = emitted or emission(
-                spec, with_registers(machine, more), settings, progress,
+                spec, with_registers(machine, more, narrow), settings, progress,
                 events=events, methods=methods, store=store, latencies=latencies, pace=pace,
             )  # fmt: skip
         except Infeasible as error:
             if not trials.made:
                 raise
             scarce = f"; with {more} more registers per thread there is no schedule: {error}"
-            if more % STEP:
-                break
-            rounds[rounds.index(more) + 1 :] = [more - STEP // 2]
+            rounds = deque([] if more % STEP else [more - STEP // 2])
             continue
         emitted = restyled(emitted, style or PLAIN, events=events)
-        if acceptable(trials.add(emitted, Variation(more, style=emitted.style)).report):
+        made = trials.add(emitted, Variation(more, narrow, style=emitted.style)).report
+        if acceptable(made):
             break
+        if made.narrow_spills and narrow < MOST_NARROW:
+            narrow += STEP
+            rounds.appendleft(more)
     return trials.selection(scarce)
 
 

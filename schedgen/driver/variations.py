@@ -27,12 +27,14 @@ class Variation:
     Attributes:
         more_registers: that its schedule leaves beside tiles in each thread, more than the machine
             model says.
+        more_narrow: the same for roles of single warps, which issue.
         early: wait_groups of products stand where the schedule has these complete, not behind the
             next product (`schedgen.synchronize.layout`).
         style: how the program is written.
     """
 
     more_registers: int = 0
+    more_narrow: int = 0
     early: bool = False
     style: Style = PLAIN
 
@@ -42,6 +44,8 @@ class Variation:
         parts: list[str] = []
         if self.more_registers:
             parts.append(f"{self.more_registers} more registers beside tiles")
+        if self.more_narrow:
+            parts.append(f"{self.more_narrow} more registers for single warps")
         if self.early:
             parts.append("waits where products are complete")
         if self.style.blocks:
@@ -57,6 +61,7 @@ class Variation:
         """For `--json`."""
         return {
             "more_registers": self.more_registers,
+            "more_narrow": self.more_narrow,
             "early": self.early,
             "style": list(self.style.words),
         }
@@ -75,12 +80,14 @@ def sharing(one: Variation) -> Variation:
     return replace(one, style=replace(one.style, shared=True))
 
 
-def with_registers(machine: Machine, more: int) -> Machine:
-    """``machine`` with ``more`` registers per thread that warpgroups need beside their tiles."""
-    if not more:
+def with_registers(machine: Machine, more: int, narrow: int = 0) -> Machine:
+    """``machine`` with ``more`` registers per thread that warpgroups need beside their tiles, and
+    ``narrow`` more for roles of single warps.
+    """
+    if not (more or narrow):
         return machine
     roles = tuple(
-        role if role.issues_ahead else replace(role, registers=role.registers + more)
+        replace(role, registers=role.registers + (narrow if role.issues_ahead else more))
         for role in machine.roles
     )
     return replace(machine, roles=roles)

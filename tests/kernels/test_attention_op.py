@@ -15,12 +15,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.errors import SchedgenError
 from schedgen.kernels import attention
-from schedgen.kernels.attention_arguments import ABSENT, HEAD_DIMS, require_kernel
+from schedgen.kernels.attention_arguments import HEAD_DIMS
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 
 Shape = tuple[int, ...]
 DIMS = [(q, v) for q, some in HEAD_DIMS.items() for v in some]
-HERE = [pair for pair in DIMS if ("sm_90a", pair[0]) not in ABSENT]
 
 
 def operands(
@@ -75,7 +74,7 @@ def test_result_is_that_of_float64(launches: list[str], shape: Shape, causal: bo
     assert launches == ["attention_fwd_sm_90a_head_dim64_bf16" + "_causal" * causal + ".py"]
 
 
-@pytest.mark.parametrize(("head_dim", "head_dim_v"), HERE)
+@pytest.mark.parametrize(("head_dim", "head_dim_v"), DIMS)
 def test_head_dims(launches: list[str], head_dim: int, head_dim_v: int) -> None:
     q, k, v = operands(1, 5, 9, 2, 1, head_dim, head_dim_v)
     out, lse = attention(q, k, v, return_lse=True)
@@ -85,14 +84,6 @@ def test_head_dims(launches: list[str], head_dim: int, head_dim_v: int) -> None:
     assert torch.allclose(lse.double(), wanted_lse, atol=1e-5)
     dims = f"head_dim{head_dim}" + f"_head_dim_v{head_dim_v}" * (head_dim_v != head_dim)
     assert launches == [f"attention_fwd_sm_90a_{dims}_bf16.py"]
-
-
-def test_head_dim_without_a_kernel() -> None:
-    with pytest.raises(DeviceError, match=r"head_dim of 160 for sm_100a; fix: pad .* to 192"):
-        require_kernel("sm_100a", 160)
-    with pytest.raises(DeviceError, match=r"head_dim of 224 for sm_100a; fix: split the heads"):
-        require_kernel("sm_100a", 224)
-    require_kernel("sm_90a", 256)
 
 
 def test_rows_that_see_no_key(launches: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from schedgen import read_machine, read_spec
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.facts import RoleFacts
 from schedgen.codegen.style import PLAIN, Style
 from schedgen.driver import selecting
 from schedgen.driver.attempts import Attempt
@@ -104,6 +106,21 @@ def test_more_registers_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(monkeypatch, outcomes)
     assert driver.run()[1][-1].chosen
     assert driver.asked == [Variation(), Variation(16), Variation(16, style=BLOCKS)]
+
+
+def test_single_warps_that_spill_get_more_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to `MOST_NARROW`; then there is more beside tiles."""
+    roles = (RoleFacts("r", 4, 100), RoleFacts("issue", 1, 30))
+    facts = replace(SPILLS.report.facts, roles=roles)
+    narrow = replace(SPILLS.report, facts=facts, spilling=frozenset({32}))
+    assert narrow.narrow_spills
+    spills = replace(SPILLS, report=narrow)
+    driver = Driver(monkeypatch, [spills, spills, attempt(overlap(100, 0))])
+    assert driver.run()[1][-1].chosen
+    assert driver.asked == [Variation(), Variation(0, 16), Variation(0, 32)]
+    driver = Driver(monkeypatch, [*[spills] * 5, attempt(overlap(100, 0))])
+    assert driver.run()[1][-1].chosen
+    assert driver.asked[3:] == [Variation(0, 48), Variation(16, 48), Variation(32, 48)]
 
 
 def test_the_first_schedule_in_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
