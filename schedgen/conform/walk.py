@@ -23,6 +23,8 @@ from schedgen.conform.terms import Term, Terms
 from schedgen.conform.values import along
 from schedgen.emulator.ptx.tree import Address, Instruction, Kernel, Register, registers_of
 
+UNREPEATED = "test of a phase"
+"""The kind of one that nobody repeats until the phase is complete: no step of a program."""
 _SYSTEM_BYTES = 1024
 """Shared memory before the buffers: barriers, and the address of tensor memory."""
 
@@ -226,7 +228,9 @@ class Walk:
             if one.opcode in PURE or self._constant(one):
                 self.registers.execute(state, one, number)
             elif one.opcode not in IGNORED:
-                action = self._action(one, state, bulk_kind(one) or kind(one))
+                what = bulk_kind(one) or kind(one)
+                # Loops that wait were recognized before: this one may go on without its phase.
+                action = self._action(one, state, UNREPEATED if what == "wait" else what)
                 self._awaited |= action.kind == "griddepcontrol.wait"
                 if one.guard is None:
                     found.append(action)

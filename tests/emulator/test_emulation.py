@@ -229,7 +229,7 @@ def test_processes_find_the_same(schedules: int) -> None:
         reports += run().emulator.reports
     assert len({report.text for report in reports}) == 1
     assert len({report.findings for report in reports}) == 1
-    assert reports[0].clean == (schedules == 1)
+    assert not reports[0].clean
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
@@ -275,10 +275,12 @@ def test_mutants() -> None:
         "M12 arrive on the next barrier",
         "M15 wait removed",
         "M12 wait for the next barrier",
+        "M15 wait without its loop",
         "M10 parity flipped",
     ]
-    assert [_end(mutant) for mutant in found] == [
-        "deadlock", "error", "race", "deadlock", "error", "race", "error", "deadlock"
+    # A test of a phase that is not repeated: round-robin lets it succeed, seeds do not.
+    assert [_end(mutant, schedules=3) for mutant in found] == [
+        "deadlock", "error", "error", "deadlock", "error", "race", "error", "race", "deadlock"
     ]  # fmt: skip
 
 
@@ -298,9 +300,9 @@ def test_mutants_share_decoded_instructions() -> None:
     assert len(decoded.steps) == before
 
 
-def _end(mutant: Mutant, run: Run | None = None) -> str:
+def _end(mutant: Mutant, run: Run | None = None, schedules: int = 0) -> str:
     run = run or Run()
-    run.emulator.rewrite = mutant.module
+    run.emulator.rewrite, run.emulator.schedules = mutant.module, schedules
     try:
         run()
     except RaceError:

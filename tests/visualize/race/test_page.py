@@ -13,7 +13,7 @@ from schedgen.emulator.race.programs import Ended
 from schedgen.emulator.race.text import data_of
 from schedgen.visualize.race.page import html_page
 from tests.emulator.race.test_timeline import handed_over
-from tests.visualize.report.conftest import Opener
+from tests.visualize.conftest import Opener
 
 _VOID = {"meta", "br"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.visualize.report.conftest import Opener
+from tests.visualize.conftest import Opener
 from tests.visualize.report.pages import attention, picture
 
 

@@ -10,7 +10,7 @@ import pytest
 from schedgen.driver.checking import load_program
 from schedgen.program.file import to_json
 from schedgen.visualize.report.page import html_report
-from tests.visualize.report.conftest import Opener
+from tests.visualize.conftest import Opener
 from tests.visualize.report.pages import attention, lit, neighbours, picture, place_of, span
 from tests.visualize.schedules import solved
 

@@ -9,7 +9,7 @@ import pytest
 
 from schedgen.spec.reader import read_spec, shipped_specs
 from schedgen.visualize.report.page import html_report
-from tests.visualize.report.conftest import Opener
+from tests.visualize.conftest import Opener
 from tests.visualize.schedules import solved
 
 ALL = [(name, target) for name in shipped_specs() for target in read_spec(name).file.targets]

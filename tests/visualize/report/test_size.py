@@ -11,7 +11,7 @@ import pytest
 from schedgen.schedule import Schedule, ScheduledEdge, ScheduledOperation
 from schedgen.visualize.report.page import render
 from schedgen.visualize.report.source import Source, read_source, settled
-from tests.visualize.report.conftest import Opener
+from tests.visualize.conftest import Opener
 from tests.visualize.report.many import side_by_side
 from tests.visualize.schedules import solved
 
