@@ -24,19 +24,17 @@ if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
 _HALF = 64
-"""Bytes accessed at a time: maps are aligned to so many at least."""
+"""Bytes of a map that a GPU reads, the first ones (`tensor_map_bits`). CuTe DSL copies no others
+to shared memory, so they are neither read nor written here."""
 
 
 def _load(access: Access, warp: Warp, place: Lanes) -> bytes:
     """The bytes of a map at the address of one lane."""
-    halves = [access.fetch(warp, place + place.dtype.type(at)) for at in range(0, SIZE, _HALF)]
-    return np.concatenate(halves)[:, 0].tobytes()
+    return access.fetch(warp, place)[:, 0].tobytes() + bytes(SIZE - _HALF)
 
 
 def _store(access: Access, warp: Warp, place: Lanes, data: bytes) -> None:
-    for at in range(0, SIZE, _HALF):
-        words = np.frombuffer(data[at : at + _HALF], np.uint64)
-        access.put(warp, place + place.dtype.type(at), words[:, None])
+    access.put(warp, place, np.frombuffer(data[:_HALF], np.uint64)[:, None])
 
 
 @builds("tensormap.replace")

@@ -30,6 +30,7 @@ def changed(text: str) -> TensorMap:
     map_ = aligned((128,), np.uint8)
     map_[...] = np.frombuffer(encode(MAP), np.uint8)
     out = aligned((128,), np.uint8)
+    out[64:] = 7
     program = f"""mov.u32 %r0, smem; ld.param.u64 %rd0, [map]; ld.param.u64 %rd1, [out];
     mov.u32 %r2, %tid.x; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd2, %rd0;
     shl.b32 %r3, %r2, 2; add.u32 %r3, %r3, %r0; setp.eq.u32 %p0, %r2, 0;
@@ -40,6 +41,7 @@ def changed(text: str) -> TensorMap:
 [%rd1], [%r0], 128;"""
     arrays: dict[str, NDArray[Any]] = {"map": map_, "out": out}
     launch(program, arrays)
+    assert (out[64:] == 7).all()  # no GPU reads it, and nobody has to have written it
     return decode(out.tobytes())
 
 
