@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from schedgen.emulator.race.findings import Found
+from schedgen.emulator.race.kept import entries
 from schedgen.errors import SchedgenError
 
 _FIX = "fix: write it with --update-baseline"
@@ -38,27 +39,8 @@ def read(path: Path) -> frozenset[str]:
     Raises:
         SchedgenError: there is no such file, or it is no baseline; names file, line or entry.
     """
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise SchedgenError(f"--baseline {path}: {reason}; {_FIX}") from None
-    try:
-        data: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise SchedgenError(f"--baseline {path}: this is no JSON: {error}; {_FIX}") from None
-    if not isinstance(data, dict) or "schedgen_race_baseline" not in data:
-        raise SchedgenError(f"--baseline {path}: it has no 'schedgen_race_baseline'; {_FIX}")
-    named = cast(dict[str, Any], data)
-    if (number := named["schedgen_race_baseline"]) != 1:
-        raise SchedgenError(
-            f"--baseline {path}: schedgen_race_baseline is {number!r}, this schedgen reads 1; "
-            f"{_FIX}"
-        )
-    known = named.get("known")
-    if not isinstance(known, list):
-        raise SchedgenError(f"--baseline {path}: 'known' is no list; {_FIX}")
-    return frozenset(_fingerprint(path, at, one) for at, one in enumerate(cast(list[Any], known)))
+    known = entries(path, "--baseline", "schedgen_race_baseline", "known", _FIX)
+    return frozenset(_fingerprint(path, at, one) for at, one in enumerate(known))
 
 
 def _fingerprint(path: Path, at: int, entry: Any) -> str:

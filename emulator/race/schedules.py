@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from schedgen.emulator.launched import Lines
 from schedgen.emulator.machine.replay import ENDED, WARP, Agent, Delay, Deviation, Early, Schedule
+from schedgen.emulator.race.kept import entries
 from schedgen.emulator.race.places import Place
 from schedgen.errors import SchedgenError
 
@@ -133,23 +134,8 @@ def read(path: Path) -> tuple[Kept, ...]:
     Raises:
         SchedgenError: there is no such file, or it is none of schedules; names file and entry.
     """
-    try:
-        data: object = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise SchedgenError(f"--replay {path}: {error.strerror}; {_FIX}") from None
-    except (ValueError, RecursionError) as error:
-        raise SchedgenError(f"--replay {path}: this is no JSON: {error}; {_FIX}") from None
-    if not isinstance(data, dict) or "schedgen_race_schedules" not in data:
-        raise SchedgenError(f"--replay {path}: it has no 'schedgen_race_schedules'; {_FIX}")
-    named = cast(dict[str, Any], data)
-    if (number := named["schedgen_race_schedules"]) != 1:
-        raise SchedgenError(
-            f"--replay {path}: schedgen_race_schedules is {number!r}, this schedgen reads 1; {_FIX}"
-        )
-    entries = named.get("schedules")
-    if not isinstance(entries, list):
-        raise SchedgenError(f"--replay {path}: 'schedules' is no list; {_FIX}")
-    return tuple(_kept(path, at, one) for at, one in enumerate(cast(list[Any], entries)))
+    found = entries(path, "--replay", "schedgen_race_schedules", "schedules", _FIX)
+    return tuple(_kept(path, at, one) for at, one in enumerate(found))
 
 
 def _kept(path: Path, at: int, entry: Any) -> Kept:

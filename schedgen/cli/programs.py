@@ -46,25 +46,30 @@ def complete_schedule(incomplete: str) -> list[str]:
     return [name for name in SCHEDULES if name.startswith(incomplete)]
 
 
+ProgramArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PROGRAM]", help="A script, MODULE:FUNCTION or a PTX file.", show_default=False
+    ),
+]
+ArgumentsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ARGS]...", help="Arguments of the program.", show_default=False),
+]
+ModuleOption = Annotated[
+    str | None,
+    typer.Option("-m", metavar="MODULE", help="Run a module, as 'python -m'; must come last."),
+]
+ArchOption = Annotated[
+    str, typer.Option(help="The GPU: sm_90a or sm_100a.", autocompletion=complete_arch)
+]
+
+
 def race(
-    program: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PROGRAM]", help="A script, MODULE:FUNCTION or a PTX file.", show_default=False
-        ),
-    ] = None,
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="Arguments of the program.", show_default=False),
-    ] = None,
-    module: Annotated[
-        str | None,
-        typer.Option("-m", metavar="MODULE", help="Run a module, as 'python -m'; must come last."),
-    ] = None,
-    arch: Annotated[
-        str,
-        typer.Option(help="The GPU: sm_90a or sm_100a.", autocompletion=complete_arch),
-    ] = "sm_90a",
+    program: ProgramArgument = None,
+    arguments: ArgumentsArgument = None,
+    module: ModuleOption = None,
+    arch: ArchOption = "sm_90a",
     schedule: Annotated[
         str,
         typer.Option(
@@ -201,24 +206,10 @@ def race(
 
 
 def lift(
-    program: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PROGRAM]", help="A script, MODULE:FUNCTION or a PTX file.", show_default=False
-        ),
-    ] = None,
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="Arguments of the program.", show_default=False),
-    ] = None,
-    module: Annotated[
-        str | None,
-        typer.Option("-m", metavar="MODULE", help="Run a module, as 'python -m'; must come last."),
-    ] = None,
-    arch: Annotated[
-        str,
-        typer.Option(help="The GPU: sm_90a or sm_100a.", autocompletion=complete_arch),
-    ] = "sm_90a",
+    program: ProgramArgument = None,
+    arguments: ArgumentsArgument = None,
+    module: ModuleOption = None,
+    arch: ArchOption = "sm_90a",
     kernel: Annotated[
         str, typer.Option(metavar="REGEX", help="Only kernels whose names it is found in.")
     ] = "",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedgen.conform.evaluate import Environment, Linear
-from schedgen.conform.skeleton import Branch, Carried, Exit, Items, Loop
+from schedgen.conform.skeleton import Carried, Exit, Items, Loop, all_loops
 from schedgen.conform.terms import Term, Terms, addends, below
 from schedgen.conform.values import Array, Value, along
 
@@ -37,7 +37,7 @@ class Closed:
 
     def __init__(self, skeleton: Items, rings: Iterable[int], terms: Terms) -> None:
         self.terms = terms
-        self.loops = list(_loops(skeleton))
+        self.loops = list(all_loops(skeleton))
         self._owner = {symbol: loop for loop in self.loops for symbol in loop.carried}
         self._sizes = sorted({2, *(size for size in rings if size > 1)})
         self._rings: dict[Term, Ring | None] = {}
@@ -230,13 +230,3 @@ def _remainder(value: Value | None, size: int) -> Value | None:
     if value is None or value.modulus % size or value.shared or value.tensor:
         return None
     return Value(value.array % size)
-
-
-def _loops(items: Items) -> Iterable[Loop]:
-    for item in items:
-        if isinstance(item, Branch):
-            yield from _loops(item.yes)
-            yield from _loops(item.no)
-        elif isinstance(item, Loop):
-            yield item
-            yield from _loops(item.body)

@@ -4,7 +4,7 @@ their operands as terms, in conditions and loops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from schedgen.conform.terms import Term
@@ -77,3 +77,14 @@ def outer_loops(items: Items) -> list[Loop]:
         elif isinstance(item, Branch):
             found += outer_loops(item.yes) + outer_loops(item.no)
     return found
+
+
+def all_loops(items: Items) -> Iterator[Loop]:
+    """All loops, outer ones first."""
+    for item in items:
+        if isinstance(item, Branch):
+            yield from all_loops(item.yes)
+            yield from all_loops(item.no)
+        elif isinstance(item, Loop):
+            yield item
+            yield from all_loops(item.body)

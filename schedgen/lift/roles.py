@@ -8,12 +8,12 @@ from functools import cached_property
 
 from schedgen.conform.flow import Flow
 from schedgen.conform.refusal import Refusal
-from schedgen.conform.skeleton import Items
+from schedgen.conform.skeleton import Items, all_loops
 from schedgen.conform.terms import Term, Terms
 from schedgen.emulator.ptx.tree import Kernel
 from schedgen.lift.execute import Event, Execution, Trace
 from schedgen.lift.items import SETUP, Reader, Role, Touch, touch_of
-from schedgen.lift.trips import Trip, actions_of, conditions_of, loops_of
+from schedgen.lift.trips import Trip, actions_of, conditions_of
 from schedgen.lift.walking import PEEK, Following
 
 _GROUP = 4
@@ -38,7 +38,7 @@ class Threads:
         """Terms that an execution sets: trip counts, conditions, what loops carry, peeks."""
         found = {*self.trip}
         for items in self.skeletons.values():
-            found |= {symbol for loop in loops_of(items) for symbol in loop.carried}
+            found |= {symbol for loop in all_loops(items) for symbol in loop.carried}
             found |= {a.values[-1] for a in actions_of(items) if a.kind == PEEK}
             found |= set(conditions_of(items))
         return frozenset(found)

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop
+from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop, all_loops
 from schedgen.conform.terms import Term, addends, below
 from schedgen.lift.evaluate import is_leaf_of_block
 
 Group = tuple[tuple[Term, int], ...]
 """Terms with factors, whose sum is the trip count."""
-
-
-def loops_of(items: Items) -> Iterator[Loop]:
-    """All loops, outer ones first."""
-    for item in items:
-        if isinstance(item, Branch):
-            yield from loops_of(item.yes)
-            yield from loops_of(item.no)
-        elif isinstance(item, Loop):
-            yield item
-            yield from loops_of(item.body)
 
 
 def conditions_of(items: Items) -> Iterator[Term]:
@@ -41,8 +30,8 @@ def conditions_of(items: Items) -> Iterator[Term]:
 
 def innermost(items: Items) -> Iterator[Loop]:
     """Loops in which there is no other one."""
-    for loop in loops_of(items):
-        if next(loops_of(loop.body), None) is None:
+    for loop in all_loops(items):
+        if next(all_loops(loop.body), None) is None:
             yield loop
 
 
@@ -58,8 +47,8 @@ class Trip:
         self.tiles = {
             symbol
             for items in self.skeletons
-            for loop in loops_of(items)
-            if next(loops_of(loop.body), None) is not None
+            for loop in all_loops(items)
+            if next(all_loops(loop.body), None) is not None
             for symbol in loop.carried
         }
 
@@ -157,6 +146,6 @@ def terms_of(items: Items) -> Iterator[Term]:
     yield from conditions_of(items)
     for action in actions_of(items):
         yield from (term for term in (action.address, *action.values) if term is not None)
-    for loop in loops_of(items):
+    for loop in all_loops(items):
         for one in loop.carried.values():
             yield from (one.entry, one.update)
