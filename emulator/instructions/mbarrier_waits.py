@@ -14,7 +14,7 @@ from schedgen.emulator.machine.conditions import YIELD, Condition
 from schedgen.emulator.machine.lanes import LANES, Decoder, Read, Write, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.steps import Control
-from schedgen.emulator.machine.switches import Spurious, Verdict
+from schedgen.emulator.machine.switches import Spurious
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
@@ -116,22 +116,11 @@ class _Wait:
             self._recent(barrier, phase)
             return phase
         if wanted > 1:
-            self._wide(warp, wanted)
+            problem = f"phase parity {wanted}; it is 0 or 1, and machine code takes the lowest bit"
+            machine = warp.machine
+            machine.broken(self.instruction, "B9", problem, machine.switches.wide_parity)
             wanted &= 1
         return barrier.phase if barrier.phase & 1 == wanted else barrier.phase - 1
-
-    def _wide(self, warp: Warp, wanted: int) -> None:
-        """A parity that is none (S29)."""
-        machine = warp.machine
-        problem = f"phase parity {wanted}; it is 0 or 1"
-        match machine.switches.wide_parity:
-            case Verdict.ERROR:
-                raise error(self.instruction, f"{problem} (rule B9)")
-            case Verdict.WARNING:
-                advice = f"{problem}, and machine code takes the lowest bit; fix: & 1"
-                machine.warned(self.instruction, "B9", advice)
-            case Verdict.OFF:
-                pass
 
     def _recent(self, barrier: Mbarrier, phase: int) -> None:
         if barrier.phase > phase + 1:

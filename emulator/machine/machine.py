@@ -155,17 +155,13 @@ class Machine:
         """
         text = f"PTX line {where.line}: {where.name}: {problem} (rule {rule})"
         if verdict is not Verdict.ERROR:
-            if verdict is Verdict.WARNING and self.tracking:
+            if verdict is Verdict.WARNING:
+                self.warn(text)
                 self.tracker.broken(where.line, rule, problem, warning=True)
             return
         if not self.tracking or not self._tolerated(rule):
             raise EmulationError(text)
         self.tracker.broken(where.line, rule, problem)
-
-    def warned(self, where: Instruction, rule: str, problem: str) -> None:
-        """A rule is broken in a way that a switch makes a warning."""
-        self.warn(f"PTX line {where.line}: {where.name}: {problem} (rule {rule})")
-        self.tracker.broken(where.line, rule, problem, warning=True)
 
     def warn(self, text: str) -> None:
         """Notes something that is wrong by the letter of the ISA but no error here."""

@@ -337,3 +337,12 @@ def test_tvm_ffi() -> None:
     assert [launch.grid for launch in launches]
     held = {allocation.start for launch in launches for allocation in launch.allocations}
     assert {source.data_ptr(), found.data_ptr()} <= held
+
+
+def test_a_stand_in_says_what_it_wraps() -> None:
+    """quack hashes functions with all that they refer to, of the DSL as of its own."""
+    places = load().places
+    before = places._get_location_from_frame_info
+    with device("sm_90a", run=lambda launch: None):
+        assert places._get_location_from_frame_info.__wrapped__ is before
+    assert places._get_location_from_frame_info is before

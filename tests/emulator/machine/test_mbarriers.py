@@ -200,7 +200,10 @@ def test_wide_parity_counts_by_its_lowest_bit() -> None:
     assert warned.out[0] == 2
     assert "phase parity 2; it is 0 or 1" in warned.statistics.warnings[0]
     assert not run(text, switches=Switches(wide_parity=Verdict.OFF)).statistics.warnings
-    with pytest.raises(EmulationError, match=r"parity 2; it is 0 or 1 .rule B9"):
+    with pytest.raises(
+        EmulationError,
+        match=r"parity 2; it is 0 or 1, and machine code takes the lowest bit .rule B9",
+    ):
         run(text, switches=Switches(wide_parity=Verdict.ERROR))
 
 
