@@ -23,6 +23,7 @@ from schedgen.emulator.ptx.tree import Instruction
 from schedgen.lift.evaluate import KNOWN_OPERATORS
 from schedgen.lift.walking import PEEK
 
+_LARGE = 2**20
 MOST = 160
 """Trip counts that are worth executing."""
 _COMPARING = ("eq", "lt", "le", "ult", "min", "max", "min.u32?", "max.u32?")
@@ -123,7 +124,7 @@ class Looker:
             if any(part in self.trip for part in term.parts) and term.op not in _KNOWN:
                 raise Refusal(f"'{term.op}' of the trip count", one)
             if term.op in _COMPARING or _is_sign(term):
-                self.constants |= set(_constants(term))
+                self.constants |= set(_constants(term, one))
             elif term.op in _PERIODIC:
                 self._period(term, one)
             elif term.op == "mul":
@@ -170,11 +171,16 @@ def _leaves(term: Term) -> list[Term]:
     return [part for part in below(term) if not part.parts]
 
 
-def _constants(term: Term) -> Iterator[int]:
+def _constants(term: Term, one: Instruction | None) -> Iterator[int]:
+    """What a comparison is with. One at the end of 32 bits decides nothing, as numbers stay below
+    2^31; any other large one would be another behavior from there on.
+    """
     for part in term.parts:
         constant, _ = addends(part)
-        if abs(constant) < 2**20:
+        if abs(constant) < _LARGE:
             yield abs(constant)
+        elif min(abs(abs(constant) - end) for end in (2**31, 2**32)) >= _LARGE:
+            raise Refusal(f"the trip count or a turn is compared with {abs(constant)}", one)
 
 
 def _operands(action: Action) -> list[Term]:

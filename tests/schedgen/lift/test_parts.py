@@ -99,6 +99,21 @@ def test_a_product_with_the_trip_count_in_a_condition_is_refused() -> None:
         Looker([trip], [3]).limits([(loop(terms, condition),)])
 
 
+@pytest.mark.parametrize(("bound", "refused"), [(1 << 21, True), ((1 << 31) - 2, False)])
+def test_another_behavior_from_a_large_trip_count_on_is_refused(bound: int, refused: bool) -> None:
+    """No number of executions would come to it; the end of 32 bits is never reached."""
+    terms = Terms()
+    trip, counter = terms.symbol("n"), terms.symbol("i")
+    early = terms.compare("lt", trip, terms.const(bound))
+    condition = terms.make("and?", early, terms.compare("eq", counter, trip))
+    looker = Looker([trip], [3])
+    if refused:
+        with pytest.raises(Refusal, match=f"compared with {bound}"):
+            looker.limits([(loop(terms, condition),)])
+    else:
+        assert looker.limits([(loop(terms, condition),)])
+
+
 def test_a_slot_that_decides_is_refused() -> None:
     terms = Terms()
     slot = terms.symbol("i")
