@@ -24,7 +24,7 @@ from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
 from schedgen.spec.reader import read_spec
 
-DIMS = ("96", "160", "192", "224", "256", "192/128")
+DIMS = ("32", "96", "160", "192", "224", "256", "192/128")
 """Of q and k, or of q and k / v; 64 and 128 are in the tables of kernels."""
 TARGETS = ("h200", "b200")
 COLUMNS = (
@@ -54,7 +54,8 @@ def _measured(settings: dict[str, str], target: str) -> dict[str, object]:
     machine, spec = read_machine(target), read_spec("attention_fwd")
     emitted, attempts = compiled_emission(spec, machine, settings, conform=True)
     kernel = emitted.solution.problem.kernel
-    return made_of(emitted, attempts[-1]) | executed(emitted.text, kernel, machine.arch)
+    taken = next(one for one in attempts if one.chosen)
+    return made_of(emitted, taken) | executed(emitted.text, kernel, machine.arch)
 
 
 def made_of(emitted: Emission, attempt: Attempt) -> dict[str, object]:

@@ -53,7 +53,7 @@ class Report:
         """
         narrow = [role.registers for role in self.facts.roles if role.warps < 4]
         budget = max(24, -(-max(narrow, default=0) // 8) * 8)
-        return self.spilling == {budget}
+        return self.spilling == frozenset({budget})
 
     @property
     def _entry_registers(self) -> int:
