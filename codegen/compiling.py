@@ -28,6 +28,8 @@ DTYPES = {
     "fp16": "Float16",
     "f32": "Float32",
     "tf32": "TFloat32",
+    "e4m3": "Float8E4M3FN",
+    "e5m2": "Float8E5M2",
     "i32": "Int32",
 }
 """Data types of arguments, and their classes in the DSL."""

@@ -21,8 +21,8 @@ _SIZED = 4
 _REGISTERS, _FRAME = 0x2F, 0x11
 _OPCODE, _WARPGROUP, _WAIT_GROUP = 0xFFF, 0x9C5, 1 << 47
 """Bits that tell instructions apart; WARPGROUP.ARRIVE or, with the bit, WARPGROUP.DEPBAR."""
-_PRODUCTS = (0x9F0, 0xDF0)
-"""HGMMA with A in shared memory, and with A in registers."""
+_PRODUCTS = (0x9F0, 0xDF0, 0x9F3, 0xDF3)
+"""HGMMA with A in shared memory, and with A in registers; QGMMA, of 8 bits, as well."""
 _LOCAL = (0x387, 0x983)
 """STL and LDL, to and from local memory."""
 _BUDGET, _REGISTERS_AT = 0x9C8, 32

@@ -11,12 +11,12 @@ from schedgen.codegen.facts import constants
 from schedgen.codegen.harness import Harness
 from schedgen.codegen.ir import functions
 from schedgen.codegen.library import used
-from schedgen.codegen.plan import Plan
+from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.sm90 import Hopper
 from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import WIDTH, Source
 from schedgen.codegen.style import PLAIN, Style, seen
-from schedgen.kernel import Kernel
+from schedgen.kernel import DTYPE_BITS, Kernel
 from schedgen.proof.prove import ProvenProgram
 
 _ARCHITECTURES: dict[str, type[Architecture]] = {"sm_90a": Hopper, "sm_100a": Blackwell}
@@ -75,12 +75,19 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool, style: Style) 
     library = functions(source.nodes)
     shown = seen(style, library)
     parts = [
-        f"{_header(architecture.plan)}\n{architecture.imports}",
+        f"{_header(architecture.plan)}\n{architecture.imports}{_narrow_types(renamed)}",
         used(library, architecture.library + (f"\n{LIBRARY}" if clocks else "")),
         source.text,
         constants(program, kernel, shown.words) + (clocks.table.text() if clocks else ""),
     ]
     return "\n\n".join(parts)
+
+
+def _narrow_types(kernel: Kernel) -> str:
+    """The import of data types of 8 bits, which few files use."""
+    used = {region.dtype for region in kernel.regions}
+    names = sorted(DTYPES[dtype] for dtype in used if DTYPE_BITS[dtype] == 8)
+    return f"from cutlass import {', '.join(names)}\n" if names else ""
 
 
 def _header(plan: Plan) -> str:

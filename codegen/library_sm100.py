@@ -231,6 +231,16 @@ def product(dtype, columns, left, right):
     )
 
 
+def byte_product(dtype, columns, left, right):
+    """The same for operands of 8 bits."""
+    source = tcgen05.OperandSource.TMEM if left == "TMEM" else tcgen05.OperandSource.SMEM
+    major = OperandMajorMode.K if right == "K" else OperandMajorMode.MN
+    shape, group = (128, columns, 32), tcgen05.CtaGroup.ONE
+    return cute.make_tiled_mma(
+        tcgen05.MmaF8F6F4Op(dtype, dtype, Float32, shape, group, source, OperandMajorMode.K, major)
+    )
+
+
 def left_operand(mma, tile):
     return mma.make_fragment_A(mma.get_slice(0).partition_A(tile))
 

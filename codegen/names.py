@@ -19,7 +19,8 @@ _MADE = (
 )
 """What variables begin with that are made of names of the spec, and ``_``."""
 _FIXED = """
-    ARGUMENTS BFloat16 CLAIM COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32 Int32
+    ARGUMENTS BFloat16 CLAIM COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32
+    Float8E4M3FN Float8E5M2 Int32
     KERNEL MACHINE OUTPUTS OperandMajorMode PROGRAM_SHA256 ROLES SETTINGS SHARED_BYTES SPEC TARGET
     TENSOR_COLUMNS TFloat32 all_trips band counter cpasync cuda cute cutlass kernel launch
     sm90_utils sms stream tcgen05 tiles triangle trips warpgroup

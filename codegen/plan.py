@@ -20,7 +20,14 @@ from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
 from schedgen.tensors import Argument, Ragged
 
-DTYPES = {"bf16": "BFloat16", "fp16": "Float16", "f32": "Float32", "tf32": "TFloat32"}
+DTYPES = {
+    "bf16": "BFloat16",
+    "fp16": "Float16",
+    "f32": "Float32",
+    "tf32": "TFloat32",
+    "e4m3": "Float8E4M3FN",
+    "e5m2": "Float8E5M2",
+}
 """Data types of specs, and their classes in the DSL."""
 
 SWIZZLED_ROWS = 8

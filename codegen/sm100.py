@@ -14,7 +14,7 @@ from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.threads import Threads
-from schedgen.kernel import TMEM_LANES, Kind, Operation, Space
+from schedgen.kernel import DTYPE_BITS, TMEM_LANES, Kind, Operation, Space
 from schedgen.program.model import Commit, FenceKind, RoleProgram, Step, WaitGroup
 from schedgen.synchronize.frame import MOST_COLUMNS
 
@@ -71,7 +71,8 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         columns = b.rows if operation.transpose_b else b.columns
         place = "TMEM" if a.region.space is Space.TMEM else "SMEM"
         major = "K" if operation.transpose_b else "MN"
-        made = called("product", DTYPES[a.region.dtype], columns, f'"{place}"', f'"{major}"')
+        function = "product" if DTYPE_BITS[a.region.dtype] == 16 else "byte_product"
+        made = called(function, DTYPES[a.region.dtype], columns, f'"{place}"', f'"{major}"')
         source.add(code(f"mma_{name} = {{}}", made))
         if place == "SMEM":
             left = called("left_operand", f"mma_{name}", self.plan.matrix(a))

@@ -43,7 +43,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 """
     library = LIBRARY
     fences = _FENCES
-    products = Products("wgmma", 64, 8, 256, (Space.SMEM, Space.REGISTERS), Space.REGISTERS)
+    products = Products("wgmma", 64, 8, 256, (Space.SMEM, Space.REGISTERS), Space.REGISTERS, True)
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)

@@ -9,8 +9,8 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import SWIZZLED_ROWS, Part, Plan, View
 from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Region, Space
 
-_DTYPES = ("bf16", "fp16", "f32")
-_MULTIPLIED = ("bf16", "fp16")
+_DTYPES = ("bf16", "fp16", "f32", "e4m3", "e5m2")
+_MULTIPLIED = ("bf16", "fp16", "e4m3", "e5m2")
 _STEP_BYTES = 32
 """Bytes of a row of the left operand that one instruction multiplies."""
 _COPIED_BYTES = 16
@@ -26,6 +26,7 @@ class Products:
         column_step, most_columns: columns of the result: multiples of the one, up to the other.
         left: memory spaces of the left operand.
         result: memory space of the result.
+        bytes_along_k: whether operands of 8 bits have to lie along k.
     """
 
     instruction: str
@@ -34,6 +35,7 @@ class Products:
     most_columns: int
     left: tuple[Space, ...]
     result: Space
+    bytes_along_k: bool = False
 
 
 def refusals(plan: Plan, products: Products) -> list[EmitError]:
@@ -166,6 +168,14 @@ def _product(plan: Plan, products: Products, operation: Operation) -> Iterator[E
             operation,
             rule="depth-of-product",
             fix=f"make the columns of '{a.region.base}' a multiple of {step}",
+        )
+    if products.bytes_along_k and DTYPE_BITS[b.region.dtype] == 8 and not operation.transpose_b:
+        yield EmitError(
+            f"{name}: {which} reads operands of 8 bits along k, and the rows of "
+            f"'{b.region.base}' lie along the result's columns",
+            operation,
+            rule="order-of-operand",
+            fix="load a right operand of [n, k], and multiply with 'transpose_b: true'",
         )
     yield from _places_of_product(products, operation, a, b, d)
 

@@ -26,6 +26,8 @@ DTYPES = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
     "f32": torch.float32,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
     "i32": torch.int32,
 }
 """Data types of arguments."""

@@ -49,6 +49,8 @@ _CUBIN = {
     "FFMA": "arithmetic",
 }
 _MULTIPLY, _CLOSE, _WAIT = "multiply", "close", "wait"
+_PRODUCTS = ("HGMMA", "QGMMA")
+"""Hopper's products of 16 bits and of 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,14 +316,14 @@ def _arithmetic(one: Instruction) -> str:
 
 
 def _of_cubin(listing: Listing) -> Iterable[Turn]:
-    for body in listing.loops(lambda one: one.opcode == "HGMMA"):
+    for body in listing.loops(lambda one: one.opcode in _PRODUCTS):
         events = tuple(event for one in body for event in _machine_event(one))
         yield Turn(f"{body[0].address}", len(body), events)
 
 
 def _machine_event(one: Machine) -> Iterable[Event]:
     """The same of an instruction of a cubin."""
-    if one.opcode == "HGMMA":
+    if one.opcode in _PRODUCTS:
         group = "gsb" in one.operands
         if not (group and one.operands.split(",")[0].split()[-1] == "RZ"):  # an empty group
             yield Event(_MULTIPLY)
