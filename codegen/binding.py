@@ -115,7 +115,13 @@ def _operation(operation: Operation, values: Values) -> Operation:
     formulas = tuple((name, fold(formula, known)) for name, formula in operation.formulas)
     when = None if operation.when is None else fold(operation.when, known)
     places = tuple(
-        replace(p, extent=renamed(p.extent), along=_one(p.along), split_k=_one(p.split_k))
+        replace(
+            p,
+            extent=renamed(p.extent),
+            along=_one(p.along),
+            split_k=_one(p.split_k),
+            counts=_one(p.counts),
+        )
         for p in operation.places
     )
     tensor = operation.tensor if operation.tensor is None else renamed_tensor(operation.tensor)

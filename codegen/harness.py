@@ -226,11 +226,12 @@ class Harness:
             name = map_.argument.name
             self.tiles.ragged.refuse_pitch(source, kernel.name, name, map_.folds)
         self.tiles.walks.refuse(source, host)
-        block = {axis.extent: axis.block for axis in kernel.grid}
-        for extent, along in counted(kernel).items():
-            count = f"cute.ceil_div({host[along]}, {block[along]})"
+        cut = {axis.extent: axis.block for axis in kernel.grid}
+        for extent, (along, size) in counted(kernel).items():
+            count = f"cute.ceil_div({host[along]}, {size})"
             with source.block(f"if {host[extent]} != {count}:"):
-                text = f"{kernel.name}: {extent} is {{}}, but there are {{}} output tiles along "
+                what = "output tiles" if cut.get(along) == size else f"blocks of {size}"
+                text = f"{kernel.name}: {extent} is {{}}, but there are {{}} {what} along "
                 text += f"{along}; not launched"
                 source.call("cute.printf", [f'"{text}"', host[extent], count])
                 source.add("tiles = Int32(0)")

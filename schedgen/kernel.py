@@ -54,7 +54,24 @@ class Kind(StrEnum):
     MASK = "mask"
 
 
-DTYPE_BITS = {"f32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "e4m3": 8, "e5m2": 8}
+DTYPE_BITS = {
+    "f32": 32,
+    "tf32": 32,
+    "bf16": 16,
+    "fp16": 16,
+    "e4m3": 8,
+    "e5m2": 8,
+    "e8m0": 8,
+    "e2m1x2": 8,
+}
+"""Bits of an element. Elements of e2m1x2 are pairs of numbers of 4 bits, the first one in the lower
+half (OCP Microscaling Formats)."""
+PACKED = {"e2m1x2": 2}
+"""Numbers in an element, where these are more than one."""
+
+SCALED_ROWS, SCALE_LANES, SCALE_BYTES = 128, 32, 16
+"""Scale factors of 128 rows and 4 blocks along k are a tile of 32 lanes and 16 bytes: byte 4 c + j
+of lane i is for row 32 c + i and block j (PTX ISA, scale factors of tcgen05.mma)."""
 
 PANEL_BYTES = (128, 64, 32, 16)
 """Bytes of a row in shared memory that are swizzled together (PTX ISA, modes of tensor maps)."""
@@ -278,6 +295,11 @@ class Operation:
         none.
         """
         return dict(self.spaces).get(operand, "")
+
+    @property
+    def scaled(self) -> bool:
+        """Whether a product has factors of blocks along k."""
+        return "scale_a" in dict(self.operands)
 
     @property
     def turned(self) -> str:

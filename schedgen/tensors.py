@@ -129,8 +129,8 @@ class Place:
     the extent ``along`` and i the iteration of the main loop, or its block in a `Walk`. If the
     tiles along ``split_k`` share the iterations, i begins at the iterations of a tile times the
     coordinate along that extent. If ``grouped``, neighbouring coordinates share an element: the
-    start is ``c * extent // along``, of the extents' values. If ``counted``, elements are output
-    tiles: there are as many as tiles along ``along``, and each tile has the one of its own.
+    start is ``c * extent // along``, of the extents' values. Elements of an
+    extent that ``counts`` another one are blocks of that: parts of output tiles, or of iterations.
     ``side`` says which way the tile lies there: its "rows", its "columns", or "" for one element.
     """
 
@@ -143,4 +143,4 @@ class Place:
     offset: int = 0
     grouped: bool = False
     split_k: str = ""
-    counted: bool = False
+    counts: str = ""

@@ -9,18 +9,23 @@ from collections.abc import Mapping
 from schedgen.kernel import Kernel
 
 
-def counted(kernel: Kernel) -> dict[str, str]:
-    """Extents that count output tiles in tensors that are moved by tile, and the extents that these
-    are cut along.
+def counted(kernel: Kernel) -> dict[str, tuple[str, int]]:
+    """Extents that count blocks in tensors that are moved by tile: the extents that these are
+    blocks of, and how large they are.
     """
-    places = (place for operation in kernel.operations for place in operation.places)
-    return {place.extent: place.along for place in places if place.counted}
+    places = [place for operation in kernel.operations for place in operation.places]
+    size = {place.extent: place.step for place in places if place.step and not place.counts}
+    size |= {axis.extent: axis.block for axis in kernel.grid}
+    return {
+        place.extent: (place.counts, size[place.counts] // (place.step or place.block))
+        for place in places
+        if place.counts
+    }
 
 
 def numbers_of_tiles(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
     """How large those of `counted` are for the extents of tensors."""
-    block = {axis.extent: axis.block for axis in kernel.grid}
-    return {e: -(-extents[along] // block[along]) for e, along in counted(kernel).items()}
+    return {e: -(-extents[along] // size) for e, (along, size) in counted(kernel).items()}
 
 
 def tiles_of(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:

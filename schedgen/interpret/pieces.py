@@ -15,8 +15,12 @@ TORCH = {
     "fp16": torch.float16,
     "e4m3": torch.float8_e4m3fn,
     "e5m2": torch.float8_e5m2,
+    "e8m0": torch.float8_e8m0fnu,
+    "e2m1x2": torch.uint8,
     "i32": torch.int32,
 }
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""Magnitudes of numbers of 4 bits by their lower three; the fourth is the sign."""
 POISON = 0xFF
 """Bytes of storage that nothing has written: not a number in every data type."""
 
@@ -72,3 +76,9 @@ def initial_tile(region: Region) -> torch.Tensor:
     number, _, divisor = region.initial.partition("/")
     value = float(number) / float(divisor or 1)
     return torch.full((region.rows, columns), value, dtype=TORCH[region.dtype])
+
+
+def unpacked(pairs: torch.Tensor) -> torch.Tensor:
+    """Pairs of numbers of 4 bits [rows, columns] as float32 [rows, 2 columns], lower halves first."""
+    codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).reshape(pairs.shape[0], -1).long()
+    return torch.tensor((*E2M1, *(-value for value in E2M1)))[codes]

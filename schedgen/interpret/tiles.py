@@ -13,9 +13,9 @@ import torch
 from schedgen.elements import elements, tile_numbers
 from schedgen.expressions import Expression, Name, references
 from schedgen.interpret.formulas import compute
-from schedgen.interpret.pieces import TORCH, assemble, split, whole
+from schedgen.interpret.pieces import TORCH, assemble, split, unpacked, whole
 from schedgen.interpret.problem import Coordinates, InterpretationError, Problem
-from schedgen.kernel import Kernel, Operation, Read
+from schedgen.kernel import PACKED, Kernel, Operation, Read
 from schedgen.operations import KINDS, Condition
 from schedgen.tensors import PARTLY
 
@@ -108,6 +108,8 @@ class _Execution:
 
     def factor(self, operand: str) -> torch.Tensor:
         """An operand of a product as float32, which holds each 16-bit product exactly."""
+        if self._dtype(operand) in PACKED:
+            return unpacked(self._operand(operand))
         tile = self._operand(operand).to(torch.float32, copy=True)
         if self._dtype(operand) == "tf32":
             bits = tile.view(torch.int32)

@@ -10,6 +10,7 @@ from schedgen.kernel import DTYPE_BITS, Operation, Space, Work
 from schedgen.operations.base import Operand, OperationBase, size
 from schedgen.operations.contexts import Alignment, Draft, Execution, Path, Shapes
 from schedgen.operations.fields import Arithmetic, Identifier
+from schedgen.operations.scales import scaled, scales_fit
 
 
 class Mma(OperationBase):
@@ -18,12 +19,17 @@ class Mma(OperationBase):
     a is [m, k] and b is [k, n], or [n, k] with ``transpose_b``; d is [m, n].
     """
 
-    KEYS: ClassVar[str] = "`a`, `b` operands, `d` buffer, `transpose_b`, `accumulate`"
+    KEYS: ClassVar[str] = (
+        "`a`, `b` operands, `d` buffer, `transpose_b`, `accumulate`, `scale_a`, `scale_b` operands"
+    )
     MEANING: ClassVar[str] = (
         "d = a·b, or d += a·b. a is [m, k]; b is [k, n], or [n, k] with `transpose_b` (an "
         "expression); d is [m, n]. a and b have one data type, not f32 (tf32 is one); d is f32 or "
         "fp16. b is in shared memory; d is in tensor memory or registers. `accumulate` adds to the "
-        "value that this iteration wrote before, else to the value of the iteration before"
+        "value that this iteration wrote before, else to the value of the iteration before. With "
+        "`scale_a` and `scale_b`, each block of 16 or 32 numbers along k has a factor for its row "
+        "of a, and of b as [n, k]: tiles of 32 rows in tensor memory, with 16 bytes for 128 rows "
+        "and 4 blocks, those of further rows beside them, and then further blocks"
     )
 
     kind: Literal["mma"]
@@ -32,10 +38,14 @@ class Mma(OperationBase):
     d: Identifier = Field(description="buffer of the result")
     transpose_b: Arithmetic = Field(False, description="b is [n, k]")
     accumulate: bool = Field(False, description="add to what d holds")
+    scale_a: Operand | None = Field(None, description="factors of blocks of rows of a")
+    scale_b: Operand | None = Field(None, description="the same of b")
 
     def note(self, draft: Draft, path: Path) -> str | None:
         draft.read(self.a, "a", (*path, "a"))
         draft.read(self.b, "b", (*path, "b"))
+        for name, scale in self._scales:
+            draft.read(scale, name, (*path, name))
         draft.write(self.d, "d", (*path, "d"))
         if self.accumulate:
             draft.accumulate("d", (*path, "d"))
@@ -44,7 +54,13 @@ class Mma(OperationBase):
         return {"transpose_b": self.transpose_b is True, "accumulate": self.accumulate}
 
     def fits(self, shapes: Shapes) -> bool:
-        return self._shapes_fit(shapes) and self._types_fit(shapes)
+        fit = self._shapes_fit(shapes) and self._types_fit(shapes)
+        return fit and scales_fit(shapes, [name for name, _ in self._scales], self.transpose_b)
+
+    @property
+    def _scales(self) -> list[tuple[str, Operand]]:
+        given = (("scale_a", self.scale_a), ("scale_b", self.scale_b))
+        return [(name, scale) for name, scale in given if scale is not None]
 
     def work(self, shapes: Shapes) -> Work | None:
         (m, k), (_, n) = shapes.shape("a"), shapes.shape("d")
@@ -67,6 +83,11 @@ class Mma(OperationBase):
     @staticmethod
     def compute(execution: Execution) -> None:
         a, b = execution.factor("a"), execution.factor("b")
+        if execution.operation.scaled:
+            a, b = (
+                scaled(factor, execution.factor(f"scale_{name}"))
+                for name, factor in (("a", a), ("b", b))
+            )
         product = a @ (b.T if execution.operation.transpose_b else b)
         if execution.operation.accumulate:
             product = execution.tile("d").float() + product

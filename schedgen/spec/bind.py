@@ -108,7 +108,7 @@ def _kernel(
     teams = bind_teams(spec, scope, operations, claim)
     _check_coordinates(spec, scope, operations, grid)
     walk = bind_walk(spec, scope, grid)
-    check_counted(spec, scope, grid, operations)
+    check_counted(spec, scope, grid, operations, binder.placing.walked)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
     kernel = Kernel(

@@ -1,12 +1,13 @@
-"""Extents of tensors that count output tiles: what a spec says of them.
+"""Extents of tensors that count output tiles or iterations: what a spec says of them.
 
 A tensor with such an extent has elements for each output tile, such as the sums of its rows, which
-whoever reads it adds up in whatever order it likes.
+whoever reads it adds up in whatever order it likes; or for each block that a tile or an iteration
+consists of, such as scale factors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from schedgen.errors import suggest
 from schedgen.kernel import Operation
@@ -16,11 +17,22 @@ from schedgen.tensors import GridAxis
 
 
 def check_counted(
-    spec: SpecFile, scope: Scope, grid: Sequence[GridAxis], operations: Sequence[Operation]
+    spec: SpecFile,
+    scope: Scope,
+    grid: Sequence[GridAxis],
+    operations: Sequence[Operation],
+    walked: Collection[str],
 ) -> None:
-    """Reports extents that count no output tiles, or are something else as well."""
+    """Reports extents that count neither output tiles nor iterations, which walk ``walked``, or are
+    something else as well.
+    """
     extents = {extent for argument in spec.arguments.values() for extent in argument.shape}
     axes = [axis.extent for axis in grid]
+    for extent in spec.loops.counted_by:
+        if extent not in spec.loops.counted:
+            message = f"'{extent}' counts nothing"
+            fix = suggest(extent, spec.loops.counted) or f"add 'counted: {{{extent}: ...}}'"
+            scope.error("bad-count", message, ("loops", "counted_by", extent), key=True, fix=fix)
     for extent, along in spec.loops.counted.items():
         path = ("loops", "counted", extent)
         if extent not in extents:
@@ -29,12 +41,15 @@ def check_counted(
             scope.error("unknown-extent", message, path, key=True, fix=fix)
         elif not axes:
             continue  # tiles disagree about the grid, which is said elsewhere
-        elif along not in axes:
+        elif along not in axes and along not in walked:
             message = f"output tiles are not cut along '{along}', so there is nothing to count"
-            fix = suggest(along, axes) or f"they are along {', '.join(axes)}"
+            fix = suggest(along, [*axes, *walked]) or f"they are along {', '.join(axes)}"
+            if walked:
+                fix += f", and iterations along {', '.join(sorted(walked))}"
             scope.error("bad-count", message, path, fix=fix)
         else:
             _check_use(spec, scope, extent, operations, path)
+            _check_parts(spec, scope, grid, operations, extent)
 
 
 def _check_use(
@@ -48,7 +63,7 @@ def _check_use(
             message = f"'{extent}' counts output tiles, and '{key}' says something else of it"
             scope.error("bad-count", message, path, key=True, fix=f"remove it from '{key}'")
     places = [(o, p) for o in operations if o.tensor for p in o.places if p.extent == extent]
-    lying = next((o for o, place in places if not place.counted), None)
+    lying = next((o for o, place in places if not place.counts), None)
     if lying is not None:
         message = f"'{extent}' counts output tiles, but the tile of '{lying.base}' lies along it"
         fix = f"say in 'tiled' of '{lying.tensor}' along what its tiles lie, or rename the extent"
@@ -56,3 +71,31 @@ def _check_use(
     elif not places:
         message = f"no tile is loaded from, or stored to, a tensor with the extent '{extent}'"
         scope.error("bad-count", message, path, key=True, fix="remove it")
+
+
+def _check_parts(
+    spec: SpecFile,
+    scope: Scope,
+    grid: Sequence[GridAxis],
+    operations: Sequence[Operation],
+    extent: str,
+) -> None:
+    """Tiles and iterations consist of whole blocks, which a dimension numbers."""
+    places = [p for o in operations if o.tensor for p in o.places]
+    mine = next((p for p in places if p.extent == extent and p.counts), None)
+    by = spec.loops.counted_by.get(extent)
+    if mine is None or by is None:
+        return
+    path = ("loops", "counted_by", extent)
+    if by not in spec.dimensions:
+        fix = suggest(by, spec.dimensions) or "declare it under 'dimensions'"
+        scope.error("unknown-dimension", f"'{by}' is not a dimension", path, fix=fix)
+        return
+    sizes = {axis.extent: axis.block for axis in grid}
+    steps = {p.extent: p.step for p in places if p.step and not p.counts}
+    whole = (steps if mine.step else sizes).get(mine.counts, 0)
+    parts = mine.step or mine.block
+    if whole % parts:
+        what = "an iteration" if mine.step else "an output tile"
+        message = f"{what} has {whole} elements along '{mine.counts}', which are no {parts} blocks"
+        scope.error("bad-count", message, path, fix=f"give '{by}' a count that divides {whole}")

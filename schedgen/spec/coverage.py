@@ -228,7 +228,7 @@ class _Coverage:
         cut = [place for place in places if place.along in blocks]
         if not cut:
             return 0
-        return self.size // blocks[cut[0].along] if cut[0].counted else self.size
+        return self.size // blocks[cut[0].along] if cut[0].counts else self.size
 
     def _values(self, tile: tuple[int, int]) -> dict[str, Value]:
         extents = {extent for argument in self.kernel.arguments for extent in argument.shape}

@@ -12,8 +12,8 @@ rows; of a dimension that splits both, such as of keys, as what threads compute 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -35,6 +35,18 @@ _MUCH = 1024
 """A factor by which an extent outgrows any rounding of the trip count."""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Number ``number`` of the ``count`` blocks along the extent ``of`` that each output tile, or
+    each iteration, has by the dimension ``by``.
+    """
+
+    of: str
+    by: str
+    number: int
+    count: int
+
+
 class Placing:
     """Finds the place of each tile; nothing is reported, a tile without a place just has none."""
 
@@ -47,8 +59,12 @@ class Placing:
         """Return the places of what ``operation`` moves, or computes from coordinates."""
         if operation.kind in (Kind.LOAD, Kind.STORE):
             operand = "to" if operation.kind is Kind.LOAD else "from"
-            sides = self._sides(operand, draft, index, transposed=operation.transposed)
-            return self._in_tensor(operation, sides) or ()
+            counted = self._counted(operation, index)
+            by = {part.by for part in counted.values()}
+            sides = self._sides(
+                operand, draft, index, transposed=operation.transposed, elsewhere=by
+            )
+            return self._in_tensor(operation, sides, counted) or ()
         used = [*operation.formulas, *([("", operation.when)] if operation.when else [])]
         names = {name.name for _, formula in used for name in references(formula)}
         if not names & _COORDINATES:
@@ -93,7 +109,7 @@ class Placing:
             if operation.kind not in (Kind.LOAD, Kind.STORE):
                 continue
             for place in operation.places:
-                if place.along and not (place.grouped or place.counted):
+                if place.along and not (place.grouped or place.counts):
                     blocks.setdefault(place.along, set()).add(place.block)
         if any(len(found) > 1 for found in blocks.values()):
             return ()
@@ -192,11 +208,18 @@ class Placing:
     # -- places --------------------------------------------------------------------------------
 
     def _sides(
-        self, operand: str, draft: Draft, index: Index, *, transposed: bool = False
+        self,
+        operand: str,
+        draft: Draft,
+        index: Index,
+        *,
+        transposed: bool = False,
+        elsewhere: Collection[str] = (),
     ) -> tuple[Place, Place]:
         """Return size, offset and block of the pieces of an operand: rows, then columns.
 
-        What is ``transposed`` has the columns of the output tile as its rows.
+        What is ``transposed`` has the columns of the output tile as its rows. Instances along
+        dimensions of ``elsewhere`` lie along another extent, and not side by side.
         """
         pieces = draft.operands[operand]
         region = self.layout.regions[pieces[0].region]
@@ -209,22 +232,25 @@ class Placing:
         frame = _SIDES[::-1] if transposed else _SIDES
         extents = (*region.shape, 1)
         for side, other, (begin, end), whole in zip(_SIDES, frame, spans, extents, strict=False):
-            number, count = self._instance(region.base, other, index)
+            number, count = self._instance(region.base, other, index, elsewhere)
             offset, block = number * whole + begin, count * whole
             found.append(Place("", side, end - begin, block=block, offset=offset))
         return found[0], found[1]
 
-    def _instance(self, base: str, side: str, index: Index) -> tuple[int, int]:
+    def _instance(
+        self, base: str, side: str, index: Index, elsewhere: Collection[str]
+    ) -> tuple[int, int]:
         """Return the number of a buffer's instance among those side by side, and their count."""
         count = self.layout.dimensions.count
-        own = [dim for dim in self.layout.present[base].per if self._side_of(dim, base) == side]
+        per = [dim for dim in self.layout.present[base].per if dim not in elsewhere]
+        own = [dim for dim in per if self._side_of(dim, base) == side]
         number = 0
         for dim in own:
             number = number * count[dim] + index[dim]
         return number, prod(count[dim] for dim in own)
 
     def _in_tensor(
-        self, operation: Operation, sides: tuple[Place, Place]
+        self, operation: Operation, sides: tuple[Place, Place], counted: Mapping[str, Part]
     ) -> tuple[Place, ...] | None:
         """Return the place along each axis of the tensor, None if the spec does not tell."""
         shape = self.spec.arguments[operation.tensor or ""].shape
@@ -250,9 +276,8 @@ class Placing:
             if extent in used:
                 place = self._along(frame[extent], used[extent], operation)
                 places.append(replace(place, extent=extent))
-            elif extent in self.spec.loops.counted:
-                along = self.spec.loops.counted[extent]
-                places.append(Place(extent, along=along, block=1, counted=True))
+            elif extent in counted:
+                places.append(self._block(extent, counted[extent], operation))
             elif extent in self.spec.loops.groups:
                 along = self.spec.loops.groups[extent]
                 places.append(Place(extent, along=along, grouped=True))
@@ -263,6 +288,24 @@ class Placing:
             else:
                 return None
         return tuple(places)
+
+    def _counted(self, operation: Operation, index: Index) -> dict[str, Part]:
+        """Which blocks an operation moves, of extents of its tensor that count them."""
+        found: dict[str, Part] = {}
+        shape = self.spec.arguments[operation.tensor or ""].shape
+        for extent, of in self.spec.loops.counted.items():
+            if extent in shape:
+                by = self.spec.loops.counted_by.get(extent, "")
+                count = self.layout.dimensions.count.get(by, 1)
+                found[extent] = Part(of, by, index.get(by, 0), count)
+        return found
+
+    def _block(self, extent: str, part: Part, operation: Operation) -> Place:
+        """Return the place of a block along an extent that counts blocks."""
+        found = Place(extent, offset=part.number, counts=part.of)
+        if operation.phase is Phase.BODY and part.of in self.walked:
+            return replace(found, step=part.count, split_k=self._split_k)
+        return replace(found, along=part.of, block=part.count)
 
     def _along(self, extent: str, side: Place, operation: Operation) -> Place:
         """Return the place of one side of a tile that lies along ``extent``."""

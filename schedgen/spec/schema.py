@@ -251,9 +251,15 @@ class Loops(Model):
     )
     counted: dict[Identifier, Identifier] = Field(
         default_factory=dict[Identifier, Identifier],
-        description="extents that count output tiles, in tensors of which each tile has the "
-        "elements of its own, and the extents that these are cut along",
+        description="extents that count output tiles, or iterations, in tensors of which each has "
+        "the elements of its own, and the extents that tiles are cut along, or iterations walk",
         examples=[{"n_tiles": "n"}],
+    )
+    counted_by: dict[Identifier, Identifier] = Field(
+        default_factory=dict[Identifier, Identifier],
+        description="of those, extents of which a tile or an iteration has several elements, and "
+        "the dimension that numbers them",
+        examples=[{"k_blocks": "step"}],
     )
 
 

@@ -206,15 +206,16 @@ def accesses(kernel: Kernel, storage: Storage, operation: Operation) -> Iterator
 
 
 def engine(operation: Operation, cost: Cost | None, machine: Machine) -> Engine:
-    """Who executes ``operation``: bulk copies and products are asynchronous."""
+    """Who executes ``operation``: bulk copies and products are asynchronous, and so is what shares
+    a queue with products.
+    """
     if operation.kind is Kind.LOAD:
         return Engine.COPY_IN
     if operation.kind is Kind.STORE:
         return Engine.COPY_OUT
-    if operation.kind is not Kind.MMA or cost is None:
-        return Engine.THREADS
-    queued = any(machine.queue(unit) for unit, _ in cost.units)
-    return Engine.TENSOR if queued else Engine.WGMMA
+    if cost is not None and any(machine.queue(unit) for unit, _ in cost.units):
+        return Engine.TENSOR
+    return Engine.WGMMA if operation.kind is Kind.MMA and cost is not None else Engine.THREADS
 
 
 def tile_operations(
