@@ -30,6 +30,8 @@ DTYPES = {
     "tf32": "TFloat32",
     "e4m3": "Float8E4M3FN",
     "e5m2": "Float8E5M2",
+    "e8m0": "Float8E8M0FNU",
+    "e2m1x2": "Uint8",
     "i32": "Int32",
 }
 """Data types of arguments, and their classes in the DSL."""

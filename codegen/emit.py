@@ -11,7 +11,7 @@ from schedgen.codegen.facts import constants
 from schedgen.codegen.harness import Harness
 from schedgen.codegen.ir import functions
 from schedgen.codegen.library import used
-from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.plan import DTYPES, NUMBERS, Plan
 from schedgen.codegen.sm90 import Hopper
 from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import WIDTH, Source
@@ -86,7 +86,8 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool, style: Style) 
 def _narrow_types(kernel: Kernel) -> str:
     """The import of data types of 8 bits, which few files use."""
     used = {region.dtype for region in kernel.regions}
-    names = sorted(DTYPES[dtype] for dtype in used if DTYPE_BITS[dtype] == 8)
+    names = {DTYPES[dtype] for dtype in used if DTYPE_BITS[dtype] == 8}
+    names = sorted(names | {NUMBERS[dtype] for dtype in used & NUMBERS.keys()})
     return f"from cutlass import {', '.join(names)}\n" if names else ""
 
 

@@ -241,6 +241,54 @@ def byte_product(dtype, columns, left, right):
     )
 
 
+def block_product(dtype, factor, columns):
+    """The same with a factor for each block of numbers along k, which both operands lie along."""
+    one, source, major = tcgen05.CtaGroup.ONE, tcgen05.OperandSource.SMEM, OperandMajorMode.K
+    if dtype.width == 8:
+        shape = (128, columns, 32)
+        op = tcgen05.MmaMXF8F6F4Op(dtype, dtype, shape, one, source, major, major)
+    elif factor == cutlass.Float8E4M3FN:
+        op = tcgen05.MmaMXF4NVF4Op(factor, (128, columns, 64), one, source)
+    else:
+        op = tcgen05.MmaMXF4Op((128, columns, 64), one, source)
+    return cute.make_tiled_mma(op)
+
+
+def numbers_of(tile, dtype):
+    """Pairs of numbers of 4 bits as those numbers."""
+    return cute.recast_tensor(tile, dtype)
+
+
+def copy_factors(tile, pointer):
+    """32 rows of 16 bytes to 4 columns of tensor memory, in each of its four groups of lanes."""
+    dtype, lane = tile.element_type, 4 * 65536
+    atom = cute.make_copy_atom(tcgen05.Cp4x32x128bOp(tcgen05.CtaGroup.ONE), dtype)
+    shape = ((((32, 4), 4), (1, 4)), 1, 1)
+    source = cute.make_layout(shape, stride=((((16, 4), 0), (0, 1)), 0, 0))
+    target = cute.make_layout(shape, stride=((((lane, 4), 32 * lane), (0, 1)), 0, 0))
+    columns = cute.make_tensor(cute.recast_ptr(pointer, dtype=dtype), target)
+    copy = tcgen05.make_s2t_copy(atom, columns)
+    mine = copy.get_slice(0)
+    lines = mine.partition_S(cute.make_tensor(tile.iterator, source))
+    cute.copy(copy, tcgen05.get_s2t_smem_desc_tensor(copy, lines), mine.partition_D(columns))
+
+
+def multiply_scaled(mma, result, left, right, factors, accumulate):
+    """Issues the steps of a product along k, each with the factors of its blocks."""
+    mma = cute.make_tiled_mma(mma.op)  # a flag of its own, which does not outlive a branch
+    dtype, block = mma.op.sf_dtype, mma.op.sf_vec_size
+    blocks = mma.op.shape_mnk[2] // block
+    for step in range(cute.size(left, mode=[2])):
+        group, first = divmod(step * blocks, 4)
+        for field, (pointer, bytes_of_group) in zip(
+            (tcgen05.Field.SFA, tcgen05.Field.SFB), factors
+        ):
+            at = cute.recast_ptr(pointer, dtype=dtype) + (group * bytes_of_group + first)
+            mma.set(field, at)
+        mma.set(tcgen05.Field.ACCUMULATE, True if step else accumulate)
+        cute.gemm(mma, result, left[(None, None, step)], right[(None, None, step)], result)
+
+
 def left_operand(mma, tile):
     return mma.make_fragment_A(mma.get_slice(0).partition_A(tile))
 

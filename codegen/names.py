@@ -20,7 +20,7 @@ _MADE = (
 """What variables begin with that are made of names of the spec, and ``_``."""
 _FIXED = """
     ARGUMENTS BFloat16 CLAIM COVERED CYCLES_PER_ITERATION EVENTS EVENT_ROLES Float16 Float32
-    Float8E4M3FN Float8E5M2 Int32
+    Float8E4M3FN Float8E5M2 Float8E8M0FNU Float4E2M1FN Int32 Uint8
     KERNEL MACHINE OUTPUTS OperandMajorMode PROGRAM_SHA256 ROLES SETTINGS SHARED_BYTES SPEC TARGET
     TENSOR_COLUMNS TFloat32 all_trips band counter cpasync cuda cute cutlass kernel launch
     sm90_utils sms stream tcgen05 tiles triangle trips warpgroup

@@ -27,8 +27,12 @@ DTYPES = {
     "tf32": "TFloat32",
     "e4m3": "Float8E4M3FN",
     "e5m2": "Float8E5M2",
+    "e8m0": "Float8E8M0FNU",
+    "e2m1x2": "Uint8",
 }
 """Data types of specs, and their classes in the DSL."""
+NUMBERS = {"e2m1x2": "Float4E2M1FN"}
+"""Classes of the numbers that elements consist of, where these are several."""
 
 SWIZZLED_ROWS = 8
 """Rows after which the pattern of swizzling repeats (PTX ISA, swizzling modes of tensor maps)."""

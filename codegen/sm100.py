@@ -8,13 +8,21 @@ from schedgen.codegen.fragment import ROW
 from schedgen.codegen.ir import Code, Name, Wait, called, code
 from schedgen.codegen.ir import Commit as CommitNode
 from schedgen.codegen.library_sm100 import LIBRARY
-from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.plan import DTYPES, NUMBERS, Part, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.threads import Threads
-from schedgen.kernel import DTYPE_BITS, TMEM_LANES, Kind, Operation, Space
+from schedgen.kernel import (
+    DTYPE_BITS,
+    SCALE_BYTES,
+    SCALED_ROWS,
+    TMEM_LANES,
+    Kind,
+    Operation,
+    Space,
+)
 from schedgen.program.model import Commit, FenceKind, RoleProgram, Step, WaitGroup
 from schedgen.synchronize.frame import MOST_COLUMNS
 
@@ -71,20 +79,34 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         columns = b.rows if operation.transpose_b else b.columns
         place = "TMEM" if a.region.space is Space.TMEM else "SMEM"
         major = "K" if operation.transpose_b else "MN"
-        function = "product" if DTYPE_BITS[a.region.dtype] == 16 else "byte_product"
-        made = called(function, DTYPES[a.region.dtype], columns, f'"{place}"', f'"{major}"')
+        dtype = DTYPES[a.region.dtype]
+        if operation.scaled:
+            factor = DTYPES[self.plan.part(operation, "scale_a").region.dtype]
+            numbers = NUMBERS.get(a.region.dtype, dtype)
+            made = called("block_product", numbers, factor, columns)
+        else:
+            function = "product" if DTYPE_BITS[a.region.dtype] == 16 else "byte_product"
+            made = called(function, dtype, columns, f'"{place}"', f'"{major}"')
         source.add(code(f"mma_{name} = {{}}", made))
         if place == "SMEM":
-            left = called("left_operand", f"mma_{name}", self.plan.matrix(a))
+            left = called("left_operand", f"mma_{name}", self._numbers(a))
             source.add(code(f"a_{name} = {{}}", left))
-        tile = self.plan.matrix(b)
+        tile = self._numbers(b)
         tile = tile if operation.transpose_b else called("transposed", tile)
         source.add(code(f"b_{name} = {{}}", called("right_operand", f"mma_{name}", tile)))
+
+    def _numbers(self, part: Part) -> Code:
+        """A tile in shared memory as the numbers that are multiplied."""
+        tile, dtype = self.plan.matrix(part), part.region.dtype
+        return called("numbers_of", tile, NUMBERS[dtype]) if dtype in NUMBERS else tile
 
     def product(
         self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool
     ) -> None:
         if not runs:
+            return
+        if operation.kind is Kind.COPY:
+            self._copy(source, operation, at)
             return
         name = self.plan.names.of("operation", operation.name)
         d = self.plan.part(operation, "d")
@@ -93,10 +115,31 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
             called("result_at", self.memory.at(operation, "d", at), d.columns),
             self._left(operation, name, at),
             code(f"b_{name}[(None, None, None, {{}})]", self._slot(operation, "b", at)),
+            *([self._factors(operation, at)] if operation.scaled else []),
             self._accumulate(operation, at),
         ]
-        source.uses("multiply")
-        source.call("multiply", arguments)
+        function = "multiply_scaled" if operation.scaled else "multiply"
+        source.uses(function)
+        source.call(function, arguments)
+
+    def _copy(self, source: Source, operation: Operation, at: Iteration | None) -> None:
+        """From shared to tensor memory, in the queue of products."""
+        part = self.plan.part(operation, "from")
+        stage = self._slot(operation, "from", at)
+        tile = code("{}[(None, None, {})]", self.plan.matrix(part), stage)
+        source.add(called("copy_factors", tile, self.memory.at(operation, "to", at)))
+
+    def _factors(self, operation: Operation, at: Iteration | None) -> Code:
+        """Where the factors of both operands are, and how many bytes of a lane each group of 4
+        blocks has.
+        """
+        found: list[Code] = []
+        for operand in "ab":
+            part = self.plan.part(operation, operand)
+            groups = -(-part.rows // SCALED_ROWS)
+            pointer = self.memory.at(operation, f"scale_{operand}", at)
+            found.append(code(f"({{}}, {SCALE_BYTES * groups})", pointer))
+        return code("({}, {})", *found)
 
     def _left(self, operation: Operation, name: str, at: Iteration | None) -> Code:
         a = self.plan.part(operation, "a")

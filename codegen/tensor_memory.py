@@ -6,7 +6,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, called, code, plus
 from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import Iteration
-from schedgen.kernel import DTYPE_BITS, TMEM_LANES, Operation, Space
+from schedgen.kernel import DTYPE_BITS, SCALE_LANES, TMEM_LANES, Kind, Operation, Space
 from schedgen.program.model import Allocate
 from schedgen.program.operations import Access
 
@@ -34,7 +34,7 @@ class TensorMemory:
     def at(self, operation: Operation, operand: str, iteration: Iteration | None) -> Code:
         """A pointer to the first column of what an operand means."""
         part, access = self.plan.part(operation, operand), self._access(operation, operand)
-        if part.rows != TMEM_LANES:
+        if part.rows not in (TMEM_LANES, *([SCALE_LANES] if _factors(operation, operand) else [])):
             raise EmitError(
                 f"{operation.name}: '{operand}' has {part.rows} rows, tensor memory {TMEM_LANES}",
                 operation,
@@ -86,3 +86,9 @@ class TensorMemory:
                 fix="give it 'depth: 1', or write to another buffer",
             )
         return found[0]
+
+
+def _factors(operation: Operation, operand: str) -> bool:
+    """Whether an operand is factors of a product's blocks, which each group of 32 lanes has."""
+    copied = operation.kind is Kind.COPY and operation.operand_space("from") == Space.SMEM
+    return copied or operand in ("scale_a", "scale_b")

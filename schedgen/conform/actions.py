@@ -49,6 +49,7 @@ _KINDS = (
     ("wgmma.commit_group", "close products"),
     ("wgmma.wait_group", "wait_group products"),
     ("tcgen05.mma.cta_group::1.", "mma"),
+    ("tcgen05.cp.cta_group::1.32x128b.warpx4", "factors"),
     ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.", "commit"),
     ("tcgen05.ld.", "tmem read"),
     ("tcgen05.st.", "tmem write"),

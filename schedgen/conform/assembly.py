@@ -36,6 +36,7 @@ _KINDS = (
     ("WARPGROUP.DEPBAR", "wait_group products"),
     ("UTCHMMA", "mma"),
     ("UTCQMMA", "mma"),
+    ("UTCCP", "factors"),
     ("UTCBAR", "commit"),
     ("LDTM", "tmem read"),
     ("STTM", "tmem write"),

@@ -8,7 +8,7 @@ from schedgen.conform.taking import Taker
 from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
 from schedgen.conform.values import SHARED_ALIGNMENT, Array
-from schedgen.kernel import Space
+from schedgen.kernel import Kind, Space
 from schedgen.program.model import Run
 from schedgen.program.operations import Engine
 
@@ -109,16 +109,31 @@ class Runs(Taker):
     def _products(self, one: Expected, action: Run, engine: Engine) -> None:
         """All steps of a product along k."""
         operation = self.footprints.plan.operation(action.operation)
+        if operation.kind is Kind.COPY:
+            self._factors(one)
+            return
         for number in range(self.footprints.steps(operation)):
             kind = "wgmma" if engine is Engine.WGMMA else "mma"
             event = self.take(kind, one.text)
             self.who(event, "all" if kind == "wgmma" else "one", one.text)
-            a, b, adds = event.action.values
+            a, b, adds, *factors = event.action.values
             self._operand(one, event, a, "a")
             self._operand(one, event, b, "b")
+            if bool(factors) is not operation.scaled:
+                self.differ("it has factors, or has none", one.text, event)
+            for term, operand in zip(factors, ("scale_a", "scale_b"), strict=False):
+                self._operand(one, event, term, operand)
             if kind == "mma":
-                self._result(one, event)
+                self._result(one, event, "d")
             self._adds(one, event, adds, number)
+
+    def _factors(self, one: Expected) -> None:
+        """A copy from shared to tensor memory, which one thread issues."""
+        event = self.take("factors", one.text)
+        self.who(event, "one", one.text)
+        (source,) = event.action.values
+        self._operand(one, event, source, "from")
+        self._result(one, event, "to")
 
     def _operand(self, one: Expected, event: Event, term: Term, operand: str) -> None:
         assert self.case is not None
@@ -136,12 +151,12 @@ class Runs(Taker):
         if not any(inside(footprint, at) for footprint in footprints):
             self.differ(f"'{operand}' is not in the slot of its number", one.text, event)
 
-    def _result(self, one: Expected, event: Event) -> None:
+    def _result(self, one: Expected, event: Event, operand: str) -> None:
         assert self.case is not None
         assert isinstance(one.step.action, Run)
         operation = self.footprints.plan.operation(one.step.action.operation)
         value = self.known(event, event.action.address, one.text)
-        footprints = self.footprints.operand(operation, "d", self.case, one.iteration)
+        footprints = self.footprints.operand(operation, operand, self.case, one.iteration)
         if not any(inside(footprint, value.array & COLUMN_BITS) for footprint in footprints):
             self.differ("its result is not in the slot of its number", one.text, event)
 

@@ -295,7 +295,11 @@ class Walk:
                     low_half(self.terms, read(2)),
                     read(len(operands) - 1),
                 ]
+                if "block_scale" in one.modifiers:
+                    sides += addresses[-2:]
                 return Action(what, one, addresses[0], tuple(sides))
+            case "factors":
+                return Action(what, one, addresses[0], (low_half(self.terms, read(1)),))
             case "commit":
                 return Action(what, one, addresses[0])
             case _ if what in ACCESSES or what == "alloc":

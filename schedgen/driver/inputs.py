@@ -19,7 +19,7 @@ from schedgen.expressions import references
 from schedgen.extents import beyond, covered
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.sequential import run
-from schedgen.kernel import Kernel, Kind
+from schedgen.kernel import PACKED, Kernel, Kind
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.tensors import Argument
@@ -98,6 +98,7 @@ def random_inputs(
     generator = torch.Generator().manual_seed(seed)
     stored = _stored(kernel)
     arrays = {array for one in kernel.ragged for array in one.arrays}
+    factors = _factors(kernel)
     found: dict[str, torch.Tensor | float] = {}
     for argument in kernel.arguments:
         if not argument.shape:
@@ -111,11 +112,30 @@ def random_inputs(
         elif argument.name not in stored:
             shape = [extents[extent] for extent in argument.passed]
             values = torch.randn(shape, generator=generator)
-            values = values.abs() if positive else values
+            values = values.abs() if positive or argument.name in factors else values
+            if argument.dtype in PACKED:
+                values = torch.randint(256, shape, generator=generator)
             found[argument.name] = values = aligned(argument, shape).copy_(values)
             said = {name: array(kernel, name, extents) for name in arrays}
             spoil(kernel, argument, values, said, extents)
     return found
+
+
+def _factors(kernel: Kernel) -> set[str]:
+    """Tensors of factors of products' blocks, which have no sign: those that are loaded, and then
+    copied, to where products read them.
+    """
+    read = {
+        piece
+        for operation in kernel.operations
+        for name, pieces in operation.operands
+        if operation.kind is Kind.MMA and name in ("scale_a", "scale_b")
+        for piece in pieces
+    }
+    copies = (o for o in kernel.operations if o.kind is Kind.COPY and read & {*o.writes})
+    copied = {one.piece for copy in copies for one in copy.reads}
+    loads = (o for o in kernel.operations if o.kind is Kind.LOAD and copied & {*o.writes})
+    return {load.tensor or "" for load in loads}
 
 
 def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:

@@ -34,6 +34,8 @@ FORMATS = {
     "fp16": Format(11, -14, 65504.0),
     "e4m3": Format(4, -6, 448.0),
     "e5m2": Format(3, -14, 57344.0),
+    "e8m0": Format(1, -127, 2.0**127),
+    "e2m1x2": Format(8, 0, 255.0),  # bytes: numbers only where they are multiplied
 }
 
 

@@ -1,0 +1,44 @@
+"""Operands of products whose numbers share factors in blocks, in float64.
+
+PTX ISA, tcgen05.mma with scale factors: 128 rows and 4 blocks along k have 512 bytes, of which byte
+16 (row % 32) + 4 (row // 32) + block is the factor of a row's block; of more rows, and then of more
+blocks, others lie beside those. OCP Microscaling Formats: numbers of 4 bits are ordered as integers
+without their sign.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from schedgen.reference.estimate import Estimate
+from schedgen.reference.rounding import Array
+
+_ROWS, _LANES, _WIDTH, _BLOCKS = 128, 32, 16, 4
+
+
+def halves(pairs: Array) -> Array:
+    """Numbers of 4 bits, two of each byte, the lower half first."""
+    codes = pairs.astype(np.int64)
+    found = np.empty((codes.shape[0], 2 * codes.shape[1]))
+    found[:, 0::2], found[:, 1::2] = _number(codes % 16), _number(codes // 16)
+    return found
+
+
+def _number(code: np.ndarray) -> Array:
+    """E2M1: a sign, two bits of an exponent with a bias of 1, one bit behind the point."""
+    sign, exponent, half = code // 8, code // 2 % 4, code % 2
+    normal = (1 + half / 2) * 2.0 ** (exponent - 1.0)
+    return np.where(sign, -1.0, 1.0) * np.where(exponent == 0, half / 2, normal)
+
+
+def with_factors(operand: Estimate, factors: Estimate) -> Estimate:
+    """An operand [rows, k], each block along k times its factor."""
+    rows, k = operand.value.shape
+    tall = -(-rows // _ROWS)
+    blocks = factors.value.shape[1] // (_WIDTH * tall) * _BLOCKS
+    row, column = np.indices((rows, k))
+    block = column * blocks // k
+    group = block // _BLOCKS * tall + row // _ROWS
+    lane, byte = row % _LANES, row % _ROWS // _LANES * _BLOCKS + block % _BLOCKS
+    scale = factors.value[lane, _WIDTH * group + byte]
+    return Estimate(operand.value * scale, operand.magnitude * scale, operand.error * scale)
