@@ -227,10 +227,12 @@ class Harness:
             self.tiles.ragged.refuse_pitch(source, kernel.name, name, map_.folds)
         self.tiles.walks.refuse(source, host)
         cut = {axis.extent: axis.block for axis in kernel.grid}
-        for extent, (along, size) in counted(kernel).items():
+        for extent, (along, size, unit) in counted(kernel).items():
             count = f"cute.ceil_div({host[along]}, {size})"
+            count = f"{unit} * {count}" if unit > 1 else count
             with source.block(f"if {host[extent]} != {count}:"):
                 what = "output tiles" if cut.get(along) == size else f"blocks of {size}"
+                what = f"{unit} for each of the {what}" if unit > 1 else what
                 text = f"{kernel.name}: {extent} is {{}}, but there are {{}} {what} along "
                 text += f"{along}; not launched"
                 source.call("cute.printf", [f'"{text}"', host[extent], count])

@@ -254,23 +254,33 @@ def block_product(dtype, factor, columns):
     return cute.make_tiled_mma(op)
 
 
-def numbers_of(tile, dtype):
-    """Pairs of numbers of 4 bits as those numbers."""
-    return cute.recast_tensor(tile, dtype)
+def numbers_of(tiles, dtype):
+    """Tiles of bytes, each two numbers of 4 bits, as tiles of these, where they are."""
+    rows, columns, slots = (cute.size(tiles, mode=[n]) for n in range(3))
+    layout = tile_layout(rows, 2 * columns, 1, dtype)
+    apart = cute.make_layout(slots, stride=2 * cute.crd2idx((0, 0, 1), tiles.layout))
+    layout, swizzle = cute.append(cute.select(layout.outer, [0, 1]), apart), layout.inner
+    return cute.make_tensor(cute.recast_ptr(tiles.iterator, swizzle, dtype=dtype), layout)
 
 
-def copy_factors(tile, pointer):
-    """32 rows of 16 bytes to 4 columns of tensor memory, in each of its four groups of lanes."""
+def copy_factors(tile, pointer, parts):
+    """Groups of 32 rows of 16 bytes, each to 4 columns of all groups of lanes of tensor memory:
+    the first group of each part of the tile, then the second ones.
+    """
     dtype, lane = tile.element_type, 4 * 65536
     atom = cute.make_copy_atom(tcgen05.Cp4x32x128bOp(tcgen05.CtaGroup.ONE), dtype)
     shape = ((((32, 4), 4), (1, 4)), 1, 1)
     source = cute.make_layout(shape, stride=((((16, 4), 0), (0, 1)), 0, 0))
     target = cute.make_layout(shape, stride=((((lane, 4), 32 * lane), (0, 1)), 0, 0))
-    columns = cute.make_tensor(cute.recast_ptr(pointer, dtype=dtype), target)
-    copy = tcgen05.make_s2t_copy(atom, columns)
-    mine = copy.get_slice(0)
-    lines = mine.partition_S(cute.make_tensor(tile.iterator, source))
-    cute.copy(copy, tcgen05.get_s2t_smem_desc_tensor(copy, lines), mine.partition_D(columns))
+    groups = cute.size(tile, mode=[0]) // 32
+    for group in range(groups):
+        first = group % parts * (groups // parts) + group // parts
+        at = cute.recast_ptr(pointer, dtype=dtype) + 16 * group
+        columns = cute.make_tensor(at, target)
+        copy = tcgen05.make_s2t_copy(atom, columns)
+        mine = copy.get_slice(0)
+        lines = mine.partition_S(cute.make_tensor(tile.iterator + 512 * first, source))
+        cute.copy(copy, tcgen05.get_s2t_smem_desc_tensor(copy, lines), mine.partition_D(columns))
 
 
 def multiply_scaled(mma, result, left, right, factors, accumulate):

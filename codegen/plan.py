@@ -186,11 +186,16 @@ class Plan:
     def matrix(self, part: Part) -> Code:
         """A part of a view in shared memory as (rows, columns, slots)."""
         view = self.views[part.region.name]
+        return self.cut(code("{}", Name(view.name)), part)
+
+    def cut(self, tiles: Code, part: Part, times: int = 1) -> Code:
+        """A part of the tiles of its view, whose elements are ``times`` as many in a row."""
+        view = self.views[part.region.name]
         if (part.rows, part.columns) == (view.rows, view.columns):
-            return code("{}", Name(view.name))
+            return tiles
         row, column = self.tile_number(part)
-        sizes = f"({part.rows}, {part.columns}, {view.slots})"
-        return code(f"cute.local_tile({{}}, {sizes}, ({row}, {column}, 0))", Name(view.name))
+        sizes = f"({part.rows}, {times * part.columns}, {view.slots})"
+        return code(f"cute.local_tile({{}}, {sizes}, ({row}, {column}, 0))", tiles)
 
     def tile_number(self, part: Part) -> tuple[int, int]:
         """Which of the tiles of its size, counted along rows and columns, a part of a view is.

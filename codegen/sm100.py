@@ -16,6 +16,7 @@ from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import (
     DTYPE_BITS,
+    PACKED,
     SCALE_BYTES,
     SCALED_ROWS,
     TMEM_LANES,
@@ -97,8 +98,12 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 
     def _numbers(self, part: Part) -> Code:
         """A tile in shared memory as the numbers that are multiplied."""
-        tile, dtype = self.plan.matrix(part), part.region.dtype
-        return called("numbers_of", tile, NUMBERS[dtype]) if dtype in NUMBERS else tile
+        dtype = part.region.dtype
+        if dtype not in NUMBERS:
+            return self.plan.matrix(part)
+        view = self.plan.views[part.region.name]
+        whole = called("numbers_of", Name(view.name), NUMBERS[dtype])
+        return self.plan.cut(whole, part, PACKED[dtype])
 
     def product(
         self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool
@@ -127,7 +132,8 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         part = self.plan.part(operation, "from")
         stage = self._slot(operation, "from", at)
         tile = code("{}[(None, None, {})]", self.plan.matrix(part), stage)
-        source.add(called("copy_factors", tile, self.memory.at(operation, "to", at)))
+        parts = operation.interleave
+        source.add(called("copy_factors", tile, self.memory.at(operation, "to", at), parts))
 
     def _factors(self, operation: Operation, at: Iteration | None) -> Code:
         """Where the factors of both operands are, and how many bytes of a lane each group of 4

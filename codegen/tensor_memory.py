@@ -6,7 +6,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, called, code, plus
 from schedgen.codegen.plan import DTYPES, Plan
 from schedgen.codegen.running import Iteration
-from schedgen.kernel import DTYPE_BITS, SCALE_LANES, TMEM_LANES, Kind, Operation, Space
+from schedgen.kernel import DTYPE_BITS, SCALE_LANES, TMEM_LANES, Operation, Space
 from schedgen.program.model import Allocate
 from schedgen.program.operations import Access
 
@@ -90,5 +90,4 @@ class TensorMemory:
 
 def _factors(operation: Operation, operand: str) -> bool:
     """Whether an operand is factors of a product's blocks, which each group of 32 lanes has."""
-    copied = operation.kind is Kind.COPY and operation.operand_space("from") == Space.SMEM
-    return copied or operand in ("scale_a", "scale_b")
+    return bool(operation.interleave) or operand in ("scale_a", "scale_b")

@@ -39,6 +39,7 @@ from schedgen.kernels.newton_schulz.sharded_ranks import RankError
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.of_spec import SpecKernel, kernel
 from schedgen.kernels.rms_op import gemm_rms, gemm_scaled
+from schedgen.kernels.scaled_op import scaled_gemm
 from schedgen.kernels.variants.blocks import Blocks
 from schedgen.kernels.variants.errors import VariantError
 
@@ -69,5 +70,6 @@ __all__ = [
     "kernel",
     "load",
     "polar",
+    "scaled_gemm",
     "symmetric_gemm",
 ]

@@ -28,6 +28,8 @@ DTYPES = {
     "f32": torch.float32,
     "e4m3": torch.float8_e4m3fn,
     "e5m2": torch.float8_e5m2,
+    "e8m0": torch.float8_e8m0fnu,
+    "e2m1x2": torch.uint8,
     "i32": torch.int32,
 }
 """Data types of arguments."""

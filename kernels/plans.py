@@ -323,6 +323,10 @@ CODES = {
     torch.float32: 6,
     torch.float64: 7,
     torch.bfloat16: 15,
+    torch.float8_e5m2: 23,
+    torch.float8_e4m3fn: 24,
+    torch.float8_e8m0fnu: 44,
+    torch.float4_e2m1fn_x2: 45,
 }
 """Numbers of data types in the C interface of torch."""
 

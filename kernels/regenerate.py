@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
-from schedgen.kernels import split
+from schedgen.kernels import scaled_op, split
 from schedgen.kernels.attention_arguments import HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
 from schedgen.kernels.attention_backward import DELTA, QUERIES
@@ -128,6 +128,7 @@ def shipped() -> Iterator[Shipped]:
             yield Shipped("gemm_sum", target, tuple(one.sum_settings.items()))
     for target in TARGETS:
         yield Shipped("rms_factors", target, ())
+    yield from _scaled()
 
 
 def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
@@ -137,6 +138,17 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
         settings = (*dims(head_dim, head_dim).items(), ("dtype", dtype), *causal)
         yield Shipped(KEYS_AND_VALUES, target, settings)
         yield Shipped(QUERIES, target, settings)
+
+
+def _scaled() -> Iterator[Shipped]:
+    """Kernels of products of 8-bit and 4-bit operands."""
+    for columns in scaled_op.COLUMNS:
+        tile = () if columns == scaled_op.COLUMNS[0] else (("tile_n", str(columns)),)
+        for target in TARGETS:
+            yield Shipped(scaled_op.ROWS, target, (("dtype", "e4m3"), *tile))
+        for dtype, factor in scaled_op.BLOCK:
+            of = (("dtype", scaled_op.NAMES[dtype]), ("factor", scaled_op.NAMES[factor]))
+            yield Shipped(scaled_op.BLOCKS, "b200", (*of, *tile))
 
 
 def emitted(kernel: Shipped, store: Store | None = None) -> Emission:

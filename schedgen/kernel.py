@@ -260,6 +260,7 @@ class Operation:
     ``places`` says for each axis of ``tensor`` where the tile of a load or store lies; for
     operations whose formulas use coordinates, where the rows and the columns of what they write
     lie. It is empty if the spec does not tell. ``fill`` is what a mask writes.
+    ``interleave``: parts of factors that a copy has take turns.
     ``polynomial`` is the share of exponentials of tiles that are computed by a polynomial.
     """
 
@@ -283,6 +284,7 @@ class Operation:
     transpose_b: bool = False
     accumulate: bool = False
     fill: str | None = None
+    interleave: int = 0
     polynomial: Fraction = Fraction(0)
     label: str = ""
     unit: str | None = None

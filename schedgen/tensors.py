@@ -130,7 +130,8 @@ class Place:
     tiles along ``split_k`` share the iterations, i begins at the iterations of a tile times the
     coordinate along that extent. If ``grouped``, neighbouring coordinates share an element: the
     start is ``c * extent // along``, of the extents' values. Elements of an
-    extent that ``counts`` another one are blocks of that: parts of output tiles, or of iterations.
+    extent that ``counts`` another one are blocks of that: parts of output tiles, or of iterations;
+    each block has ``unit`` elements.
     ``side`` says which way the tile lies there: its "rows", its "columns", or "" for one element.
     """
 
@@ -144,3 +145,4 @@ class Place:
     grouped: bool = False
     split_k: str = ""
     counts: str = ""
+    unit: int = 1

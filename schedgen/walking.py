@@ -9,15 +9,19 @@ from collections.abc import Mapping
 from schedgen.kernel import Kernel
 
 
-def counted(kernel: Kernel) -> dict[str, tuple[str, int]]:
+def counted(kernel: Kernel) -> dict[str, tuple[str, int, int]]:
     """Extents that count blocks in tensors that are moved by tile: the extents that these are
-    blocks of, and how large they are.
+    blocks of, how large they are, and how many elements there are for each.
     """
     places = [place for operation in kernel.operations for place in operation.places]
     size = {place.extent: place.step for place in places if place.step and not place.counts}
     size |= {axis.extent: axis.block for axis in kernel.grid}
     return {
-        place.extent: (place.counts, size[place.counts] // (place.step or place.block))
+        place.extent: (
+            place.counts,
+            size[place.counts] * place.unit // (place.step or place.block),
+            place.unit,
+        )
         for place in places
         if place.counts
     }
@@ -25,7 +29,10 @@ def counted(kernel: Kernel) -> dict[str, tuple[str, int]]:
 
 def numbers_of_tiles(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
     """How large those of `counted` are for the extents of tensors."""
-    return {e: -(-extents[along] // size) for e, (along, size) in counted(kernel).items()}
+    return {
+        extent: unit * -(-extents[along] // size)
+        for extent, (along, size, unit) in counted(kernel).items()
+    }
 
 
 def tiles_of(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from schedgen.conform.taking import Taker
 from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
 from schedgen.conform.values import SHARED_ALIGNMENT, Array
-from schedgen.kernel import Kind, Space
+from schedgen.kernel import SCALE_LANES, Kind, Space
 from schedgen.program.model import Run
 from schedgen.program.operations import Engine
 
@@ -128,12 +128,16 @@ class Runs(Taker):
             self._adds(one, event, adds, number)
 
     def _factors(self, one: Expected) -> None:
-        """A copy from shared to tensor memory, which one thread issues."""
-        event = self.take("factors", one.text)
-        self.who(event, "one", one.text)
-        (source,) = event.action.values
-        self._operand(one, event, source, "from")
-        self._result(one, event, "to")
+        """Copies from shared to tensor memory, which one thread issues: each a group of lanes."""
+        assert isinstance(one.step.action, Run)
+        operation = self.footprints.plan.operation(one.step.action.operation)
+        part = self.footprints.plan.part(operation, "from")
+        for _ in range(part.rows // SCALE_LANES):
+            event = self.take("factors", one.text)
+            self.who(event, "one", one.text)
+            (source,) = event.action.values
+            self._operand(one, event, source, "from")
+            self._result(one, event, "to")
 
     def _operand(self, one: Expected, event: Event, term: Term, operand: str) -> None:
         assert self.case is not None

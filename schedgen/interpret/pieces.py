@@ -79,6 +79,6 @@ def initial_tile(region: Region) -> torch.Tensor:
 
 
 def unpacked(pairs: torch.Tensor) -> torch.Tensor:
-    """Pairs of numbers of 4 bits [rows, columns] as float32 [rows, 2 columns], lower halves first."""
+    """Pairs of numbers of 4 bits [rows, columns] as float32, lower halves first."""
     codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).reshape(pairs.shape[0], -1).long()
     return torch.tensor((*E2M1, *(-value for value in E2M1)))[codes]

@@ -6,34 +6,41 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from schedgen.kernel import Operation, Space, Work
+from schedgen.kernel import SCALE_BYTES, SCALE_LANES, Operation, Space, Work
 from schedgen.operations.base import Operand, OperationBase, size
 from schedgen.operations.contexts import Alignment, Draft, Execution, Path, Shapes
-from schedgen.operations.fields import Identifier
+from schedgen.operations.fields import Arithmetic, Identifier
 
 
 class Copy(OperationBase):
     """Moves a tile between memory spaces; within one space it disappears, both buffers are one."""
 
-    KEYS: ClassVar[str] = "`from` operand, `to` buffer, `transposed`"
+    KEYS: ClassVar[str] = "`from` operand, `to` buffer, `transposed`, `interleave`"
     MEANING: ClassVar[str] = (
         "moves a tile to another memory space; data types agree. Within one space it disappears "
-        "(2.4). `transposed`: rows become columns"
+        "(2.4). `transposed`: rows become columns. `interleave: n`: factors for a product, from "
+        "shared to tensor memory: n parts with as many groups of 32 rows of 16 bytes each become "
+        "one group of lanes, with the first group of each part, then the second ones"
     )
 
     kind: Literal["copy"]
     source: Operand = Field(alias="from", description="buffer that is read")
     to: Identifier = Field(description="buffer that is written")
     transposed: bool = Field(False, description="rows become columns")
+    interleave: Arithmetic | None = Field(
+        None, description="parts whose groups of 32 rows take turns side by side, in tensor memory"
+    )
 
     def note(self, draft: Draft, path: Path) -> str | None:
         draft.read(self.source, "from", (*path, "from"))
         draft.write(self.to, "to", (*path, "to"))
 
     def attributes(self) -> dict[str, Any]:
-        return {"transposed": self.transposed}
+        return {"transposed": self.transposed, "interleave": int(self.interleave or 0)}
 
     def fits(self, shapes: Shapes) -> bool:
+        if self.interleave is not None:
+            return self._interleaved_fits(shapes)
         source, to = shapes.shape("from"), shapes.shape("to")
         wanted = (source[1], source[0]) if self.transposed else source
         if wanted != to:
@@ -55,16 +62,43 @@ class Copy(OperationBase):
             return shapes.fail("wrong-space", message, "to", fix)
         return True
 
+    def _interleaved_fits(self, shapes: Shapes) -> bool:
+        parts, (rows, columns) = int(self.interleave or 0), shapes.shape("from")
+        groups = rows // SCALE_LANES
+        if columns != SCALE_BYTES or rows % SCALE_LANES or parts < 1 or groups % parts:
+            message = f"'{self.source}' is {size((rows, columns))}, which are no {parts} parts of "
+            message += f"groups of {SCALE_LANES} x {SCALE_BYTES}"
+            fix = f"give each part a multiple of {SCALE_LANES} rows of {SCALE_BYTES} bytes"
+            return shapes.fail("shape-mismatch", message, "from", fix)
+        if shapes.shape("to") != (wanted := (SCALE_LANES, SCALE_BYTES * groups)):
+            message = f"'{self.to}' is {size(shapes.shape('to'))}"
+            fix = f"make its shape {list(wanted)}: the groups of '{self.source}' side by side"
+            return shapes.fail("shape-mismatch", message, "to", fix)
+        if shapes.dtype("from") != shapes.dtype("to"):
+            message = f"a copy does not convert {shapes.dtype('from')} to {shapes.dtype('to')}"
+            return shapes.fail("dtype-mismatch", message, "to", "use one data type")
+        if (shapes.space("from"), shapes.space("to")) != (Space.SMEM, Space.TMEM):
+            message = f"it goes from {shapes.space('from')} to {shapes.space('to')}"
+            fix = "interleave from shared to tensor memory, where products read factors"
+            return shapes.fail("wrong-space", message, "to", fix)
+        return True
+
     def work(self, shapes: Shapes) -> Work | None:
         rows, columns = shapes.shape("to")
         return shapes.traffic(Work(rows=rows, columns=columns))
 
     @staticmethod
     def align(alignment: Alignment, operation: Operation) -> None:
+        if operation.interleave:
+            return  # lanes and bytes of factors lie along no extent of a result
         source = alignment.of(operation, "from")
         alignment.note(operation, "to", source.turned if operation.transposed else source)
 
     @staticmethod
     def compute(execution: Execution) -> None:
-        tile = execution.tile("from")
+        tile, parts = execution.tile("from"), execution.operation.interleave
+        if parts:
+            groups = tile.reshape(parts, -1, SCALE_LANES, SCALE_BYTES)
+            execution.make("to", groups.permute(2, 1, 0, 3).reshape(SCALE_LANES, -1))
+            return
         execution.make("to", tile.T.contiguous() if execution.operation.transposed else tile)

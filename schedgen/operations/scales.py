@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 BLOCKS = 4
 """Blocks along k of which a group of 16 bytes has the factors."""
-FORMATS = {("e4m3", "e8m0"): 32, ("e5m2", "e8m0"): 32, ("e2m1x2", "e8m0"): 32, ("e2m1x2", "e4m3"): 16}
+FORMATS = {
+    ("e4m3", "e8m0"): 32,
+    ("e5m2", "e8m0"): 32,
+    ("e2m1x2", "e8m0"): 32,
+    ("e2m1x2", "e4m3"): 16,
+}
 """Data types of operands and of their factors -> numbers in a block: MXFP8, MXFP4, NVFP4."""
 
 

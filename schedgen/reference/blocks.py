@@ -42,3 +42,18 @@ def with_factors(operand: Estimate, factors: Estimate) -> Estimate:
     lane, byte = row % _LANES, row % _ROWS // _LANES * _BLOCKS + block % _BLOCKS
     scale = factors.value[lane, _WIDTH * group + byte]
     return Estimate(operand.value * scale, operand.magnitude * scale, operand.error * scale)
+
+
+def taking_turns(factors: Estimate, parts: int) -> Estimate:
+    """Groups of 32 lanes that lie below each other, part by part, side by side: one of each part,
+    then the next one of each.
+    """
+
+    def moved(field: Array) -> Array:
+        groups = field.shape[0] // _LANES
+        order = [
+            part * (groups // parts) + n for n in range(groups // parts) for part in range(parts)
+        ]
+        return np.hstack([field[_LANES * group : _LANES * (group + 1)] for group in order])
+
+    return Estimate(*(moved(field) for field in (factors.value, factors.magnitude, factors.error)))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from schedgen.errors import SchedgenError
 from schedgen.expressions.nodes import Name
 from schedgen.kernel import DTYPE_BITS, PACKED, Kernel, Kind, Operation, Phase, Region
-from schedgen.reference.blocks import halves, with_factors
+from schedgen.reference.blocks import halves, taking_turns, with_factors
 from schedgen.reference.estimate import (
     UNIT,
     Estimate,
@@ -251,7 +251,8 @@ class _Execution:
             case Kind.LOAD:
                 self._load()
             case Kind.COPY:
-                found = self._read("from")
+                found, parts = self._read("from"), self.operation.interleave
+                found = taking_turns(found, parts) if parts else found
                 self._make("to", found.transposed if self.operation.transposed else found)
             case Kind.MMA:
                 self._product()
@@ -294,7 +295,8 @@ class _Execution:
         a, b = self._factor("a"), self._factor("b")
         if self.operation.scaled:
             a, b = (
-                with_factors(factor, self._read(f"scale_{name}")) for name, factor in (("a", a), ("b", b))
+                with_factors(factor, self._read(f"scale_{name}"))
+                for name, factor in (("a", a), ("b", b))
             )
         unit = self._unit()
         found = product(a, b.transposed if operation.transpose_b else b, unit)

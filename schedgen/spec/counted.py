@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from schedgen.errors import suggest
 from schedgen.kernel import Operation
 from schedgen.spec.schema import SpecFile
-from schedgen.spec.values import Path, Scope
+from schedgen.spec.values import Scope
 from schedgen.tensors import GridAxis
 
 
@@ -28,11 +28,13 @@ def check_counted(
     """
     extents = {extent for argument in spec.arguments.values() for extent in argument.shape}
     axes = [axis.extent for axis in grid]
-    for extent in spec.loops.counted_by:
-        if extent not in spec.loops.counted:
-            message = f"'{extent}' counts nothing"
-            fix = suggest(extent, spec.loops.counted) or f"add 'counted: {{{extent}: ...}}'"
-            scope.error("bad-count", message, ("loops", "counted_by", extent), key=True, fix=fix)
+    for key in ("counted_by", "counted_in"):
+        for extent in getattr(spec.loops, key):
+            if extent not in spec.loops.counted:
+                message = f"'{extent}' counts nothing"
+                fix = suggest(extent, spec.loops.counted) or f"add 'counted: {{{extent}: ...}}'"
+                scope.error("bad-count", message, ("loops", key, extent), key=True, fix=fix)
+                return
     for extent, along in spec.loops.counted.items():
         path = ("loops", "counted", extent)
         if extent not in extents:
@@ -48,15 +50,19 @@ def check_counted(
                 fix += f", and iterations along {', '.join(sorted(walked))}"
             scope.error("bad-count", message, path, fix=fix)
         else:
-            _check_use(spec, scope, extent, operations, path)
+            _check_use(spec, scope, extent, operations, axes)
             _check_parts(spec, scope, grid, operations, extent)
 
 
 def _check_use(
-    spec: SpecFile, scope: Scope, extent: str, operations: Sequence[Operation], path: Path
+    spec: SpecFile,
+    scope: Scope,
+    extent: str,
+    operations: Sequence[Operation],
+    axes: Sequence[str],
 ) -> None:
     """An extent that counts has no other meaning, and is of a tensor that tiles are moved to."""
-    loops = spec.loops
+    loops, path = spec.loops, ("loops", "counted", extent)
     others = {"groups": loops.groups, "one_tile": loops.one_tile, "split_k": [loops.split_k]}
     for key, names in others.items():
         if extent in names:
@@ -64,10 +70,17 @@ def _check_use(
             scope.error("bad-count", message, path, key=True, fix=f"remove it from '{key}'")
     places = [(o, p) for o in operations if o.tensor for p in o.places if p.extent == extent]
     lying = next((o for o, place in places if not place.counts), None)
+    cut = spec.loops.counted[extent]
+    outside = next((o for o, p in places if p.along == cut and cut not in axes), None)
     if lying is not None:
         message = f"'{extent}' counts output tiles, but the tile of '{lying.base}' lies along it"
-        fix = f"say in 'tiled' of '{lying.tensor}' along what its tiles lie, or rename the extent"
+        fix = f"say in 'tiled' of '{lying.tensor}' along what its tiles lie, rename the extent, or "
+        fix += "say in 'counted_in' how many elements each has"
         scope.error("bad-count", message, path, key=True, fix=fix)
+    elif outside is not None:
+        message = f"iterations go along '{cut}', but '{outside.base}' is outside of them"
+        fix = "count what output tiles are cut along"
+        scope.error("bad-count", message, path, fix=fix + f": {', '.join(axes)}" * bool(axes))
     elif not places:
         message = f"no tile is loaded from, or stored to, a tensor with the extent '{extent}'"
         scope.error("bad-count", message, path, key=True, fix="remove it")
@@ -80,22 +93,29 @@ def _check_parts(
     operations: Sequence[Operation],
     extent: str,
 ) -> None:
-    """Tiles and iterations consist of whole blocks, which a dimension numbers."""
+    """Tiles and iterations consist of whole blocks, which a dimension numbers or the tile has."""
     places = [p for o in operations if o.tensor for p in o.places]
     mine = next((p for p in places if p.extent == extent and p.counts), None)
     by = spec.loops.counted_by.get(extent)
-    if mine is None or by is None:
+    if mine is None:
         return
-    path = ("loops", "counted_by", extent)
-    if by not in spec.dimensions:
+    if by is not None and by not in spec.dimensions:
         fix = suggest(by, spec.dimensions) or "declare it under 'dimensions'"
+        path = ("loops", "counted_by", extent)
         scope.error("unknown-dimension", f"'{by}' is not a dimension", path, fix=fix)
         return
     sizes = {axis.extent: axis.block for axis in grid}
     steps = {p.extent: p.step for p in places if p.step and not p.counts}
     whole = (steps if mine.step else sizes).get(mine.counts, 0)
-    parts = mine.step or mine.block
-    if whole % parts:
-        what = "an iteration" if mine.step else "an output tile"
-        message = f"{what} has {whole} elements along '{mine.counts}', which are no {parts} blocks"
-        scope.error("bad-count", message, path, fix=f"give '{by}' a count that divides {whole}")
+    what = "an iteration" if mine.step else "an output tile"
+    path = ("loops", "counted", extent)
+    elements = mine.step or mine.block
+    if elements % mine.unit:
+        message = f"{what} has {elements} elements along '{extent}', in which no block has "
+        message += f"{mine.unit}"
+        fix = f"load a multiple of {mine.unit} of them, or change 'counted_in'"
+        scope.error("bad-count", message, path, fix=fix)
+    elif whole % (elements // mine.unit):
+        blocks = elements // mine.unit
+        message = f"{what} has {whole} elements along '{mine.counts}', which are no {blocks} blocks"
+        scope.error("bad-count", message, path, fix=f"make {whole} a multiple of {blocks}")

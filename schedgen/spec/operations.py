@@ -207,7 +207,7 @@ class OperationBinder:
     ) -> kernel.Operation | None:
         """Return ``operation`` with what it reads, writes and works, if its operands fit."""
         shapes = Shapes(draft, self.layout, path)
-        if not draft.complete or not entry.fits(shapes):
+        if not draft.complete or not entry.fits(shapes) or not _numbers(operation, draft, shapes):
             return None
         work = entry.work(shapes)
         if work is None:
@@ -259,3 +259,21 @@ class OperationBinder:
                 message = f"'{match[0]}' is not an index of this operation"
                 self.scope.error("unknown-dimension", message, location, fix=fix)
         return re.sub(r"\{(\w+)\}", lambda match: str(index.get(match[1], "")), text)
+
+
+_MOVE = (kernel.Kind.LOAD, kernel.Kind.STORE, kernel.Kind.COPY, kernel.Kind.MMA)
+
+
+def _numbers(operation: kernel.Operation, draft: Draft, shapes: Shapes) -> bool:
+    """Whether an operation of elements has elements that are numbers, and not several each."""
+    if operation.kind in _MOVE:
+        return True
+    for operand in draft.operands:
+        dtype = shapes.dtype(operand)
+        if dtype in kernel.PACKED:
+            message = f"'{operand}' is {dtype}: its elements are {kernel.PACKED[dtype]} numbers "
+            message += "each, which are only moved and multiplied"
+            fix = "compute in another data type"
+            draft.error("bad-dtype", message, Location(shapes.path), fix=fix)
+            return False
+    return True

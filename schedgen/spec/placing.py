@@ -38,13 +38,14 @@ _MUCH = 1024
 @dataclass(frozen=True, slots=True)
 class Part:
     """Number ``number`` of the ``count`` blocks along the extent ``of`` that each output tile, or
-    each iteration, has by the dimension ``by``.
+    each iteration, has by the dimension ``by``; ``unit`` elements each.
     """
 
     of: str
     by: str
     number: int
     count: int
+    unit: int
 
 
 class Placing:
@@ -231,10 +232,13 @@ class Placing:
         found: list[Place] = []
         frame = _SIDES[::-1] if transposed else _SIDES
         extents = (*region.shape, 1)
+        split = self.layout.present[region.base].split
         for side, other, (begin, end), whole in zip(_SIDES, frame, spans, extents, strict=False):
+            apart, size = getattr(split, side) in elsewhere, end - begin
             number, count = self._instance(region.base, other, index, elsewhere)
-            offset, block = number * whole + begin, count * whole
-            found.append(Place("", side, end - begin, block=block, offset=offset))
+            all_of_it = size if apart else whole
+            offset = number * all_of_it + (0 if apart else begin)
+            found.append(Place("", side, size, block=count * all_of_it, offset=offset))
         return found[0], found[1]
 
     def _instance(
@@ -273,7 +277,9 @@ class Placing:
             frame = dict(zip(used, reversed(used), strict=True))
         places: list[Place] = []
         for extent in shape:
-            if extent in used:
+            if extent in used and extent in counted and extent in self.spec.loops.counted_in:
+                places.append(self._blocks(extent, used[extent], counted[extent], operation))
+            elif extent in used:
                 place = self._along(frame[extent], used[extent], operation)
                 places.append(replace(place, extent=extent))
             elif extent in counted:
@@ -297,7 +303,10 @@ class Placing:
             if extent in shape:
                 by = self.spec.loops.counted_by.get(extent, "")
                 count = self.layout.dimensions.count.get(by, 1)
-                found[extent] = Part(of, by, index.get(by, 0), count)
+                unit = self.scope.integer(
+                    self.spec.loops.counted_in.get(extent, 1), ("loops", "counted_in", extent)
+                )
+                found[extent] = Part(of, by, index.get(by, 0), count, unit)
         return found
 
     def _block(self, extent: str, part: Part, operation: Operation) -> Place:
@@ -306,6 +315,13 @@ class Placing:
         if operation.phase is Phase.BODY and part.of in self.walked:
             return replace(found, step=part.count, split_k=self._split_k)
         return replace(found, along=part.of, block=part.count)
+
+    def _blocks(self, extent: str, side: Place, part: Part, operation: Operation) -> Place:
+        """Return the place of a side of a tile that lies along an extent that counts blocks."""
+        found = replace(side, extent=extent, counts=part.of, unit=part.unit)
+        if operation.phase is Phase.BODY and part.of in self.walked:
+            return replace(found, block=0, step=side.block, split_k=self._split_k)
+        return replace(found, along=part.of)
 
     def _along(self, extent: str, side: Place, operation: Operation) -> Place:
         """Return the place of one side of a tile that lies along ``extent``."""

@@ -259,7 +259,13 @@ class Loops(Model):
         default_factory=dict[Identifier, Identifier],
         description="of those, extents of which a tile or an iteration has several elements, and "
         "the dimension that numbers them",
-        examples=[{"k_blocks": "step"}],
+        examples=[{"n_blocks": "half"}],
+    )
+    counted_in: dict[Identifier, Arithmetic] = Field(
+        default_factory=dict[Identifier, Arithmetic],
+        description="of those, extents of which what is counted has several elements, which the "
+        "tile lies along, and how many",
+        examples=[{"k_rows": 32}],
     )
 
 

@@ -39,10 +39,10 @@ def test_places() -> None:
     """The number of the tile along n, which is no axis of the grid; the sums lie along m."""
     one = kernel("gemm_rms")
     batch, tiles, m = one.operation["STS"].places
-    assert tiles == Place("n_tiles", along="n", block=1, counted=True)
+    assert tiles == Place("n_tiles", along="n", block=1, counts="n")
     assert (batch.along, m.along, m.side, m.size) == ("batch", "m", "rows", 128)
     assert [axis.extent for axis in one.grid] == ["batch", "m", "n"]
-    assert counted(one) == {"n_tiles": "n"}
+    assert counted(one) == {"n_tiles": ("n", 256, 1)}
     assert coverage_mistakes(one) == []
 
 

@@ -1,0 +1,268 @@
+"""Products of 8-bit and 4-bit operands with factors: ``torch.ops.schedgen.scaled_gemm``.
+
+Factors are float32 numbers of whole operands or of their rows, which the epilogue multiplies by, on
+Hopper and Blackwell; or 8-bit numbers of blocks along k, which Blackwell's tensor cores read.
+Arguments and layouts are those of ``torch._scaled_mm``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import torch
+from torch import Tensor
+
+from schedgen.driver import lock_file
+from schedgen.kernels import checks, layouts, library
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
+from schedgen.kernels.operators import Operator
+
+ROWS, BLOCKS = "gemm_fp8", "gemm_blockscaled"
+"""Specs of products with factors of rows, and with factors of blocks."""
+COLUMNS = (256, 128)
+"""Columns of output tiles that there are kernels for; all have 128 rows."""
+NUMBERS = {torch.float8_e4m3fn: 1, torch.float4_e2m1fn_x2: 2}
+"""Data types of operands, and how many numbers an element is."""
+BLOCK = {
+    (torch.float8_e4m3fn, torch.float8_e8m0fnu): 32,
+    (torch.float4_e2m1fn_x2, torch.float8_e8m0fnu): 32,
+    (torch.float4_e2m1fn_x2, torch.float8_e4m3fn): 16,
+}
+"""Data types of operands and of factors of their blocks, and numbers in a block: MXFP8, MXFP4 and
+NVFP4."""
+NAMES = {
+    torch.float8_e4m3fn: "e4m3",
+    torch.float4_e2m1fn_x2: "e2m1x2",
+    torch.float8_e8m0fnu: "e8m0",
+}
+"""Data types as specs call them."""
+AROUND = 2
+"""How many iterations filling the pipeline and an epilogue cost about: an estimate, of which only
+the choice of a tile depends."""
+_GROUP = 512
+"""Bytes of factors for 128 rows and 4 blocks."""
+
+
+def scaled_gemm(
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, alpha: float = 1.0
+) -> Tensor:
+    """alpha * (scale_a a) @ (scale_b b), accumulated in float32 and rounded once to bfloat16.
+
+    Operands are read along k, so ``b`` is the transposed view of a row-major matrix as a rule,
+    such as ``weight.mT``; others are copied. There is no backward pass.
+
+    Args:
+        a: (..., m, k), float8_e4m3fn; or float4_e2m1fn_x2, whose elements are two numbers each,
+            with factors of blocks.
+        b: (..., k, n), of the same type, with the same batch dimensions.
+        scale_a: float32, of one element or (..., m, 1); or factors of blocks of 32 numbers along k
+            (float8_e8m0fnu), or of 16 numbers of 4 bits (float8_e4m3fn), in the layout of cuBLAS
+            and ``torch._scaled_mm``: for each batch, 128 rows and 4 blocks 512 bytes, in any
+            shape, contiguous. What fills up rows and blocks may be any number.
+        scale_b: the same of b, of one element or (..., 1, n), or of blocks of its columns.
+        alpha: factor of the product.
+
+    Returns:
+        (..., m, n), bfloat16, contiguous.
+
+    Raises:
+        ArgumentValueError: a ValueError; shapes, devices or numbers that do not fit.
+        ArgumentTypeError: a TypeError; a data type that does not fit.
+        DeviceError: no kernel for this GPU, such as for factors of blocks on Hopper.
+    """
+    return _scaled_gemm(a, b, scale_a, scale_b, alpha)
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Of a product: ``batch``, ``m``, ``n``, ``k`` in elements; ``block``: numbers that share a
+    factor, 0 if factors are of rows.
+    """
+
+    shape: torch.Size
+    batch: int
+    m: int
+    n: int
+    k: int
+    block: int
+
+    def groups(self, numbers: int) -> int:
+        """Groups of 4 blocks along k."""
+        return -(-self.k * numbers // (4 * self.block))
+
+
+def _sizes(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float) -> _Sizes:
+    """Raises ArgumentValueError or ArgumentTypeError unless arguments fit together."""
+    checks.number("alpha", alpha)
+    block = _block(a, b, scale_a, scale_b)
+    for name, tensor, shape in (("a", a, "(..., m, k)"), ("b", b, "(..., k, n)")):
+        if tensor.dim() < 2:
+            got = f"it has {tensor.dim()} dimensions"
+            raise ArgumentValueError(name, got, shape, f"{name}.unsqueeze(...)")
+    (*outer, m, k), (*other, k_b, n) = a.shape, b.shape
+    if k_b != k:
+        got, fix = f"its shape is {tuple(b.shape)}", "transpose an operand with .mT"
+        raise ArgumentValueError("b", got, f"(..., {k}, n), as a is {tuple(a.shape)}", fix)
+    if outer != other:
+        got, fix = f"its shape is {tuple(b.shape)}", "expand an operand"
+        raise ArgumentValueError("b", got, f"the batch dimensions of a, {tuple(outer)}", fix)
+    found = _Sizes(torch.Size((*outer, m, n)), math.prod(outer), m, n, k, block)
+    for name, scale, count in (("scale_a", scale_a, m), ("scale_b", scale_b, n)):
+        _check_scale(name, scale, count, found, NUMBERS[a.dtype])
+    return found
+
+
+def _block(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> int:
+    """Numbers that share a factor, by the data types."""
+    if a.dtype not in NUMBERS:
+        known = ", ".join(map(str, NUMBERS))
+        raise ArgumentTypeError("a", f"its dtype is {a.dtype}", known, "quantize it")
+    for name, tensor, first, like in (("b", b, "a", a), ("scale_b", scale_b, "scale_a", scale_a)):
+        if tensor.dtype != like.dtype:
+            got = f"its dtype is {tensor.dtype}"
+            allowed = f"{like.dtype}, the dtype of {first}"
+            raise ArgumentTypeError(name, got, allowed, f"quantize {name} like {first}")
+    if scale_a.dtype is torch.float32 and NUMBERS[a.dtype] == 1:
+        return 0
+    block = BLOCK.get((a.dtype, scale_a.dtype))
+    if block is None:
+        known = [str(scale) for dtype, scale in BLOCK if dtype is a.dtype]
+        known += ["torch.float32"] if NUMBERS[a.dtype] == 1 else []
+        got, fix = f"its dtype is {scale_a.dtype}", "quantize a with such factors"
+        raise ArgumentTypeError("scale_a", got, f"{', '.join(known)} beside {a.dtype}", fix)
+    return block
+
+
+def _check_scale(name: str, scale: Tensor, count: int, sizes: _Sizes, numbers: int) -> None:
+    got = f"its shape is {tuple(scale.shape)}"
+    if sizes.block:
+        wanted = sizes.batch * -(-count // 128) * sizes.groups(numbers) * _GROUP
+        if scale.numel() != wanted:
+            allowed = f"{wanted} elements: {_GROUP} for 128 rows and 4 blocks"
+            raise ArgumentValueError(name, got, allowed, "lay it out as torch._scaled_mm has it")
+        return
+    outer = sizes.shape[:-2]
+    shape = (*outer, count, 1) if name == "scale_a" else (*outer, 1, count)
+    if scale.numel() != 1 and scale.shape != shape:
+        raise ArgumentValueError(name, got, f"{shape}, or one element", f"{name}.reshape{shape}")
+
+
+# -- computation ----------------------------------------------------------------------------------
+
+
+def _compute(
+    device: torch.device,
+    operands: tuple[Tensor, Tensor],
+    scales: tuple[Tensor, Tensor],
+    alpha: float,
+    sizes: _Sizes,
+    out: Tensor,
+) -> None:
+    """Writes the result into ``out``; all arguments fit together."""
+    if not out.numel():
+        return
+    if not sizes.k:  # an empty sum
+        out.zero_()
+        return
+    a, b = operands[0], operands[1].mT
+    dtype, numbers = a.dtype, NUMBERS[a.dtype]
+    outer = sizes.shape[:-2]
+    if numbers > 1:
+        a, b = a.view(torch.uint8), _bytes(b)
+    rows, columns = (layouts.accessible(layouts.batches(one, outer)) for one in (a, b))
+    target = out.view(sizes.batch, sizes.m, sizes.n)
+    direct = layouts.problem(target) is None
+    target = target if direct else layouts.room(out, target.shape)
+    of_blocks = NAMES[scales[0].dtype] if sizes.block else ""
+    run = _kernel(device, dtype, of_blocks, (sizes.batch, sizes.m, sizes.n, sizes.k))
+    if sizes.block:
+        factors = (
+            _of_blocks(scale, sizes, count, numbers)
+            for scale, count in zip(scales, (sizes.m, sizes.n), strict=True)
+        )
+        run.launch((rows, columns, *factors, target), (alpha,))
+    else:
+        first = scales[0] if alpha == 1 else scales[0] * alpha
+        factors = (
+            layouts.accessible(scale.expand(*outer, *shape).reshape(sizes.batch, -1).contiguous())
+            for scale, shape in ((first, (sizes.m, 1)), (scales[1], (1, sizes.n)))
+        )
+        run.launch((rows, columns, *factors, target), ())
+    if not direct:
+        out.copy_(target.reshape(out.shape))
+
+
+def _bytes(b: Tensor) -> Tensor:
+    """(..., n, k) of pairs of numbers as bytes."""
+    return (b if b.stride(-1) == 1 else b.contiguous()).view(torch.uint8)
+
+
+def _of_blocks(scale: Tensor, sizes: _Sizes, count: int, numbers: int) -> Tensor:
+    """Factors as kernels take them: batch, 128 rows each, 32 lanes for each 4 blocks, 16 bytes."""
+    shape = (sizes.batch, -(-count // 128), 32 * sizes.groups(numbers), 16)
+    return layouts.accessible(scale.contiguous().view(shape))
+
+
+@lru_cache(1024)
+def _kernel(
+    device: torch.device, dtype: torch.dtype, factor: str, shape: tuple[int, int, int, int]
+) -> Launcher:
+    """The kernel for a shape: batch, m, n, k. Raises DeviceError."""
+    arch, sms = architecture(device), multiprocessors(device)
+    spec = BLOCKS if factor else ROWS
+    more = {"factor": factor} if factor else {}
+    settings = {"dtype": NAMES[dtype], **more}
+    every = [_with_columns(settings, columns) for columns in COLUMNS]
+    known = [one for one in every if math.isfinite(_cycles(spec, arch, tuple(one.items())))]
+    if not known:
+        what = "factors of blocks are Blackwell's" if factor else "there is none"
+        raise DeviceError(f"there is no kernel of {spec} for {arch}: {what}")
+
+    def needed(one: dict[str, str]) -> float:
+        columns = int(one.get("tile_n", COLUMNS[0]))
+        batch, m, n, k = shape
+        tiles = batch * -(-m // 128) * -(-n // columns)
+        return -(-tiles // sms) * (-(-k // 128) + AROUND) * _cycles(spec, arch, tuple(one.items()))
+
+    return library.launcher(device, spec, **min(known, key=needed))
+
+
+def _with_columns(settings: dict[str, str], columns: int) -> dict[str, str]:
+    """Settings of a kernel with output tiles of so many columns."""
+    return settings if columns == COLUMNS[0] else {**settings, "tile_n": str(columns)}
+
+
+@cache
+def _cycles(spec: str, arch: str, chosen: tuple[tuple[str, str], ...]) -> float:
+    """Of an iteration; infinite if there is no such kernel."""
+    found = lock_file.locked(spec, arch, dict(chosen))
+    return math.inf if found is None else found.schedule.ii_cycles
+
+
+# -- the operator ---------------------------------------------------------------------------------
+
+
+def _fake(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float) -> Tensor:
+    sizes = _sizes(a, b, scale_a, scale_b, alpha)
+    return a.new_empty(sizes.shape, dtype=torch.bfloat16)
+
+
+def _run(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float) -> Tensor:
+    sizes = _sizes(a, b, scale_a, scale_b, alpha)
+    device = checks.devices(a=a, b=b, scale_a=scale_a, scale_b=scale_b)
+    out = a.new_empty(sizes.shape, dtype=torch.bfloat16)
+    _compute(device, (a, b), (scale_a, scale_b), alpha, sizes, out)
+    return out
+
+
+_scaled_gemm = Operator(
+    "scaled_gemm(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, float alpha) -> Tensor",
+    _run,
+    _fake,
+)
