@@ -142,6 +142,8 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
 
 def _scaled() -> Iterator[Shipped]:
     """Kernels of products of 8-bit and 4-bit operands."""
+    for target in TARGETS:
+        yield Shipped(scaled_op.LONG, target, (("dtype", "e4m3"),))
     for columns in scaled_op.COLUMNS:
         tile = () if columns == scaled_op.COLUMNS[0] else (("tile_n", str(columns)),)
         for target in TARGETS:

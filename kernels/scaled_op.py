@@ -1,14 +1,15 @@
 """Products of 8-bit and 4-bit operands with factors: ``torch.ops.schedgen.scaled_gemm``.
 
-Factors are float32 numbers of whole operands or of their rows, which the epilogue multiplies by, on
-Hopper and Blackwell; or 8-bit numbers of blocks along k, which Blackwell's tensor cores read.
+Factors are float32 numbers of whole operands or of their rows, which the epilogue multiplies by; of
+blocks of 128 along k, whose products are added up in registers; or 8-bit numbers of blocks of 16 or
+32, which Blackwell's tensor cores read.
 Arguments and layouts are those of ``torch._scaled_mm``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import torch
@@ -20,10 +21,11 @@ from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, Devic
 from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
 from schedgen.kernels.operators import Operator
 
-ROWS, BLOCKS = "gemm_fp8", "gemm_blockscaled"
-"""Specs of products with factors of rows, and with factors of blocks."""
+ROWS, LONG, BLOCKS = "gemm_fp8", "gemm_fp8_blocks", "gemm_blockscaled"
+"""Specs of products with factors of rows, of blocks of `WIDE` numbers, and of 8 bits of blocks."""
+WIDE = 128
 COLUMNS = (256, 128)
-"""Columns of output tiles that there are kernels for; all have 128 rows."""
+"""Columns of output tiles that there are kernels for; all have 128 rows. Of `LONG` there is one."""
 NUMBERS = {torch.float8_e4m3fn: 1, torch.float4_e2m1fn_x2: 2}
 """Data types of operands, and how many numbers an element is."""
 BLOCK = {
@@ -58,11 +60,13 @@ def scaled_gemm(
         a: (..., m, k), float8_e4m3fn; or float4_e2m1fn_x2, whose elements are two numbers each,
             with factors of blocks.
         b: (..., k, n), of the same type, with the same batch dimensions.
-        scale_a: float32, of one element or (..., m, 1); or factors of blocks of 32 numbers along k
-            (float8_e8m0fnu), or of 16 numbers of 4 bits (float8_e4m3fn), in the layout of cuBLAS
-            and ``torch._scaled_mm``: for each batch, 128 rows and 4 blocks 512 bytes, in any
-            shape, contiguous. What fills up rows and blocks may be any number.
-        scale_b: the same of b, of one element or (..., 1, n), or of blocks of its columns.
+        scale_a: float32, of one element or (..., m, 1); or (..., m, k / 128), a number for each
+            128 along k; or factors of blocks of 32 numbers along k (float8_e8m0fnu), or of 16
+            numbers of 4 bits (float8_e4m3fn), in the layout of cuBLAS and ``torch._scaled_mm``:
+            for each batch, 128 rows and 4 blocks 512 bytes, in any shape, contiguous. What fills
+            up rows and blocks may be any number.
+        scale_b: the same of b: of one element or (..., 1, n); (..., k / 128, n / 128), a number for
+            each block of 128 x 128; or of blocks of its columns.
         alpha: factor of the product.
 
     Returns:
@@ -82,7 +86,7 @@ def scaled_gemm(
 @dataclass(frozen=True, slots=True)
 class _Sizes:
     """Of a product: ``batch``, ``m``, ``n``, ``k`` in elements; ``block``: numbers that share a
-    factor, 0 if factors are of rows.
+    factor, 0 if factors are of rows, `WIDE` if they are float32.
     """
 
     shape: torch.Size
@@ -113,9 +117,19 @@ def _sizes(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float)
         got, fix = f"its shape is {tuple(b.shape)}", "expand an operand"
         raise ArgumentValueError("b", got, f"the batch dimensions of a, {tuple(outer)}", fix)
     found = _Sizes(torch.Size((*outer, m, n)), math.prod(outer), m, n, k, block)
+    if not block and _wide(found, scale_a, scale_b):
+        return replace(found, block=WIDE)
     for name, scale, count in (("scale_a", scale_a, m), ("scale_b", scale_b, n)):
         _check_scale(name, scale, count, found, NUMBERS[a.dtype])
     return found
+
+
+def _wide(sizes: _Sizes, scale_a: Tensor, scale_b: Tensor) -> bool:
+    """Whether float32 factors are of blocks of `WIDE` numbers along k, and of as many rows of b."""
+    outer, blocks = sizes.shape[:-2], -(-sizes.k // WIDE)
+    of_b = torch.Size((*outer, blocks, -(-sizes.n // WIDE)))
+    rows = scale_b.numel() == 1 or scale_b.shape == (*outer, 1, sizes.n)
+    return scale_a.shape == (*outer, sizes.m, blocks) and scale_b.shape == of_b and not rows
 
 
 def _block(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> int:
@@ -179,9 +193,13 @@ def _compute(
     target = out.view(sizes.batch, sizes.m, sizes.n)
     direct = layouts.problem(target) is None
     target = target if direct else layouts.room(out, target.shape)
-    of_blocks = NAMES[scales[0].dtype] if sizes.block else ""
-    run = _kernel(device, dtype, of_blocks, (sizes.batch, sizes.m, sizes.n, sizes.k))
-    if sizes.block:
+    wide = sizes.block == WIDE
+    factor = NAMES[scales[0].dtype] if sizes.block and not wide else ""
+    spec = LONG if wide else BLOCKS if sizes.block else ROWS
+    run = _kernel(device, spec, dtype, factor, (sizes.batch, sizes.m, sizes.n, sizes.k))
+    if wide:
+        run.launch((rows, columns, *_of_long_blocks(*scales, sizes, alpha), target), ())
+    elif sizes.block:
         factors = (
             _of_blocks(scale, sizes, count, numbers)
             for scale, count in zip(scales, (sizes.m, sizes.n), strict=True)
@@ -203,6 +221,20 @@ def _bytes(b: Tensor) -> Tensor:
     return (b if b.stride(-1) == 1 else b.contiguous()).view(torch.uint8)
 
 
+def _of_long_blocks(
+    scale_a: Tensor, scale_b: Tensor, sizes: _Sizes, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """Factors (batch, blocks along k, rows) of both operands, one for each row."""
+    outer = sizes.shape[:-2]
+    first = (scale_a if alpha == 1 else scale_a * alpha).mT
+    second = scale_b[..., None].expand(*scale_b.shape, WIDE).reshape(*scale_b.shape[:-1], -1)
+    second = second[..., : sizes.n]
+    return (
+        layouts.accessible(layouts.batches(first, outer)),
+        layouts.accessible(layouts.batches(second, outer)),
+    )
+
+
 def _of_blocks(scale: Tensor, sizes: _Sizes, count: int, numbers: int) -> Tensor:
     """Factors as kernels take them: batch, 128 rows each, 32 lanes for each 4 blocks, 16 bytes."""
     shape = (sizes.batch, -(-count // 128), 32 * sizes.groups(numbers), 16)
@@ -211,14 +243,17 @@ def _of_blocks(scale: Tensor, sizes: _Sizes, count: int, numbers: int) -> Tensor
 
 @lru_cache(1024)
 def _kernel(
-    device: torch.device, dtype: torch.dtype, factor: str, shape: tuple[int, int, int, int]
+    device: torch.device,
+    spec: str,
+    dtype: torch.dtype,
+    factor: str,
+    shape: tuple[int, int, int, int],
 ) -> Launcher:
     """The kernel for a shape: batch, m, n, k. Raises DeviceError."""
     arch, sms = architecture(device), multiprocessors(device)
-    spec = BLOCKS if factor else ROWS
     more = {"factor": factor} if factor else {}
     settings = {"dtype": NAMES[dtype], **more}
-    every = [_with_columns(settings, columns) for columns in COLUMNS]
+    every = [settings] if spec == LONG else [_with_columns(settings, c) for c in COLUMNS]
     known = [one for one in every if math.isfinite(_cycles(spec, arch, tuple(one.items())))]
     if not known:
         what = "factors of blocks are Blackwell's" if factor else "there is none"

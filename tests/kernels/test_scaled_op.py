@@ -78,6 +78,13 @@ class ByTorch:
         if "blockscaled" in self.name:
             return
         a, b, scale_a, scale_b, d = tensors
+        if "blocks" in self.name:
+            factors = (
+                s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b)
+            )
+            a, b = (x.float() * factor for x, factor in zip((a, b), factors, strict=True))
+            d.copy_(a @ b.mT)
+            return
         d.copy_(scale_a[..., None] * (a.float() @ b.float().mT) * scale_b[:, None])
 
 
@@ -134,6 +141,28 @@ def test_factors_of_rows(
     assert torch.equal(found, rounded(a.double() * rows, b))
     assert torch.equal(scaled_gemm(a, b.mT, ONE, ONE), rounded(a.double() / 4, b))
     assert all(name.startswith("gemm_fp8_sm_90a_e4m3") for name in torch_only)
+
+
+def _wide(*shape: int, seed: int = 0) -> Tensor:
+    return 2.0 ** torch.randint(-2, 3, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _long_blocks(outer: tuple[int, ...], m: int, n: int, k: int) -> None:
+    """Blocks of 128 along k, and of 128 rows of b."""
+    a, b = small(*outer, m, k), small(*outer, n, k, seed=1)
+    blocks = -(-k // 128)
+    of_a, of_b = _wide(*outer, m, blocks), _wide(*outer, blocks, -(-n // 128), seed=1)
+    found = scaled_gemm(a, b.mT, of_a, of_b, alpha=0.5)
+    left = a.double() * of_a.repeat_interleave(128, -1)[..., :k] / 2
+    right = of_b.repeat_interleave(128, -2)[..., :k, :].repeat_interleave(128, -1)[..., :n]
+    assert torch.equal(found, rounded(left, b.double() * right.mT))
+
+
+@pytest.mark.parametrize("outer", [(), (2,)])
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 130, 300), (130, 40, 136), (1, 7, 256)])
+def test_long_blocks(torch_only: list[str], outer: tuple[int, ...], m: int, n: int, k: int) -> None:
+    _long_blocks(outer, m, n, k)
+    assert torch_only == ["gemm_fp8_blocks_sm_90a_e4m3.py"]
 
 
 def test_empty(torch_only: list[str]) -> None:
@@ -210,6 +239,13 @@ def test_emulated_rows(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
     a, b = small(130, 136), small(264, 136, seed=1)
     rows = 2.0 ** torch.randint(-2, 3, (130, 1))
     assert torch.equal(scaled_gemm(a, b.mT, rows, ONE), rounded(a.double() * rows / 2, b))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_emulated_long_blocks(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
+    _install(monkeypatch, arch, Emulated)
+    _long_blocks((), 130, 136, 264)
 
 
 @pytest.mark.slow
