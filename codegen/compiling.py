@@ -20,22 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import COUNTER, Facts, Parameter, read_facts
-
-DTYPES = {
-    "bf16": "BFloat16",
-    "fp16": "Float16",
-    "f32": "Float32",
-    "tf32": "TFloat32",
-    "e4m3": "Float8E4M3FN",
-    "e5m2": "Float8E5M2",
-    "e8m0": "Float8E8M0FNU",
-    "e2m1x2": "Uint8",
-    "i32": "Int32",
-}
-"""Data types of arguments, and their classes in the DSL."""
-
 
 _PACKAGES = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 

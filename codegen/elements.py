@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.formulas import LOG2_E, code, library_functions
 from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.operands import Operand, Shape, written
-from schedgen.codegen.plan import DTYPES
 from schedgen.codegen.registers import initial_value
 from schedgen.codegen.source import Source
 from schedgen.expressions import Call, Expression, Name, references

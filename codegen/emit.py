@@ -5,18 +5,20 @@ from __future__ import annotations
 from schedgen.codegen import supported
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.binding import bound
+from schedgen.codegen.dtypes import DTYPES, NUMBERS
 from schedgen.codegen.errors import EmitError, EmitErrors
 from schedgen.codegen.events import LIBRARY, Clocks, Silent, with_argument
 from schedgen.codegen.facts import constants
 from schedgen.codegen.harness import Harness
 from schedgen.codegen.ir import functions
 from schedgen.codegen.library import used
-from schedgen.codegen.plan import DTYPES, NUMBERS, Plan
+from schedgen.codegen.plan import Plan
 from schedgen.codegen.sm90 import Hopper
 from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import WIDTH, Source
 from schedgen.codegen.style import PLAIN, Style, seen
-from schedgen.kernel import DTYPE_BITS, Kernel
+from schedgen.kernel import Kernel
+from schedgen.layouts import DTYPE_BITS
 from schedgen.proof.prove import ProvenProgram
 
 _ARCHITECTURES: dict[str, type[Architecture]] = {"sm_90a": Hopper, "sm_100a": Blackwell}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from math import gcd
 
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.pairs import Pairs
-from schedgen.codegen.plan import DTYPES
 from schedgen.expressions import Expression, references
 from schedgen.kernel import Space
 

@@ -13,26 +13,13 @@ from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
 from schedgen.elements import named, whole_scalars
 from schedgen.expressions import Expression
-from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space, panel_bytes
+from schedgen.kernel import Kernel, Operation, Piece, Region, Space
+from schedgen.layouts import DTYPE_BITS, panel_bytes
 from schedgen.program.claims import RING, claims, is_claim
 from schedgen.program.model import Program, RoleProgram, Run, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
 from schedgen.tensors import Argument, Ragged
-
-DTYPES = {
-    "bf16": "BFloat16",
-    "fp16": "Float16",
-    "f32": "Float32",
-    "tf32": "TFloat32",
-    "e4m3": "Float8E4M3FN",
-    "e5m2": "Float8E5M2",
-    "e8m0": "Float8E8M0FNU",
-    "e2m1x2": "Uint8",
-}
-"""Data types of specs, and their classes in the DSL."""
-NUMBERS = {"e2m1x2": "Float4E2M1FN"}
-"""Classes of the numbers that elements consist of, where these are several."""
 
 SWIZZLED_ROWS = 8
 """Rows after which the pattern of swizzling repeats (PTX ISA, swizzling modes of tensor maps)."""
@@ -183,14 +170,10 @@ class Plan:
         found = self.program.operation[operation.name].accesses
         return [access for access in found if access.buffer == piece]
 
-    def matrix(self, part: Part) -> Code:
-        """A part of a view in shared memory as (rows, columns, slots)."""
+    def matrix(self, part: Part, tiles: Code | None = None, times: int = 1) -> Code:
+        """A part of a view, or of ``tiles`` with more columns, as (rows, columns, slots)."""
         view = self.views[part.region.name]
-        return self.cut(code("{}", Name(view.name)), part)
-
-    def cut(self, tiles: Code, part: Part, times: int = 1) -> Code:
-        """A part of the tiles of its view, whose elements are ``times`` as many in a row."""
-        view = self.views[part.region.name]
+        tiles = code("{}", Name(view.name)) if tiles is None else tiles
         if (part.rows, part.columns) == (view.rows, view.columns):
             return tiles
         row, column = self.tile_number(part)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Code, called, code
-from schedgen.codegen.plan import DTYPES, Part, Plan
+from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.source import Source
 from schedgen.kernel import Space
 

@@ -13,14 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.generalize import common_name, distinct_name
 from schedgen.codegen.ir import Code, Function, Piece, called, code, own, walk
 from schedgen.codegen.merging import CONSTANT, Call
 from schedgen.codegen.numbers import Affine, Number, progression
-from schedgen.codegen.plan import DTYPES, View
+from schedgen.codegen.plan import View
 from schedgen.codegen.source import Source
 from schedgen.codegen.style import INSTANCE
-from schedgen.kernel import DTYPE_BITS
+from schedgen.layouts import DTYPE_BITS
 
 PLACE = "place"
 """The function of the library for an address that depends on the role."""

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from schedgen.codegen.architecture import Architecture
+from schedgen.codegen.dtypes import DTYPES, NUMBERS
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.fragment import ROW
 from schedgen.codegen.ir import Code, Name, Wait, called, code
 from schedgen.codegen.ir import Commit as CommitNode
 from schedgen.codegen.library_sm100 import LIBRARY
-from schedgen.codegen.plan import DTYPES, NUMBERS, Part, Plan
+from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.threads import Threads
-from schedgen.kernel import (
-    DTYPE_BITS,
-    PACKED,
-    SCALE_BYTES,
-    SCALED_ROWS,
-    TMEM_LANES,
-    Kind,
-    Operation,
-    Space,
-)
+from schedgen.kernel import Kind, Operation, Space
+from schedgen.layouts import DTYPE_BITS, PACKED, SCALE_BYTES, SCALED_ROWS, TMEM_LANES
 from schedgen.program.model import Commit, FenceKind, RoleProgram, Step, WaitGroup
 from schedgen.synchronize.frame import MOST_COLUMNS
 
@@ -103,7 +96,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
             return self.plan.matrix(part)
         view = self.plan.views[part.region.name]
         whole = called("numbers_of", Name(view.name), NUMBERS[dtype])
-        return self.plan.cut(whole, part, PACKED[dtype])
+        return self.plan.matrix(part, whole, PACKED[dtype])
 
     def product(
         self, source: Source, operation: Operation, at: Iteration | None, *, runs: bool

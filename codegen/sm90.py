@@ -6,17 +6,19 @@ from collections.abc import Sequence
 
 from schedgen.codegen import ir
 from schedgen.codegen.architecture import Architecture
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.fragment import WGMMA
 from schedgen.codegen.ir import Code, CommitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
-from schedgen.codegen.plan import DTYPES, Part, Plan
+from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
-from schedgen.kernel import DTYPE_BITS, Kind, Operation, Space
+from schedgen.kernel import Kind, Operation, Space
+from schedgen.layouts import DTYPE_BITS
 from schedgen.program.model import EVERY, Commit, FenceKind, RoleProgram, Run, Step, WaitGroup
 
 _K_BYTES = 32

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import SWIZZLED_ROWS, Part, Plan, View
-from schedgen.kernel import DTYPE_BITS, Kernel, Kind, Operation, Region, Space
+from schedgen.kernel import Kernel, Kind, Operation, Region, Space
+from schedgen.layouts import DTYPE_BITS
 
 _DTYPES = ("bf16", "fp16", "f32", "e4m3", "e5m2", "e8m0", "e2m1x2")
 _MULTIPLIED = ("bf16", "fp16", "e4m3", "e5m2", "e2m1x2")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, called, code, plus
-from schedgen.codegen.plan import DTYPES, Plan
+from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import Iteration
-from schedgen.kernel import DTYPE_BITS, SCALE_LANES, TMEM_LANES, Operation, Space
+from schedgen.kernel import Operation, Space
+from schedgen.layouts import DTYPE_BITS, SCALE_LANES, TMEM_LANES
 from schedgen.program.model import Allocate
 from schedgen.program.operations import Access
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code, joined, plus
-from schedgen.codegen.plan import DTYPES, Part, Plan
+from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.printing import expression
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.running import Iteration

@@ -16,6 +16,7 @@ its lock, without solving, and compiles it, which takes some ten seconds; both a
 (`schedgen.stored`).
 """
 
+from schedgen.kernels import gemm_gradients as _  # noqa: F401  # products learn their gradients
 from schedgen.kernels.attention_backward import attention_backward
 from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks

@@ -35,7 +35,7 @@ def gemm_gated(
     layer in one matrix ``w`` of shape (2 n, k), ``b_gate`` and ``b_up`` are ``w[:n].mT`` and
     ``w[n:].mT``, or ``w[0::2].mT`` and ``w[1::2].mT`` where they alternate; neither copies, while
     right operands that do not lie along k are copied first. Shapes and their broadcasting are those
-    of ``torch.matmul`` for matrices. There is no backward pass.
+    of ``torch.matmul`` for matrices. For gradients both products are computed again.
 
     Args:
         a: (..., m, k), bfloat16 or float16.
@@ -59,7 +59,7 @@ def gemm_gated(
     if activation not in GATES:
         got, fix = f"it is {activation!r}", "apply it to the results of two calls of gemm"
         raise ArgumentValueError("activation", got, ", ".join(map(repr, GATES)), fix)
-    into_new, into_out = _operators[activation]
+    into_new, into_out = OPERATORS[activation]
     if out is None:
         return into_new(a, b_gate, b_up, row_scale)
     arguments.refuse_gradients(a, b_gate, b_up, row_scale, out)
@@ -138,4 +138,5 @@ def _define(gate: str) -> tuple[Operator, Operator]:
     return operator, into
 
 
-_operators = {gate: _define(gate) for gate in GATES}
+OPERATORS = {gate: _define(gate) for gate in GATES}
+"""Activation of the gate -> operators that return their result, and that write it to ``out``."""

@@ -35,8 +35,8 @@ def gemm(
     """activation(alpha * a @ b + beta * c + bias), accumulated in float32 and rounded once.
 
     Shapes and their broadcasting are those of ``torch.matmul`` for matrices, and of addition for
-    ``c``. Operands are read as they are if ``a`` is row-major, and ``b`` or ``b.mT``, too. There is
-    no backward pass yet.
+    ``c``. Operands are read as they are if ``a`` is row-major, and ``b`` or ``b.mT``, too. Its
+    gradients are products (`gemm_gradients`).
 
     Args:
         a: (..., m, k), bfloat16 or float16.
@@ -252,3 +252,5 @@ def _define_gelu() -> tuple[Operator, Operator]:
 _gemm, _gemm_out = _define("gemm", False)
 _gemm_gelu, _gemm_gelu_out = _define_gelu()
 _symmetric_gemm, _symmetric_gemm_out = _define("symmetric_gemm", True)
+PRODUCTS, ACTIVATED = (_gemm, _symmetric_gemm), _gemm_gelu
+"""Operators that return their results: of alpha a b + beta c, and of gelu(a b + bias)."""

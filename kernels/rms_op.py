@@ -28,7 +28,7 @@ def gemm_rms(
 
     ``r[..., None] * d`` is RMSNorm without weights; `gemm_scaled` and `gemm_gated` take r, so that
     nobody has to compute that. Sums are accumulated in float32, and of what d was before it was
-    rounded; their order depends on the shape only. There is no backward pass.
+    rounded; their order depends on the shape only.
 
     Args:
         a: (..., m, k), bfloat16 or float16.
@@ -184,3 +184,5 @@ _gemm_scaled = Operator(f"gemm_scaled({_SCALED}) -> Tensor", _run_scaled, _fake_
 _gemm_scaled_out = Operator(
     f"gemm_scaled_out({_SCALED}, Tensor(a!) out) -> ()", _run_scaled_out, _fake_scaled_out
 )
+RMS, SCALED = _gemm_rms, _gemm_scaled
+"""Operators that return their results."""

@@ -22,6 +22,7 @@ from functools import cached_property
 
 from schedgen.errors import Location
 from schedgen.expressions import Expression
+from schedgen.layouts import DTYPE_BITS, panel_bytes
 from schedgen.tensors import Argument, GridAxis, Place, Ragged, Walk
 
 
@@ -52,39 +53,6 @@ class Kind(StrEnum):
     MAP = "map"
     COPY = "copy"
     MASK = "mask"
-
-
-DTYPE_BITS = {
-    "f32": 32,
-    "tf32": 32,
-    "bf16": 16,
-    "fp16": 16,
-    "e4m3": 8,
-    "e5m2": 8,
-    "e8m0": 8,
-    "e2m1x2": 8,
-}
-"""Bits of an element. Elements of e2m1x2 are pairs of numbers of 4 bits, the first one in the lower
-half (OCP Microscaling Formats)."""
-PACKED = {"e2m1x2": 2}
-"""Numbers in an element, where these are more than one."""
-
-SCALED_ROWS, SCALE_LANES, SCALE_BYTES = 128, 32, 16
-"""Scale factors of 128 rows and 4 blocks along k are a tile of 32 lanes and 16 bytes: byte 4 c + j
-of lane i is for row 32 c + i and block j (PTX ISA, scale factors of tcgen05.mma)."""
-
-PANEL_BYTES = (128, 64, 32, 16)
-"""Bytes of a row in shared memory that are swizzled together (PTX ISA, modes of tensor maps)."""
-
-TMEM_LANES = 128
-"""Rows that tensor memory has (PTX ISA, tensor memory addressing)."""
-
-
-def panel_bytes(row_bytes: int) -> int:
-    """Bytes of a row that lie together: rows are cut into panels of the widest swizzle that they
-    are a multiple of, and a tile is one panel behind the other. Rows of vectors are not cut.
-    """
-    return next((span for span in PANEL_BYTES if row_bytes % span == 0), row_bytes)
 
 
 @dataclass(frozen=True, slots=True)

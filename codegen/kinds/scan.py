@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.kinds.body import Body
 from schedgen.codegen.operands import Shape
-from schedgen.codegen.plan import DTYPES
 from schedgen.kernel import Operation
 
 

@@ -10,7 +10,8 @@ from schedgen.codegen.plan import Plan
 from schedgen.conform.cases import Case, Turn
 from schedgen.conform.spared import spared
 from schedgen.conform.values import Array, Value
-from schedgen.kernel import DTYPE_BITS, Operation, Region, Space, panel_bytes
+from schedgen.kernel import Operation, Region, Space
+from schedgen.layouts import DTYPE_BITS, panel_bytes
 from schedgen.program.claims import RING
 from schedgen.program.operations import Access, Number, TileOperation
 

@@ -8,7 +8,8 @@ from schedgen.conform.taking import Taker
 from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
 from schedgen.conform.values import SHARED_ALIGNMENT, Array
-from schedgen.kernel import SCALE_LANES, Kind, Space
+from schedgen.kernel import Kind, Space
+from schedgen.layouts import SCALE_LANES
 from schedgen.program.model import Run
 from schedgen.program.operations import Engine
 

@@ -19,7 +19,8 @@ from schedgen.expressions import references
 from schedgen.extents import beyond, covered
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.sequential import run
-from schedgen.kernel import PACKED, Kernel, Kind
+from schedgen.kernel import Kernel, Kind
+from schedgen.layouts import PACKED
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.tensors import Argument

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from schedgen.kernel import DTYPE_BITS, Kernel, Region
+from schedgen.kernel import Kernel, Region
+from schedgen.layouts import DTYPE_BITS
 
 TORCH = {
     "f32": torch.float32,

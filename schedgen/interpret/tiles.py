@@ -15,7 +15,8 @@ from schedgen.expressions import Expression, Name, references
 from schedgen.interpret.formulas import compute
 from schedgen.interpret.pieces import TORCH, assemble, split, unpacked, whole
 from schedgen.interpret.problem import Coordinates, InterpretationError, Problem
-from schedgen.kernel import PACKED, Kernel, Operation, Read
+from schedgen.kernel import Kernel, Operation, Read
+from schedgen.layouts import PACKED
 from schedgen.operations import KINDS, Condition
 from schedgen.tensors import PARTLY
 

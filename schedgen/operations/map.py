@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from schedgen.kernel import DTYPE_BITS, Operation, Work
+from schedgen.kernel import Operation, Work
+from schedgen.layouts import DTYPE_BITS
 from schedgen.operations.base import Condition, OperationBase
 from schedgen.operations.contexts import Alignment, Draft, Execution, Path, Shapes
 from schedgen.operations.fields import Arithmetic, Formula, Identifier

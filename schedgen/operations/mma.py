@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from schedgen.kernel import DTYPE_BITS, Operation, Space, Work
+from schedgen.kernel import Operation, Space, Work
+from schedgen.layouts import DTYPE_BITS
 from schedgen.operations.base import Operand, OperationBase, size
 from schedgen.operations.contexts import Alignment, Draft, Execution, Path, Shapes
 from schedgen.operations.fields import Arithmetic, Identifier

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schedgen.kernel import PACKED, SCALE_BYTES, SCALE_LANES, SCALED_ROWS, Space
+from schedgen.kernel import Space
+from schedgen.layouts import PACKED, SCALE_BYTES, SCALE_LANES, SCALED_ROWS
 from schedgen.operations.base import size
 from schedgen.operations.contexts import Shapes
 

@@ -8,7 +8,8 @@ everybody.
 
 from __future__ import annotations
 
-from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Piece, Region, Space
+from schedgen.kernel import Kernel, Operation, Piece, Region, Space
+from schedgen.layouts import DTYPE_BITS
 from schedgen.machine import Machine
 from schedgen.program.operations import Spread
 

@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions.nodes import Name
-from schedgen.kernel import DTYPE_BITS, PACKED, Kernel, Kind, Operation, Phase, Region
-from schedgen.reference.blocks import halves, taking_turns, with_factors
+from schedgen.kernel import Kernel, Kind, Operation, Phase, Region
+from schedgen.layouts import DTYPE_BITS
 from schedgen.reference.estimate import (
-    UNIT,
     Estimate,
     added,
     chosen,
@@ -33,14 +32,13 @@ from schedgen.reference.estimate import (
     unknown,
 )
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
+from schedgen.reference.operands import factor, taking_turns, unit
 from schedgen.reference.problem import Sizes, deciding, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
 from schedgen.reference.rounding import Array, Truth
 from schedgen.tensors import PARTLY
 
 Box = tuple[slice, slice]
-_NARROW = ("e4m3", "e5m2", "e2m1x2")
-"""Data types of factors of 8 and of 4 bits, whose products are added up with fewer bits."""
 
 
 @dataclass(frozen=True)
@@ -293,33 +291,17 @@ class _Execution:
     def _product(self) -> None:
         operation = self.operation
         a, b = self._factor("a"), self._factor("b")
-        if self.operation.scaled:
-            a, b = (
-                with_factors(factor, self._read(f"scale_{name}"))
-                for name, factor in (("a", a), ("b", b))
-            )
-        unit = self._unit()
-        found = product(a, b.transposed if operation.transpose_b else b, unit)
+        each = unit(self._dtype("d"), self._dtype("a"))
+        found = product(a, b.transposed if operation.transpose_b else b, each)
         if operation.accumulate:
             old = self._read("d")
             found = added(old, found)
-            found = loosened(found, unit * np.abs(old.value))
+            found = loosened(found, each * np.abs(old.value))
         self._make("d", found)
 
-    def _unit(self) -> float:
-        """The relative error of each addition of a product: sums of 8-bit factors have 14 bits."""
-        if self._dtype("d") == "fp16":
-            return 2.0**-10
-        return 2.0**-13 if self._dtype("a") in _NARROW else UNIT
-
     def _factor(self, operand: str) -> Estimate:
-        """A factor; of tf32 the hardware takes 11 bits, rounded or cut off."""
-        found = self._read(operand)
-        if self._dtype(operand) in PACKED:
-            return exact(halves(found.value))
-        if self._dtype(operand) != "tf32":
-            return found
-        return loosened(found, 2.0**-10 * np.abs(found.value))
+        scale = self._read(f"scale_{operand}") if self.operation.scaled else None
+        return factor(self._read(operand), self._dtype(operand), scale)
 
     def _reduce(self) -> None:
         tile = self._read("from")

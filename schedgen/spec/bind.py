@@ -8,7 +8,8 @@ from fractions import Fraction
 from schedgen.conditional import condition_mistakes
 from schedgen.errors import DiagnosticSink, Location, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, parse, references
-from schedgen.kernel import DTYPE_BITS, Kernel, Operation, Phase, Space
+from schedgen.kernel import Kernel, Operation, Phase, Space
+from schedgen.layouts import DTYPE_BITS
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
 from schedgen.spec.apart import sums_apart

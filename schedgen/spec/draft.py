@@ -15,7 +15,8 @@ from schedgen.expressions import (
     references,
     without_influence,
 )
-from schedgen.kernel import DTYPE_BITS, Piece, Read
+from schedgen.kernel import Piece, Read
+from schedgen.layouts import DTYPE_BITS
 from schedgen.spec.dimensions import Index
 from schedgen.spec.layout import Layout
 from schedgen.spec.schema import SpecFile

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import product
 
 from schedgen.errors import suggest
-from schedgen.kernel import DTYPE_BITS, TMEM_LANES, Depth, Piece, Region, Space
+from schedgen.kernel import Depth, Piece, Region, Space
+from schedgen.layouts import DTYPE_BITS, TMEM_LANES
 from schedgen.spec.dimensions import MAX_INSTANCES, Dimensions, Index, check_names, instance_name
 from schedgen.spec.schema import Buffer, SpecFile
 from schedgen.spec.values import Path, Scope

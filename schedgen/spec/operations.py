@@ -12,6 +12,7 @@ from schedgen import kernel
 from schedgen.errors import suggest
 from schedgen.expressions import Expression, Number, fold, references
 from schedgen.kernel import Kind, Phase, Read
+from schedgen.layouts import PACKED
 from schedgen.operations import Condition, Operation
 from schedgen.spec import schema
 from schedgen.spec.dimensions import MAX_INSTANCES, Index, check_names, instance_name
@@ -270,8 +271,8 @@ def _numbers(operation: kernel.Operation, draft: Draft, shapes: Shapes) -> bool:
         return True
     for operand in draft.operands:
         dtype = shapes.dtype(operand)
-        if dtype in kernel.PACKED:
-            message = f"'{operand}' is {dtype}: its elements are {kernel.PACKED[dtype]} numbers "
+        if dtype in PACKED:
+            message = f"'{operand}' is {dtype}: its elements are {PACKED[dtype]} numbers "
             message += "each, which are only moved and multiplied"
             fix = "compute in another data type"
             draft.error("bad-dtype", message, Location(shapes.path), fix=fix)

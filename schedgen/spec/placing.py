@@ -19,7 +19,8 @@ from functools import cached_property
 from math import prod
 
 from schedgen.expressions import Expression, ExpressionError, evaluate, references
-from schedgen.kernel import DTYPE_BITS, Kind, Operation, Phase
+from schedgen.kernel import Kind, Operation, Phase
+from schedgen.layouts import DTYPE_BITS
 from schedgen.operations import Load, Mma, Store
 from schedgen.spec.dimensions import Index
 from schedgen.spec.draft import Draft

@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from schedgen.expressions import Call, Name, OperationCounts, count_operations, references
 from schedgen.expressions.nodes import walk
-from schedgen.kernel import DTYPE_BITS, Piece, Space, Work
+from schedgen.kernel import Piece, Space, Work
+from schedgen.layouts import DTYPE_BITS
 from schedgen.operations.base import size
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout

@@ -15,7 +15,8 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from schedgen.errors import DiagnosticSink
-from schedgen.kernel import TMEM_LANES, Space
+from schedgen.kernel import Space
+from schedgen.layouts import TMEM_LANES
 from schedgen.operations import Copy, Load, Mma, Operation, Store
 from schedgen.spec.schema import Buffer, Dimension, Operations, SpecFile, Split
 from schedgen.spec.values import Scope

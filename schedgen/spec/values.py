@@ -11,7 +11,8 @@ from typing import TypeAlias
 from schedgen.errors import DiagnosticSink, suggest
 from schedgen.expressions import Expression, ExpressionError, Name, evaluate, parse
 from schedgen.expressions.errors import UnknownName
-from schedgen.kernel import DTYPE_BITS, Space
+from schedgen.kernel import Space
+from schedgen.layouts import DTYPE_BITS
 from schedgen.spec.source import Source
 from schedgen.tensors import INTEGERS
 

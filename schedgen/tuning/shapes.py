@@ -9,7 +9,8 @@ from math import prod
 from schedgen.driver.inputs import default_extents
 from schedgen.errors import SchedgenError
 from schedgen.expressions import Value, evaluate_int
-from schedgen.kernel import DTYPE_BITS, Kernel
+from schedgen.kernel import Kernel
+from schedgen.layouts import DTYPE_BITS
 
 LARGE = 4096
 """Elements along what is cut into tiles or walked, where nobody says how many."""

@@ -206,8 +206,7 @@ def test_compiles_in_one_graph(launches: list[str]) -> None:
 
 def test_gradients(launches: list[str]) -> None:
     a = A.clone().requires_grad_()
-    with pytest.raises(SchedgenError, match="has no backward pass"):
-        gemm_gated(a, B, B).sum().backward()
+    assert gemm_gated(a, B, B).requires_grad
     with pytest.raises(SchedgenError, match="out= and gradients"):
         gemm_gated(a, B, B, out=random(4, 4))
 

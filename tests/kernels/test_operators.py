@@ -48,7 +48,7 @@ OPERATORS = [
     gemm_op._gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._gemm_out,  # pyright: ignore[reportPrivateUsage]
     *(gemm_op._gemm_gelu, gemm_op._gemm_gelu_out),  # pyright: ignore[reportPrivateUsage]
-    *gated_op._operators["silu"],  # pyright: ignore[reportPrivateUsage]
+    *gated_op.OPERATORS["silu"],  # pyright: ignore[reportPrivateUsage]
     rms_op._gemm_rms,  # pyright: ignore[reportPrivateUsage]
     *(rms_op._gemm_scaled, rms_op._gemm_scaled_out),  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm,  # pyright: ignore[reportPrivateUsage]

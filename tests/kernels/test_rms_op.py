@@ -159,7 +159,6 @@ def test_compiles_in_one_graph(launches: list[str]) -> None:
 
 def test_gradients(launches: list[str]) -> None:
     a = A.clone().requires_grad_()
-    with pytest.raises(SchedgenError, match="has no backward pass"):
-        gemm_rms(a, B)[0].sum().backward()
+    assert all(x.requires_grad for x in gemm_rms(a, B))
     with pytest.raises(SchedgenError, match="out= and gradients"):
         gemm_scaled(a, B, R, out=random(4, 4))

@@ -13,8 +13,8 @@ from schedgen.interpret.pieces import unpacked
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
 from schedgen.operations.scales import of_rows, scaled
-from schedgen.reference.blocks import halves, taking_turns, with_factors
 from schedgen.reference.estimate import exact
+from schedgen.reference.operands import halves, taking_turns, with_factors
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
 from schedgen.walking import counted, numbers_of_tiles
@@ -92,7 +92,10 @@ def test_what_it_computes() -> None:
     inputs = random_inputs(one, sizes, 3)
     matrices: list[torch.Tensor] = []
     for name, rows in (("a", 130), ("b", 72)):
-        numbers, scale = unpacked(inputs[name][0]).double(), inputs[f"scale_{name}"].double()  # type: ignore[index,union-attr]
+        data, factors = inputs[name], inputs[f"scale_{name}"]
+        assert isinstance(data, torch.Tensor)
+        assert isinstance(factors, torch.Tensor)
+        numbers, scale = unpacked(data[0]).double(), factors.double()
         row, k = torch.meshgrid(torch.arange(rows), torch.arange(96), indexing="ij")
         block = k // 16
         lane, byte = row % 32, 4 * (row % 128 // 32) + block % 4

@@ -1,4 +1,4 @@
-"""Operands of products whose numbers share factors in blocks, in float64.
+"""Operands of products in float64: what tensor cores make of them, and factors of their blocks.
 
 PTX ISA, tcgen05.mma with scale factors: 128 rows and 4 blocks along k have 512 bytes, of which byte
 16 (row % 32) + 4 (row // 32) + block is the factor of a row's block; of more rows, and then of more
@@ -10,10 +10,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedgen.reference.estimate import Estimate
+from schedgen.reference.estimate import UNIT, Estimate, exact, loosened
 from schedgen.reference.rounding import Array
 
 _ROWS, _LANES, _WIDTH, _BLOCKS = 128, 32, 16, 4
+
+
+def factor(number: Estimate, dtype: str, scale: Estimate | None) -> Estimate:
+    """A factor of a product with those of its blocks; of tf32 the hardware takes 11 bits, rounded
+    or cut off.
+    """
+    if dtype == "e2m1x2":
+        number = exact(halves(number.value))
+    if dtype == "tf32":
+        number = loosened(number, 2.0**-10 * np.abs(number.value))
+    return number if scale is None else with_factors(number, scale)
+
+
+def unit(result: str, dtype: str) -> float:
+    """The relative error of each addition: sums of products of 8 and 4 bits have 14 bits."""
+    if result == "fp16":
+        return 2.0**-10
+    return 2.0**-13 if dtype in ("e4m3", "e5m2", "e2m1x2") else UNIT
 
 
 def halves(pairs: Array) -> Array:
