@@ -21,6 +21,7 @@ from __future__ import annotations
 from schedgen.codegen.ir import Code, Name, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
+from schedgen.ragged import left_out
 from schedgen.tensors import LARGEST, Ragged
 
 
@@ -100,12 +101,14 @@ class RaggedExtents:
 
     def computed(self) -> Code | None:
         """Whether an output tile begins before the end of what it is cut along; None: always."""
+        if not left_out(self.plan.kernel):
+            return None
         terms = [
             code(f"{{}} * {axis.block} < {{}}", Name(f"at_{axis.extent}"), Name(axis.extent))
             for axis in self.plan.kernel.grid
             if axis.extent in self.plan.ragged
         ]
-        return joined(" and ", terms) if terms else None
+        return joined(" and ", terms)
 
     def within(self, one: Ragged, tensor: Name, mode: int, pitch: Name | None) -> Code:
         """The coordinates ``tensor`` of a ragged map, from where the elements of a tile begin:

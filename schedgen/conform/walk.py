@@ -44,6 +44,9 @@ class Walk:
     ``elements``: formulas have elements of tensors in global memory. Nothing that the kernel does
     writes these, so reading them is computing, once the kernel before has been waited for.
     ``claims``: output tiles are numbers that are told in shared memory.
+
+    Attributes:
+        computed: of loops that only compute, which are not in the skeleton (`alike.Computed`).
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Walk:
         self.kernel: Kernel = flow.kernel
         self.registers = Registers(self.kernel, terms)
         self._left: tuple[int, State] | None = None
+        self.computed: dict[Term, tuple[Term, ...]] = {}
         thread = along("thread", np.arange(first, first + threads))
         self.threads = Environment({terms.symbol("%tid.x"): thread}, {})
 
@@ -165,8 +169,11 @@ class Walk:
             symbol: Carried(name, entry, inner.get(name) or self.terms.unknown())
             for symbol, (name, entry) in carried.items()
         }
-        if any(not isinstance(item, Exit) for item in body):  # else it only computes
+        if any(not isinstance(item, Exit) for item in body):
             found.append(Loop(number, kept, body, first))
+        else:
+            goes_on = [item.condition for item in body if isinstance(item, Exit)]
+            self.computed |= {s: (one.entry, one.update, *goes_on) for s, one in kept.items()}
         state.written.update(left[1].written)
         return left[0]
 

@@ -240,8 +240,9 @@ class Loops(Model):
     )
     tiles: Arithmetic = Field(
         "all",
-        description="tiles to compute: all or lower_triangle",
-        examples=["lower_triangle", "where(symmetric, lower_triangle, all)"],
+        description="tiles to compute: all, lower_triangle, or dense: those of each number behind "
+        "each other, where a ragged extent is cut into tiles",
+        examples=["lower_triangle", "dense", "where(symmetric, lower_triangle, all)"],
     )
     groups: dict[Identifier, Identifier] = Field(
         default_factory=dict[Identifier, Identifier],
