@@ -12,8 +12,9 @@ in front of this one, no array of its own, nothing that is kept from one tile to
 
 from __future__ import annotations
 
-from schedgen.codegen.ir import Code, Name, called, code
+from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.ragged import sizes_by
 from schedgen.ragged import cut_densely
 
 
@@ -42,19 +43,17 @@ class DenseTiles:
 
     def count(self) -> Code:
         """On the device: how many tiles there are."""
-        return called("tiles_of_all", *self._array, self.block)
+        return called("tiles_of_all", *self._sizes, self.block)
 
     def at(self, tile: Code | Name) -> Code:
         """On the device: where a tile lies along `axes`."""
-        return called("number_of_tile", tile, *self._array, self.block)
+        return called("number_of_tile", tile, *self._sizes, self.block)
 
     @property
-    def _array(self) -> tuple[Name, Name, Name]:
-        return Name(f"of_{self.one.array}"), self._numbers, self._packed
-
-    @property
-    def _packed(self) -> Name:
-        return Name(self.one.packed)
+    def _sizes(self) -> tuple[LibraryFunction, Name, Name, Name]:
+        """What reads the array, the array, how many numbers there are and what is packed."""
+        array, packed = Name(f"of_{self.one.array}"), Name(self.one.packed)
+        return LibraryFunction(sizes_by(self.one)), array, self._numbers, packed
 
     @property
     def _numbers(self) -> Name:

@@ -5,25 +5,34 @@ All threads of a warp execute them together: each looks at one number of 32 that
 
 RAGGED = '''
 @cute.jit
-def tiles_of(starts: cute.Tensor, number: Int32, numbers: Int32, most: Int32, block):
+def segment_to(ends: cute.Tensor, number: Int32, most: Int32):
+    """The same as `segment_of`, by where elements end; those of number 0 begin at 0."""
+    before = cutlass.select_(number > 0, ends[(cutlass.max(number - 1, 0),)], Int32(0))
+    begin = cutlass.min(cutlass.max(before, 0), most)
+    end = cutlass.min(cutlass.max(ends[(number,)], begin), most)
+    return begin, end - begin
+
+
+@cute.jit
+def tiles_of(sizes, array: cute.Tensor, number: Int32, numbers: Int32, most: Int32, block):
     """How many tiles of ``block`` elements a number has: none behind the last of ``numbers``."""
-    begin, size = segment_of(starts, cutlass.min(number, numbers - 1), most)
+    begin, size = sizes(array, cutlass.min(number, numbers - 1), most)
     return cutlass.select_(number < numbers, cute.ceil_div(size, block), Int32(0))
 
 
 @cute.jit
-def tiles_of_all(starts: cute.Tensor, numbers: Int32, most: Int32, block):
+def tiles_of_all(sizes, array: cute.Tensor, numbers: Int32, most: Int32, block):
     """How many tiles all numbers have together."""
     lane = cute.arch.lane_idx()
     count, base = Int32(0), Int32(0)
     while base < numbers:
-        count += tiles_of(starts, base + lane, numbers, most, block)
+        count += tiles_of(sizes, array, base + lane, numbers, most, block)
         base += 32
     return cute.arch.warp_redux_sync(count, "add")
 
 
 @cute.jit
-def number_of_tile(tile: Int32, starts: cute.Tensor, numbers: Int32, most: Int32, block):
+def number_of_tile(tile: Int32, sizes, array: cute.Tensor, numbers: Int32, most: Int32, block):
     """Which number a tile belongs to, and which of its tiles it is, where those of all numbers
     follow each other. Whatever the array says, that is one of ``numbers``, and found in the end.
     """
@@ -33,7 +42,7 @@ def number_of_tile(tile: Int32, starts: cute.Tensor, numbers: Int32, most: Int32
     while together <= left and base + 32 < numbers:
         left -= together
         base += 32
-        count = tiles_of(starts, base + lane, numbers, most, block)
+        count = tiles_of(sizes, array, base + lane, numbers, most, block)
         through = count
         for step in cutlass.range_constexpr(5):
             below = cute.arch.shuffle_sync_up(through, 1 << step)

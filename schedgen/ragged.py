@@ -60,7 +60,7 @@ def segments(
     if one.lengths:
         return [(0, min(max(value, 0), most)) for value in values]
     found: list[tuple[int, int]] = []
-    for first, last in pairwise(values):
+    for first, last in pairwise([0, *values] if one.ends else values):
         begin = min(max(first, 0), most)
         found.append((begin, min(max(last, begin), most) - begin))
     return found

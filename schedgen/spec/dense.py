@@ -24,7 +24,7 @@ def check_dense(spec: SpecFile, scope: Scope, grid: Sequence[GridAxis]) -> None:
     elif len(cut) > 1:
         message = f"output tiles are cut along '{cut[0]}' and '{cut[1]}', whose sizes are data"
         fix = "compute all tiles: those behind a size are left out"
-    elif not spec.ragged[cut[0]].starts:
+    elif not spec.ragged[cut[0]].packed:
         message = f"tiles along '{cut[0]}' follow each other only if its elements do"
         fix = "give it 'starts' and 'packed' instead of 'lengths', or compute all tiles"
     else:
