@@ -15,6 +15,7 @@ from __future__ import annotations
 from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import sizes_by
+from schedgen.codegen.source import Source
 from schedgen.ragged import cut_densely
 
 
@@ -45,9 +46,21 @@ class DenseTiles:
         """On the device: how many tiles there are."""
         return called("tiles_of_all", *self._sizes, self.block)
 
-    def at(self, tile: Code | Name) -> Code:
-        """On the device: where a tile lies along `axes`."""
-        return called("number_of_tile", tile, *self._sizes, self.block)
+    def place(self, source: Source, tile: Name) -> None:
+        """On the device: ``at_X`` along `axes`, where a tile lies."""
+        at = [Name(f"at_{axis}") for axis in self.axes]
+        found = called("number_of_tile", tile, *self._sizes, self.block)
+        source.add(code("{}, {} = {}", *at, found))
+
+    def turn_around(self, source: Source) -> None:
+        """On the device, behind sizes: the last tiles of a number first, which are the long ones
+        where rows have different numbers of iterations.
+        """
+        at, size = Name(f"at_{self.one.extent}"), Name(self.one.extent)
+        source.comment("long tiles first")
+        last = code(f"cute.ceil_div({{}}, {self.block}) - 1 - {{}}", size, at)
+        # Else the compiler makes it part of how many iterations there are, in each role in its way.
+        source.add(code("{} = {}", at, called("opaque", last)))
 
     @property
     def _sizes(self) -> tuple[LibraryFunction, Name, Name, Name]:

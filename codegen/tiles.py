@@ -327,7 +327,7 @@ class Tiles:
             for axis in reversed(self._others):
                 self._along(source, axis, rest)
                 rest = Name("rest")
-            self._densely(source, self.dense, rest)
+            self.dense.place(source, rest)
             axes = []
         elif self.grouped:
             source.add(
@@ -344,6 +344,8 @@ class Tiles:
             rest = Name("rest")
         source.add(*(code("{} = {}", *self._at(axis), rest) for axis in axes[:1]))
         self.ragged.sizes(source)
+        if self.dense is not None and self.uneven:
+            self.dense.turn_around(source)
         write_trips(source, self.plan.kernel, self.walks)
 
     def counted(self, source: Source) -> None:
@@ -352,10 +354,6 @@ class Tiles:
             others = [code("{}.divisor", Name(f"by_{axis}")) for axis in self._others]
             source.comment("no more than there are blocks for, or than the host counted")
             source.add(code("tiles = {}", joined(" * ", [self.dense.count(), *others])))
-
-    def _densely(self, source: Source, dense: DenseTiles, tile: Name) -> None:
-        """``at_X`` along the axes that are numbered together."""
-        source.add(code("{}, {} = {}", *self._at(*dense.axes), dense.at(tile)))
 
     def _along(self, source: Source, axis: str, rest: Name) -> None:
         """``at_X``, and in ``rest`` what is left of the number of the tile.

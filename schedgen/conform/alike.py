@@ -7,38 +7,31 @@ its lane, and what depends on that is put together by all lanes of a warp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from schedgen.conform.terms import Term, below
 
-from schedgen.conform.terms import Term
-
-Computed = Mapping[Term, Sequence[Term]]
-"""Symbols of loops that only compute, and all that the values of such a loop follow from: what is
-there before it and after each turn, and whether it goes on.
-"""
 _OF_BLOCK = ("parameter ", "%ctaid.", "%nctaid.")
 """What symbols begin with that all threads of a block have the same of."""
+_OF_LANE = (*_OF_BLOCK, "%laneid")
 _ALL_LANES = (-1, 2**32 - 1)
 
 
-def for_all_threads(term: Term, loops: Computed) -> bool:
+def for_all_threads(term: Term) -> bool:
     """Whether all threads of a block have the same."""
     if _together(term):
-        return for_all_warps(term, loops)
-    if term.op == "sym":
-        return str(term.args[0]).startswith(_OF_BLOCK)
-    return term.op not in ("unknown", "elect") and all(
-        for_all_threads(part, loops) for part in term.parts
-    )
+        return for_all_warps(term)
+    if not term.parts:
+        return _is(term, _OF_BLOCK)
+    return all(map(for_all_threads, term.parts))
 
 
-def for_all_warps(term: Term, loops: Computed) -> bool:
+def for_all_warps(term: Term) -> bool:
     """Whether threads with the same lane have the same."""
-    return all(
-        found in loops or str(found.args[0]).startswith((*_OF_BLOCK, "%laneid"))
-        if found.op == "sym"
-        else found.op not in ("unknown", "elect")
-        for found in _behind(term, loops)
-    )
+    return all(one.parts or _is(one, _OF_LANE) for one in below(term))
+
+
+def _is(leaf: Term, symbols: tuple[str, ...]) -> bool:
+    """Whether it is a constant, or a symbol that begins with one of these."""
+    return leaf.op == "const" or (leaf.op == "sym" and str(leaf.args[0]).startswith(symbols))
 
 
 def _together(term: Term) -> bool:
@@ -46,15 +39,3 @@ def _together(term: Term) -> bool:
     if term.op.startswith("redux.sync."):
         return term.parts[-1].number in _ALL_LANES
     return term.op == "shfl"  # from one lane
-
-
-def _behind(term: Term, loops: Computed) -> Iterator[Term]:
-    """A term and all that it follows from, each once."""
-    seen: set[Term] = set()
-    stack = [term]
-    while stack:
-        one = stack.pop()
-        if one not in seen:
-            seen.add(one)
-            yield one
-            stack += (*one.parts, *loops.get(one, ()))

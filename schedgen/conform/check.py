@@ -11,7 +11,7 @@ import numpy as np
 
 from schedgen.codegen.binding import bound
 from schedgen.codegen.plan import Plan
-from schedgen.conform.alike import Computed, for_all_threads
+from schedgen.conform.alike import for_all_threads
 from schedgen.conform.cases import Case, cases
 from schedgen.conform.claimed import check_drawn, check_taken, check_told, next_tile
 from schedgen.conform.closed import Closed
@@ -175,7 +175,7 @@ class Check:
         if role.program is not None and self.plan.sparse:
             items = with_computed(items, partial(self._computed, role))
         closed = Closed(items, self._rings(), self.terms)
-        parts = self._split(items, role.team, walk.computed)
+        parts = self._split(items, role.team)
         tiles = parts.tiles
         if tiles is not None and role.program is None:
             raise Refusal("it has no role but works on tiles", tiles.instruction)
@@ -257,7 +257,7 @@ class Check:
             self.terms.make("word", word): Value(zero, 0, 0, 1),
         }
 
-    def _split(self, items: Items, team: Team, computed: Computed) -> _Parts:
+    def _split(self, items: Items, team: Team) -> _Parts:
         """What comes before the loop over tiles, it, what comes after it, and what comes if there
         are no tiles.
         """
@@ -272,16 +272,14 @@ class Check:
                 raise Refusal("there is more than the loop over tiles", item.instruction)
             loop = arm[at]
             assert isinstance(loop, Loop)
-            self._guarded(item, loop, team, computed, enters=arm is item.yes)
+            self._guarded(item, loop, team, enters=arm is item.yes)
             before, rest = items[:number], items[number + 1 :]
             return _Parts(
                 (*before, *arm[:at]), loop, (*arm[at + 1 :], *rest), before + other + rest
             )
         return _Parts(items, None, (), items)
 
-    def _guarded(
-        self, guard: Branch, loop: Loop, team: Team, computed: Computed, *, enters: bool
-    ) -> None:
+    def _guarded(self, guard: Branch, loop: Loop, team: Team, *, enters: bool) -> None:
         """Whether the loop runs for all output tiles of a block, up to the number of tiles."""
         terms, names = self.terms, output_tile(loop, self.terms, team)
         ends = [one for one in loop.body if isinstance(one, Exit)]
@@ -296,7 +294,7 @@ class Check:
         goes_on = _bound(terms, terms.negation(ends[0].condition), update)
         if begins is None or begins is not goes_on:
             raise Refusal("the loop over tiles ends elsewhere than it begins", loop.instruction)
-        if not for_all_threads(begins, computed):
+        if not for_all_threads(begins):
             raise Refusal("threads may disagree about how many tiles there are", loop.instruction)
         if self.tiles is None:
             self.tiles = begins

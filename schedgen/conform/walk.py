@@ -16,6 +16,8 @@ from schedgen.conform.actions import ACCESSES, IGNORED, PURE, bulk_kind, kind
 from schedgen.conform.claimed import DRAWN, READ, WORD
 from schedgen.conform.evaluate import Environment
 from schedgen.conform.flow import END, Block, Flow
+from schedgen.conform.folded import folds
+from schedgen.conform.induction import Written
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import Registers, State, low_half
 from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop
@@ -44,9 +46,6 @@ class Walk:
     ``elements``: formulas have elements of tensors in global memory. Nothing that the kernel does
     writes these, so reading them is computing, once the kernel before has been waited for.
     ``claims``: output tiles are numbers that are told in shared memory.
-
-    Attributes:
-        computed: of loops that only compute, which are not in the skeleton (`alike.Computed`).
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Walk:
         self.kernel: Kernel = flow.kernel
         self.registers = Registers(self.kernel, terms)
         self._left: tuple[int, State] | None = None
-        self.computed: dict[Term, tuple[Term, ...]] = {}
         thread = along("thread", np.arange(first, first + threads))
         self.threads = Environment({terms.symbol("%tid.x"): thread}, {})
 
@@ -172,8 +170,10 @@ class Walk:
         if any(not isinstance(item, Exit) for item in body):
             found.append(Loop(number, kept, body, first))
         else:
-            goes_on = [item.condition for item in body if isinstance(item, Exit)]
-            self.computed |= {s: (one.entry, one.update, *goes_on) for s, one in kept.items()}
+            (leave,) = (item.condition for item in body if isinstance(item, Exit))
+            after = left[1].written
+            names = folds(self.terms, kept, leave, after.values())
+            left[1].written = Written(self.terms, names).all(after)
         state.written.update(left[1].written)
         return left[0]
 

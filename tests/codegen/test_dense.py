@@ -15,7 +15,7 @@ from schedgen.driver.proved import QUICK
 from schedgen.emulator.machine.policies import Adversarial
 from schedgen.machine_file import read_machine
 from schedgen.reference.evaluate import evaluate
-from schedgen.spec.reader import parse_spec
+from schedgen.spec.reader import parse_spec, read_spec
 from tests.codegen.examples import SPECS
 from tests.codegen.test_ragged import BROKEN
 
@@ -51,8 +51,10 @@ CONTENTS = (
 
 def test_no_tile_is_left_out() -> None:
     text = emitted("dynamic").text
-    assert "tiles = tiles_of_all(of_offsets, group, total, 128) * by_n.divisor" in text
-    assert "at_group, at_m = number_of_tile(rest, of_offsets, group, total, 128)" in text
+    assert "tiles = tiles_of_all(segment_of, of_offsets, group, total, 128) * by_n.divisor" in text
+    assert (
+        "at_group, at_m = number_of_tile(rest, segment_of, of_offsets, group, total, 128)" in text
+    )
     assert "if at_m * 128 < m" not in text
     assert "tiles = ((n_total + n_group * 127) // 128) * cute.ceil_div(n_n, 64)" in text
     assert text.count("ticket = draw(counter, tiles)") == 1
@@ -86,6 +88,19 @@ def test_other_claims(claim: str, target: str) -> None:
     with compiled(one.plain, one.solution.problem.kernel, machine.arch, sms=3) as made:
         check(made, CONTENTS[0])
         outcome = made.run({"m": 140, "n": 72, "k": 72}, Adversarial(1))
+        assert outcome.correct
+        assert outcome.clean, outcome.report.errors
+
+
+@pytest.mark.slow
+def test_tiles_with_iterations_of_their_own() -> None:
+    """Packed sequences, whose long tiles come first."""
+    text = read_spec("attention_varlen").source.text
+    text = text.replace("  persistent: true", "  claim: dynamic\n  tiles: dense")
+    one = emission(parse_spec(text), read_machine("h200"), {"causal": "true"}, methods=QUICK)
+    assert "at_seq_q = opaque(cute.ceil_div(seq_q, 128) - 1 - at_seq_q)" in one.plain
+    with compiled(one.plain, one.solution.problem.kernel, "sm_90a") as made:
+        outcome = made.run({"seq_q": 140, "seq_k": 40})
         assert outcome.correct
         assert outcome.clean, outcome.report.errors
 

@@ -51,14 +51,14 @@ def test_sums_of_some_lanes_or_by_thread_are_found(product: Compiled) -> None:
 
 def test_terms() -> None:
     terms = Terms()
-    lane, thread, turn = map(terms.symbol, ("%laneid", "%tid.x", "%r1 at 9"))
+    lane, thread = terms.symbol("%laneid"), terms.symbol("%tid.x")
     size = terms.symbol("parameter 3")
-    together = terms.make("redux.sync.add.s32?", turn, terms.const(-1))
     for sum_of, right in ((lane, True), (thread, False), (terms.unknown(), False)):
-        loops = {turn: (terms.const(0), terms.sum(((turn, 1), (sum_of, 1))))}
-        assert for_all_warps(turn, loops) is right
-        assert for_all_threads(together, loops) is right
-        assert for_all_threads(terms.product(together, size), loops) is right
-        assert not for_all_threads(turn, loops)
-    assert not for_all_threads(lane, {})
-    assert for_all_threads(terms.symbol("%nctaid.x"), {})
+        found = terms.make("fold", "#0; ...", sum_of, size)
+        together = terms.make("redux.sync.add.s32?", found, terms.const(-1))
+        assert for_all_warps(found) is right
+        assert for_all_threads(together) is right
+        assert for_all_threads(terms.product(together, size)) is right
+        assert not for_all_threads(found)
+    assert not for_all_threads(lane)
+    assert for_all_threads(terms.symbol("%nctaid.x"))
