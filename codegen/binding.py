@@ -80,7 +80,8 @@ def _argument(argument: Argument) -> str:
 
 
 def _ragged(one: Ragged) -> Ragged:
-    arrays = {"starts": one.starts, "lengths": one.lengths, "table": one.table}
+    arrays = {"starts": one.starts, "ends": one.ends, "lengths": one.lengths}
+    arrays |= {"table": one.table}
     arrays = {key: renamed_tensor(name) if name else "" for key, name in arrays.items()}
     return Ragged(
         _one(one.extent),

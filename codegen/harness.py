@@ -102,6 +102,7 @@ class Harness:
             found.update(self.tiles.first(source))
 
         self.frame.setup(source, beside)
+        self.tiles.counted(source)
         for view in {view.name: view for view in self.plan.views.values()}.values():
             source.add(code(f"{view.name} = {{}}", view_at(view, f"shared + {view.address}")))
             found[view.name] = "cute.Tensor"

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
+from schedgen.codegen.library_ragged import RAGGED
 from schedgen.codegen.trees import parsed
 
 COMMON = '''
@@ -350,7 +351,7 @@ def gelu(x):
 
 def used(called: Collection[str], library: str) -> str:
     """The functions that ``called`` names, and those that they call, in order."""
-    functions = _functions(COMMON) | _functions(library)
+    functions = _functions(COMMON) | _functions(RAGGED) | _functions(library)
     needed: set[str] = set()
     found = set(called)
     while found - needed:

@@ -19,6 +19,7 @@ from schedgen.program.claims import RING, claims, is_claim
 from schedgen.program.model import Program, RoleProgram, Run, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
+from schedgen.ragged import left_out
 from schedgen.tensors import Argument, Ragged
 
 SWIZZLED_ROWS = 8
@@ -370,9 +371,7 @@ class Plan:
         """Whether output tiles are left out: those behind the end of what they are cut along, or
         for which a condition does not hold.
         """
-        return self.kernel.tile_when is not None or any(
-            axis.extent in self.ragged for axis in self.kernel.grid
-        )
+        return self.kernel.tile_when is not None or left_out(self.kernel)
 
     @property
     def passed(self) -> tuple[str, ...]:

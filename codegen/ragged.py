@@ -21,6 +21,7 @@ from __future__ import annotations
 from schedgen.codegen.ir import Code, Name, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
+from schedgen.ragged import left_out
 from schedgen.tensors import LARGEST, Ragged
 
 
@@ -91,27 +92,28 @@ class RaggedExtents:
         """The sizes at a tile, and where its elements begin in what is packed."""
         for one in self.all:
             array, at = Name(f"of_{one.array}"), Name(f"at_{one.of}")
-            function = "segment_of" if one.starts else "length_of"
-            found = called(function, array, at, Name(_most(one)))
+            found = called(sizes_by(one), array, at, Name(_most(one)))
             variables = [Name(one.extent)]
-            if one.starts:
+            if one.packed:
                 variables.insert(0, Name(begin(one)))
             source.add(code("{} = {}", joined(", ", variables), found))
 
     def computed(self) -> Code | None:
         """Whether an output tile begins before the end of what it is cut along; None: always."""
+        if not left_out(self.plan.kernel):
+            return None
         terms = [
             code(f"{{}} * {axis.block} < {{}}", Name(f"at_{axis.extent}"), Name(axis.extent))
             for axis in self.plan.kernel.grid
             if axis.extent in self.plan.ragged
         ]
-        return joined(" and ", terms) if terms else None
+        return joined(" and ", terms)
 
     def within(self, one: Ragged, tensor: Name, mode: int, pitch: Name | None) -> Code:
         """The coordinates ``tensor`` of a ragged map, from where the elements of a tile begin:
         those of numbers that are folded, ``pitch`` elements apart.
         """
-        first = Name(begin(one)) if one.starts else code("0")
+        first = Name(begin(one)) if one.packed else code("0")
         if pitch is not None:
             first = code("{} * {}", Name(f"at_{one.of}"), pitch)
         return called("within", tensor, mode, first, Name(one.extent))
@@ -131,6 +133,11 @@ class RaggedExtents:
 def begin(one: Ragged) -> str:
     """The variable that says where elements begin."""
     return f"begin_{one.extent}"
+
+
+def sizes_by(one: Ragged) -> str:
+    """The function of the library that reads its array."""
+    return "segment_of" if one.starts else "segment_to" if one.ends else "length_of"
 
 
 def _most(one: Ragged) -> str:

@@ -7,14 +7,16 @@ from contextlib import nullcontext
 
 from schedgen.codegen import ir
 from schedgen.codegen.architecture import KEPT
+from schedgen.codegen.dense import DenseTiles
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import integer_condition, whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
+from schedgen.codegen.tile_trips import numbers_of_tile, write_trips
 from schedgen.codegen.walks import Walks
-from schedgen.elements import tile_formulas, tile_numbers
+from schedgen.elements import tile_formulas
 from schedgen.expressions import Expression
 from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
@@ -37,7 +39,7 @@ class Tiles:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        if plan.kernel.tiles not in ("all", "lower_triangle"):
+        if plan.kernel.tiles not in ("all", "lower_triangle", "dense"):
             raise EmitError(f"no emitter for tiles '{plan.kernel.tiles}'")
         placed = (place for o in plan.kernel.operations for place in o.places if place.along)
         unknown = {place.along for place in placed} - {axis.extent for axis in plan.kernel.grid}
@@ -51,6 +53,7 @@ class Tiles:
         self.ragged = RaggedExtents(plan)
         self.walks = Walks(plan.kernel)
         self.triangle = plan.kernel.tiles == "lower_triangle"
+        self.dense = DenseTiles(plan) if plan.kernel.tiles == "dense" else None
         self.single = single_extents(plan.kernel)
 
     # -- host ----------------------------------------------------------------------------------
@@ -75,6 +78,8 @@ class Tiles:
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
+        if self.dense is not None:
+            return {axis: self._count(axis) for axis in self._others}
         if self.triangle:
             axes = self._outer()
             return {axis: self._count(axis) for axis in axes[1:]} | {"triangle": code("triangle")}
@@ -101,6 +106,8 @@ class Tiles:
             count = called("tiles_in_rows", self._count(rows), self._blocks).renamed(host)
             source.add(code("triangle = {}", count))
             counts = [*map(self._count, self._outer()), code("triangle")]
+        if self.dense is not None:
+            counts = [self.dense.most(), *map(self._count, self._others)]
         if self.grouped:
             self._in_groups(source, host)
         total = joined(" * ", counts) if counts else _ONE
@@ -159,7 +166,7 @@ class Tiles:
         something else: tiles of as many of the latter as fit in L2 follow each other.
         """
         rows = self.plan.kernel.tile_extents[0]
-        if self.triangle or self.banded or self.axes[-2:-1] != [rows]:
+        if self.triangle or self.dense or self.banded or self.axes[-2:-1] != [rows]:
             return False
         along = {place.along for load in self._loads for place in load.places}
         return rows not in along and self.axes[-1] in along
@@ -186,12 +193,19 @@ class Tiles:
         return [extent for extent in extents if extent not in self.single]
 
     @property
+    def _others(self) -> list[str]:
+        """Axes beside the two that are numbered densely."""
+        return [axis for axis in self.axes if self.dense and axis not in self.dense.axes]
+
+    @property
     def banded(self) -> bool:
         """Whether there may be many rows and many columns of tiles, and all are the same work."""
         kernel = self.plan.kernel
         fixed = {name for name, _ in kernel.parameters} | self.single
         axes = tuple(axis.extent for axis in kernel.grid[-2:])
-        return not self.differ and axes == kernel.tile_extents and not fixed & {*axes}
+        return (
+            not (self.differ or self.dense) and axes == kernel.tile_extents and not fixed & {*axes}
+        )
 
     @property
     def uneven(self) -> bool:
@@ -309,6 +323,12 @@ class Tiles:
                 code("{}, {} = {}", *self._at(rows, columns), found),
             )
             rest, axes = Name("rest"), axes[:-2]
+        elif self.dense is not None:
+            for axis in reversed(self._others):
+                self._along(source, axis, rest)
+                rest = Name("rest")
+            self.dense.place(source, rest)
+            axes = []
         elif self.grouped:
             source.add(
                 code("rest, inside = divmod({}, {})", rest, Name("by_group")),
@@ -324,7 +344,16 @@ class Tiles:
             rest = Name("rest")
         source.add(*(code("{} = {}", *self._at(axis), rest) for axis in axes[:1]))
         self.ragged.sizes(source)
-        self._trips(source)
+        if self.dense is not None and self.uneven:
+            self.dense.turn_around(source)
+        write_trips(source, self.plan.kernel, self.walks)
+
+    def counted(self, source: Source) -> None:
+        """Writes how many tiles there are where that is data, which the kernel begins with."""
+        if self.dense is not None:
+            others = [code("{}.divisor", Name(f"by_{axis}")) for axis in self._others]
+            source.comment("no more than there are blocks for, or than the host counted")
+            source.add(code("tiles = {}", joined(" * ", [self.dense.count(), *others])))
 
     def _along(self, source: Source, axis: str, rest: Name) -> None:
         """``at_X``, and in ``rest`` what is left of the number of the tile.
@@ -351,50 +380,15 @@ class Tiles:
         """Variables that are given values; those that a branch changes have to be there before."""
         return [Name(f"at_{axis}") for axis in axes]
 
-    def _trips(self, source: Source) -> None:
-        kernel, every = self.plan.kernel, code("{}", Name("all_trips"))
-        if kernel.walk is not None:
-            source.add(code("trips = {}", called("opaque", self.walks.trips())))
-            full = self.walks.full()
-            source.add(*([] if full is None else [full]))
-            return
-        if self.plan.ragged:
-            assert kernel.trip_count is not None
-            source.comment("of no elements there is one iteration, in which all is masked")
-            source.add(code("trips = cutlass.max({}, Int32(1))", whole(kernel.trip_count)))
-            every = code("trips")
-        names = self._numbers
-        end = "trips" if kernel.tile_first is None else "end"
-        if kernel.tile_trips is not None:
-            needed = f"{end} = cutlass.min({{}}, cutlass.max(Int32({{}}), Int32(1)))"
-            source.add(code(needed, every, whole(kernel.tile_trips, names, extremes=True)))
-        elif kernel.tile_first is not None:
-            source.add(code("end = {}", every))
-        if kernel.tile_first is not None:
-            # At least 1 is said last, and of a single number: that is what a loop counts to.
-            left = "trips = cutlass.min(end, cutlass.max(end - {}, Int32(1)))"
-            source.add(
-                code(left, whole(kernel.tile_first, names, extremes=True)), "skipped = end - trips"
-            )
-        if self.plan.ragged:
-            # Else the compiler asks in each role in other terms whether there is another turn.
-            source.add(code("trips = {}", called("opaque", Name("trips"))))
-
     def _computed(self) -> Code | None:
         """Whether an output tile is computed; None: all are."""
         found = [self.ragged.computed()]
         when = self.plan.kernel.tile_when
         if when is not None:
-            found.append(integer_condition(when, self._numbers, extremes=True))
+            found.append(integer_condition(when, numbers_of_tile(self.plan.kernel), extremes=True))
         terms = [term for term in found if term is not None]
         return joined(" and ", terms) if terms else None
 
     def condition_of(self, when: Expression) -> Code:
         """A condition of a store, over the coordinates of the tile."""
-        return integer_condition(when, self._numbers)
-
-    @property
-    def _numbers(self) -> dict[str, str]:
-        """Variables with the number of the output tile, by their names in formulas."""
-        numbers = tile_numbers(self.plan.kernel).items()
-        return {name: f"at_{extent}" for name, extent in numbers}
+        return integer_condition(when, numbers_of_tile(self.plan.kernel))

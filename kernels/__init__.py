@@ -33,6 +33,7 @@ from schedgen.kernels.flash_attn_kvcache import flash_attn_with_kvcache
 from schedgen.kernels.flash_attn_varlen import flash_attn_varlen_func
 from schedgen.kernels.gated_op import gemm_gated
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
+from schedgen.kernels.grouped_op import grouped_gemm
 from schedgen.kernels.library import load
 from schedgen.kernels.newton_schulz.muon import Muon
 from schedgen.kernels.newton_schulz.polar_op import polar
@@ -68,6 +69,7 @@ __all__ = [
     "gemm_gated",
     "gemm_rms",
     "gemm_scaled",
+    "grouped_gemm",
     "kernel",
     "load",
     "polar",

@@ -90,15 +90,24 @@ def fused(
     scaled: bool = False,
     squares: bool = False,
     addend: bool = False,
+    b_layout: str = "nk",
+    grouped: bool = False,
 ) -> tuple[Tile, Launcher]:
-    """The kernel of a product whose epilogue does more, and its output tiles: it reads b along k
-    and is never split or transposed. The arguments are those of `tiling.Product` and `choice`.
+    """The kernel of a product whose epilogue does more, or of groups, and its output tiles: it is
+    never split or transposed, and only of groups there is one that reads b along n. The arguments
+    are those of `tiling.Product` and `choice`.
 
     Raises:
         DeviceError: there is none for this GPU.
     """
     product = Product(
-        architecture(device), checks.DTYPES[dtype], gate=gate, scaled=scaled, squares=squares
+        architecture(device),
+        checks.DTYPES[dtype],
+        b_layout=b_layout,
+        gate=gate,
+        scaled=scaled,
+        squares=squares,
+        grouped=grouped,
     )
     tile = tiling.best(product, shape, multiprocessors(device), addend=addend)
     return tile, library.launcher(device, product.spec, **product.settings(tile))

@@ -63,6 +63,8 @@ class Product:
             an output tile, and its columns, like n of a shape, are those of both.
         scaled: rows of the product, or of both, are multiplied by factors first.
         squares: sums of squares of the rows of each output tile are stored as well.
+        grouped: rows of groups, whose sizes are data, are multiplied by a matrix each. The batches
+            of a shape are the groups, and its rows those of one of them if all are as large.
     """
 
     arch: str
@@ -74,12 +76,15 @@ class Product:
     gate: str = ""
     scaled: bool = False
     squares: bool = False
+    grouped: bool = False
 
     @property
     def spec(self) -> str:
         """The spec of its kernels."""
         if self.gate:
             return "gemm_gated"
+        if self.grouped:
+            return "gemm_grouped"
         if self.scaled or self.squares:
             return "gemm_rms" if self.squares else "gemm_scaled"
         if self.activated:
@@ -170,6 +175,8 @@ GATED = {
     "sm_100a": TILES["sm_100a"],
 }
 """The same of products with a gate."""
+GROUPED = {arch: {"nk": (Tile(), Tile(columns=128)), "kn": (Tile(),)} for arch in TILES}
+"""The same of products of groups of bf16, by how b lies in memory."""
 FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much
 larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the first load comes
@@ -275,6 +282,9 @@ def sizes(product: Product) -> tuple[Tile, ...]:
     """Of the output tiles that there are kernels of ``product`` for."""
     if product.transposed:
         return TRANSPOSED.get(product.arch, ())
+    if product.grouped:
+        layouts = GROUPED.get(product.arch, {}) if product.dtype == "bf16" else {}
+        return layouts.get(product.b_layout, ())
     if product.gate or product.scaled or product.squares:
         return (GATED if product.gate else FUSED).get(product.arch, ())
     along_k = product.b_layout == "nk" and not product.symmetric

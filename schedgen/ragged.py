@@ -22,6 +22,20 @@ def along(kernel: Kernel) -> str:
     return kernel.ragged[0].of
 
 
+def cut_densely(kernel: Kernel) -> Ragged | None:
+    """The extent along which output tiles are numbered without those behind a size, if any is."""
+    if kernel.tiles != "dense":
+        return None
+    cut = {axis.extent for axis in kernel.grid}
+    return next(one for one in kernel.ragged if one.extent in cut)
+
+
+def left_out(kernel: Kernel) -> bool:
+    """Whether there are output tiles that begin behind a size, of which nothing is computed."""
+    cut = {axis.extent for axis in kernel.grid}
+    return kernel.tiles != "dense" and any(one.extent in cut for one in kernel.ragged)
+
+
 def unpaged(kernel: Kernel) -> Kernel:
     """``kernel`` for tensors that have room for the largest size, where it has pages."""
     tables = {one.table for one in kernel.ragged}
@@ -46,7 +60,7 @@ def segments(
     if one.lengths:
         return [(0, min(max(value, 0), most)) for value in values]
     found: list[tuple[int, int]] = []
-    for first, last in pairwise(values):
+    for first, last in pairwise([0, *values] if one.ends else values):
         begin = min(max(first, 0), most)
         found.append((begin, min(max(last, begin), most) - begin))
     return found

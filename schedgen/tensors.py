@@ -48,7 +48,9 @@ class Ragged:
     Either ``starts`` is that array: element i is where the elements of number i begin in what is
     packed, and one element more where the last ones end; the extent of the array is ``bounds``, and
     ``packed`` is the extent of tensors in which the elements of all numbers follow each other. Or
-    ``lengths`` is: element i is the size at number i, in tensors that have room for the largest.
+    ``ends`` is, with ``packed``, too: element i is where those of number i end, and the first ones
+    begin at 0. Or ``lengths`` is: element i is the size at number i, in tensors that have room for
+    the largest.
 
     With ``lengths``, elements may lie in ``pages``, an extent of tensors that have a ``page`` of
     ``page_size`` elements at each, and ``table`` says in which: row i has the numbers of the pages
@@ -71,11 +73,12 @@ class Ragged:
     pages: str = ""
     page: str = ""
     page_size: int = 0
+    ends: str = ""
 
     @property
     def array(self) -> str:
         """The argument that says it."""
-        return self.starts or self.lengths
+        return self.starts or self.ends or self.lengths
 
     @property
     def arrays(self) -> tuple[str, ...]:

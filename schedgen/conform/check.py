@@ -11,6 +11,7 @@ import numpy as np
 
 from schedgen.codegen.binding import bound
 from schedgen.codegen.plan import Plan
+from schedgen.conform.alike import for_all_threads
 from schedgen.conform.cases import Case, cases
 from schedgen.conform.claimed import check_drawn, check_taken, check_told, next_tile
 from schedgen.conform.closed import Closed
@@ -293,6 +294,8 @@ class Check:
         goes_on = _bound(terms, terms.negation(ends[0].condition), update)
         if begins is None or begins is not goes_on:
             raise Refusal("the loop over tiles ends elsewhere than it begins", loop.instruction)
+        if not for_all_threads(begins):
+            raise Refusal("threads may disagree about how many tiles there are", loop.instruction)
         if self.tiles is None:
             self.tiles = begins
         if self.tiles is not begins:
@@ -348,10 +351,13 @@ def _teams(role: RoleProgram, first: int) -> list[_Role]:
 
 def _bound(terms: Terms, condition: Term, tile_term: Term) -> Term | None:
     """What ``tile_term`` is compared with, if the condition is that it is less."""
-    if condition.op != "lt":
+    sign = 1
+    if condition.op == "not" and condition.parts[0].op == "le":  # a - b > 0, where b - a < 0
+        (condition,), sign = condition.parts, -1
+    elif condition.op != "lt":
         return None
     (difference,) = condition.parts
-    return terms.sum(((tile_term, 1), (difference, -1)))
+    return terms.sum(((tile_term, 1), (difference, -sign)))
 
 
 def _body(tiles: Loop) -> Items:

@@ -32,6 +32,10 @@ class Written:
             found = self._known[term] = term if same else self.terms.again(term, new)
         return found
 
+    def all(self, named: Mapping[str, Term]) -> dict[str, Term]:
+        """Each of some terms with names."""
+        return {name: self.term(term) for name, term in named.items()}
+
     def items(self, items: Items) -> Items:
         """A skeleton."""
         return tuple(self._item(item) for item in items)

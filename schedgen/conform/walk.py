@@ -16,6 +16,8 @@ from schedgen.conform.actions import ACCESSES, IGNORED, PURE, bulk_kind, kind
 from schedgen.conform.claimed import DRAWN, READ, WORD
 from schedgen.conform.evaluate import Environment
 from schedgen.conform.flow import END, Block, Flow
+from schedgen.conform.folded import folds
+from schedgen.conform.induction import Written
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import Registers, State, low_half
 from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop
@@ -165,8 +167,13 @@ class Walk:
             symbol: Carried(name, entry, inner.get(name) or self.terms.unknown())
             for symbol, (name, entry) in carried.items()
         }
-        if any(not isinstance(item, Exit) for item in body):  # else it only computes
+        if any(not isinstance(item, Exit) for item in body):
             found.append(Loop(number, kept, body, first))
+        else:
+            (leave,) = (item.condition for item in body if isinstance(item, Exit))
+            after = left[1].written
+            names = folds(self.terms, kept, leave, after.values())
+            left[1].written = Written(self.terms, names).all(after)
         state.written.update(left[1].written)
         return left[0]
 

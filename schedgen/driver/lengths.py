@@ -34,8 +34,10 @@ def with_totals(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
     """``extents`` with those that follow from the sizes: of what is packed, of pages and arrays."""
     found = dict(extents)
     for one in kernel.ragged:
+        if one.packed:
+            before = _BEFORE if one.starts else 0
+            found[one.packed] = before + sum(sizes_of(kernel, one, extents)) + _BEHIND
         if one.starts:
-            found[one.packed] = _BEFORE + sum(sizes_of(kernel, one, extents)) + _BEHIND
             found[one.bounds] = extents[one.of] + 1
         if one.table:
             each = [-(-size // one.page_size) for size in sizes_of(kernel, one, extents)]
@@ -53,6 +55,8 @@ def array(kernel: Kernel, name: str, extents: Mapping[str, int]) -> torch.Tensor
     found = sizes_of(kernel, one, extents)
     if one.starts:
         found = list(accumulate(found, initial=_BEFORE))
+    if one.ends:
+        found = list(accumulate(found))
     return torch.tensor(found, dtype=torch.int32)
 
 

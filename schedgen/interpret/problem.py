@@ -214,7 +214,7 @@ class Problem:
         when = self.kernel.tile_when
         if when is not None:
             tiles = [tile for tile in tiles if self.holds(when, tile)]
-        if self.kernel.tiles == "all":
+        if self.kernel.tiles != "lower_triangle":
             return tiles
         block = {axis.extent: axis.block for axis in axes}
         rows, columns = self.kernel.tile_extents

@@ -94,7 +94,7 @@ class Sizes:
         when = self.kernel.tile_when
         if when is not None:
             found = [tile for tile in found if arithmetic(when, self.names(tile))]
-        if self.kernel.tiles == "all":
+        if self.kernel.tiles != "lower_triangle":
             return found
         block = {axis.extent: axis.block for axis in axes}
         row, column = self.kernel.tile_extents

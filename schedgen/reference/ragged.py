@@ -82,6 +82,8 @@ def _spans(one: Ragged, said: Array, extents: Mapping[str, int]) -> list[tuple[i
     if one.lengths:
         sizes = np.clip(said, 0, extents.get(one.extent, LARGEST))
         return [(0, int(size)) for size in sizes]
+    if one.ends:
+        said = np.concatenate([np.zeros(1), said])
     begins = np.clip(said[:-1], 0, extents[one.packed])
     ends = np.minimum(np.maximum(said[1:], begins), extents[one.packed])
     return [(int(a), int(b - a)) for a, b in zip(begins, ends, strict=True)]

@@ -17,6 +17,7 @@ from schedgen.spec.claiming import bind_claim
 from schedgen.spec.counted import check_counted
 from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
+from schedgen.spec.dense import check_dense
 from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.draft import COORDINATES
 from schedgen.spec.elide import elide_copies
@@ -110,6 +111,7 @@ def _kernel(
     _check_coordinates(spec, scope, operations, grid)
     walk = bind_walk(spec, scope, grid)
     check_counted(spec, scope, grid, operations, binder.placing.walked)
+    check_dense(spec, scope, grid)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
     kernel = Kernel(

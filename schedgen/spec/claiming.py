@@ -37,7 +37,7 @@ def bind_claim(spec: SpecFile, scope: Scope, grid: Sequence[GridAxis]) -> str:
 def _skipped(spec: SpecFile, cut: AbstractSet[str]) -> str:
     """Why there are output tiles, along the extents ``cut``, that are not computed; else ''."""
     behind = next((extent for extent in spec.ragged if extent in cut), None)
-    if behind is not None:
+    if behind is not None and spec.loops.tiles != "dense":
         return f"output tiles are cut along '{behind}', whose sizes are data"
     if spec.loops.tile_when is not None:
         return "'tile_when' says which output tiles are computed"

@@ -120,7 +120,8 @@ class _Coverage:
             for extent, block in zip(kernel.tile_extents, self.blocks, strict=True)
         ]
         self.size = _PERIODS * lcm(*(block or 1 for block in self.blocks))
-        differ = kernel.tiles != "all" or any(s.when is not None or s.transposed for s in stores)
+        triangle = kernel.tiles == "lower_triangle"
+        differ = triangle or any(s.when is not None or s.transposed for s in stores)
         self.square = differ and all(self.several)
 
     def mistake(self) -> StoreMistake | None:
@@ -173,7 +174,8 @@ class _Coverage:
             for block, several in zip(self.blocks, self.several, strict=True)
         ]
         tiles = list(product(range(counts[0]), range(counts[1])))
-        return tiles if self.kernel.tiles == "all" else [t for t in tiles if self._computed(t)]
+        triangle = self.kernel.tiles == "lower_triangle"
+        return [t for t in tiles if self._computed(t)] if triangle else tiles
 
     def _computed(self, tile: tuple[int, int]) -> bool:
         """Whether a tile reaches to the diagonal or below it."""

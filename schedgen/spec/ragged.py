@@ -18,6 +18,8 @@ from schedgen.spec.values import Path, Scope
 from schedgen.tensors import INTEGERS, Ragged
 
 Shapes = Mapping[str, tuple[str, ...]]
+_ARRAYS = ("starts", "ends", "lengths")
+"""Keys of arrays that say sizes."""
 
 
 def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
@@ -76,6 +78,7 @@ class _Entry:
             self.extent,
             entry.of,
             starts=entry.starts or "",
+            ends=entry.ends or "",
             bounds=bounds,
             packed=entry.packed or "",
             lengths=entry.lengths or "",
@@ -84,14 +87,18 @@ class _Entry:
 
     def check(self) -> None:
         entry = self.entry
-        if (entry.starts is None) == (entry.lengths is None):
-            arrays = "no array" if entry.starts is None else "two arrays"
+        arrays_of = self._given
+        if len(arrays_of) != 1:
+            arrays = "two arrays" if arrays_of else "no array"
             message = f"'{self.extent}' has {arrays} of sizes"
-            self._error("bad-ragged", message, (), fix="give either 'starts' or 'lengths'")
+            fix = "give one of 'starts', 'ends' and 'lengths'"
+            self._error("bad-ragged", message, (), fix=fix)
             return
-        if (entry.starts is None) != (entry.packed is None):
-            given, other = ("packed", "starts") if entry.packed else ("starts", "packed")
-            fix = "name the extent that is packed and the array of starts, or only 'lengths'"
+        if (arrays_of == ["lengths"]) != (entry.packed is None):
+            given, other = ("packed", "starts") if entry.packed else (arrays_of[0], "packed")
+            fix = (
+                "name the extent that is packed and the array of starts or ends, or only 'lengths'"
+            )
             self._error("bad-ragged", f"there is '{given}', but no '{other}'", (), fix=fix)
             return
         self._check_array()
@@ -100,10 +107,15 @@ class _Entry:
         if self.pages.check():
             self._check_extents()
 
+    @property
+    def _given(self) -> list[str]:
+        """The keys with an array of sizes."""
+        return [key for key in _ARRAYS if getattr(self.entry, key) is not None]
+
     def _check_array(self) -> None:
         """The array is an argument of integers with one extent."""
-        key = "starts" if self.entry.starts is not None else "lengths"
-        name = self.entry.starts or self.entry.lengths or ""
+        (key,) = self._given
+        name: str = getattr(self.entry, key)
         argument = self.spec.arguments.get(name)
         if argument is None:
             fix = suggest(name, self.spec.arguments) or "declare it under 'arguments'"

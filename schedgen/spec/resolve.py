@@ -8,7 +8,7 @@ from schedgen.operations import Copy, Mma, Operation
 from schedgen.spec.schema import Argument, Buffer, Operations, SpecFile
 from schedgen.spec.values import Path, Scope
 
-TILES = ("all", "lower_triangle")
+TILES = ("all", "lower_triangle", "dense")
 
 
 def resolved(spec: SpecFile, scope: Scope) -> SpecFile:

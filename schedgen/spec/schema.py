@@ -69,8 +69,14 @@ class RaggedExtent(Model):
         description="i32 argument with one extent: where the elements of each number begin in "
         "packed tensors, and behind that where the last ones end",
     )
+    ends: Identifier | None = Field(
+        None,
+        description="i32 argument along 'of': where the elements of each number end in packed "
+        "tensors; those of the first one begin at 0",
+    )
     packed: Identifier | None = Field(
-        None, description="with starts: the extent of tensors that hold them behind each other"
+        None,
+        description="with starts or ends: the extent of tensors that hold them behind each other",
     )
     lengths: Identifier | None = Field(
         None, description="i32 argument along 'of': sizes, in tensors with room for the largest"
@@ -240,8 +246,9 @@ class Loops(Model):
     )
     tiles: Arithmetic = Field(
         "all",
-        description="tiles to compute: all or lower_triangle",
-        examples=["lower_triangle", "where(symmetric, lower_triangle, all)"],
+        description="tiles to compute: all, lower_triangle, or dense: those of each number behind "
+        "each other, where a ragged extent is cut into tiles",
+        examples=["lower_triangle", "dense", "where(symmetric, lower_triangle, all)"],
     )
     groups: dict[Identifier, Identifier] = Field(
         default_factory=dict[Identifier, Identifier],

@@ -80,7 +80,7 @@ def trips(kernel: Kernel, shape: Mapping[str, float]) -> int:
 def tiles(kernel: Kernel, shape: Mapping[str, float]) -> int:
     """Output tiles; of a triangle those that reach to the diagonal or below it."""
     counts = {axis.extent: -(-int(shape[axis.extent]) // axis.block) for axis in kernel.grid}
-    if kernel.tiles != "all":
+    if kernel.tiles == "lower_triangle":
         blocks = {axis.extent: axis.block for axis in kernel.grid}
         along, across = kernel.tile_extents
         rows, columns = counts.pop(along), counts.pop(across)

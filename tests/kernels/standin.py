@@ -22,6 +22,7 @@ from schedgen.kernels import (
     choosing,
     gated_op,
     gemm_op,
+    grouped_op,
     keys,
     layouts,
     library,
@@ -68,6 +69,8 @@ class StandIn:
             tensors[3].copy_(functional.gelu(a @ b + bias, approximate="tanh"))
         elif self.name.startswith(("gemm_gated", "gemm_rms", "gemm_scaled", "rms_factors")):
             _fused(self.name, tensors, scalars)
+        elif self.name.startswith("gemm_grouped"):
+            _grouped(tensors, kn="_kn" in self.name)
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
@@ -85,6 +88,16 @@ class StandIn:
             a, b, c, d = tensors
             b = b if "_kn" in self.name else b.mT
             _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
+
+
+def _grouped(tensors: Sequence[Tensor], *, kn: bool) -> None:
+    """Rows of each group; others stay what they were."""
+    a, b, ends, out = tensors
+    begin = 0
+    for group, end in enumerate(map(int, ends)):
+        right = b[group] if kn else b[group].mT
+        out[begin:end] = a[begin:end].float() @ right.float()
+        begin = end
 
 
 def activated(name: str, gate: Tensor) -> Tensor:
@@ -230,6 +243,6 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     for module in (keys, choosing):
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
     patch.setattr(choosing, "multiprocessors", lambda device: 132)  # pyright: ignore
-    for module in (gemm_op, gated_op, rms_op):
+    for module in (gemm_op, gated_op, grouped_op, rms_op):
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     return calls

@@ -25,6 +25,7 @@ from schedgen.kernels import (
     gemm_gated,
     gemm_rms,
     gemm_scaled,
+    grouped_gemm,
     keys,
     layouts,
     library,
@@ -36,6 +37,7 @@ from tests.kernels.test_attention_backward import derived, near
 from tests.kernels.test_attention_op import DIMS, operands, reference
 from tests.kernels.test_gated_op import close as gated
 from tests.kernels.test_gemm_op import close, random
+from tests.kernels.test_grouped_op import of_groups
 
 pytestmark = pytest.mark.slow
 
@@ -170,6 +172,22 @@ def test_normalization_between_products(m: int, n: int, residual: bool) -> None:
     gate, up = wanted[:, :40], wanted[:, 40:]
     found = gemm_gated(d, w[:40].mT, w[40:].mT, row_scale=r)
     assert torch.allclose(found.double(), functional.silu(gate) * up, rtol=2**-7, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n", "transposed"),
+    [
+        ((130, 0, 1, 0, 0, 128, 5), 264, True),  # skewed, with empty groups
+        ((70, 70, 70, 70), 136, False),
+        ((0, 0, 300), 72, True),  # all in one
+    ],
+)
+def test_groups(sizes: tuple[int, ...], n: int, transposed: bool) -> None:
+    """Also where rows are left behind the last group."""
+    a, b = random(sum(sizes) + 3, 72), random(len(sizes), 72, n, seed=1)
+    b = b.mT.contiguous().mT if transposed else b
+    ends = torch.tensor(sizes).cumsum(0).int()
+    assert of_groups(grouped_gemm(a, b, ends), a, b, ends)
 
 
 def test_addend() -> None:

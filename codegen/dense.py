@@ -1,0 +1,73 @@
+"""Output tiles of a ragged extent without those that begin behind a size.
+
+Numbered like tiles of equal sizes, each number has as many tiles as all that is packed might need,
+and most are left out. Dense, tiles of a number follow those of the one before, and how many there
+are is data: a kernel adds that up when it begins, and every other count that blocks, or the
+counter that they claim from, know is the one of the host, no less than that. So a tile that a
+block comes to is always one that is computed.
+
+A role finds the number of a tile by a search through the array, 32 numbers at a time: no kernel
+in front of this one, no array of its own, nothing that is kept from one tile to the next.
+"""
+
+from __future__ import annotations
+
+from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code
+from schedgen.codegen.plan import Plan
+from schedgen.codegen.ragged import sizes_by
+from schedgen.codegen.source import Source
+from schedgen.ragged import cut_densely
+
+
+class DenseTiles:
+    """Those of a kernel that has them: along an extent of the grid, and what that is ragged of."""
+
+    def __init__(self, plan: Plan) -> None:
+        one = cut_densely(plan.kernel)
+        assert one is not None
+        self.one, self.block = one, plan.block(one.extent)
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """The extents of the grid that are numbered together."""
+        return self.one.of, self.one.extent
+
+    def most(self) -> Code:
+        """On the host: as many tiles as there may be. No number has more than its size and
+        ``block - 1`` elements more have room for.
+        """
+        packed = Name(f"n_{self.one.packed}")
+        if self.block == 1:
+            return code("{}", packed)
+        more = self.block - 1
+        return code(f"(({{}} + {{}} * {more}) // {self.block})", packed, self._numbers)
+
+    def count(self) -> Code:
+        """On the device: how many tiles there are."""
+        return called("tiles_of_all", *self._sizes, self.block)
+
+    def place(self, source: Source, tile: Name) -> None:
+        """On the device: ``at_X`` along `axes`, where a tile lies."""
+        at = [Name(f"at_{axis}") for axis in self.axes]
+        found = called("number_of_tile", tile, *self._sizes, self.block)
+        source.add(code("{}, {} = {}", *at, found))
+
+    def turn_around(self, source: Source) -> None:
+        """On the device, behind sizes: the last tiles of a number first, which are the long ones
+        where rows have different numbers of iterations.
+        """
+        at, size = Name(f"at_{self.one.extent}"), Name(self.one.extent)
+        source.comment("long tiles first")
+        last = code(f"cute.ceil_div({{}}, {self.block}) - 1 - {{}}", size, at)
+        # Else the compiler makes it part of how many iterations there are, in each role in its way.
+        source.add(code("{} = {}", at, called("opaque", last)))
+
+    @property
+    def _sizes(self) -> tuple[LibraryFunction, Name, Name, Name]:
+        """What reads the array, the array, how many numbers there are and what is packed."""
+        array, packed = Name(f"of_{self.one.array}"), Name(self.one.packed)
+        return LibraryFunction(sizes_by(self.one)), array, self._numbers, packed
+
+    @property
+    def _numbers(self) -> Name:
+        return Name(self.one.of)

@@ -1,0 +1,47 @@
+"""Which iterations of the main loop an output tile has."""
+
+from __future__ import annotations
+
+from schedgen.codegen.formulas import whole
+from schedgen.codegen.ir import Name, called, code
+from schedgen.codegen.source import Source
+from schedgen.codegen.walks import Walks
+from schedgen.elements import tile_numbers
+from schedgen.kernel import Kernel
+
+
+def numbers_of_tile(kernel: Kernel) -> dict[str, str]:
+    """Variables with the number of the output tile, by their names in formulas."""
+    return {name: f"at_{extent}" for name, extent in tile_numbers(kernel).items()}
+
+
+def write_trips(source: Source, kernel: Kernel, walks: Walks) -> None:
+    """``trips``, how many iterations a tile has; ``skipped``, how many come before its first one;
+    where that depends on the tile.
+    """
+    every = code("{}", Name("all_trips"))
+    if kernel.walk is not None:
+        source.add(code("trips = {}", called("opaque", walks.trips())))
+        full = walks.full()
+        source.add(*([] if full is None else [full]))
+        return
+    if kernel.ragged:
+        assert kernel.trip_count is not None
+        source.comment("of no elements there is one iteration, in which all is masked")
+        source.add(code("trips = cutlass.max({}, Int32(1))", whole(kernel.trip_count)))
+        every = code("trips")
+    names = numbers_of_tile(kernel)
+    end = "trips" if kernel.tile_first is None else "end"
+    if kernel.tile_trips is not None:
+        needed = f"{end} = cutlass.min({{}}, cutlass.max(Int32({{}}), Int32(1)))"
+        source.add(code(needed, every, whole(kernel.tile_trips, names, extremes=True)))
+    elif kernel.tile_first is not None:
+        source.add(code("end = {}", every))
+    if kernel.tile_first is not None:
+        # At least 1 is said last, and of a single number: that is what a loop counts to.
+        left = "trips = cutlass.min(end, cutlass.max(end - {}, Int32(1)))"
+        first = whole(kernel.tile_first, names, extremes=True)
+        source.add(code(left, first), "skipped = end - trips")
+    if kernel.ragged:
+        # Else the compiler asks in each role in other terms whether there is another turn.
+        source.add(code("trips = {}", called("opaque", Name("trips"))))
