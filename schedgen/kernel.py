@@ -242,8 +242,9 @@ class Operation:
 
     ``places`` says for each axis of ``tensor`` where the tile of a load or store lies; for
     operations whose formulas use coordinates, where the rows and the columns of what they write
-    lie. It is empty if the spec does not tell. ``fill`` is what a mask writes.
-    ``polynomial`` is the share of exponentials of tiles that are computed by a polynomial.
+    lie. It is empty if the spec does not tell. ``fill`` is what a mask writes, ``polynomial`` the
+    share of exponentials of tiles that a polynomial computes. ``reduction`` is "add" of a store
+    that adds to its tensor, maybe ``unordered``.
     """
 
     name: str
@@ -256,6 +257,7 @@ class Operation:
     tensor: str | None = None
     reduction: str | None = None
     transposed: bool = False
+    unordered: bool = False
     formulas: tuple[tuple[str, Expression], ...] = ()
     operands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     spaces: tuple[tuple[str, str], ...] = ()
@@ -394,7 +396,5 @@ class Kernel:
 
     @cached_property
     def products(self) -> int:
-        """Multiply-adds of one iteration of the main loop, the measure that makes tile sizes
-        comparable.
-        """
+        """Multiply-adds of one iteration of the main loop, which make tile sizes comparable."""
         return sum(o.work.m * o.work.n * o.work.k for o in self.body)

@@ -11,6 +11,7 @@ from schedgen.conform.values import SHARED_ALIGNMENT, Array
 from schedgen.kernel import Space
 from schedgen.program.model import Run
 from schedgen.program.operations import Engine
+from schedgen.sums import adds
 
 _DESCRIPTOR_UNIT, _DESCRIPTOR_BITS = 16, 0x3FFF
 """Descriptors of shared memory have addresses in 16 bytes, in their lowest bits."""
@@ -46,7 +47,8 @@ class Runs(Taker):
     def _copies(self, one: Expected, action: Run, *, loads: bool) -> None:
         """Bulk copies of one tile: together they make it up, each in the slot of its number."""
         assert self.case is not None
-        kind = "load" if loads else "store"
+        operation = self.footprints.plan.operation(action.operation)
+        kind = "load" if loads else "add" if adds(operation) else "store"
         footprints = [p for p in self.footprints_of(one, action) if p.write == loads]
         parts = [part for footprint in footprints for part in footprint.parts]
         found: list[int] = []

@@ -4,7 +4,7 @@ left out, rings that there are, extents that are exchanged, which tiles there ar
 
 from __future__ import annotations
 
-from schedgen.operations import Mma, Operation
+from schedgen.operations import Mma, Operation, Store
 from schedgen.spec.schema import Argument, Buffer, Operations, SpecFile
 from schedgen.spec.values import Path, Scope
 
@@ -74,5 +74,8 @@ def _operations(entries: list[Operation], scope: Scope, phase: str) -> list[Oper
         if isinstance(entry, Mma):
             transposed = scope.truth(entry.transpose_b, (*path, number, "transpose_b"))
             one = entry.model_copy(update={"transpose_b": transposed})
+        elif isinstance(entry, Store):
+            unordered = scope.truth(entry.unordered, (*path, number, "unordered"))
+            one = entry.model_copy(update={"unordered": unordered})
         found.append(one)
     return found
