@@ -38,7 +38,9 @@ PACE = "PACE"
 """And one where roles are kept to the order of the schedule on some units: which these are."""
 CLAIM = "CLAIM"
 """And how blocks come to output tiles, where that is not fixed (`schedgen.spec.claiming`)."""
-_READ = {*NAMES, *ORIGIN, CLAIM, COVERED, PACE, STYLE}
+SUMS = "SUMS"
+"""And results that it adds to, where there are some: what they hold is an input."""
+_READ = {*NAMES, *ORIGIN, CLAIM, COVERED, PACE, STYLE, SUMS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Facts:
         pace: units on which its roles are kept to the order of the schedule.
         style: how it is written, see `schedgen.codegen.style`; empty if plainly.
         claim: how blocks come to output tiles, a word of `schedgen.spec.claiming`.
+        sums: those of ``outputs`` that the kernel adds to.
     """
 
     kernel: str
@@ -102,6 +105,7 @@ class Facts:
     pace: tuple[str, ...] = ()
     style: tuple[str, ...] = ()
     claim: str = "fixed"
+    sums: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
@@ -143,6 +147,7 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
     from schedgen.extents import covered
     from schedgen.kernel import Kind, Space
     from schedgen.program.digest import program_digest
+    from schedgen.sums import summed
 
     ordered = sorted(kernel.arguments, key=lambda argument: not argument.shape)  # as in `launch`
     written = {o.tensor for o in kernel.operations if o.kind is Kind.STORE}
@@ -166,6 +171,9 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
         rows.append(f"{PACE} = {_text(program.paced)}")
     if kernel.claim != "fixed":
         rows.append(f"{CLAIM} = {_text(kernel.claim)}")
+    sums = summed(kernel)
+    if sums:
+        rows.append(f"{SUMS} = {_text(tuple(a.name for a in ordered if a.name in sums))}")
     if style:
         rows.append(f"{STYLE} = {_text(style)}")
     most = covered(kernel)
@@ -207,9 +215,11 @@ def read_facts(path: Path) -> Facts:
         known = NAMES | {name: attribute for name, attribute in ORIGIN.items() if name in found}
         values = {attribute: found[name] for name, attribute in known.items()}
         most = tuple(tuple(row) for row in found.get(COVERED, ()))
-        pace, style = (tuple(found.get(name, ())) for name in (PACE, STYLE))
+        pace, style, sums = (tuple(found.get(name, ())) for name in (PACE, STYLE, SUMS))
         sha, claim = sha256(data).hexdigest(), found.get(CLAIM, "fixed")
-        return Facts(**values, sha256=sha, covered=most, pace=pace, style=style, claim=claim)
+        return Facts(
+            **values, sha256=sha, covered=most, pace=pace, style=style, claim=claim, sums=sums
+        )
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None
 

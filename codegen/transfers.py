@@ -17,6 +17,7 @@ from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.program.operations import Access
+from schedgen.sums import adds
 from schedgen.tensors import Argument, Place, Ragged
 
 MODES = 5
@@ -30,7 +31,8 @@ class Map:
     """A tensor map: tiles of ``rows`` x ``columns`` of an argument, along two of its axes.
 
     ``sides`` has for each axis of the argument "rows", "columns" or "". Of a ``ragged`` one the
-    elements along an axis end where data says, see `schedgen.codegen.ragged`.
+    elements along an axis end where data says, see `schedgen.codegen.ragged`. A store that ``adds``
+    reduces: elements are added where they lie.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Map:
     sides: tuple[str, ...]
     store: bool
     ragged: Ragged | None = None
+    adds: bool = False
 
     @property
     def folded(self) -> bool:
@@ -129,7 +132,7 @@ class Transfers:
         store = operation.kind is Kind.STORE
         part = self.plan.part(operation, "from" if store else "to")
         sides = tuple(place.side for place in operation.places)
-        key = (argument.name, part.rows, part.columns, sides, store)
+        key = (argument.name, part.rows, part.columns, sides, store, adds(operation))
         if key not in made:
             taken = {m.name for m in made.values()}
             taken |= {a.name for a in self.plan.kernel.arguments if a is not argument}
@@ -139,7 +142,9 @@ class Transfers:
             ragged = self._ragged(argument)
             if ragged and ragged.table:
                 _check_pages(operation, ragged, sides, part.rows)
-            made[key] = Map(name, argument, part.rows, part.columns, sides, store, ragged)
+            made[key] = Map(
+                name, argument, part.rows, part.columns, sides, store, ragged, adds(operation)
+            )
             if ragged and len(made[key].tile) > MODES:
                 raise EmitError(
                     f"the map of '{argument.name}' has {len(made[key].tile)} modes, two of them "
@@ -169,11 +174,11 @@ class Transfers:
 
     def make(self, source: Source, map_: Map) -> None:
         """The copy atom ``tma_x`` and the tensor of coordinates ``g_x``."""
-        op = (
-            "cpasync.CopyBulkTensorTileS2GOp()"
-            if map_.store
-            else "cpasync.CopyBulkTensorTileG2SOp()"
-        )
+        op = "cpasync.CopyBulkTensorTileG2SOp()"
+        if map_.store:
+            op = "cpasync.CopyBulkTensorTileS2GOp()"
+        if map_.adds:
+            op = "cpasync.CopyReduceBulkTensorTileS2GOp(cute.ReductionKind.ADD)"
         tensor = f"cute.select({map_.argument.name}.layout, {map_.axes})"
         dtype = DTYPES[map_.argument.dtype]
         both = all(side in map_.sides for side in ("rows", "columns"))

@@ -37,8 +37,8 @@ class SpecKernel:
 
     It takes the tensors that the kernel reads and its numbers, by position in the order of
     ``inputs`` or by name, and returns what it stores, in the order of ``outputs``: one tensor, or a
-    tuple. Layouts that bulk copies cannot read are copied first. It is an operator of torch with a
-    fake implementation, so torch.compile takes it.
+    tuple; what it adds to begins with zeros. Layouts that bulk copies cannot read are copied first.
+    It is an operator of torch with a fake implementation, so torch.compile takes it.
 
     Attributes:
         path: the generated file.
@@ -108,6 +108,9 @@ class SpecKernel:
 
     def _run(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         results = self._results(*arguments)
+        for parameter, result in zip(self.outputs, results, strict=True):
+            if parameter.name in self.facts.sums:
+                result.zero_()
         by_name = {
             p.name: layouts.accessible(a) if p.extents else a
             for p, a in zip(self.inputs, arguments, strict=False)

@@ -27,7 +27,7 @@ from schedgen.edges import (
     ring_choice,
     ring_options,
 )
-from schedgen.kernel import AliasOption, Kernel, Operation, Piece, Region, Ring
+from schedgen.kernel import AliasOption, Kernel, Kind, Operation, Piece, Region, Ring, Space
 
 __all__ = [
     "Choice",
@@ -99,6 +99,7 @@ def derive(kernel: Kernel) -> DependenceGraph:
     edges: list[Edge] = []
     edges.extend(_flow(kernel, accesses))
     edges.extend(_updates_in_place(kernel, accesses))
+    edges.extend(_beside_products(kernel, accesses))
     choices: list[Choice] = []
     for region in kernel.regions:
         if region.ring is None and _rotates(kernel, region, accesses):
@@ -131,6 +132,24 @@ def _flow(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:
             size = kernel.piece[piece].bytes
             about = (kernel.piece[piece].region,)
             yield Edge(writer.name, reader.name, reader.distance, kind, about, size)
+
+
+def _beside_products(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:
+    """Threads read what they have in registers before a product does whose left operand it is: as
+    long as that runs, its registers may not even be read (PTX ISA, wgmma.mma_async).
+    """
+    for product in (o for o in kernel.body if o.kind is Kind.MMA):
+        if product.operand_space("a") != Space.REGISTERS:
+            continue
+        for piece in dict(product.operands)["a"]:
+            readers = accesses.readers[piece]
+            mine = next(use for use in readers if use.name == product.name)
+            for other in readers:
+                same = accesses.source(piece, other) == accesses.source(piece, mine)
+                if same and kernel.operation[other.name].kind is not Kind.MMA:
+                    about, size = (kernel.piece[piece].region,), kernel.piece[piece].bytes
+                    distance = mine.distance - other.distance
+                    yield Edge(other.name, product.name, distance, EdgeClass.ANTI, about, size)
 
 
 def _updates_in_place(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:

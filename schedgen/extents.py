@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 from schedgen.expressions import evaluate, references
 from schedgen.kernel import Kernel, Kind, Operation
+from schedgen.sums import part_of_sums
 
 
 def single_extents(kernel: Kernel) -> set[str]:
     """Extents that fit into one tile: products add up along them, or the spec says so; no loop
-    goes there.
+    goes there. A product that is a part of sums in global memory adds up what its output tile has.
     """
     found = set(kernel.one_tile)
     for product in (operation for operation in kernel.operations if operation.kind is Kind.MMA):
@@ -23,12 +24,13 @@ def single_extents(kernel: Kernel) -> set[str]:
             ("b", "columns" if product.transpose_b else "rows"),
         ):
             pieces = set(dict(product.operands)[operand])
+            parts = part_of_sums(kernel, product)
             found |= {
                 place.extent
                 for load in kernel.operations
                 if load.kind is Kind.LOAD and pieces & set(load.writes)
                 for place in load.places
-                if place.side == side and not place.step
+                if place.side == side and not place.step and place.along not in parts
             }
     return found
 

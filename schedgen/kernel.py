@@ -227,9 +227,10 @@ class Operation:
 
     ``places`` says for each axis of ``tensor`` where the tile of a load or store lies; for
     operations whose formulas use coordinates, where the rows and the columns of what they write
-    lie. It is empty if the spec does not tell. ``fill`` is what a mask writes.
-    ``interleave``: parts of factors that a copy has take turns.
-    ``polynomial`` is the share of exponentials of tiles that are computed by a polynomial.
+    lie. It is empty if the spec does not tell. ``fill`` is what a mask writes, ``polynomial`` the
+    share of exponentials of tiles that a polynomial computes. ``reduction`` is "add" of a store
+    that adds to its tensor, maybe ``unordered``. ``interleave``: parts of factors that a copy has
+    take turns.
     """
 
     name: str
@@ -242,6 +243,7 @@ class Operation:
     tensor: str | None = None
     reduction: str | None = None
     transposed: bool = False
+    unordered: bool = False
     formulas: tuple[tuple[str, Expression], ...] = ()
     operands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     spaces: tuple[tuple[str, str], ...] = ()
@@ -386,7 +388,5 @@ class Kernel:
 
     @cached_property
     def products(self) -> int:
-        """Multiply-adds of one iteration of the main loop, the measure that makes tile sizes
-        comparable.
-        """
+        """Multiply-adds of one iteration of the main loop, which make tile sizes comparable."""
         return sum(o.work.m * o.work.n * o.work.k for o in self.body)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from schedgen.emulator.ptx.tree import Instruction
 
 PURE = frozenset(
@@ -78,9 +80,16 @@ ACCESSES = frozenset(("read", "write", "tmem read", "tmem write"))
 """Accesses by threads, which are compared by where they are, not one by one."""
 
 
+_ADDS = re.compile(r"cp\.reduce\.async\.bulk\.tensor\.\dd\.global\.shared::cta\.add\.")
+
+
 def bulk_kind(one: Instruction) -> str | None:
-    """``load`` or ``store`` for copies of tiles; None for other instructions."""
+    """``load``, ``store`` or ``add`` (a store that adds) for copies of tiles; None for other
+    instructions.
+    """
     modifiers = one.modifiers
+    if _ADDS.match(one.name) and "bulk_group" in modifiers:
+        return "add"
     if one.opcode != "cp" or modifiers[:3] != ("async", "bulk", "tensor"):
         return None
     if len(modifiers) > 5 and modifiers[4:6] in (

@@ -30,6 +30,7 @@ _KINDS = (
     ("SYNCS.ARRIVE.TRANS64", "expect"),
     ("UTMALDG", "load"),
     ("UTMASTG", "store"),
+    ("UTMAREDG", "add"),
     ("UTMACMDFLUSH", "close copies"),
     ("HGMMA", "wgmma"),
     ("QGMMA", "wgmma"),

@@ -12,6 +12,7 @@ from schedgen.kernel import Kind, Space
 from schedgen.layouts import SCALE_LANES
 from schedgen.program.model import Run
 from schedgen.program.operations import Engine
+from schedgen.sums import adds
 
 _DESCRIPTOR_UNIT, _DESCRIPTOR_BITS = 16, 0x3FFF
 """Descriptors of shared memory have addresses in 16 bytes, in their lowest bits."""
@@ -47,7 +48,8 @@ class Runs(Taker):
     def _copies(self, one: Expected, action: Run, *, loads: bool) -> None:
         """Bulk copies of one tile: together they make it up, each in the slot of its number."""
         assert self.case is not None
-        kind = "load" if loads else "store"
+        operation = self.footprints.plan.operation(action.operation)
+        kind = "load" if loads else "add" if adds(operation) else "store"
         footprints = [p for p in self.footprints_of(one, action) if p.write == loads]
         parts = [part for footprint in footprints for part in footprint.parts]
         found: list[int] = []

@@ -291,7 +291,7 @@ class Walk:
                 )
             case "load":
                 return Action(what, one, addresses[0], (addresses[2],))
-            case "store":
+            case "store" | "add":
                 return Action(what, one, addresses[1])
             case "wgmma":
                 return Action(what, one, None, self._product(one, state))

@@ -23,6 +23,7 @@ from schedgen.kernel import Kernel, Kind
 from schedgen.layouts import PACKED
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
+from schedgen.sums import summed
 from schedgen.tensors import Argument
 from schedgen.walking import numbers_of_tiles
 
@@ -97,7 +98,7 @@ def random_inputs(
     that ``extents`` has no value of, and whole ones for those that decide on iterations.
     """
     generator = torch.Generator().manual_seed(seed)
-    stored = _stored(kernel)
+    stored = _stored(kernel) - summed(kernel)
     arrays = {array for one in kernel.ragged for array in one.arrays}
     factors = _factors(kernel)
     found: dict[str, torch.Tensor | float] = {}
@@ -110,7 +111,7 @@ def random_inputs(
             found[argument.name] = blocks(kernel, argument.name, extents, seed)
         elif argument.name in arrays:
             found[argument.name] = array(kernel, argument.name, extents)
-        elif argument.name not in stored:
+        elif argument.name not in stored:  # of sums, what the kernel adds to
             shape = [extents[extent] for extent in argument.passed]
             values = torch.randn(shape, generator=generator)
             values = values.abs() if positive or argument.name in factors else values
@@ -261,13 +262,21 @@ def aligned(argument: Argument, shape: list[int]) -> torch.Tensor:
     return torch.empty(math.prod(padded), dtype=dtype).view(padded)[..., : shape[-1]]
 
 
-def outputs(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
-    """Tensors full of NaN for what the kernel stores."""
-    return {
+def outputs(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    inputs: Mapping[str, torch.Tensor | float] | None = None,
+) -> dict[str, torch.Tensor]:
+    """Tensors for what the kernel stores: full of NaN, those that it adds to as ``inputs`` say."""
+    found = {
         argument.name: aligned(argument, [sizes[e] for e in argument.passed]).fill_(torch.nan)
         for argument in kernel.arguments
         if argument.name in _stored(kernel)
     }
+    if inputs is not None:
+        for name in summed(kernel):
+            found[name].copy_(torch.as_tensor(inputs[name]))
+    return found
 
 
 def without_padding(

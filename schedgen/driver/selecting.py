@@ -135,6 +135,7 @@ def compiled_emission(
         What `emission` raises, for the first schedule.
     """
     from schedgen.driver.found import Infeasible
+    from schedgen.proof.prove import Refuted
 
     trials = _Trials(
         settings, progress, events, conform, methods, store, tuple(pace), style is None
@@ -148,7 +149,7 @@ def compiled_emission(
                 spec, with_registers(machine, more, narrow), settings, progress,
                 events=events, methods=methods, store=store, latencies=latencies, pace=pace,
             )  # fmt: skip
-        except Infeasible as error:
+        except (Infeasible, Refuted) as error:  # or more registers than a block is launched with
             if not trials.made:
                 raise
             scarce = f"; with {more} more registers per thread there is no schedule: {error}"

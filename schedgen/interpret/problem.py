@@ -17,6 +17,7 @@ from schedgen.extents import beyond
 from schedgen.interpret.formulas import scalar
 from schedgen.interpret.pieces import TORCH
 from schedgen.kernel import Kernel, Kind, Operation
+from schedgen.sums import adds, summed
 from schedgen.tensors import Argument, Place
 from schedgen.walking import numbers_of_tiles, tiles_of
 
@@ -50,12 +51,13 @@ class Problem:
     ) -> None:
         self.kernel = kernel
         self.stored = {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
+        self.summed = summed(kernel)
         self.inputs: dict[str, torch.Tensor] = {}
         shapes = {extent for argument in kernel.arguments for extent in argument.shape}
         # Those of no tensor: lengths that formulas name.
         self.extents = {e: size for e, size in (extents or {}).items() if e not in shapes}
         for argument in kernel.arguments:
-            if argument.name not in self.stored:
+            if argument.name not in self.stored - self.summed:
                 self._add(argument, inputs)
         for extent in (extent for argument in kernel.arguments for extent in argument.shape):
             if extent not in self.extents:  # of what is stored only
@@ -143,11 +145,14 @@ class Problem:
         return [a for a in self.kernel.arguments if not a.shape]
 
     def outputs(self) -> dict[str, torch.Tensor]:
-        """Tensors for what the kernel stores; what is not a number was not stored."""
-        return {
+        """Tensors for what the kernel stores; what is not a number was not stored. Of sums, what is
+        added to.
+        """
+        begun = {name: self.inputs[name].clone() for name in sorted(self.summed)}
+        return begun | {
             a.name: torch.full([self.extents[e] for e in a.shape], torch.nan, dtype=TORCH[a.dtype])
             for a in self.kernel.arguments
-            if a.name in self.stored
+            if a.name in self.stored - self.summed
         }
 
     # -- tiles ---------------------------------------------------------------------------------
@@ -181,9 +186,10 @@ class Problem:
         iteration: int,
         outputs: Mapping[str, torch.Tensor],
     ) -> None:
-        """Write the tile of a store; what lies outside of the tensor is dropped."""
+        """Write the tile of a store, or add it; what lies outside of the tensor is dropped."""
         part = self._part(outputs[operation.tensor or ""], operation, coordinates, iteration)
-        part.copy_(tile[: part.shape[0], : part.shape[1]])
+        inside = tile[: part.shape[0], : part.shape[1]]
+        part.copy_(part + inside if adds(operation) else inside)
 
     def _part(
         self, tensor: torch.Tensor, operation: Operation, coordinates: Coordinates, iteration: int

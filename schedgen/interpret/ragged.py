@@ -11,6 +11,7 @@ from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.problem import InterpretationError
 from schedgen.kernel import Kernel, Kind
 from schedgen.ragged import along, dense, segments, unpaged
+from schedgen.sums import summed
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class Numbers:
         self.kernel, self._ragged = dense(kernel), kernel
         self._extents = dict(extents or {})
         stored = {o.tensor for o in kernel.operations if o.kind is Kind.STORE}
+        sums = summed(kernel)
         for argument in kernel.arguments:
-            if argument.shape and argument.name not in stored:
+            if argument.shape and argument.name not in stored - sums:
                 given = self._tensor(argument.name)
                 self._extents.update(zip(argument.passed, given.shape, strict=True))
         for one in kernel.ragged:
@@ -61,9 +63,9 @@ class Numbers:
         if missing:
             raise InterpretationError(f"no input has the extent '{min(missing)}'; fix: give it")
         self.outputs = {
-            a.name: torch.full(
-                [self._extents[e] for e in a.passed], torch.nan, dtype=TORCH[a.dtype]
-            )
+            a.name: self._tensor(a.name).clone()
+            if a.name in sums
+            else torch.full([self._extents[e] for e in a.passed], torch.nan, dtype=TORCH[a.dtype])
             for a in self._results
         }
 
@@ -87,6 +89,8 @@ class Numbers:
             if argument.name in self.outputs:
                 whole = self.outputs[argument.name]
                 results[argument.name] = self._view(argument.passed, whole, number, here)
+                if argument.name in summed(self._ragged):
+                    inputs[argument.name] = results[argument.name]
             elif not argument.shape:
                 inputs[argument.name] = self._inputs[argument.name]
             else:

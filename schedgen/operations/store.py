@@ -1,4 +1,4 @@
-"""Bulk copies of tiles from shared memory to global tensors."""
+"""Bulk copies of tiles from shared memory to global tensors, and sums of tiles there."""
 
 from __future__ import annotations
 
@@ -10,34 +10,67 @@ from schedgen.kernel import Operation, Work
 from schedgen.operations.base import Condition, OperationBase
 from schedgen.operations.bulk import bulk_work, in_shared_memory
 from schedgen.operations.contexts import Alignment, Draft, Execution, Path, Shapes
-from schedgen.operations.fields import Identifier
+from schedgen.operations.fields import Arithmetic, Identifier
 
 
 class Store(OperationBase):
-    """Bulk tensor copy from shared memory into a global tensor."""
+    """Bulk tensor copy from shared memory into a global tensor, or a sum with what is there."""
 
     CONDITION: ClassVar[Condition] = Condition.TILE
-    KEYS: ClassVar[str] = "`from` buffer, `to` argument, `transposed`"
+    KEYS: ClassVar[str] = (
+        "`from` buffer, `to` argument, `transposed`, `reduce` (`add`), `unordered`"
+    )
     MEANING: ClassVar[str] = (
         "copies a tile from shared memory to the tensor, in bulk. `transposed`: to the transposed "
         "place of the tensor. The buffer holds the tile as it is stored; the data is not "
-        "transposed on the way"
+        "transposed on the way. `reduce: add`: each element is added to what the tensor holds, in "
+        "f32, as part of the copy. `unordered: true` (an expression) says that such sums may be "
+        "in any order, and have other bits in each run"
     )
 
     kind: Literal["store"]
     source: Identifier = Field(alias="from", description="buffer in shared memory that is read")
     to: Identifier = Field(description="argument that is written")
     transposed: bool = Field(False, description="store to the transposed place of the tensor")
+    reduce: Literal["add"] | None = Field(
+        None, description="add to what the tensor holds, instead of writing over it"
+    )
+    unordered: Arithmetic = Field(
+        False, description="sums of several tiles in any order: their bits may differ between runs"
+    )
 
     def note(self, draft: Draft, path: Path) -> str | None:
         draft.read(self.source, "from", (*path, "from"))
         return draft.tensor(self.to, "from", (*path, "to"))
 
     def attributes(self) -> dict[str, Any]:
-        return {"transposed": self.transposed}
+        return {
+            "transposed": self.transposed,
+            "reduction": self.reduce,
+            "unordered": self.unordered is True,
+        }
 
     def fits(self, shapes: Shapes) -> bool:
-        return in_shared_memory(shapes, "from", self.source)
+        return in_shared_memory(shapes, "from", self.source) and self._can_be_added(shapes)
+
+    def _can_be_added(self, shapes: Shapes) -> bool:
+        """Whether a sum is one of float32, and says so of its order only if it is one."""
+        if self.reduce is None:
+            if self.unordered is not True:
+                return True
+            message = f"'{self.id}' writes over what '{self.to}' holds: there is no order of sums"
+            fix = "remove it, or add with 'reduce: add'"
+            return shapes.fail("bad-reduction", message, "unordered", fix, at_key="unordered")
+        if shapes.dtype("from") == "f32":
+            return True
+        message = (
+            f"'{self.id}' adds up tiles of {shapes.dtype('from')} in global memory, where each "
+            "addition would round to it"
+        )
+        fix = (
+            f"make '{self.source}' and '{self.to}' f32, and convert the sum in a kernel of its own"
+        )
+        return shapes.fail("bad-reduction", message, "from", fix)
 
     def work(self, shapes: Shapes) -> Work | None:
         return bulk_work(shapes, "from")

@@ -227,6 +227,8 @@ def _registers(program: Program) -> Iterator[Finding]:
         warp = last + 1
     have = program.capacities.registers_per_thread_sum
     entry = min(255, have // max(len(groups), 1)) // 8 * 8
+    if any(role.budgets for role in program.roles):
+        have = min(have, entry * len(groups))  # what the block has been launched with
     total = 0
     for roles in groups.values():
         budgets = {role.budgets for role in roles}

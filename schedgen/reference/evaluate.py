@@ -7,10 +7,8 @@ with `schedgen.interpret`, `schedgen.codegen` and `schedgen.emulator`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions.nodes import Name
@@ -31,31 +29,16 @@ from schedgen.reference.estimate import (
     total,
     unknown,
 )
+from schedgen.reference.expected import Expected
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
 from schedgen.reference.operands import factor, taking_turns, unit
 from schedgen.reference.problem import Sizes, deciding, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
-from schedgen.reference.rounding import Array, Truth
+from schedgen.reference.rounding import Array
+from schedgen.reference.sums import Sum, summed_tensors
 from schedgen.tensors import PARTLY
 
 Box = tuple[slice, slice]
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a kernel stores in a tensor.
-
-    Attributes:
-        number: values, rounded to the tensor's data type, with magnitudes and error bounds; of what
-            is never stored nothing is known.
-        stores: how often each element is stored; the value of one that is stored more than once is
-            that of the last tile in the order of the grid, which is nobody's on a GPU.
-        clashes: elements that are stored more than once with values that differ.
-    """
-
-    number: Estimate
-    stores: npt.NDArray[np.int64]
-    clashes: Truth
 
 
 def evaluate(
@@ -95,6 +78,9 @@ def _of_numbers(
             shape = tuple(sizes[extent] for extent in argument.passed)
             none = np.zeros(shape, np.int64)
             found[argument.name] = Expected(unknown(shape), none, none.astype(bool))
+    for name in summed_tensors(kernel):
+        begun = np.asarray(inputs[name], np.float64)
+        found[name] = Expected(exact(begun), np.ones(begun.shape, np.int64), found[name].clashes)
     single = dense(kernel)
     for parts, here in numbers(kernel, inputs, sizes):
         given = inputs_of(kernel, inputs, parts)
@@ -103,7 +89,7 @@ def _of_numbers(
             whole.number.value[at] = one.number.value
             whole.number.magnitude[at] = one.number.magnitude
             whole.number.error[at] = one.number.error
-            whole.stores[at] += one.stores
+            whole.stores[at] += one.stores - (name in summed_tensors(kernel))
             whole.clashes[at] |= one.clashes
     return found
 
@@ -121,7 +107,7 @@ class _Evaluation:
         outputs = stored_tensors(kernel)
         for argument in kernel.arguments:
             if argument.name not in inputs:
-                if argument.name in outputs:
+                if argument.name in outputs - summed_tensors(kernel):
                     continue
                 raise SchedgenError(f"the input '{argument.name}' is missing")
             value = np.asarray(inputs[argument.name], np.float64)
@@ -138,9 +124,10 @@ class _Evaluation:
         arrays = kernel.walk.arrays if kernel.walk else ()
         walked = (np.asarray(inputs[name], np.float64) for name in arrays)
         self.sizes = Sizes(kernel, {**extents, **sizes}, whole, *walked)
+        self.sums = {n: Sum(self.tensors[n].value) for n in sorted(summed_tensors(kernel))}
         self.expected: dict[str, Expected] = {}
         for argument in kernel.arguments:
-            if argument.name in outputs:
+            if argument.name in outputs - self.sums.keys():
                 shape = tuple(self.sizes.extents[extent] for extent in argument.shape)
                 none = np.zeros(shape, np.int64)
                 found = Expected(unknown(shape), none, none.astype(bool))
@@ -150,6 +137,9 @@ class _Evaluation:
     def run(self) -> dict[str, Expected]:
         for tile in self.sizes.tiles():
             _Tile(self, tile).run()
+        for name, one in self.sums.items():
+            never = np.zeros(one.count.shape, np.bool_)
+            self.expected[name] = Expected(one.number(), one.count + 1, never)
         return self.expected
 
 
@@ -194,9 +184,12 @@ class _Tile:
         if when is not None and not arithmetic(when, sizes.names(self.tile)):
             return
         slices, (rows, columns), flipped = sizes.parts(operation, self.tile, iteration)
-        expected = self.problem.expected[operation.tensor or ""]
         found = self.operand(dict(operation.operands)["from"], 0)[:rows, :columns]
         found = found.transposed if flipped else found
+        if operation.tensor in self.problem.sums:
+            self.problem.sums[operation.tensor].add(slices, found)
+            return
+        expected = self.problem.expected[operation.tensor or ""]
         target = expected.number[slices]
         shaped = (found.value, found.magnitude, found.error)
         new = Estimate(*(part.reshape(target.value.shape) for part in shaped))

@@ -12,7 +12,8 @@ from schedgen.spec.schema import Buffer
 from schedgen.spec.values import Path
 
 MAX_OPTIONS = 64
-_SYNTAX = "write 'own S', 'other S', 'auto S' or 'none', S being a buffer"
+_KINDS = ("own", "front", "other", "auto", "none")
+_SYNTAX = "write 'own S', 'front S', 'other S', 'auto S' or 'none', S being a buffer"
 
 
 def bind_aliases(layout: Layout) -> None:
@@ -57,7 +58,7 @@ def _entry(layout: Layout, text: str, at: Path) -> tuple[str, str] | None:
     kind = layout.scope.values.get(words[0], words[0]) if words else ""
     if kind == "none" and len(words) == 1:
         return "none", ""
-    if kind not in ("own", "other", "auto", "none") or len(words) != 2:
+    if kind not in _KINDS or len(words) != 2:
         layout.scope.error("bad-alias", f"'{text}' is not an alias", at, fix=_SYNTAX)
         return None
     host = words[1]
@@ -111,7 +112,8 @@ def _can_host(layout: Layout, name: str, kind: str, host: str, at: Path) -> bool
 def _options(layout: Layout, tenant: Region, kind: str, host: str) -> Iterator[AliasOption]:
     """Yield the ways of storing ``tenant``.
 
-    ``own S`` is the S of the same instance; ``other S`` any other one, in this or the next version.
+    ``own S`` is the S of the same instance, ``front S`` that one's first bytes instead of its last
+    ones; ``other S`` any other one, in this or the next version.
     """
     if kind == "none":
         yield OWN_STORAGE
@@ -122,6 +124,8 @@ def _options(layout: Layout, tenant: Region, kind: str, host: str) -> Iterator[A
         column = layout.regions[name].row_bytes - tenant.row_bytes
         if number == position and kind in ("own", "auto"):
             yield AliasOption(name, column, 0)
+        elif number == position and kind == "front":
+            yield AliasOption(name, 0, 0)
     for number, name in enumerate(layout.names[host]):
         column = layout.regions[name].row_bytes - tenant.row_bytes
         if number != position and kind in ("other", "auto"):

@@ -213,7 +213,7 @@ def _check_tile_when(spec: SpecFile, scope: Scope, condition: str | int) -> None
     if not isinstance(value, bool):
         message = f"'tile_when' is {show(value)}, and says whether an output tile is computed"
         scope.error("bad-condition", message, path, fix="compare something: tile_part * 64 < k")
-    for name in sorted({store.to for store in spec.stores}):
+    for name in sorted({store.to for store in spec.stores if store.reduce is None}):
         if name in spec.arguments and scope.truth(
             spec.arguments[name].whole, ("arguments", name, "whole")
         ):

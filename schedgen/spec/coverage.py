@@ -1,8 +1,14 @@
-"""Whether each element of a tensor is stored once: by one output tile and by one operation.
+"""Whether each element of a tensor is stored once: by one output tile and by one operation. Of a
+sum, whether the order matters in which its parts are added, and whether the spec allows any.
 
 Tiles run side by side, so of an element that two of them store nobody knows which came last; the
 same goes for two stores of one tile, which are bulk copies. A gap would be left undefined. And a
 tensor that is stored cannot be loaded as well: another tile may have written it by then, or not.
+
+A store that adds (``reduce: add``) is atomic for each element. What no tile adds to keeps its
+value, and of an element that several add to the sum is known, but not its last bits: float32 sums
+depend on their order, which is that in which copies happen to arrive. Such stores have to be
+``unordered``.
 
 Tiles of a small grid are laid out and what they store is counted. Along axes beside the rows and
 columns of tiles, which no condition knows, a store has to depend on the tile.
@@ -23,6 +29,7 @@ from schedgen.extents import single_extents
 from schedgen.kernel import Kernel, Kind, Operation, Phase
 from schedgen.spec.parameters import literal
 from schedgen.spec.values import Value
+from schedgen.sums import adds
 from schedgen.tensors import Place
 
 _PERIODS = 2
@@ -62,11 +69,38 @@ def coverage_mistakes(kernel: Kernel) -> list[StoreMistake]:
     stores = [o for o in kernel.operations if o.kind is Kind.STORE and not o.boundary]
     for tensor in dict.fromkeys(o.tensor for o in stores if o.tensor is not None):
         mine = [o for o in stores if o.tensor == tensor]
-        wrong = _loaded(kernel, tensor, mine) or _apart(kernel, tensor, mine)
-        if wrong is None and all(store.places for store in mine):
-            wrong = _Coverage(kernel, tensor, mine).mistake()
+        wrong = _loaded(kernel, tensor, mine) or _mixed(tensor, mine)
+        if wrong is None and not all(store.unordered for store in mine):
+            wrong = _apart(kernel, tensor, mine)
+            if wrong is None and all(store.places for store in mine):
+                wrong = _Coverage(kernel, tensor, mine).mistake()
+            if wrong is not None and adds(mine[0]):
+                wrong = _in_order(wrong)
         found += [wrong] if wrong else []
     return found
+
+
+def _mixed(tensor: str, stores: Sequence[Operation]) -> StoreMistake | None:
+    """A tensor is either written or added to."""
+    if len({adds(store) for store in stores}) == 1:
+        return None
+    writes, other = (next(s for s in stores if adds(s) is one) for one in (False, True))
+    message = (
+        f"'{tensor}' is written by {writes.base} and added to by {other.base}: what is added "
+        "before it is written is lost"
+    )
+    fix = "add to what the caller passes: zeros, or a first part"
+    return StoreMistake("bad-coverage", tensor, other.base, message, fix)
+
+
+def _in_order(found: StoreMistake) -> StoreMistake:
+    """Parts of a sum that meet, and nobody said in which order."""
+    message = f"{found.message}; float32 sums depend on the order, which is that of arrival here"
+    fix = (
+        "say 'unordered: true' if results may have other bits in each run, or store the parts "
+        "along an extent of their own, and add them up in a second kernel"
+    )
+    return StoreMistake("unordered-sum", found.tensor, found.operation, message, fix)
 
 
 def _loaded(kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> StoreMistake | None:
@@ -89,11 +123,12 @@ def _apart(kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> StoreMis
         own = {place.along for place in store.places if not place.grouped}
         for extent in (axis.extent for axis in kernel.grid if axis.extent in several - own):
             group = next((p for p in store.places if p.grouped and p.along == extent), None)
-            message = f"all output tiles along '{extent}' store the same elements of '{tensor}'"
+            what = "add to" if adds(store) else "store"
+            message = f"all output tiles along '{extent}' {what} the same elements of '{tensor}'"
             fix = f"give '{tensor}' the extent '{extent}'"
             if group is not None:
                 message = (
-                    f"neighbouring output tiles along '{extent}' store the same element along "
+                    f"neighbouring output tiles along '{extent}' {what} the same element along "
                     f"'{group.extent}' of '{tensor}'"
                 )
                 fix = f"give '{tensor}' the extent '{extent}' instead of '{group.extent}'"
@@ -111,7 +146,8 @@ class _Coverage:
 
     def __init__(self, kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> None:
         self.kernel, self.tensor, self.stores = kernel, tensor, stores
-        self.whole = next(a.whole for a in kernel.arguments if a.name == tensor)
+        self.sum = adds(stores[0])
+        self.whole = not self.sum and next(a.whole for a in kernel.arguments if a.name == tensor)
         blocks = {axis.extent: axis.block for axis in kernel.grid}
         self.blocks = [blocks.get(extent, 0) for extent in kernel.tile_extents]
         single = single_extents(kernel)
@@ -153,7 +189,8 @@ class _Coverage:
         if not here:
             message, fix = f"{element} is never stored", "change 'when' of its stores, or the tiles"
             return StoreMistake("bad-coverage", self.tensor, "", message, fix)
-        message = f"{element} is stored {len(here)} times: by {here[0]} and by {here[1]}"
+        what = "added to" if self.sum else "stored"
+        message = f"{element} is {what} {len(here)} times: by {here[0]} and by {here[1]}"
         fix = "store each element once: change 'when', or store to another argument"
         if here[0].tile != here[1].tile and here[0].operation.base == here[1].operation.base:
             columns = here[0].tile[0] == here[1].tile[0]

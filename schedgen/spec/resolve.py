@@ -4,7 +4,7 @@ left out, rings that there are, extents that are exchanged, which tiles there ar
 
 from __future__ import annotations
 
-from schedgen.operations import Copy, Mma, Operation
+from schedgen.operations import Copy, Mma, Operation, Store
 from schedgen.spec.schema import Argument, Buffer, Operations, SpecFile
 from schedgen.spec.values import Path, Scope
 
@@ -77,5 +77,8 @@ def _operations(entries: list[Operation], scope: Scope, phase: str) -> list[Oper
         elif isinstance(entry, Copy) and entry.interleave is not None:
             parts = scope.integer(entry.interleave, (*path, number, "interleave"))
             one = entry.model_copy(update={"interleave": parts})
+        elif isinstance(entry, Store):
+            unordered = scope.truth(entry.unordered, (*path, number, "unordered"))
+            one = entry.model_copy(update={"unordered": unordered})
         found.append(one)
     return found

@@ -141,7 +141,7 @@ class Buffer(Model):
     )
     alias: Word | Annotated[list[Word], Field(min_length=1)] | None = Field(
         None,
-        description="whose bytes it shares: own, other, auto or none, and a buffer; "
+        description="whose bytes it shares: own, front, other, auto or none, and a buffer; "
         "auto and lists leave the choice to the solver",
         examples=["own S", "auto S", ["own S", "none"]],
     )
@@ -331,10 +331,13 @@ class SpecFile(Model):
 
     @property
     def stores(self) -> list[Store]:
-        """All stores to arguments that there are."""
+        """All stores to arguments that there are; those that add come last, as parts of a sum say
+        less of output tiles than what each of them stores.
+        """
         listed = self.operations
         every = [*listed.before, *listed.body, *listed.after]
-        return [e for e in every if isinstance(e, Store) and e.to in self.arguments]
+        found = [e for e in every if isinstance(e, Store) and e.to in self.arguments]
+        return sorted(found, key=lambda store: store.reduce is not None)
 
     @property
     def tile_numbers(self) -> list[str]:

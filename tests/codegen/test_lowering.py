@@ -40,6 +40,8 @@ def refused(spec: str, target: str, **settings: str) -> str:
         ("any_width", "h200", {"tile_n": "40"}),
         ("row_of_matrix", "b200", {}),
         ("row_of_matrix", "h200", {}),
+        ("sums", "b200", {}),
+        ("sums", "h200", {}),
     ],
 )
 def test_right_and_clean(spec: str, target: str, settings: dict[str, str]) -> None:

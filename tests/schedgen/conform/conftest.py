@@ -23,6 +23,7 @@ from schedgen.kernels.library import named
 from schedgen.kernels.regenerate import shipped
 from schedgen.program.model import Program
 from schedgen.synchronize.synthesize import synthesize
+from tests.codegen.examples import SPECS as DATA
 from tests.fuzz.fuzzer import SPECS
 
 
@@ -71,12 +72,13 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compil
 
 @pytest.fixture(scope="session")
 def of_spec(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compiled]:
-    """Compiles a spec that the fuzzer's tests keep, for its first target."""
+    """Compiles a spec that the fuzzer's tests keep, or others, for its first target."""
     folder: Path = tmp_path_factory.mktemp("specs")
 
     @cache
     def compile_(name: str) -> Compiled:
-        spec = read_spec(str(SPECS / f"{name}.yaml"))
+        kept = SPECS / f"{name}.yaml"
+        spec = read_spec(str(kept if kept.exists() else DATA / f"{name}.yaml"))
         emitted = emission(spec, read_machine(spec.file.targets[0]), {}, methods=QUICK)
         (folder / f"{name}.py").write_text(emitted.text, "utf-8")
         built = compile_file(folder / f"{name}.py", folder, sms=132)

@@ -78,6 +78,21 @@ def _vector(kernel: Compiled) -> Iterator[Module]:
     yield from _sums(kernel)
 
 
+def _added(kernel: Compiled) -> Iterator[Module]:
+    """Sums that are stored, or are smallest elements, stores that add, copies that are lost."""
+    for at, one in enumerate(kernel.code.body):
+        where = one.modifiers[3:6]  # the rank, and from where to where
+        if one.name.startswith("cp.reduce.async.bulk.tensor"):
+            yield kernel.changed(at, None)
+            rest = ("async", "bulk", "tensor", *where, "tile", "bulk_group")
+            yield kernel.changed(at, replace(one, modifiers=rest))
+            smallest = tuple("min" if m == "add" else m for m in one.modifiers)
+            yield kernel.changed(at, replace(one, modifiers=smallest))
+        elif one.name.startswith("cp.async.bulk.tensor") and "bulk_group" in one.modifiers:
+            rest = ("reduce", "async", "bulk", "tensor", *where, "add", "tile", "bulk_group")
+            yield kernel.changed(at, replace(one, modifiers=rest))
+
+
 @pytest.mark.slow
 def test_global_memory_is_read_for_formulas_only(of_spec: OfSpec) -> None:
     kernel = of_spec("band_with_factors")
@@ -101,6 +116,7 @@ def test_global_memory_is_read_for_formulas_only(of_spec: OfSpec) -> None:
         ("two_sums_in_tensor_memory", _sums),
         ("row_kept_in_registers", _bands),
         ("vector_written_over", _vector),
+        ("sums", _added),
     ],
 )
 def test_they_are_their_programs(

@@ -103,10 +103,10 @@ def test_registers() -> None:
     assert all(role.enter == (Budget(warps.registers(role)),) for role in made.roles)
     apart = with_role(made, replace(made.role["load"], enter=(Budget(40),)))
     assert any("share a warpgroup and change its registers apart" in text for text in texts(apart))
-    less = replace(made.capacities, registers_per_thread_sum=400)
-    assert any(
-        "of each thread of one, of 400" in text for text in texts(replace(made, capacities=less))
-    )
+    groups = -(-sum(role.all_warps for role in made.roles) // 4)
+    less = replace(made.capacities, registers_per_thread_sum=8 * 12 * groups + 4)
+    few = texts(replace(made, capacities=less))
+    assert any(f"of each thread of one, of {8 * 12 * groups}" in text for text in few)
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,13 @@ def test_alias_options(storage: str, options: tuple[AliasOption, ...]) -> None:
     assert attention("b200", p_storage=storage).region["P[0]"].options == options
 
 
+def test_two_guests_of_one_host() -> None:
+    """P at the end of the rows of S, dS at their front."""
+    (kernel,) = kernels("attention_bwd", "b200", head_dim="128")
+    assert kernel.region["P"].options[0] == AliasOption("S", 256, 0)
+    assert kernel.region["dS"].options[1:3] == (AliasOption("S"), AliasOption("S", 256))
+
+
 def test_alias_in_another_space_does_not_apply() -> None:
     kernel = attention("b200", p_storage="own", accumulator="registers", exchange="registers")
     assert all(region.options == (OWN_STORAGE,) for region in kernel.regions)
