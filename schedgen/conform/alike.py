@@ -17,11 +17,21 @@ _ALL_LANES = (-1, 2**32 - 1)
 
 def for_all_threads(term: Term) -> bool:
     """Whether all threads of a block have the same."""
-    if _together(term):
-        return for_all_warps(term)
-    if not term.parts:
-        return _is(term, _OF_BLOCK)
-    return all(map(for_all_threads, term.parts))
+    seen: set[Term] = set()
+    stack = [term]
+    while stack:
+        one = stack.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if _together(one):
+            if not for_all_warps(one):
+                return False
+        elif not one.parts and not _is(one, _OF_BLOCK):
+            return False
+        else:
+            stack += one.parts
+    return True
 
 
 def for_all_warps(term: Term) -> bool:

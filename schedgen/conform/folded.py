@@ -72,12 +72,13 @@ class _Colours:
 
 
 class _Fold:
-    """One term: symbols and outer terms are numbered as they are come to."""
+    """One term: symbols, outer terms and those between are numbered as they are come to."""
 
     def __init__(self, carried: Mapping[Term, Carried], colours: _Colours) -> None:
         self._carried, self._colours = carried, colours
         self._symbols: dict[Term, int] = {}
         self._outer: dict[Term, int] = {}
+        self._written: dict[Term, int] = {}
         self._varies: dict[Term, bool] = {}
 
     def term(self, terms: Terms, symbol: Term, leave: Term) -> Term:
@@ -94,7 +95,12 @@ class _Fold:
             return f"#{self._symbols.setdefault(term, len(self._symbols))}"
         if not self._inside(term):
             return f"@{self._outer.setdefault(term, len(self._outer))}"
-        return f"{term.op}({', '.join(self._arguments(term))})"
+        before = self._written.get(term)
+        if before is not None:  # else what is shared would be written again and again
+            return f"${before}"
+        text = f"{term.op}({', '.join(self._arguments(term))})"
+        self._written[term] = len(self._written)
+        return text
 
     def _arguments(self, term: Term) -> Iterator[str]:
         if term.op == "sum":

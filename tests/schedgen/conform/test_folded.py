@@ -71,3 +71,15 @@ def test_roles_that_search_for_trip_counts(tmp_path: Path) -> None:
     one = Compiled(parse(built.ptx.read_text("utf-8")), made.proven.program, kernel)
     found = one.conforms()
     assert found.holds, found.findings
+
+
+def test_what_is_shared_is_written_once() -> None:
+    """Without that a chain of links would be as long as 2 to the power of its links."""
+    terms = Terms()
+    rest = terms.symbol("a at 5")
+    value = rest
+    for _ in range(60):
+        value = terms.make("xor", value, terms.make("shr", value, 1))
+    carried = {rest: Carried("a", terms.const(1), value)}
+    found = folds(terms, carried, terms.compare("eq", value, rest), [rest])[rest]
+    assert len(str(found.args[0])) < 10_000
