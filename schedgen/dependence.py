@@ -135,8 +135,9 @@ def _flow(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:
 
 
 def _beside_products(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:
-    """Threads read what they have in registers before a product does whose left operand it is: as
-    long as that runs, its registers may not even be read (PTX ISA, wgmma.mma_async).
+    """Threads read what they have in registers before a product whose left operand it is, or when
+    that is complete: as long as it runs its registers may not even be read (PTX ISA,
+    wgmma.mma_async).
     """
     for product in (o for o in kernel.body if o.kind is Kind.MMA):
         if product.operand_space("a") != Space.REGISTERS:
@@ -148,8 +149,11 @@ def _beside_products(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:
                 same = accesses.source(piece, other) == accesses.source(piece, mine)
                 if same and kernel.operation[other.name].kind is not Kind.MMA:
                     about, size = (kernel.piece[piece].region,), kernel.piece[piece].bytes
-                    distance = mine.distance - other.distance
-                    yield Edge(other.name, product.name, distance, EdgeClass.ANTI, about, size)
+                    later = mine.distance - other.distance
+                    if (later, mine.place) > (0, other.place):
+                        yield Edge(other.name, product.name, later, EdgeClass.ANTI, about, size)
+                    else:
+                        yield Edge(product.name, other.name, -later, EdgeClass.ANTI, about, size)
 
 
 def _updates_in_place(kernel: Kernel, accesses: Accesses) -> Iterator[Edge]:

@@ -111,7 +111,7 @@ def test_two_schedules_are_compared(file: Path, tmp_path: Path) -> None:
         (("FILE", "--set", "k=1"), "solved already"),
         (("FILE", "FILE", "FILE"), "show one, or two"),
         (("FILE", "--program", "-f", "svg"), "leave out --format"),
-        (("gem",), "no shipped spec has this name; there are attention_bwd_delta, "),
+        (("gem",), "no shipped spec has this name; there are attention_bwd, "),
         (("gemm", "--target", "b300"), "b200"),
         (("missing.json",), "missing.json: No such file"),
         (("missing.yaml",), "missing.yaml"),
