@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -39,8 +39,12 @@ class Generated:
     """A shipped kernel at one set of extents."""
 
     name: str
-    facts: Facts
     sizes: Mapping[str, int]
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Of its file, which is made for that."""
+        return read_facts(named(f"{self.name}.py"))
 
     @property
     def exact(self) -> bool:
@@ -111,8 +115,7 @@ def cases() -> list[Generated]:
     for kernel in shipped():
         if TARGETS[kernel.target] == ARCH:
             given = {name: int(value) for name, value in kernel.settings if value.isdigit()}
-            facts = read_facts(named(kernel.name))
-            found.append(Generated(kernel.name.removesuffix(".py"), facts, {**SIZES, **given}))
+            found.append(Generated(kernel.name.removesuffix(".py"), {**SIZES, **given}))
     return found
 
 

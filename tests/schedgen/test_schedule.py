@@ -9,9 +9,10 @@ from schedgen.driver.selecting import with_registers
 from schedgen.driver.solution import solve
 from schedgen.machine_file import read_machine
 from schedgen.schedule import Schedule, read_schedule
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import read_spec
+from tests.schedgen.shipped import targets
 
-SHIPPED = [(name, target) for name in shipped_specs() for target in read_spec(name).file.targets]
+SHIPPED = targets()
 
 
 def solved(name: str, target: str, latencies: str = "high", **settings: str) -> Solution:

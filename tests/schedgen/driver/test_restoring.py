@@ -18,10 +18,11 @@ from schedgen.driver.solution import solve
 from schedgen.errors import SchedgenError
 from schedgen.machine_file import read_machine
 from schedgen.schedule import Schedule
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import read_spec
 from schedgen.stored import Store
+from tests.schedgen.shipped import targets
 
-SHIPPED = [(name, target) for name in shipped_specs() for target in read_spec(name).file.targets]
+SHIPPED = targets()
 Change = Callable[[dict[str, Any]], object]
 
 

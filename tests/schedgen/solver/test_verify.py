@@ -23,12 +23,13 @@ from schedgen.solver.problem import Dependence, Problem, Synchronization, build_
 from schedgen.solver.search import search, smallest
 from schedgen.solver.verify import verify
 from schedgen.spec.bind import bind
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import read_spec
+from tests.schedgen.shipped import targets
 
 Solved = tuple[Problem, Decisions]
 Wrong = Callable[[Any], Any]
 Number = TypeVar("Number", int, str)
-TARGETS = [(name, target) for name in shipped_specs() for target in read_spec(name).file.targets]
+TARGETS = targets()
 
 
 def problems(name: str, target: str, end: str) -> list[Problem]:
