@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from schedgen.kernels import gated_op, gemm, gemm_gated, gemm_op, gemm_rms, gemm_scaled
+from schedgen.kernels import (
+    gated_op,
+    gemm,
+    gemm_gated,
+    gemm_op,
+    gemm_rms,
+    gemm_scaled,
+    scaled_gemm,
+    scaled_op,
+)
 from tests.kernels import test_operators
 from tests.kernels.test_gemm_op import random
 
@@ -57,3 +66,20 @@ def test_normalization(planned: list[str], residual: bool) -> None:
         assert torch.allclose(found.double(), wanted, rtol=2**-7, atol=1e-2)
         assert torch.equal(out, found)
     assert len(planned) == 2 * 4  # calls after the second; `gemm_rms` launches two kernels
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_operands_of_8_bits(
+    planned: list[str], monkeypatch: pytest.MonkeyPatch, rows: bool
+) -> None:
+    """Factors of rows, or of whole operands, which are spread over rows."""
+    monkeypatch.setattr(scaled_op, "architecture", lambda _: "sm_90a")  # pyright: ignore
+    monkeypatch.setattr(scaled_op, "multiprocessors", lambda _: 132)  # pyright: ignore
+    scaled_op._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    for turn in range(4):
+        a, b = (random(64, 48, seed=turn + n).to(torch.float8_e4m3fn) for n in (0, 9))
+        scale = torch.rand(64, 1) if rows else torch.rand(())
+        other = torch.rand(1, 64) if rows else torch.rand(())
+        wanted = scale * (a.float() @ b.float().mT) * other
+        assert torch.allclose(scaled_gemm(a, b.mT, scale, other).float(), wanted, rtol=2**-7)
+    assert len(planned) == 2

@@ -30,6 +30,7 @@ from schedgen.kernels import (
     operators,
     plans,
     rms_op,
+    scaled_op,
     symmetric_gemm,
 )
 from schedgen.kernels.errors import ArgumentValueError
@@ -53,6 +54,7 @@ OPERATORS = [
     *(rms_op._gemm_scaled, rms_op._gemm_scaled_out),  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm_out,  # pyright: ignore[reportPrivateUsage]
+    scaled_op._scaled_gemm,  # pyright: ignore[reportPrivateUsage]
 ]
 _RUN = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t
