@@ -75,7 +75,9 @@ def test_kernel_is_made_from_its_lock(one: Locked) -> None:
     assert (facts.kernel, facts.target) == (one.lock.spec, one.lock.arch)
     assert facts.program_sha256 == one.kernel.program
     assert one.kernel.settings.items() <= dict(facts.settings).items()
+    said = dict(facts.settings)
     kinds = {one.kernel.settings.get("dtype", "f32"), "f32", "i32"}  # lengths and pages
+    kinds |= {said[key] for key in ("out", "factor") if key in said}
     assert {p.dtype for p in facts.tensors} <= kinds
 
 
