@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from schedgen.conform.expected import Expected
-from schedgen.conform.footprints import Footprint, inside, offset_in, partition
+from schedgen.conform.footprints import COLUMN_BYTES, Footprint, inside, offset_in, partition
 from schedgen.conform.taking import Taker
 from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
 from schedgen.conform.values import SHARED_ALIGNMENT, Array
 from schedgen.kernel import Kind, Space
-from schedgen.layouts import SCALE_LANES
+from schedgen.layouts import SCALE_BYTES, SCALE_LANES
 from schedgen.program.model import Run
 from schedgen.program.operations import Engine
 from schedgen.sums import adds
@@ -127,20 +127,49 @@ class Runs(Taker):
             for term, operand in zip(factors, ("scale_a", "scale_b"), strict=False):
                 self._operand(one, event, term, operand)
             if kind == "mma":
-                self._result(one, event, "d")
+                self._result(one, event)
             self._adds(one, event, adds, number)
 
     def _factors(self, one: Expected) -> None:
-        """Copies from shared to tensor memory, which one thread issues: each a group of lanes."""
+        """Copies from shared to tensor memory, which one thread issues: groups of lanes side by
+        side, one of each part and then the next ones.
+        """
         assert isinstance(one.step.action, Run)
-        operation = self.footprints.plan.operation(one.step.action.operation)
-        part = self.footprints.plan.part(operation, "from")
-        for _ in range(part.rows // SCALE_LANES):
+        plan = self.footprints.plan
+        operation = plan.operation(one.step.action.operation)
+        source, to = (plan.part(operation, operand) for operand in ("from", "to"))
+        groups, parts = source.rows // SCALE_LANES, operation.interleave
+        for group in range(groups):
             event = self.take("factors", one.text)
             self.who(event, "one", one.text)
-            (source,) = event.action.values
-            self._operand(one, event, source, "from")
-            self._result(one, event, "to")
+            first = group % parts * (groups // parts) + group // parts
+            begins = (source.row0 + SCALE_LANES * first) * SCALE_BYTES
+            column = (to.column0 + SCALE_BYTES * group) // COLUMN_BYTES
+            (term,) = event.action.values
+            self._group(one, event, term, "from", begins)
+            self._group(one, event, event.action.address, "to", column)
+
+    def _group(
+        self, one: Expected, event: Event, term: Term | None, operand: str, offset: int
+    ) -> None:
+        """An operand of a copy of factors begins there in its slot."""
+        assert self.case is not None
+        assert isinstance(one.step.action, Run)
+        operation = self.footprints.plan.operation(one.step.action.operation)
+        footprint = self.footprints.operand(operation, operand, self.case, one.iteration)[0]
+        if offset_in(footprint, self._lies_at(one, event, term, footprint, operand)) != offset:
+            self.differ(f"'{operand}' is another group of lanes", one.text, event)
+
+    def _lies_at(
+        self, one: Expected, event: Event, term: Term | None, footprint: Footprint, operand: str
+    ) -> Array:
+        """The byte that a descriptor means, or the column of an address in tensor memory."""
+        value = self.known(event, term, one.text)
+        if footprint.space is not Space.SMEM:
+            return value.array & COLUMN_BITS
+        if value.shared != SHARED_ALIGNMENT // _DESCRIPTOR_UNIT:
+            self.differ(f"'{operand}' is not in shared memory", one.text, event)
+        return (value.array & _DESCRIPTOR_BITS) * _DESCRIPTOR_UNIT
 
     def _operand(self, one: Expected, event: Event, term: Term, operand: str) -> None:
         assert self.case is not None
@@ -149,21 +178,16 @@ class Runs(Taker):
         footprints = self.footprints.operand(operation, operand, self.case, one.iteration)
         if not footprints:
             return
-        value = self.known(event, term, one.text)
-        at = value.array & COLUMN_BITS
-        if footprints[0].space is Space.SMEM:
-            if value.shared != SHARED_ALIGNMENT // _DESCRIPTOR_UNIT:
-                self.differ(f"'{operand}' is not in shared memory", one.text, event)
-            at = (value.array & _DESCRIPTOR_BITS) * _DESCRIPTOR_UNIT
+        at = self._lies_at(one, event, term, footprints[0], operand)
         if not any(inside(footprint, at) for footprint in footprints):
             self.differ(f"'{operand}' is not in the slot of its number", one.text, event)
 
-    def _result(self, one: Expected, event: Event, operand: str) -> None:
+    def _result(self, one: Expected, event: Event) -> None:
         assert self.case is not None
         assert isinstance(one.step.action, Run)
         operation = self.footprints.plan.operation(one.step.action.operation)
         value = self.known(event, event.action.address, one.text)
-        footprints = self.footprints.operand(operation, operand, self.case, one.iteration)
+        footprints = self.footprints.operand(operation, "d", self.case, one.iteration)
         if not any(inside(footprint, value.array & COLUMN_BITS) for footprint in footprints):
             self.differ("its result is not in the slot of its number", one.text, event)
 

@@ -40,30 +40,30 @@ class Copy(OperationBase):
         return {"transposed": self.transposed, "interleave": int(self.interleave or 0)}
 
     def fits(self, shapes: Shapes) -> bool:
-        if self.interleave is not None:
-            return self._interleaved_fits(shapes)
-        source, to = shapes.shape("from"), shapes.shape("to")
-        wanted = (source[1], source[0]) if self.transposed else source
-        if wanted != to:
-            message = f"'{self.source}' is {size(source)}, '{self.to}' is {size(to)}"
-            if self.transposed:
-                message = f"{message}, and rows become columns"
-            fix = f"make the shape of '{self.to}' {list(wanted)}"
-            return shapes.fail("shape-mismatch", message, "to", fix)
+        fit = self._shapes_fit(shapes) if self.interleave is None else self._factors_fit(shapes)
+        if not fit:
+            return False
         if shapes.dtype("from") != shapes.dtype("to"):
             message = f"a copy does not convert {shapes.dtype('from')} to {shapes.dtype('to')}"
             return shapes.fail("dtype-mismatch", message, "to", "use a map to cast")
         if set(shapes.pieces("from")) & set(shapes.pieces("to")):
             message = f"'{self.to}' would be copied to itself"
             return shapes.fail("wrong-operand", message, "to", "copy to another buffer")
-        if self.transposed and Space.SMEM not in (shapes.space("from"), shapes.space("to")):
-            message = f"threads cannot transpose '{self.source}' in {shapes.space('from')} to "
-            message += f"'{self.to}' in {shapes.space('to')}: each has rows of its own"
-            fix = "copy it to shared memory and from there, one of them transposed"
-            return shapes.fail("wrong-space", message, "to", fix)
-        return True
+        return self._spaces_fit(shapes)
 
-    def _interleaved_fits(self, shapes: Shapes) -> bool:
+    def _shapes_fit(self, shapes: Shapes) -> bool:
+        source, to = shapes.shape("from"), shapes.shape("to")
+        wanted = (source[1], source[0]) if self.transposed else source
+        if wanted == to:
+            return True
+        message = f"'{self.source}' is {size(source)}, '{self.to}' is {size(to)}"
+        if self.transposed:
+            message = f"{message}, and rows become columns"
+        fix = f"make the shape of '{self.to}' {list(wanted)}"
+        return shapes.fail("shape-mismatch", message, "to", fix)
+
+    def _factors_fit(self, shapes: Shapes) -> bool:
+        """Shapes of factors whose groups are interleaved."""
         parts, (rows, columns) = int(self.interleave or 0), shapes.shape("from")
         groups = rows // SCALE_LANES
         if columns != SCALE_BYTES or rows % SCALE_LANES or parts < 1 or groups % parts:
@@ -75,12 +75,23 @@ class Copy(OperationBase):
             message = f"'{self.to}' is {size(shapes.shape('to'))}"
             fix = f"make its shape {list(wanted)}: the groups of '{self.source}' side by side"
             return shapes.fail("shape-mismatch", message, "to", fix)
-        if shapes.dtype("from") != shapes.dtype("to"):
-            message = f"a copy does not convert {shapes.dtype('from')} to {shapes.dtype('to')}"
-            return shapes.fail("dtype-mismatch", message, "to", "use one data type")
-        if (shapes.space("from"), shapes.space("to")) != (Space.SMEM, Space.TMEM):
-            message = f"it goes from {shapes.space('from')} to {shapes.space('to')}"
-            fix = "interleave from shared to tensor memory, where products read factors"
+        return True
+
+    def _spaces_fit(self, shapes: Shapes) -> bool:
+        source, to = shapes.space("from"), shapes.space("to")
+        if ((source, to) == (Space.SMEM, Space.TMEM)) != (self.interleave is not None):
+            if self.interleave is None:
+                message = f"'{self.source}' is in {source}, '{self.to}' in {to}, and only factors "
+                message += "of products are copied so"
+                fix = "copy it to registers, and from there; or say how factors 'interleave'"
+            else:
+                message = f"it goes from {source} to {to}"
+                fix = "interleave from shared to tensor memory, where products read factors"
+            return shapes.fail("wrong-space", message, "to", fix)
+        if self.transposed and Space.SMEM not in (source, to):
+            message = f"threads cannot transpose '{self.source}' in {source} to "
+            message += f"'{self.to}' in {to}: each has rows of its own"
+            fix = "copy it to shared memory and from there, one of them transposed"
             return shapes.fail("wrong-space", message, "to", fix)
         return True
 

@@ -109,6 +109,11 @@ def _check_parts(
     whole = (steps if mine.step else sizes).get(mine.counts, 0)
     what = "an iteration" if mine.step else "an output tile"
     path = ("loops", "counted", extent)
+    if not whole:
+        message = f"no tile lies along '{mine.counts}', so nobody knows how long a block of it is"
+        fix = f"load a tensor with the extent '{mine.counts}', or count another one"
+        scope.error("bad-count", message, path, fix=fix)
+        return
     elements = mine.step or mine.block
     if elements % mine.unit:
         message = f"{what} has {elements} elements along '{extent}', in which no block has "
