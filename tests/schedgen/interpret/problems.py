@@ -108,6 +108,8 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
     if name == "rms_factors":
         squares = random(1, trips, m, dtype=torch.float32, seed=1).square()
         return {"squares": squares, "inverse": torch.tensor(0.25), "eps": torch.tensor(0.5)}
+    if name.startswith("gemm_fp8"):
+        return scaled_inputs(m, n, inner, blocks=trips if name.endswith("_blocks") else None)
     inner *= parts_of(name).get("part", 1)
     b = random(1, n, inner, seed=1)
     return {
@@ -125,15 +127,35 @@ def gradient_inputs(name: str, inner: int) -> dict[str, torch.Tensor]:
     if name.endswith("delta"):
         both = {key: random(1, 300, 2, inner, seed=n) for n, key in enumerate(("do", "o"))}
         return {**both, "lse": random(1, 2, 300, dtype=torch.float32, seed=3)}
-    seq_q, seq_k = (inner, 300) if name.endswith("kv") else (300, inner)
+    if name.endswith("convert"):
+        return {
+            "sum": random(1, 300, 2, inner, dtype=torch.float32, seed=1),
+            "scale": torch.tensor(0.125),
+        }
+    sums, walks_queries = name == "attention_bwd", name in ("attention_bwd", "attention_bwd_kv")
+    seq_q, seq_k = (inner, 300) if walks_queries else (300, inner)
+    d = 64 if sums else 128
     return {
-        "q": random(1, seq_q, 2, 128, seed=1),
-        "k": random(1, seq_k, 1, 128, seed=2),
-        "v": random(1, seq_k, 1, 128, seed=3),
-        "do": random(1, seq_q, 2, 128, seed=4),
+        "q": random(1, seq_q, 2, d, seed=1),
+        "k": random(1, seq_k, 1, d, seed=2),
+        "v": random(1, seq_k, 1, d, seed=3),
+        "do": random(1, seq_q, 2, d, seed=4),
         "lse": random(1, 2, seq_q, dtype=torch.float32, seed=5),
         "delta": random(1, 2, seq_q, dtype=torch.float32, seed=6),
-        "scale": torch.tensor(math.log2(math.e) / 128**0.5),
+        "scale": torch.tensor(math.log2(math.e) / d**0.5),
+        **({"dq": torch.zeros(1, seq_q, 2, d)} if sums else {}),
+    }
+
+
+def scaled_inputs(m: int, n: int, k: int, blocks: int | None) -> dict[str, torch.Tensor]:
+    """Operands of 8 bits with factors of rows, or those of each of ``blocks`` blocks of k."""
+    each = (1,) if blocks is None else (1, blocks)
+    rows, columns = (*each, m), (*each, n)
+    return {
+        "a": random(1, m, k, seed=1).to(torch.float8_e4m3fn),
+        "b": random(1, n, k, seed=2).to(torch.float8_e4m3fn),
+        "scale_a": random(*rows, dtype=torch.float32, seed=3),
+        "scale_b": random(*columns, dtype=torch.float32, seed=4),
     }
 
 

@@ -1,4 +1,6 @@
-"""Level 1 for the shipped specs: synthesized programs compute what level 0 does, bit for bit."""
+"""Level 1 for the shipped specs: synthesized programs compute what level 0 does, bit for bit; sums
+in global memory, whose order is free, up to the rounding of float32.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from schedgen.kernel import Kernel
 from schedgen.program.model import Program
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.sums import summed
 from schedgen.synchronize.synthesize import synthesize
 from tests.schedgen.interpret.problems import full_size_inputs, parts_of, step_of
 
@@ -36,6 +39,10 @@ def synthesized(name: str, target: str, **settings: str) -> tuple[Kernel, Progra
     return kernels[0], synthesize(kernels[0], schedule, machine)
 
 
+def largest(values: torch.Tensor) -> float:
+    return float(values.abs().max()) if values.numel() else 0.0
+
+
 def check(name: str, kernel: Kernel, program: Program, trips: Sequence[int], runs: int) -> None:
     for count in trips:
         inputs = full_size_inputs(name, count, step_of(kernel))
@@ -46,8 +53,13 @@ def check(name: str, kernel: Kernel, program: Program, trips: Sequence[int], run
         for seed in range(runs):
             found = interpreter.run(seed)
             for tensor, value in wanted.items():
+                where = f"{tensor} with {count} iterations, seed {seed}"
+                if tensor in summed(kernel):
+                    worst = largest(found[tensor] - value)
+                    assert worst <= 1e-5 * largest(value), where
+                    continue
                 bits = found[tensor].view(torch.uint8), value.view(torch.uint8)
-                assert torch.equal(*bits), f"{tensor} with {count} iterations, seed {seed}"
+                assert torch.equal(*bits), where
 
 
 @pytest.mark.parametrize("target", TARGETS)
