@@ -49,7 +49,8 @@ class Experiment:
     iterations, output tiles or launches. ``fits`` is the constant that follows from it.
 
     ``spec`` is the name of one of the calibration's own specs, or else of a shipped one; ``sizes``
-    are extents of tensors other than what is walked, one output tile where none are given.
+    are extents of tensors other than what is walked, one output tile where none are given; roles
+    are kept to the order of the schedule on the units ``pace``.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Experiment:
     sizes: Mapping[str, Pair] = field(default_factory=dict[str, Pair])
     launches: Pair = (1, 1)
     manner: Manner = field(default_factory=Manner)
+    pace: tuple[str, ...] = ()
 
     @property
     def per(self) -> Literal["iteration", "tile", "launch"]:
@@ -96,6 +98,7 @@ class _Entry(BaseModel):
     called: Literal["one by one", "in a graph"] = "one by one"
     beside: str = ""
     scalars: dict[str, int] = Field(default_factory=dict[str, int])
+    pace: list[str] = Field(default_factory=list[str])
     fits: str | None = None
 
 
@@ -175,6 +178,7 @@ def _experiment(source: Source, sink: DiagnosticSink, number: int, entry: _Entry
         {name: pair(value, "sizes", name) for name, value in entry.sizes.items()},
         pair(entry.launches, "launches"),
         manner,
+        tuple(entry.pace),
     )
 
 

@@ -90,7 +90,7 @@ def said(
     Raises SchedgenError: see `predicted`.
     """
     if not one.whole:
-        return predicted(solution, machine)
+        return predicted(solution, machine, one.pace)
     runs = sized(one, solution.problem.kernel)
     known = {} if known is None else known
     turn, step = (
@@ -111,7 +111,7 @@ def _more(
     loads = "busy" if one.manner.beside else "far" if one.manner.cold else "near"
     prices = tuple((c.low, c.high) for c in machine.constants if c.name not in SHARED)
     key = one.name, manner, prices
-    tiles = known[key] = known.get(key) or tiles_alone(solution, machine, manner, loads)
+    tiles = known[key] = known.get(key) or tiles_alone(solution, machine, manner, loads, one.pace)
     kernel = solution.problem.kernel
     short, long = (run.launches * launched(tiles, kernel, machine, run.work) for run in runs)
     return (long - short) / increase(one, *runs)
@@ -122,9 +122,10 @@ def tiles_alone(
     machine: Machine,
     manner: Literal["in turn", "in step"],
     loads: Literal["near", "far", "busy"] = "near",
+    pace: Sequence[str] = (),
 ) -> Tiles:
     """What a schedule's program takes on one SM, see `schedgen.execution.launched.alone`."""
     kernel, exact = solution.problem.kernel, middles(machine)
-    program = synthesize(kernel, solution.schedule, exact)
+    program = synthesize(kernel, solution.schedule, exact, pace)
     seldom = {operation.name for operation in kernel.operations if operation.when is not None}
     return alone(program, exact, manner, seldom, loads)

@@ -134,10 +134,10 @@ def _emitted(one: Experiment, machine: Machine, store: Store) -> Emission:
     from schedgen.kernels.regenerate import needs_compiler
 
     spec = one.read()
-    made = emission(spec, machine, one.settings, store=store)
+    made = emission(spec, machine, one.settings, store=store, pace=one.pace)
     if not needs_compiler(made.text):
         return made
-    return compiled_emission(spec, machine, one.settings, first=made, store=store)[0]
+    return compiled_emission(spec, machine, one.settings, first=made, store=store, pace=one.pace)[0]
 
 
 def prepared(folder: Path) -> Preparation:

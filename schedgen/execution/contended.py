@@ -125,7 +125,12 @@ class _Contended:
             time, event = min(((self._time(e), e) for e in barriers.ready), default=(inf, -1))
             done, job = self.units.next()
             if done == inf and time == inf:
-                break
+                # All that is left waits at a gate for a role that waits for one of these.
+                time, event = min(
+                    ((self._time(e, gated=False), e) for e in barriers.ready), default=(inf, -1)
+                )
+                if time == inf:
+                    break
             if done <= time:
                 self.units.advance(done)
                 self.units.remove(job)
@@ -144,7 +149,7 @@ class _Contended:
             raise SchedgenError("the program comes to a stop; 'schedgen check' says why")
         return last
 
-    def _time(self, index: int) -> float:
+    def _time(self, index: int, gated: bool = True) -> float:
         """When an event that is ready happens, as far as that is known."""
         event = self.case.events[index]
         if event.kind != "step":
@@ -154,7 +159,7 @@ class _Contended:
             time = max(time, self._complete(event))
         if isinstance(event.action, WaitGroup):
             time = max(time, self.needed[index])
-        return self.gates.opens(event.role, index, time)
+        return self.gates.opens(event.role, index, time) if gated else time
 
     def _complete(self, event: Event) -> float:
         """When the phase that a wait is for was complete, as its role sees it."""
@@ -245,8 +250,15 @@ class _Gates:
 
 
 def _shape(role: RoleProgram) -> object:
-    """What two roles have in common that do the same with other data."""
-    return role.warps, tuple((type(s.action), s.shift, s.guard) for s in role.loop)
+    """What two roles have in common that do the same with other data, and do not hand it to each
+    other.
+    """
+    return role.warps, tuple((_same(s.action), s.shift, s.guard) for s in role.loop)
+
+
+def _same(action: object) -> object:
+    """Of an operation its name without the indices, of other actions what they are."""
+    return action.operation.partition("[")[0] if isinstance(action, Run) else type(action)
 
 
 def _exclusive(program: Program, machine: Machine) -> set[str]:

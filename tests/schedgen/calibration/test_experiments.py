@@ -36,6 +36,12 @@ def test_a_file(tmp_path: Path) -> None:
     )
 
 
+def test_roles_that_are_kept_to_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("experiments:\n  - {name: x, spec: elementwise, pace: [MUFU]}\n")
+    assert [one.pace for one in read_experiments(path)] == [("MUFU",)]
+
+
 def test_a_wrong_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("experiments:\n  - {name: x, spek: rows}\n")

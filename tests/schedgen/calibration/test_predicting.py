@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schedgen.calibration.experiments import read_experiments
+from schedgen.calibration.experiments import Experiment, read_experiments
 from schedgen.calibration.measuring import read_record
 from schedgen.calibration.predicting import Known, said, solved
 from schedgen.machine_file import machine_from, read_machine
@@ -25,6 +25,27 @@ def test_whole_products_are_within_5_percent_of_what_was_measured() -> None:
         found = said(EXPERIMENTS[name], solution, machine, known).middle
         assert found == pytest.approx(record.measured[name].cycles, rel=0.05), name
     assert len(known) == 2 * len(GEMM)
+
+
+def test_roles_that_take_turns_do_not_begin_together() -> None:
+    """Each exp2 begins when it hears that the other warpgroup's is over."""
+    machine = read_machine("h200")
+    one, two = (
+        Experiment("turns", "elementwise", {"warpgroups": str(count)}, pace=pace)
+        for count, pace in ((1, ()), (2, ("MUFU",)))
+    )
+    alone, turns = (said(each, solved(each, machine), machine) for each in (one, two))
+    assert turns.in_turn == turns.in_step == 2 * (alone.middle + machine.cycles("handoff"))
+
+
+def test_a_role_that_hands_on_does_not_wait_for_the_one_that_takes() -> None:
+    """Their loops have equal steps, but do not begin together."""
+    machine = read_machine("h200")
+    one = Experiment("parts", "handing", {"parts": "4"})
+    found = said(one, solved(one, machine), machine)
+    assert found.in_turn == found.in_step
+    both = machine.cycles("wait") + machine.cycles("arrive")
+    assert 4 * both < found.middle < 8 * both
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def roles(*operations: TileOperation, of: int = 1) -> Program:
     for number in range(of):
         steps: list[Run | WaitGroup] = []
         for operation in operations:
-            name = f"{operation.name}{number}"
+            name = f"{operation.name}[{number}]"
             own.append(replace(operation, name=name))
             steps.append(Run(name))
             if operation.engine is Engine.WGMMA:
@@ -90,7 +90,7 @@ def test_waits_and_arrivals_take_a_role_some_cycles() -> None:
 
 def test_what_seldom_happens_can_be_left_out() -> None:
     what = roles(threads("X", 10, FMA=64), threads("Y", 10, MUFU=64))
-    assert cycles_per_iteration(what, MACHINE, "in turn", without={"Y0"}) == 74
+    assert cycles_per_iteration(what, MACHINE, "in turn", without={"Y[0]"}) == 74
 
 
 def test_low_and_high_latencies() -> None:
