@@ -9,7 +9,7 @@ the iterations of the CTA that has the most tiles.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from schedgen.driver import lock_file
 from schedgen.kernels.library import SMS
@@ -22,21 +22,29 @@ PRODUCTS = ((1536, 2048), (2048, 768))
 TILE = Tile()
 
 
-def balanced() -> list[int]:
+def balanced(groups: int = GROUPS, rows: int = ROWS) -> list[int]:
     """As many rows for each."""
-    return [ROWS // GROUPS] * GROUPS
+    return [rows // groups] * groups
 
 
-def skewed() -> list[int]:
+def skewed(groups: int = GROUPS, rows: int = ROWS) -> list[int]:
     """Expert number i has a share of 1 / i, the last ones have next to nothing."""
-    weights = [1 / (number + 1) for number in range(GROUPS)]
-    found = [int(ROWS * weight / sum(weights)) for weight in weights]
-    return [found[0] + ROWS - sum(found), *found[1:]]
+    weights = [1 / (number + 1) for number in range(groups)]
+    found = [int(rows * weight / sum(weights)) for weight in weights]
+    return [found[0] + rows - sum(found), *found[1:]]
 
 
-def one_of_eight() -> list[int]:
+def one_of_eight(groups: int = GROUPS, rows: int = ROWS) -> list[int]:
     """Every eighth expert has rows."""
-    return [0 if number % 8 else ROWS * 8 // GROUPS for number in range(GROUPS)]
+    return [0 if number % 8 else rows * 8 // groups for number in range(groups)]
+
+
+SIZES: dict[str, Callable[[int, int], list[int]]] = {
+    "balanced": balanced,
+    "skewed": skewed,
+    "one of eight": one_of_eight,
+}
+"""Rows of each group, by what they are called, of groups and rows of all of them."""
 
 
 def dense(sizes: Sequence[int], columns: int) -> int:
@@ -64,8 +72,8 @@ def table() -> Iterator[list[str | int]]:
         product = Product(arch, "bf16", grouped=True)
         locked = lock_file.locked(product.spec, arch, product.settings(TILE))
         assert locked is not None
-        for make in (balanced, skewed, one_of_eight):
-            sizes = make()
+        for name, make in SIZES.items():
+            sizes = make(GROUPS, ROWS)
             for n, k in PRODUCTS:
                 columns = -(-n // TILE.columns)
                 numbers = len(sizes) * -(-sum(sizes) // TILE.rows) * columns
@@ -73,7 +81,6 @@ def table() -> Iterator[list[str | int]]:
                 most = -(-tiles // sms)
                 cycles = most * -(-k // TILE.depth) * locked.schedule.ii_cycles
                 before = most_of_a_cta(sizes, columns, sms)
-                name = make.__name__.replace("_", " ")
                 yield [arch, name, n, k, numbers, tiles, before, most, int(cycles)]
 
 

@@ -27,6 +27,7 @@ from schedgen.kernels import (
     layouts,
     library,
     rms_op,
+    scaled_op,
 )
 
 CPU = torch.device("cpu")
@@ -71,9 +72,8 @@ class StandIn:
             _fused(self.name, tensors, scalars)
         elif self.name.startswith("gemm_grouped"):
             _grouped(tensors, kn="_kn" in self.name)
-        elif self.name.startswith("gemm_fp8_sm"):
-            a, b, rows, columns, d = tensors
-            d.copy_(rows[..., None] * (a.float() @ b.float().mT) * columns[:, None])
+        elif self.name.startswith("gemm_fp8"):
+            _scaled(tensors, blocks="_blocks" in self.name)
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
@@ -91,6 +91,17 @@ class StandIn:
             a, b, c, d = tensors
             b = b if "_kn" in self.name else b.mT
             _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
+
+
+def _scaled(tensors: Sequence[Tensor], *, blocks: bool) -> None:
+    """Factors (batch, rows) of both operands; or (batch, blocks of 128 along k, rows)."""
+    a, b, scale_a, scale_b, d = tensors
+    if not blocks:
+        d.copy_(scale_a[..., None] * (a.float() @ b.float().mT) * scale_b[:, None])
+        return
+    factors = (s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b))
+    a, b = (x.float() * factor for x, factor in zip((a, b), factors, strict=True))
+    d.copy_(a @ b.mT)
 
 
 def _grouped(tensors: Sequence[Tensor], *, kn: bool) -> None:
@@ -243,9 +254,10 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     patch.setattr(checks, "devices", _cpu)
     patch.setattr(library, "launcher", partial(launcher, calls))
-    for module in (keys, choosing):
+    for module in (keys, choosing, scaled_op):
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
-    patch.setattr(choosing, "multiprocessors", lambda device: 132)  # pyright: ignore
-    for module in (gemm_op, gated_op, grouped_op, rms_op):
+    for module in (choosing, scaled_op):
+        patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
+    for module in (gemm_op, gated_op, grouped_op, rms_op, scaled_op):
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     return calls

@@ -13,7 +13,6 @@ from schedgen.kernels import (
     gemm_rms,
     gemm_scaled,
     scaled_gemm,
-    scaled_op,
 )
 from tests.kernels import test_operators
 from tests.kernels.test_gemm_op import random
@@ -69,13 +68,8 @@ def test_normalization(planned: list[str], residual: bool) -> None:
 
 
 @pytest.mark.parametrize("rows", [True, False])
-def test_operands_of_8_bits(
-    planned: list[str], monkeypatch: pytest.MonkeyPatch, rows: bool
-) -> None:
+def test_operands_of_8_bits(planned: list[str], rows: bool) -> None:
     """Factors of rows, or of whole operands, which are spread over rows."""
-    monkeypatch.setattr(scaled_op, "architecture", lambda _: "sm_90a")  # pyright: ignore
-    monkeypatch.setattr(scaled_op, "multiprocessors", lambda _: 132)  # pyright: ignore
-    scaled_op._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     for turn in range(4):
         a, b = (random(64, 48, seed=turn + n).to(torch.float8_e4m3fn) for n in (0, 9))
         scale = torch.rand(64, 1) if rows else torch.rand(())
