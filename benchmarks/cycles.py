@@ -5,8 +5,9 @@
 Nsight Compute runs one launch of each kernel alone, at the clock that the GPU then has, so cycles
 here do not depend on the power limit as times in the other benchmarks do. Elapsed cycles count to
 the end of the last SM, active ones are an average over the SMs; *busiest unit* is the share of the
-elapsed cycles in which the busiest pipeline of an SM works, here the tensor cores; *no instruction*
-is the share of the time of warps in which the next instruction is not there yet. Needs a GPU and
+elapsed cycles in which the busiest pipeline of an SM works, here the tensor cores; *issue slots* and
+*MUFU* are those of slots and of exponentials; *no instruction* is the share of the time of warps in
+which the next instruction is not there yet. Needs a GPU and
 ncu. FlashAttention-4, cuBLAS and quack are measured in the same run.
 """
 
@@ -37,6 +38,9 @@ METRICS = {
     "clock": "sm__cycles_elapsed.avg.per_second",
     "fetching": "smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio",
     "warps": "smsp__average_warp_latency_per_inst_issued.ratio",
+    "issue": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
+    "mufu": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
+    "instructions": "smsp__inst_executed.sum",
 }
 _KERNELS = "regex:cutlass|nvjet|schedgen"
 _WARM_UP = 2
@@ -159,6 +163,9 @@ def row(case: Case, provider: str, sms: int) -> dict[str, object]:
         "elapsed cycles/iteration": round(found["elapsed"] / per_sm),
         "active cycles/iteration": round(found["active"] / per_sm),
         "busiest unit %": round(found["busiest"], 1),
+        "issue slots %": round(found["issue"], 1),
+        "MUFU %": round(found["mufu"], 1),
+        "warp instructions/iteration": round(found["instructions"] / case.iterations),
         "no instruction %": round(100 * found["fetching"] / found["warps"], 1),
         "MHz": round(found["clock"]),
     }

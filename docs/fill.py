@@ -232,7 +232,8 @@ PARTS: dict[str, Callable[[], str]] = {
         "cycles",
         (
             *("problem", "provider", "model cycles/iteration", "elapsed cycles/iteration"),
-            *("active cycles/iteration", "busiest unit %", "no instruction %", "MHz"),
+            *("active cycles/iteration", "busiest unit %", "issue slots %", "MUFU %"),
+            *("warp instructions/iteration", "no instruction %", "MHz"),
         ),
     ),
     "polar": lambda: gpu_table(
