@@ -12,11 +12,17 @@ in front of this one, no array of its own, nothing that is kept from one tile to
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import sizes_by
 from schedgen.codegen.source import Source
+from schedgen.extents import uneven
 from schedgen.ragged import cut_densely
+
+BAND = 8
+"""Rows of tiles in a band, see `in_bands` of the library."""
 
 
 class DenseTiles:
@@ -26,6 +32,8 @@ class DenseTiles:
         one = cut_densely(plan.kernel)
         assert one is not None
         self.one, self.block = one, plan.block(one.extent)
+        rows, self._columns = plan.kernel.tile_extents
+        self._even = rows == one.extent and not uneven(plan.kernel)
 
     @property
     def axes(self) -> tuple[str, str]:
@@ -45,6 +53,27 @@ class DenseTiles:
     def count(self) -> Code:
         """On the device: how many tiles there are."""
         return called("tiles_of_all", *self._sizes, self.block)
+
+    def banded(self, others: Sequence[str]) -> bool:
+        """Whether tiles along columns, of which there may be many, are all that is not numbered
+        densely, and all tiles are the same work.
+        """
+        return self._even and list(others) == [self._columns]
+
+    def by_band(self, others: Sequence[str], counts: Mapping[str, Code]) -> dict[str, Code]:
+        """On the host: what a band of rows is divided by, where tiles are `banded`."""
+        return {"band": code(f"{BAND} * {{}}", counts[others[0]])} if self.banded(others) else {}
+
+    def in_bands(self, source: Source, tile: Name, tiles: Name) -> None:
+        """On the device: the column of a tile, and in ``rest`` which one of all rows it is in. A
+        band may have rows of several numbers: each row's operand is then read by a part of it.
+        """
+        columns = Name(f"by_{self._columns}")
+        found = called("in_bands", tile, "rows", Name("by_band"))
+        source.add(
+            code("rows, rest = divmod({}, {})", tiles, columns),
+            code("rest, {} = {}", Name(f"at_{self._columns}"), found),
+        )
 
     def place(self, source: Source, tile: Name) -> None:
         """On the device: ``at_X`` along `axes`, where a tile lies."""

@@ -7,6 +7,7 @@ from schedgen.codegen.ir import Name, called, code
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
 from schedgen.elements import tile_numbers
+from schedgen.extents import trips_are_data
 from schedgen.kernel import Kernel
 
 
@@ -25,7 +26,8 @@ def write_trips(source: Source, kernel: Kernel, walks: Walks) -> None:
         full = walks.full()
         source.add(*([] if full is None else [full]))
         return
-    if kernel.ragged:
+    data = trips_are_data(kernel)
+    if data:
         assert kernel.trip_count is not None
         source.comment("of no elements there is one iteration, in which all is masked")
         source.add(code("trips = cutlass.max({}, Int32(1))", whole(kernel.trip_count)))
@@ -42,6 +44,6 @@ def write_trips(source: Source, kernel: Kernel, walks: Walks) -> None:
         left = "trips = cutlass.min(end, cutlass.max(end - {}, Int32(1)))"
         first = whole(kernel.tile_first, names, extremes=True)
         source.add(code(left, first), "skipped = end - trips")
-    if kernel.ragged:
+    if data:
         # Else the compiler asks in each role in other terms whether there is another turn.
         source.add(code("trips = {}", called("opaque", Name("trips"))))

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 from schedgen.codegen import ir
 from schedgen.codegen.architecture import KEPT
-from schedgen.codegen.dense import DenseTiles
+from schedgen.codegen.dense import BAND, DenseTiles
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import integer_condition, whole
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
@@ -18,12 +18,9 @@ from schedgen.codegen.tile_trips import numbers_of_tile, write_trips
 from schedgen.codegen.walks import Walks
 from schedgen.elements import tile_formulas
 from schedgen.expressions import Expression
-from schedgen.extents import single_extents, uneven
+from schedgen.extents import single_extents, trips_are_data, uneven
 from schedgen.kernel import Kind, Operation, Phase
 from schedgen.tensors import Argument
-
-BAND = 8
-"""Rows of tiles in a band, see `in_bands` of the library."""
 
 TEAM = "team"
 """The number of a warpgroup among those that take tiles in turn."""
@@ -74,12 +71,18 @@ class Tiles:
     def differ(self) -> bool:
         """Whether each tile has iterations of its own, by a formula or by data."""
         kernel = self.plan.kernel
-        return bool(tile_formulas(kernel) or self.plan.ragged or kernel.walk)
+        return bool(tile_formulas(kernel) or trips_are_data(kernel) or kernel.walk)
+
+    @property
+    def late(self) -> bool:
+        """Whether where a tile lies is data, too, or found out by each role for itself."""
+        return self.differ or bool(self.plan.ragged)
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
         if self.dense is not None:
-            return {axis: self._count(axis) for axis in self._others}
+            found = {axis: self._count(axis) for axis in self._others}
+            return found | self.dense.by_band(self._others, found)
         if self.triangle:
             axes = self._outer()
             return {axis: self._count(axis) for axis in axes[1:]} | {"triangle": code("triangle")}
@@ -235,7 +238,7 @@ class Tiles:
         Nor do they take over the number of the tile then: on an H200 attention with head_dim 128
         and no mask took 3 % longer (files edited by hand).
         """
-        if self.differ:
+        if self.late:
             return {}
         source.add(_FIRST)
         self.coordinates(source)
@@ -244,12 +247,12 @@ class Tiles:
     @property
     def handed_over(self) -> list[str]:
         """Variables that say where a block's first tile lies, if the kernel computes them."""
-        return [] if self.differ else [f"at_{axis}" for axis in self.axes]
+        return [] if self.late else [f"at_{axis}" for axis in self.axes]
 
     def begin(self, source: Source, teams: int = 1) -> None:
         """Before a role's loop over tiles, of which each of ``teams`` takes every ``teams``-th."""
-        if self.differ:
-            source.add(_FIRST, "first = Int32(0)")
+        source.add(*([_FIRST] if self.late else []))
+        source.add(*(["first = Int32(0)"] if self.differ else []))
         if teams > 1:
             first = code("{} += {} * cute.arch.grid_dim()[0]", _TILE, Name(TEAM))
             source.add(code("t = {}", Name(TEAM)), first)
@@ -265,7 +268,7 @@ class Tiles:
         used, differ = ir.names(body), self.differ
         elements = {n: a for n, a in self.plan.elements.items() if n in used}
         placed = differ or elements or used & {f"at_{axis}" for axis in self.axes}
-        ahead = ahead and not differ
+        ahead = ahead and not self.late
         used |= {f"at_{extent}" for tensor in elements.values() for extent in tensor.shape}
         used |= self.walks.coordinates
         source.add(*self._constants(used))
@@ -324,10 +327,13 @@ class Tiles:
             )
             rest, axes = Name("rest"), axes[:-2]
         elif self.dense is not None:
-            for axis in reversed(self._others):
-                self._along(source, axis, rest)
-                rest = Name("rest")
-            self.dense.place(source, rest)
+            if self.dense.banded(self._others):
+                self.dense.in_bands(source, _TILE, _TILES)
+            else:
+                for axis in reversed(self._others):
+                    self._along(source, axis, rest)
+                    rest = Name("rest")
+            self.dense.place(source, Name("rest") if self._others else rest)
             axes = []
         elif self.grouped:
             source.add(

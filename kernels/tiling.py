@@ -175,7 +175,13 @@ GATED = {
     "sm_100a": TILES["sm_100a"],
 }
 """The same of products with a gate."""
-GROUPED = {arch: {"nk": (Tile(), Tile(columns=128)), "kn": (Tile(),)} for arch in TILES}
+GROUPED = {
+    arch: {
+        "nk": (Tile(), Tile(columns=128), *IN_TURN.get(arch, ())),
+        "kn": (Tile(), *IN_TURN.get(arch, ())[-1:]),
+    }
+    for arch in TILES
+}
 """The same of products of groups of bf16, by how b lies in memory."""
 FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much

@@ -43,6 +43,14 @@ def uneven(kernel: Kernel) -> bool:
     return not names.isdisjoint({"tile_row", "tile_column"})
 
 
+def trips_are_data(kernel: Kernel) -> bool:
+    """Whether how many iterations an output tile has depends on sizes that are data."""
+    if kernel.trip_count is None:
+        return False
+    ragged = {one.extent for one in kernel.ragged}
+    return any(name.name in ragged for name in references(kernel.trip_count))
+
+
 def covered(kernel: Kernel) -> dict[str, int]:
     """Extents along which a kernel covers a fixed number of elements, and how many.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedgen.errors import suggest
+from schedgen.expressions import references
 from schedgen.kernel import Operation, Phase
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Scope
@@ -42,7 +43,7 @@ def _fits(
     mine = [operation for operation in operations if operation.role == name]
     formulas = ("tile_trips", "tile_first", "tile_when")
     ranges = [key for key in formulas if getattr(spec.loops, key) is not None]
-    ranges += ["ragged"] if spec.ragged else []
+    ranges += [] if _equally_long(spec, scope) else ["ragged"]
     ranges += ["walk"] if spec.loops.walk else []
     if not mine:
         known = ", ".join(pinned) or "none"
@@ -68,3 +69,12 @@ def _fits(
     else:
         return True
     return False
+
+
+def _equally_long(spec: SpecFile, scope: Scope) -> bool:
+    """Whether sizes that are data leave no output tile out, and say of none how many iterations it
+    has.
+    """
+    trips = scope.expression(spec.loops.trips, ("loops", "trips"))
+    named = set[str]() if trips is None else {name.name for name in references(trips)}
+    return not spec.ragged or (spec.loops.tiles == "dense" and named.isdisjoint(spec.ragged))

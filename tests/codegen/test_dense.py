@@ -13,6 +13,7 @@ from schedgen.driver.emulating import Compiled, compiled
 from schedgen.driver.inputs import compared, default_extents, outputs, random_inputs
 from schedgen.driver.proved import QUICK
 from schedgen.emulator.machine.policies import Adversarial
+from schedgen.errors import SpecError
 from schedgen.machine_file import read_machine
 from schedgen.reference.evaluate import evaluate
 from schedgen.spec.reader import parse_spec, read_spec
@@ -90,6 +91,33 @@ def test_other_claims(claim: str, target: str) -> None:
         outcome = made.run({"m": 140, "n": 72, "k": 72}, Adversarial(1))
         assert outcome.correct
         assert outcome.clean, outcome.report.errors
+
+
+def test_teams_take_turns_only_where_no_tile_is_left_out() -> None:
+    text = read_spec("gemm_grouped").source.text.replace("  tiles: dense\n", "")
+    with pytest.raises(SpecError, match="bad-teams"):
+        emission(parse_spec(text), read_machine("h200"), {"tile_n": "128", "teams": "2"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tile_n", "teams"), [("64", "1"), ("128", "2")])
+def test_bands_of_rows_of_several_numbers(tile_n: str, teams: str) -> None:
+    """Two bands of eight rows of tiles and three more, cut by groups, with three to five columns
+    each; in turn, too, as all tiles have as many iterations.
+    """
+    settings = {"tile_n": tile_n, "teams": teams}
+    one = emission(read_spec("gemm_grouped"), read_machine("h200"), settings, methods=QUICK)
+    assert "rest, at_n = in_bands(tile, rows, by_band)" in one.plain
+    sizes = {"group": 7, "total": 2000, "m": 300, "n": 300, "k": 72}
+    ends = [300, 300, 429, 1069, 1070, 1900, 1900]
+    with compiled(one.plain, one.solution.problem.kernel, "sm_90a", sms=3) as made:
+        inputs = random_inputs(made.kernel, sizes, 0)
+        inputs["ends"] = torch.tensor(ends, dtype=torch.int32)
+        results = outputs(made.kernel, sizes)
+        made.execute({**inputs, **results})
+    numbers = {name: torch.as_tensor(x).double().numpy() for name, x in inputs.items()}
+    for result in compared(made.kernel, results, evaluate(made.kernel, numbers, sizes)).values():
+        assert result.matches
 
 
 @pytest.mark.slow
