@@ -17,6 +17,7 @@ from pathlib import Path
 
 import attention_tables
 import emulator_tables
+import product_tables
 import trace_tables
 from result_tables import (
     choices,
@@ -215,6 +216,7 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "gemm-h200": lambda: on_gpu("gemm", ("spec", "m", "n", "k", "tile")),
     **emulator_tables.parts(),
+    **product_tables.parts(),
     **trace_tables.parts(),
     "head-dims": lambda: results_table(
         "head_dims",

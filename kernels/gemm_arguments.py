@@ -43,6 +43,27 @@ def check_epilogue(
         raise ArgumentValueError("bias", got, allowed, "pass other addends as c")
 
 
+def check_factors(
+    scale_a: Tensor | None, scale_b: Tensor | None, **others: object
+) -> tuple[Tensor, Tensor]:
+    """Factors of both operands of `gemm`; ``others``: arguments that do not go with them.
+
+    Raises ArgumentValueError.
+    """
+    if scale_a is None or scale_b is None:
+        missing, there = ("scale_a", "scale_b") if scale_a is None else ("scale_b", "scale_a")
+        got, fix = (
+            f"it is None, and {there} is not",
+            "pass torch.ones((), device=...) for no factor",
+        )
+        raise ArgumentValueError(missing, got, "factors of both operands, or of none", fix)
+    for name, value in others.items():
+        if value is not None:
+            got, fix = "there are scale_a and scale_b, too", "apply it to the result"
+            raise ArgumentValueError(name, got, "None beside factors of operands", fix)
+    return scale_a, scale_b
+
+
 def result_shape(
     a: Tensor,
     b: Tensor,

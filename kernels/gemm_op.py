@@ -19,6 +19,7 @@ from torch.nn import functional
 from schedgen.kernels import checks, choosing, layouts
 from schedgen.kernels import gemm_arguments as arguments
 from schedgen.kernels.operators import Operator
+from schedgen.kernels.scaled_op import scaled_gemm
 
 
 def gemm(
@@ -30,6 +31,8 @@ def gemm(
     beta: float = 1.0,
     bias: Tensor | None = None,
     activation: Literal["gelu"] | None = None,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """activation(alpha * a @ b + beta * c + bias), accumulated in float32 and rounded once.
@@ -38,8 +41,11 @@ def gemm(
     ``c``. Operands are read as they are if ``a`` is row-major, and ``b`` or ``b.mT``, too. Its
     gradients are products (`gemm_gradients`).
 
+    With ``scale_a`` and ``scale_b`` operands have 8 or 4 bits, and the result is bfloat16: that is
+    `scaled_gemm`, which knows neither addends nor activations, and has no gradients.
+
     Args:
-        a: (..., m, k), bfloat16 or float16.
+        a: (..., m, k), bfloat16 or float16; what `scaled_gemm` takes, if there are factors.
         b: (..., k, n), of the same type.
         c: broadcastable to (..., m, n), of the same type; None for no addend.
         alpha: factor of the product.
@@ -47,6 +53,8 @@ def gemm(
         bias: (n,), of the same type; instead of ``c``.
         activation: ``"gelu"``, with tanh as in ``torch.nn.functional.gelu(approximate="tanh")``;
             without ``c``, and with ``alpha`` 1.
+        scale_a: factors of a, as of `scaled_gemm`; together with those of b, or not at all.
+        scale_b: factors of b.
         out: where the result is written; of the same type and the result's shape. It may be ``c``
             itself, but share no memory with ``a`` or ``b``.
 
@@ -59,6 +67,9 @@ def gemm(
         ArgumentTypeError: a TypeError; a data type that does not fit.
         DeviceError: no kernel for this GPU, or no toolchain.
     """
+    if scale_a is not None or scale_b is not None:
+        both = arguments.check_factors(scale_a, scale_b, c=c, bias=bias, activation=activation)
+        return scaled_gemm(a, b, *both, alpha=alpha, out=out)
     if bias is not None or activation is not None:
         arguments.check_epilogue(b, c, alpha, bias, activation)
         c, beta = bias, 1.0

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from schedgen.driver import lock_file
 from schedgen.kernels import checks, layouts, library
+from schedgen.kernels import gemm_arguments as arguments
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
 from schedgen.kernels.operators import Operator
@@ -49,7 +50,13 @@ _GROUP = 512
 
 
 def scaled_gemm(
-    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, alpha: float = 1.0
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    *,
+    alpha: float = 1.0,
+    out: Tensor | None = None,
 ) -> Tensor:
     """alpha * (scale_a a) @ (scale_b b), accumulated in float32 and rounded once to bfloat16.
 
@@ -68,16 +75,22 @@ def scaled_gemm(
         scale_b: the same of b: of one element or (..., 1, n); (..., k / 128, n / 128), a number for
             each block of 128 x 128; or of blocks of its columns.
         alpha: factor of the product.
+        out: where the result is written; bfloat16, of the result's shape. It may share no memory
+            with the other tensors.
 
     Returns:
-        (..., m, n), bfloat16, contiguous.
+        (..., m, n), bfloat16, contiguous; or ``out``.
 
     Raises:
         ArgumentValueError: a ValueError; shapes, devices or numbers that do not fit.
         ArgumentTypeError: a TypeError; a data type that does not fit.
         DeviceError: no kernel for this GPU, such as for factors of blocks on Hopper.
     """
-    return _scaled_gemm(a, b, scale_a, scale_b, alpha)
+    if out is None:
+        return _scaled_gemm(a, b, scale_a, scale_b, alpha)
+    arguments.refuse_gradients(a, b, scale_a, scale_b, out)
+    _scaled_gemm_out(a, b, scale_a, scale_b, alpha, out)
+    return out
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -190,9 +203,10 @@ def _compute(
     if numbers > 1:
         a, b = a.view(torch.uint8), _bytes(b)
     rows, columns = (layouts.accessible(layouts.batches(one, outer)) for one in (a, b))
-    target = out.view(sizes.batch, sizes.m, sizes.n)
-    direct = layouts.problem(target) is None
-    target = target if direct else layouts.room(out, target.shape)
+    target = layouts.merged(out, sizes.batch) if outer else out.unsqueeze(0)
+    direct = target is not None and layouts.problem(target) is None
+    if target is None or not direct:
+        target = layouts.room(out, (sizes.batch, sizes.m, sizes.n))
     wide = sizes.block == WIDE
     factor = NAMES[scales[0].dtype] if sizes.block and not wide else ""
     spec = LONG if wide else BLOCKS if sizes.block else ROWS
@@ -296,8 +310,24 @@ def _run(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float) -
     return out
 
 
-_scaled_gemm = Operator(
-    "scaled_gemm(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, float alpha) -> Tensor",
-    _run,
-    _fake,
-)
+def _fake_out(
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float, out: Tensor
+) -> None:
+    sizes = _sizes(a, b, scale_a, scale_b, alpha)
+    arguments.check_out(out, sizes.shape, torch.bfloat16)
+
+
+def _run_out(
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float, out: Tensor
+) -> None:
+    _fake_out(a, b, scale_a, scale_b, alpha, out)
+    device = checks.devices(a=a, b=b, scale_a=scale_a, scale_b=scale_b, out=out)
+    if out.numel() and not out.is_meta:  # where calls are planned, each is looked at again
+        arguments.check_apart(out, a=a, b=b, scale_a=scale_a, scale_b=scale_b)
+    sizes = _sizes(a, b, scale_a, scale_b, alpha)
+    _compute(device, (a, b), (scale_a, scale_b), alpha, sizes, out)
+
+
+_TAKES = "Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, float alpha"
+_scaled_gemm = Operator(f"scaled_gemm({_TAKES}) -> Tensor", _run, _fake)
+_scaled_gemm_out = Operator(f"scaled_gemm_out({_TAKES}, Tensor(a!) out) -> ()", _run_out, _fake_out)

@@ -75,5 +75,22 @@ def test_operands_of_8_bits(planned: list[str], rows: bool) -> None:
         scale = torch.rand(64, 1) if rows else torch.rand(())
         other = torch.rand(1, 64) if rows else torch.rand(())
         wanted = scale * (a.float() @ b.float().mT) * other
-        assert torch.allclose(scaled_gemm(a, b.mT, scale, other).float(), wanted, rtol=2**-7)
+        found, out = scaled_gemm(a, b.mT, scale, other), torch.empty(64, 64).bfloat16()
+        assert torch.allclose(found.float(), wanted, rtol=2**-7)
+        assert gemm(a, b.mT, scale_a=scale, scale_b=other, out=out) is out
+        assert torch.equal(out, found)
+    assert len(planned) == 2 * 2
+
+
+@pytest.mark.parametrize("along_m", [False, True])
+def test_factors_of_long_blocks(planned: list[str], along_m: bool) -> None:
+    """Those of b are spread over rows; those of a are copied where they lie along k."""
+    for turn in range(4):
+        a, b = (random(64, 512, seed=turn + n).to(torch.float8_e4m3fn) for n in (0, 9))
+        scale, other = torch.rand(64, 4), torch.rand(4, 1)
+        scale = scale.mT.contiguous().mT if along_m else scale
+        left = a.float() * scale.repeat_interleave(128, 1)
+        wanted = left @ (b.float() * other.mT.repeat_interleave(128, 1)).mT
+        found = scaled_gemm(a, b.mT, scale, other)
+        assert torch.allclose(found.float(), wanted, rtol=2**-6, atol=0.1)
     assert len(planned) == 2

@@ -54,7 +54,7 @@ OPERATORS = [
     *(rms_op._gemm_scaled, rms_op._gemm_scaled_out),  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm_out,  # pyright: ignore[reportPrivateUsage]
-    scaled_op._scaled_gemm,  # pyright: ignore[reportPrivateUsage]
+    *(scaled_op._scaled_gemm, scaled_op._scaled_gemm_out),  # pyright: ignore[reportPrivateUsage]
 ]
 _RUN = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from schedgen.codegen.facts import file_name
 from schedgen.driver.emulating import launched
 from schedgen.errors import SchedgenError
-from schedgen.kernels import checks, layouts, library, scaled_gemm, scaled_op
-from schedgen.kernels.errors import DeviceError
+from schedgen.kernels import checks, gemm, layouts, library, scaled_gemm, scaled_op
+from schedgen.kernels.errors import ArgumentValueError, DeviceError
 from tests.kernels import refusals
 
 E4M3, E8M0, E2M1 = torch.float8_e4m3fn, torch.float8_e8m0fnu, torch.float4_e2m1fn_x2
@@ -165,13 +165,52 @@ def test_long_blocks(torch_only: list[str], outer: tuple[int, ...], m: int, n: i
     assert torch_only == ["gemm_fp8_blocks_sm_90a_e4m3.py"]
 
 
+@pytest.mark.parametrize("outer", [(), (2,), (2, 3)])
+def test_into_a_tensor(torch_only: list[str], outer: tuple[int, ...]) -> None:
+    """Also one that no bulk copy can reach, and one whose batches do not follow each other."""
+    a, b = small(*outer, 5, 32), small(*outer, 16, 32, seed=1)
+    wanted = rounded(a.double() / 4, b)
+    wider = torch.zeros(*outer, 7, 19).bfloat16()
+    turned = torch.zeros(*outer, 16, 5).bfloat16()
+    for out in (torch.empty_like(wanted), wider[..., 1:6, 1:17], turned.mT):
+        assert scaled_gemm(a, b.mT, ONE, ONE, out=out) is out
+        assert torch.equal(out, wanted)
+    assert len(torch_only) == 3
+
+
+def test_into_operands(torch_only: list[str]) -> None:
+    memory = torch.zeros(4, 64, dtype=torch.uint8)
+    a, out = memory.view(E4M3)[:, :32], memory.view(torch.bfloat16)[:, :4]
+    with pytest.raises(ArgumentValueError, match="it overlaps a"):
+        scaled_gemm(a, B, ONE, ONE, out=out)
+    assert torch_only == []
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("into", [False, True])
+def test_gemm_with_factors(torch_only: list[str], blocks: bool, into: bool) -> None:
+    """The same as `scaled_gemm`, on the same kernel."""
+    a, b = small(2, 5, 256), small(2, 136, 256, seed=1)
+    shapes = ((2, 5, 2), (2, 2, 2)) if blocks else ((2, 5, 1), (2, 1, 136))
+    of_a, of_b = (_wide(*shape, seed=n) for n, shape in enumerate(shapes))
+    out = torch.empty(2, 5, 136).bfloat16() if into else None
+    found = gemm(a, b.mT, alpha=0.5, scale_a=of_a, scale_b=of_b, out=out)
+    assert torch.equal(found, scaled_gemm(a, b.mT, of_a, of_b, alpha=0.5))
+    assert out is None or found is out
+    assert len(torch_only) == 2
+    assert len(set(torch_only)) == 1
+
+
 def test_empty(torch_only: list[str]) -> None:
     assert not scaled_gemm(small(5, 0), small(0, 6), ONE, ONE).any()
     assert scaled_gemm(small(0, 8), small(8, 6), ONE, ONE).shape == (0, 6)
+    out = torch.ones(5, 6).bfloat16()
+    assert not scaled_gemm(small(5, 0), small(0, 6), ONE, ONE, out=out).any()
     assert torch_only == []
 
 
 A, B = small(4, 32), small(4, 32, seed=1).mT
+D, WIDER = torch.zeros(4, 4).bfloat16(), torch.zeros(4, 5).bfloat16()
 MX = Quantized(E4M3, E8M0, 4, 32)
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("bf16", lambda: scaled_gemm(A.bfloat16(), B, ONE, ONE), TypeError, "a"),
@@ -184,6 +223,25 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("columns", lambda: scaled_gemm(A, B, ONE, torch.ones(4, 1)), ValueError, "scale_b"),
     ("half", lambda: scaled_gemm(A, B, ONE.half(), ONE.half()), TypeError, "scale_a"),
     ("blocks and rows", lambda: scaled_gemm(A, B, MX.scale, ONE), TypeError, "scale_b"),
+    ("one factor", lambda: gemm(A, B, scale_a=ONE), ValueError, "scale_b"),
+    ("the other factor", lambda: gemm(A, B, scale_b=ONE), ValueError, "scale_a"),
+    ("addend", lambda: gemm(A, B, D, scale_a=ONE, scale_b=ONE), ValueError, "c"),
+    ("bias", lambda: gemm(A, B, bias=D[0], scale_a=ONE, scale_b=ONE), ValueError, "bias"),
+    (
+        "activation",
+        lambda: gemm(A, B, activation="gelu", scale_a=ONE, scale_b=ONE),
+        ValueError,
+        "activation",
+    ),
+    (
+        "factors of bf16",
+        lambda: gemm(A.bfloat16(), B.bfloat16(), scale_a=ONE, scale_b=ONE),
+        TypeError,
+        "a",
+    ),
+    ("no factors", lambda: gemm(A, B), TypeError, "a"),
+    ("half a result", lambda: scaled_gemm(A, B, ONE, ONE, out=D.half()), ValueError, "out"),
+    ("a wider result", lambda: scaled_gemm(A, B, ONE, ONE, out=WIDER), ValueError, "out"),
     (
         "few blocks",
         lambda: scaled_gemm(A, B, MX.scale, MX.scale[..., :256]),
@@ -224,12 +282,27 @@ def test_opcheck_and_shapes(torch_only: list[str]) -> None:
         one = torch.ones((), device="cuda")
         found = scaled_gemm(a, b.mT, one, one)
         assert (found.shape, found.dtype) == ((2, 5, 5), torch.bfloat16)
+        out = found.new_empty(2, 5, 5)
+        assert gemm(a, b.mT, scale_a=one, scale_b=one, out=out) is out
+
+
+def test_compiled(torch_only: list[str]) -> None:
+    """`gemm` with factors and without are a call of an operator each."""
+
+    def layer(a: Tensor, b: Tensor) -> Tensor:
+        return gemm(a, b, scale_a=ONE, scale_b=ONE) + 1
+
+    compiled: Any = torch.compile(layer, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(A, B), layer(A, B))
 
 
 def test_no_gradients(torch_only: list[str]) -> None:
     scale = ONE.clone().requires_grad_()
-    with pytest.raises(SchedgenError, match="has no backward pass"):
-        scaled_gemm(A, B, scale, ONE).sum().backward()
+    for call in (scaled_gemm(A, B, scale, ONE), gemm(A, B, scale_a=scale, scale_b=ONE)):
+        with pytest.raises(SchedgenError, match="has no backward pass"):
+            call.sum().backward()
+    with pytest.raises(SchedgenError, match="out= and gradients"):
+        gemm(A, B, scale_a=scale, scale_b=ONE, out=D.clone())
 
 
 @pytest.mark.slow
@@ -238,7 +311,10 @@ def test_emulated_rows(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
     _install(monkeypatch, arch, Emulated)
     a, b = small(130, 136), small(264, 136, seed=1)
     rows = 2.0 ** torch.randint(-2, 3, (130, 1))
-    assert torch.equal(scaled_gemm(a, b.mT, rows, ONE), rounded(a.double() * rows / 2, b))
+    wanted = rounded(a.double() * rows / 2, b)
+    assert torch.equal(scaled_gemm(a, b.mT, rows, ONE), wanted)
+    out = torch.zeros(130, 272).bfloat16()[:, :264]
+    assert torch.equal(gemm(a, b.mT, scale_a=rows, scale_b=ONE, out=out), wanted)
 
 
 @pytest.mark.slow
