@@ -162,9 +162,10 @@ def test_gradients_of_attention_in_five_products(causal: bool) -> None:
 
 
 @pytest.mark.slow
-def test_gradients_in_the_emulator() -> None:
+@pytest.mark.parametrize("head_dim", ["64", "128"])
+def test_gradients_in_the_emulator(head_dim: str) -> None:
     """Two tiles of keys add to the same rows of queries, under an order meant to break it."""
-    proven, kernel = solved("attention_bwd", "h200")
+    proven, kernel = solved("attention_bwd", "h200", head_dim=head_dim)
     outcome = emulate(
         emit(proven, kernel),
         kernel,
