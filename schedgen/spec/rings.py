@@ -83,6 +83,12 @@ def _check_buffers(layout: Layout, name: str, ring: schema.Ring, ring_of: dict[s
             at = (*path, ring.buffers.index(region.base))
             report("mixed-ring", message, at, fix="split it into two rings")
             break
+    numbers = {b: len(layout.names[b]) for b in ring.buffers if b in layout.present}
+    if layout.apart(name) and len(set(numbers.values())) > 1:
+        told = " and ".join(f"{number} of '{buffer}'" for buffer, number in numbers.items())
+        message = f"there is a ring '{name}' for each instance of its buffers, and there are {told}"
+        fix = "give its buffers as many instances ('per'), or leave 'apart' away"
+        report("uneven-ring", message, ("rings", name, "apart"), fix=fix)
 
 
 def _lag_options(layout: Layout, name: str, ring: schema.Ring) -> dict[str, tuple[int, ...]]:
