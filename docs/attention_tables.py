@@ -59,30 +59,40 @@ def decode_caches() -> str:
 
 
 def backward() -> str:
-    """A line for each problem: gradients beside flash-attn-4, both ways, and FlashAttention-2."""
+    """A line for each problem and way of ours: gradients beside flash-attn-4, both ways,
+    FlashAttention-2, and cuDNN where it was measured.
+    """
     found = json.loads((RESULTS / "backward.json").read_text("utf-8"))
     problems: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in found["rows"]:
         if "ms" in row:
             problems.setdefault(row["case"], {})[row["provider"]] = row
-    peers = ("FA4 deterministic", "FA4", "FA2")
-    lines = [
-        ["", "TFLOP/s", "ms in a graph", "of FA4, deterministic", "of FA4", "of FA2", "eager ms"]
-    ]
-    lines[0] += ["of FA4, deterministic", "of FA4", "same bits", "FA4, deterministic", "FA4"]
-    lines[0] += ["error of dq, dk, dv", "FA4"]
+    measured = {name for rows in problems.values() for name in rows}
+    graphs, eager = ("FA4 deterministic", "FA4", "FA2"), ["FA4 deterministic", "FA4"]
+    eager += ["cuDNN"] * ("cuDNN" in measured)  # no graph has it
+    titles = {"FA4 deterministic": "FA4, deterministic"}
+    lines = [["", "TFLOP/s", "ms in a graph", *(f"of {titles.get(n, n)}" for n in graphs)]]
+    lines[0] += ["eager ms", *(f"of {titles.get(n, n)}" for n in eager)]
+    lines[0] += ["same bits", *(titles.get(n, n) for n in eager), "error of dq, dk, dv", "FA4"]
     lines.append(["---"] * len(lines[0]))
     for problem, rows in problems.items():
-        ours = rows[_OURS]
-        cells = [problem, str(ours["TFLOP/s"]), str(ours["graph ms"])]
-        cells += [f"{rows[peer]['graph ms'] / ours['graph ms']:.2f}" for peer in peers]
-        cells += [str(ours["eager ms"])]
-        cells += [f"{rows[peer]['eager ms'] / ours['eager ms']:.2f}" for peer in peers[:2]]
-        cells += [rows[name]["same bits"] for name in (_OURS, *peers[:2])]
-        for row in (ours, rows["FA4"]):
-            cells.append(", ".join(row[f"error of {name}"] for name in ("dq", "dk", "dv")))
-        lines.append(cells)
+        for name in (n for n in rows if n.startswith(_OURS)):
+            ours = rows[name]
+            cells = [problem + name.removeprefix(_OURS), str(ours["TFLOP/s"])]
+            cells += _times("graph ms", rows, name, graphs) + _times("eager ms", rows, name, eager)
+            cells += [rows[one]["same bits"] if one in rows else "" for one in (name, *eager)]
+            for row in (ours, rows["FA4"]):
+                cells.append(", ".join(row[f"error of {each}"] for each in ("dq", "dk", "dv")))
+            lines.append(cells)
     return _table(lines, found["environment"], "backward")
+
+
+def _times(
+    key: str, rows: Mapping[str, Mapping[str, Any]], ours: str, peers: Sequence[str]
+) -> list[str]:
+    """The time ``key`` of ``ours``, and those of ``peers`` in units of it, where there are any."""
+    mine = rows[ours][key]
+    return [str(mine), *(f"{rows[p][key] / mine:.2f}" if p in rows else "" for p in peers)]
 
 
 def gated() -> str:

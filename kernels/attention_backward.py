@@ -2,12 +2,16 @@
 
 Three kernels. `attention_bwd_delta` computes the row sums of dout * out, `attention_bwd_kv` the
 gradients of keys and values, tile by tile of keys, and `attention_bwd_q` those of queries. No sum
-goes across CTAs, so the bits of the results are the same each time (docs/backward.md).
+goes across CTAs, so the bits of the results are the same each time (docs/backward.md). Who accepts
+others may have `attention_bwd` instead of the last two: five products instead of seven, and a sum
+over CTAs in any order, ``torch.ops.schedgen.attention_bwd_unordered``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,11 +22,15 @@ from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, Gradi
 from schedgen.kernels.operators import Operator
 
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
+WHOLE, CONVERT = "attention_bwd", "attention_bwd_convert"
 HEAD_DIMS = (64, 128)
 """Head dimensions of q, k and v that there are kernels for."""
 DTYPES = ("bf16",)
 """Types, by their names in specs, that there are kernels for."""
 ARCHITECTURES = ("sm_90a", "sm_100a")
+UNORDERED = {"sm_90a": (64, 128), "sm_100a": (64,)}
+"""Head dimensions for which there is one kernel of all gradients, which adds up in any order, by
+architecture: those with fewer model cycles than the two kernels have."""
 
 
 def attention_backward(
@@ -36,11 +44,13 @@ def attention_backward(
     dlse: Tensor | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
+    deterministic: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `attention`, which calls this where gradients are asked for.
 
-    The same arguments give the same bits. Of k and v that several heads of q share, the gradients
-    of each head are rounded to the type of k, and added up in float32 in their order.
+    The same arguments give the same bits, unless that is left open. Of k and v that several heads
+    of q share, the gradients of each head are rounded to the type of k, and added up in float32 in
+    their order.
 
     Args:
         dout: the gradient of ``out``, of its shape and type; any layout.
@@ -48,6 +58,8 @@ def attention_backward(
         out, lse: what `attention` returned for them.
         dlse: the gradient of ``lse``, (batch, heads, seq_q), float32; None: 0.
         softmax_scale, causal: as they were passed to `attention`.
+        deterministic: if False, the gradient of q may be a sum in any order, whose last bits are
+            others in each call, where the model says that this takes less time (`UNORDERED`).
 
     Returns:
         The gradients of q, k and v, contiguous.
@@ -57,7 +69,8 @@ def attention_backward(
         As `attention`.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
-    return _attention_bwd(dout, q, k, v, out, lse, dlse, scale, causal)
+    by = _attention_bwd if deterministic else _attention_bwd_unordered
+    return by(dout, q, k, v, out, lse, dlse, scale, causal)
 
 
 def _check(
@@ -99,7 +112,7 @@ def _fake(
 
 def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None,
-    scale: float, causal: bool,
+    scale: float, causal: bool, *, unordered: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     _check(dout, q, k, v, out, lse, dlse, scale)
     device = checks.devices(dout=dout, q=q, k=k, v=v, out=out, lse=lse, dlse=dlse)
@@ -119,26 +132,59 @@ def _backward(
         delta -= dlse  # the gradient of a score is p * (dp - delta + dlse)
     settings = attention_arguments.dims(q.shape[3], v.shape[3]) | dtype
     settings |= {"causal": "true"} if causal else {}
-    exponent = (scale * math.log2(math.e),)
+    shared = q.shape[2] != k.shape[2]
     of_heads = dk, dv
-    if q.shape[2] != k.shape[2]:
+    if shared:
         shape = (*k.shape[:2], q.shape[2], k.shape[3])
         of_heads = k.new_empty(shape), v.new_empty(shape)
-    run = library.launcher(device, KEYS, **settings)
-    run.launch((q, k, v, dout, lse2, delta, *of_heads), exponent)
-    if q.shape[2] != k.shape[2]:
+    given = (q, k, v, dout, lse2, delta)
+    compute = _in_one_walk if unordered and q.shape[3] in UNORDERED[arch] else _in_two_walks
+    compute(device, settings, given, (dq, *of_heads), scale)
+    if shared:
         for each, found in zip(of_heads, (dk, dv), strict=True):
             torch.sum(each.view(*k.shape[:3], -1, k.shape[3]), 3, out=found)
-    run = library.launcher(device, QUERIES, **settings)
-    run.launch((q, k, v, dout, lse2, delta, dq), exponent)
     return dq, dk, dv
 
 
-_attention_bwd = Operator(
-    "attention_bwd(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? dlse,"
-    " float softmax_scale, bool causal) -> (Tensor dq, Tensor dk, Tensor dv)",
-    _backward,
-    _fake,
+def _in_two_walks(
+    device: torch.device,
+    settings: Mapping[str, str],
+    given: tuple[Tensor, ...],
+    results: tuple[Tensor, Tensor, Tensor],
+    scale: float,
+) -> None:
+    """``results``, gradients of q, k and v, from ``given``, by two kernels: without a sum over
+    CTAs.
+    """
+    (dq, *of_heads), exponent = results, (scale * math.log2(math.e),)
+    library.launcher(device, KEYS, **settings).launch((*given, *of_heads), exponent)
+    library.launcher(device, QUERIES, **settings).launch((*given, dq), exponent)
+
+
+def _in_one_walk(
+    device: torch.device,
+    settings: Mapping[str, str],
+    given: tuple[Tensor, ...],
+    results: tuple[Tensor, Tensor, Tensor],
+    scale: float,
+) -> None:
+    """The same by one kernel, which adds up the gradient of q in float32, in any order, and one
+    that rounds it.
+    """
+    dq, *of_heads = results
+    total = layouts.room(given[4], dq.shape).zero_()  # float32, as lse2
+    run = library.launcher(device, WHOLE, **settings)
+    run.launch((*given, *of_heads, total), (scale * math.log2(math.e),))
+    library.launcher(device, CONVERT, dtype=settings["dtype"]).launch((total, dq), (scale,))
+
+
+_SCHEMA = (
+    "{}(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? dlse,"
+    " float softmax_scale, bool causal) -> (Tensor dq, Tensor dk, Tensor dv)"
+)
+_attention_bwd = Operator(_SCHEMA.format("attention_bwd"), _backward, _fake)
+_attention_bwd_unordered = Operator(
+    _SCHEMA.format("attention_bwd_unordered"), partial(_backward, unordered=True), _fake
 )
 
 
@@ -149,14 +195,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 
 def _gradients(
-    ctx: Any, dout: Tensor | None, dlse: Tensor | None
+    by: Operator, ctx: Any, dout: Tensor | None, dlse: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
     q, k, v, out, lse = ctx.saved_tensors
     if dout is None and dlse is None:
         return None, None, None, None, None
     dout = torch.zeros_like(out) if dout is None else dout
-    dq, dk, dv = _attention_bwd(dout, q, k, v, out, lse, dlse, ctx.scale, ctx.causal)
+    dq, dk, dv = by(dout, q, k, v, out, lse, dlse, ctx.scale, ctx.causal)
     return dq, dk, dv, None, None
 
 
-attention_op.OPERATOR.differentiate(_save, _gradients)
+attention_op.OPERATOR.differentiate(_save, partial(_gradients, _attention_bwd))
+attention_op.UNORDERED.differentiate(_save, partial(_gradients, _attention_bwd_unordered))

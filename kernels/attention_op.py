@@ -33,6 +33,7 @@ def attention(
     softmax_scale: float | None = None,
     causal: bool = False,
     return_lse: Literal[False] = False,
+    deterministic: bool = True,
     mask: str | None = None,
     score: str | None = None,
     sinks: Tensor | None = None,
@@ -50,6 +51,7 @@ def attention(
     softmax_scale: float | None = None,
     causal: bool = False,
     return_lse: Literal[True],
+    deterministic: bool = True,
     mask: str | None = None,
     score: str | None = None,
     sinks: Tensor | None = None,
@@ -66,6 +68,7 @@ def attention(
     softmax_scale: float | None = None,
     causal: bool = False,
     return_lse: bool = False,
+    deterministic: bool = True,
     mask: str | None = None,
     score: str | None = None,
     sinks: Tensor | None = None,
@@ -93,6 +96,8 @@ def attention(
         softmax_scale: above 0; ``1 / sqrt(head_dim)`` if None.
         causal: row i of q sees keys up to ``i + seq_k - seq_q`` (aligned bottom right).
         return_lse: whether to return ``lse`` too.
+        deterministic: if False, gradients may have other bits in each run, to be faster
+            (`attention_backward`); what is returned here has the same ones always.
         mask: which keys (``column``) queries (``row``) see, an expression of the language of specs
             over these, ``head``, ``batch``, ``seq_q``, ``seq_k`` and ``given`` (docs/variants.md).
             Its kernel is solved, proven and compiled on the first call, and kept on disk.
@@ -124,7 +129,8 @@ def attention(
     if _is_decode(q, k, v) and not _derived(q, k, v):
         out, lse = decoded(q, k, v, scale, causal=causal)
         return (out, lse) if return_lse else out
-    out, lse = OPERATOR(q, k, v, scale, causal)
+    operator = OPERATOR if deterministic or not _derived(q, k, v) else UNORDERED
+    out, lse = operator(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
 
 
@@ -267,9 +273,9 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     return out, lse
 
 
-OPERATOR = Operator(
-    "attention_fwd(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal)"
-    " -> (Tensor out, Tensor lse)",
-    _forward,
-    _fake,
+_SCHEMA = (
+    "{}(Tensor q, Tensor k, Tensor v, float softmax_scale, bool causal) -> (Tensor out, Tensor lse)"
 )
+OPERATOR = Operator(_SCHEMA.format("attention_fwd"), _forward, _fake)
+UNORDERED = Operator(_SCHEMA.format("attention_fwd_unordered"), _forward, _fake)
+"""The same, with gradients that may have other bits in each run."""

@@ -26,7 +26,7 @@ from schedgen.driver import lock_file
 from schedgen.kernels import scaled_op, split
 from schedgen.kernels.attention_arguments import HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
-from schedgen.kernels.attention_backward import DELTA, QUERIES
+from schedgen.kernels.attention_backward import CONVERT, DELTA, QUERIES, UNORDERED, WHOLE
 from schedgen.kernels.attention_backward import DTYPES as DERIVED_DTYPES
 from schedgen.kernels.attention_backward import HEAD_DIMS as DERIVED_DIMS
 from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
@@ -142,6 +142,9 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
         settings = (*dims(head_dim, head_dim).items(), ("dtype", dtype), *causal)
         yield Shipped(KEYS_AND_VALUES, target, settings)
         yield Shipped(QUERIES, target, settings)
+        if head_dim in UNORDERED[TARGETS[target]]:
+            yield Shipped(WHOLE, target, settings)
+    yield Shipped(CONVERT, target, (("dtype", dtype),))
 
 
 def _scaled() -> Iterator[Shipped]:

@@ -91,7 +91,7 @@ def _can_host(layout: Layout, name: str, kind: str, host: str, at: Path) -> bool
             fix = "take it out of the ring, or remove the alias"
             report("alias-in-ring", message, at, fix=fix)
             return False
-    if layout.present[name].per != layout.present[host].per:
+    if _replicated(layout, name) != _replicated(layout, host):
         message = f"'{name}' and '{host}' are not replicated alike"
         report("alias-shape", message, at, fix="give both the same 'per'")
         return False
@@ -107,6 +107,11 @@ def _can_host(layout: Layout, name: str, kind: str, host: str, at: Path) -> bool
         report("alias-too-large", message, at, fix="alias it to a larger buffer, or write 'none'")
         return False
     return True
+
+
+def _replicated(layout: Layout, name: str) -> list[str]:
+    """The dimensions along which there are several buffers of a name."""
+    return [d for d in layout.present[name].per if layout.dimensions.count[d] > 1]
 
 
 def _options(layout: Layout, tenant: Region, kind: str, host: str) -> Iterator[AliasOption]:

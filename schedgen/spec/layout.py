@@ -85,6 +85,10 @@ class Layout:
         number = scope.integer(depth, path, at_most=MAX_DEPTH)
         return Depth(number, number)
 
+    def apart(self, ring: str) -> bool:
+        """Whether each instance of the buffers of ``ring`` has a ring of its own."""
+        return self.scope.truth(self.spec.rings[ring].apart, ("rings", ring, "apart"))
+
     def _add(self, name: str, buffer: Buffer) -> None:
         before = self.scope.errors
         template = self._region(name, buffer)
@@ -104,9 +108,13 @@ class Layout:
             return
         self.present[name] = buffer
         self.names[name] = []
-        for index in self.dimensions.instances(buffer.per):
+        ring = template.ring
+        apart = ring is not None and self.apart(ring)
+        for number, index in enumerate(self.dimensions.instances(buffer.per)):
             here = list(index.values())
             region = replace(template, name=instance_name(name, here))
+            if ring is not None and apart:
+                region = replace(region, ring=instance_name(ring, [number]))
             self.regions[region.name] = region
             self.pieces[region.name] = _pieces(buffer, region, here, *parts)
             self.names[name].append(region.name)

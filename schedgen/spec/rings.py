@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 
 from schedgen.errors import suggest
 from schedgen.kernel import Ring
 from schedgen.spec import schema
+from schedgen.spec.dimensions import instance_name
 from schedgen.spec.layout import Layout
 
 MAX_LAG = 8
@@ -30,13 +32,27 @@ def bind_rings(layout: Layout) -> tuple[Ring, ...]:
             layout.scope.error("too-many-choices", message, path, key=True, fix=fix)
         if layout.scope.errors > before or not options:
             continue
-        regions = tuple(region for buffer in options for region in layout.names[buffer])
-        lags: list[tuple[int, ...]] = []
-        for pick in product(*options.values()):
-            lag_of = dict(zip(options, pick, strict=True))
-            lags.append(tuple(lag_of[layout.regions[region].base] for region in regions))
-        found.append(Ring(name, regions, depth, tuple(lags)))
+        for one, regions in _instances(layout, name, options):
+            lags: list[tuple[int, ...]] = []
+            for pick in product(*options.values()):
+                lag_of = dict(zip(options, pick, strict=True))
+                lags.append(tuple(lag_of[layout.regions[region].base] for region in regions))
+            found.append(Ring(one, regions, depth, tuple(lags)))
     return tuple(found)
+
+
+def _instances(
+    layout: Layout, name: str, buffers: Iterable[str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names and regions of the rings that ring ``name`` of a spec stands for: one, or as many as
+    there are instances of its buffers.
+    """
+    regions = [layout.names[buffer] for buffer in buffers]
+    if not layout.apart(name):
+        yield name, tuple(region for names in regions for region in names)
+        return
+    for number, together in enumerate(zip(*regions, strict=True)):
+        yield instance_name(name, [number]), together
 
 
 def _check_buffers(layout: Layout, name: str, ring: schema.Ring, ring_of: dict[str, str]) -> None:
@@ -67,6 +83,12 @@ def _check_buffers(layout: Layout, name: str, ring: schema.Ring, ring_of: dict[s
             at = (*path, ring.buffers.index(region.base))
             report("mixed-ring", message, at, fix="split it into two rings")
             break
+    numbers = {b: len(layout.names[b]) for b in ring.buffers if b in layout.present}
+    if layout.apart(name) and len(set(numbers.values())) > 1:
+        told = " and ".join(f"{number} of '{buffer}'" for buffer, number in numbers.items())
+        message = f"there is a ring '{name}' for each instance of its buffers, and there are {told}"
+        fix = "give its buffers as many instances ('per'), or leave 'apart' away"
+        report("uneven-ring", message, ("rings", name, "apart"), fix=fix)
 
 
 def _lag_options(layout: Layout, name: str, ring: schema.Ring) -> dict[str, tuple[int, ...]]:

@@ -163,6 +163,11 @@ class Ring(Model):
     lag: Literal["auto"] | list[Arithmetic] = Field(
         "auto", description="iterations by which each buffer lags", examples=[[0, 1], [0, "auto"]]
     )
+    apart: Arithmetic = Field(
+        False,
+        description="true: as many rings as each buffer has instances, which its first instances "
+        "fill, its second ones, and so on",
+    )
     only: Arithmetic = Field(True, description="false: its buffers have slots of their own")
 
 

@@ -163,11 +163,14 @@ def _attention(tensors: Sequence[Tensor], scale: float, *, causal: bool) -> None
 
 
 def _backward(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-    """One of the three kernels; probabilities and gradients of scores are not rounded."""
+    """One of the kernels; probabilities and gradients of scores are not rounded."""
     if name.startswith("attention_bwd_delta"):
         do, o, lse, delta, lse2 = tensors
         delta.copy_((do.float() * o.float()).sum(-1).mT)
         lse2.copy_((lse * math.log2(math.e)).where(lse > -1e30, 1e30))
+        return
+    if name.startswith("attention_bwd_convert"):
+        tensors[1].copy_(tensors[0] * scalars[0])
         return
     q, k, v, do, lse2, delta, *found = tensors
     (scale,) = scalars
@@ -180,6 +183,9 @@ def _backward(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) ->
     if name.startswith("attention_bwd_q"):
         found[0].copy_(torch.einsum("bhqk,bkhd->bqhd", ds, k))
         return
+    if len(found) == 3:  # it adds up dq, without its factor
+        assert found[2].dtype is torch.float32
+        found[2] += torch.einsum("bhqk,bkhd->bqhd", ds / (scale * math.log(2)), k)
     found[0].copy_(torch.einsum("bhqk,bqhd->bkhd", ds, q.float()))
     found[1].copy_(torch.einsum("bhqk,bqhd->bkhd", p, do.float()))
 

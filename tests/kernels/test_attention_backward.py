@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from schedgen.kernels import attention, attention_backward
+from schedgen.driver import lock_file
+from schedgen.kernels import attention, attention_backward, keys
+from schedgen.kernels.attention_backward import ARCHITECTURES, KEYS, QUERIES, UNORDERED, WHOLE
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from tests.kernels.test_attention_op import operands, reference
 
@@ -54,6 +56,54 @@ def test_gradients_are_those_of_float64(launches: list[str], shape: Shape, causa
     kernels = [f"attention_bwd_{name}_sm_90a" for name in ("kv", "q")]
     names = ["attention_bwd_delta_sm_90a_bf16.py", *(name + end for name in kernels)]
     assert launches[1:] == names
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(2, 5, 9, 4, 2), (1, 7, 7, 2, 2, 128), (1, 7, 4, 2, 1)])
+def test_gradients_in_any_order(launches: list[str], shape: Shape, causal: bool) -> None:
+    """By one kernel that adds to what has to be zeros, and one that rounds."""
+    q, k, v = (x.requires_grad_() for x in operands(*shape))  # type: ignore[arg-type]
+    out = attention(q, k, v, causal=causal, deterministic=False)
+    dout = torch.randn(out.shape).to(out.dtype)
+    found = torch.autograd.grad(out, (q, k, v), dout)
+    assert all(map(near, found, derived(q, k, v, q.shape[3] ** -0.5, causal, dout, None)))
+    end = f"_head_dim{q.shape[3]}_bf16" + "_causal" * causal + ".py"
+    names = ["delta_sm_90a_bf16.py", f"sm_90a{end}", "convert_sm_90a_bf16.py"]
+    assert launches[1:] == [f"attention_bwd_{name}" for name in names]
+
+
+@pytest.mark.parametrize(("arch", "head_dim"), [("sm_90a", 64), ("sm_100a", 64), ("sm_100a", 128)])
+def test_order_is_kept_where_that_is_no_slower(
+    launches: list[str], monkeypatch: pytest.MonkeyPatch, arch: str, head_dim: int
+) -> None:
+    """One kernel instead of two is a question of model cycles, which locks know."""
+    monkeypatch.setattr(keys, "architecture", lambda device: arch)  # pyright: ignore
+    q, k, v = operands(1, 8, 8, 1, 1, head_dim)
+    out, lse = attention(q, k, v, return_lse=True)
+    before = len(launches)
+    attention_backward(torch.ones_like(out), q, k, v, out, lse, deterministic=False)
+    one_walk = any("convert" in name for name in launches[before:])
+    assert one_walk == (head_dim in UNORDERED[arch])
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_one_walk_takes_fewer_model_cycles(arch: str) -> None:
+    """Than two, for as many keys and queries, for each head_dim that there is one for."""
+
+    def cycles(spec: str) -> dict[tuple[str, bool], float]:
+        lock = lock_file.read(lock_file.folder() / f"{spec}_{arch}.json")
+        return {
+            (kernel.settings["head_dim"], "causal" in kernel.settings): schedule.ii_cycles
+            for schedule in lock.schedules
+            for kernel in schedule.kernels
+        }
+
+    whole, of_keys, of_queries = map(cycles, (WHOLE, KEYS, QUERIES))
+    assert {int(head_dim) for head_dim, _ in whole} == set(UNORDERED[arch])
+    for one, taken in whole.items():
+        # Of 128 keys and 64 queries on Hopper, where the walk over keys takes 96 at a time.
+        other = of_queries[one] * (64 / 96 if arch == "sm_90a" else 1)
+        assert taken < of_keys[one] + other
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -140,18 +190,22 @@ def test_refused(launches: list[str]) -> None:
 
 
 def test_checks_of_torch(launches: list[str]) -> None:
+    """By the stand-in, sums have the same bits in any order, too."""
     q, k, v = operands(1, 8, 12, 2, 1)
     out, lse = attention(q, k, v, return_lse=True)
     arguments = (torch.ones_like(out), q, k, v, out, lse, None, 1 / math.sqrt(64), False)
     torch.library.opcheck(torch.ops.schedgen.attention_bwd.default, arguments)
-    leaves = tuple(x.requires_grad_() for x in (q, k, v))
-    torch.library.opcheck(torch.ops.schedgen.attention_fwd.default, (*leaves, 0.125, True))
+    torch.library.opcheck(torch.ops.schedgen.attention_bwd_unordered.default, arguments)
+    leaves = (*(x.requires_grad_() for x in (q, k, v)), 0.125, True)
+    torch.library.opcheck(torch.ops.schedgen.attention_fwd.default, leaves)
+    torch.library.opcheck(torch.ops.schedgen.attention_fwd_unordered.default, leaves)
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_compiled(launches: list[str], dynamic: bool) -> None:
+def test_compiled(launches: list[str], dynamic: bool, deterministic: bool) -> None:
     def loss(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        out, lse = attention(q, k, v, causal=True, return_lse=True)
+        out, lse = attention(q, k, v, causal=True, return_lse=True, deterministic=deterministic)
         return (out.float() * 0.5).sum() + lse.sum()
 
     leaves = [x.requires_grad_() for x in operands(1, 8, 12, 2, 1)]

@@ -122,6 +122,25 @@ def test_gradients(arch: str, shape: tuple[int, ...], causal: bool) -> None:
     assert all(map(near, found, wanted))
 
 
+@pytest.mark.parametrize(
+    ("shape", "causal"),
+    [
+        ((1, 70, 150, 2, 1, 64), False),
+        ((1, 150, 70, 1, 1, 64), True),
+        ((1, 130, 131, 2, 1, 128), True),
+        ((1, 260, 70, 1, 1, 128), False),
+    ],
+)
+def test_gradients_in_any_order(arch: str, shape: tuple[int, ...], causal: bool) -> None:
+    """Those of queries are sums of what tiles of keys add, where there is a kernel for that."""
+    q, k, v = (x.requires_grad_() for x in operands(*shape))
+    out = attention(q, k, v, causal=causal, deterministic=False)
+    dout = torch.randn(out.shape).to(out.dtype)
+    found = torch.autograd.grad(out, (q, k, v), dout)
+    wanted = derived(q, k, v, 1 / math.sqrt(shape[5]), causal, dout, None)
+    assert all(map(near, found, wanted))
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(130, 264, 72), (13, 7, 5)])
 def test_product(m: int, n: int, k: int) -> None:
     """Without an addend the kernel reads eight zeros, out of bounds, as a tensor of any shape."""

@@ -158,6 +158,13 @@ def test_two_guests_of_one_host() -> None:
     assert kernel.region["dS"].options[1:3] == (AliasOption("S"), AliasOption("S", 256))
 
 
+def test_one_instance_is_replicated_like_none() -> None:
+    """On b200 there is one dP, one band of it that is, and one half of dQ."""
+    (kernel,) = kernels("attention_bwd", "b200", head_dim="128")
+    assert kernel.region["dS"].options[0] == AliasOption("dP[0]", 256, 0)
+    assert [option.host for option in kernel.region["dQ[0]"].options] == [None, "dP[0]", "S"]
+
+
 def test_alias_in_another_space_does_not_apply() -> None:
     kernel = attention("b200", p_storage="own", accumulator="registers", exchange="registers")
     assert all(region.options == (OWN_STORAGE,) for region in kernel.regions)
@@ -225,6 +232,17 @@ def test_orders_stand_for_all_parts() -> None:
         *(("PV[1,0]", -1), ("PV[1,1]", -1), ("QK[1]", 0)),
     )
     assert attention("b200").orders == ()
+
+
+def test_rings_apart() -> None:
+    """One for the instances of each warpgroup, which have registers of their own."""
+    (kernel,) = kernels("attention_bwd", "h200", head_dim="128")
+    found = {ring.name: (ring.regions, ring.lags) for ring in kernel.rings}
+    of_each = {f"turns[{n}]": ((f"dP[{n}]", f"dQ[{n}]"), ((0, 0),)) for n in range(2)}
+    assert found == of_each
+    assert [kernel.region[f"dQ[{n}]"].ring for n in range(2)] == list(of_each)
+    (kernel,) = kernels("attention_bwd", "h200", head_dim="64")
+    assert kernel.rings == ()
 
 
 @pytest.mark.parametrize(("head_dim", "rings"), [("64", []), ("128", ["halves"])])
