@@ -6,8 +6,9 @@ Nsight Compute runs one launch of each kernel alone, at the clock that the GPU t
 here do not depend on the power limit as times in the other benchmarks do. Elapsed cycles count to
 the end of the last SM, active ones are an average over the SMs; *busiest unit* is the share of the
 elapsed cycles in which the busiest pipeline of an SM works, here the tensor cores; *issue slots*
-and *MUFU* are the shares of these; *no instruction* is the share of the time of warps in which the next
-instruction is not there yet. Needs a GPU and ncu. FlashAttention-4, cuBLAS and quack are measured in the same run.
+and *MUFU* are the shares of these; *no instruction* is the share of the time of warps in which the
+next instruction is not there yet. Needs a GPU and ncu. FlashAttention-4, cuBLAS and quack are
+measured in the same run.
 """
 
 from __future__ import annotations
