@@ -242,6 +242,10 @@ H200) with kernels that read right operands as they lie; with 64 x 32 x 256 the 
 instead of 384 cycles for the others, so there they are 7 % too high. For products with an
 activation, a gate, factors or sums of squares, which have other epilogues, they are taken over, not
 measured. Nobody has measured Blackwell: there the model's are taken."""
+OF_GROUPS = {128: 1.2}
+"""How much longer tiles of so many columns take where rows of groups are multiplied, each group by
+a matrix of its own: 1.05 to 1.34 for the shapes of `benchmarks/experts.py` (H100), beside tiles of
+192 columns that are computed in turn, of which fewer read each matrix."""
 ESTIMATED = {
     "sm_90a": {
         False: {
@@ -367,6 +371,8 @@ def _together(product: Product, tile: Tile) -> float:
     if product.transposed:
         return STORED_TRANSPOSED.get(arch, {}).get(tile, 1.0)
     found = MEASURED.get(arch, {}).get(product.symmetric, {})
+    if product.grouped and tile in found:
+        return found[tile] * OF_GROUPS.get(tile.columns, 1.0)
     return found.get(tile) or ESTIMATED.get(arch, {}).get(product.symmetric, {}).get(tile, 1.0)
 
 

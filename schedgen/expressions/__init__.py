@@ -14,7 +14,7 @@ from schedgen.expressions.arithmetic import Value, Values, evaluate, evaluate_in
 from schedgen.expressions.arrays import Array, evaluate_arrays
 from schedgen.expressions.counting import OperationCounts, count_operations
 from schedgen.expressions.errors import ExpressionError
-from schedgen.expressions.folding import fold
+from schedgen.expressions.folding import fold, of_this_iteration
 from schedgen.expressions.formulas import check_condition, check_formula
 from schedgen.expressions.functions import ELEMENTWISE, Function
 from schedgen.expressions.influence import without_influence
@@ -61,6 +61,7 @@ __all__ = [
     "evaluate_arrays",
     "evaluate_int",
     "fold",
+    "of_this_iteration",
     "parse",
     "references",
     "render",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from schedgen.expressions.nodes import (
     Binary,
@@ -39,6 +40,25 @@ def fold(node: Expression, values: Mapping[str, Expression]) -> Expression:
             return Call("where", (chosen, fold(then, values), fold(other, values)))
         case Call(function, arguments):
             return Call(function, tuple(fold(argument, values) for argument in arguments))
+        case _:
+            return node
+
+
+def of_this_iteration(node: Expression, names: Collection[str]) -> Expression:
+    """``node`` with the values that ``names`` have now instead of those one iteration ago."""
+
+    def renewed(part: Expression) -> Expression:
+        return of_this_iteration(part, names)
+
+    match node:
+        case Name(name, 1) if name in names:
+            return replace(node, distance=0)
+        case Unary():
+            return replace(node, operand=renewed(node.operand))
+        case Binary() | Compare() | Logical():
+            return replace(node, left=renewed(node.left), right=renewed(node.right))
+        case Call():
+            return replace(node, arguments=tuple(map(renewed, node.arguments)))
         case _:
             return node
 

@@ -12,6 +12,7 @@ from schedgen.expressions import (
     Name,
     check_condition,
     check_formula,
+    of_this_iteration,
     references,
     without_influence,
 )
@@ -119,8 +120,16 @@ class Names:
 class Draft:
     """One instance of an operation; ``complete`` unless something about it was reported."""
 
-    def __init__(self, names: Names, index: Index, written: Collection[str] | None = None) -> None:
-        """``written``: pieces that the main loop has written before, None outside of it."""
+    def __init__(
+        self,
+        names: Names,
+        index: Index,
+        written: Collection[str] | None = None,
+        earlier: Collection[str] = (),
+    ) -> None:
+        """``written``: pieces that the main loop has written before, None outside of it;
+        ``earlier``: those that earlier instances of the same operation have.
+        """
         self.operands: dict[str, tuple[Piece, ...]] = {}
         self.reads: dict[Read, Location] = {}
         self.writes: dict[str, None] = {}
@@ -131,6 +140,7 @@ class Draft:
         self._layout = names.layout
         self._index = index
         self._written = written
+        self._earlier = earlier
 
     def error(self, rule: str, message: str, at: Path | Location, *, fix: str) -> None:
         """Report a mistake; the operation cannot be completed."""
@@ -174,6 +184,8 @@ class Draft:
         if expression is None or not self._names.check(expression, path, condition=condition):
             self.complete = False
             return None
+        handed = {n.name for n in references(expression) if n.distance == 1 and self._handed(n)}
+        expression = of_this_iteration(expression, handed)
         for name in references(expression):
             if name.name in self._names.spec.buffers and (before or not self._made_here(name)):
                 self._read(name.name, name.distance, name.name, Location(path).of(name))
@@ -214,6 +226,16 @@ class Draft:
                 fix = f"make both {dtype}, and convert in a map"
                 self.error("dtype-mismatch", message, path, fix=fix)
         return name
+
+    def _handed(self, name: Name) -> bool:
+        """Whether an earlier instance of the operation wrote this value over the one that is an
+        iteration old: instances hand a sum to each other, the last one to the next iteration.
+        """
+        buffer = self._layout.present.get(name.name)
+        if not self._earlier or buffer is None or any(d not in self._index for d in buffer.per):
+            return False
+        pieces = self._layout.selected(name.name, self._index)
+        return all(piece.name in self._earlier for piece in pieces)
 
     def _made_here(self, name: Name) -> bool:
         """Whether the operation itself wrote this value a moment ago, in an earlier output."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
@@ -93,6 +95,7 @@ class OperationBinder:
     def _bind_run(self, run: list[_Entry], phase: Phase, first: list[str]) -> None:
         """Bind neighbours over the same first dimension: together they are one loop over it."""
         dimensions = self.layout.dimensions
+        earlier: dict[str, set[str]] = defaultdict(set)
         failed: set[str] = set()  # every further instance would only repeat the message
         for step in dimensions.instances(first):
             for path, entry in run:
@@ -100,18 +103,21 @@ class OperationBinder:
                     if entry.id in failed:
                         break
                     before = self.scope.errors
-                    operation = self._instance(entry, phase, {**step, **rest}, path)
+                    index = {**step, **rest}
+                    operation = self._instance(entry, phase, index, path, earlier[entry.id])
                     if operation is None or self.scope.errors > before:
                         failed.add(entry.id)
                         break
                     self.operations.append(operation)
                     if phase is Phase.BODY and not entry.boundary:
                         self._written.update(operation.writes)
+                    earlier[entry.id].update(operation.writes)
 
     def _instance(
-        self, entry: Operation, phase: Phase, index: Index, path: Path
+        self, entry: Operation, phase: Phase, index: Index, path: Path, earlier: Collection[str]
     ) -> kernel.Operation | None:
-        draft = Draft(self.names, index, self._written if phase is Phase.BODY else None)
+        written = self._written if phase is Phase.BODY else None
+        draft = Draft(self.names, index, written, earlier)
         tensor = entry.note(draft, path)
         when = self._condition(entry, draft, index, (*path, "when"))
         operation = kernel.Operation(
