@@ -2,10 +2,11 @@
 
     python benchmarks/predicted.py [--save] [TABLE ...]
 
-Five tables: the *constants* that `schedgen calibrate` measured, beside what the model had when the
+Six tables: the *constants* that `schedgen calibrate` measured, beside what the model had when the
 measured kernels were scheduled; the *experiments* of the calibration about iterations, and those
-about *launches*; every shipped Hopper kernel (*kernels*); and *orders*: what is lost if tiles of
-products are chosen by what `schedgen tune` estimates, for the times that `choices.py` measured.
+about *launches*; *waits*, arrivals and orders of pace on an H100; every shipped Hopper kernel
+(*kernels*); and *orders*: what is lost if tiles of products are chosen by what `schedgen tune`
+estimates, for the times that `choices.py` measured.
 Predictions are cycles of the machine model for roles that share units *in turn* and *in step*
 (`schedgen.execution.contended`); *predicted* is the middle, *with --pace* what it would be if
 warpgroups were kept to their order on the tensor cores. Measured cycles come from
@@ -19,6 +20,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -29,7 +31,7 @@ from report import RESULTS, keep, table
 
 from schedgen.calibration.experiments import read_experiments
 from schedgen.calibration.measuring import Record, read_record
-from schedgen.calibration.predicting import Predicted, predicted, said, solved
+from schedgen.calibration.predicting import Predicted, predicted, said, solved, with_constants
 from schedgen.driver.found import Solution
 from schedgen.driver.solution import solve
 from schedgen.execution.launched import BUSY, FAR, SHARED
@@ -49,6 +51,10 @@ NAME = "predicted"
 TARGET = "h200"
 PACE = ("TENSOR",)
 RECORD, LAUNCHES = RESULTS / "calibration.json", RESULTS / "launches.json"
+BARRIERS = RESULTS / "barriers.json"
+LONGER = {"wait": Fraction(85), "handoff": Fraction(18)}
+"""Cycles with which experiments on waits agree; those of the model are a third party's, and what
+one experiment says with them."""
 Row = dict[str, Any]
 
 
@@ -74,9 +80,22 @@ def experiments(record: Record, machine: Machine) -> Iterator[Row]:
     """What was measured, beside what the model says of the kernels that were."""
     for one in read_experiments(about="iterations"):
         if one.name in record.measured:
-            found = predicted(solved(one, ran_on(record)), machine)
+            found = said(one, solved(one, ran_on(record)), machine)
             measured = record.measured[one.name].cycles
             yield {"table": "experiments", "experiment": one.name} | _compared(found, measured)
+
+
+def waits(record: Record, machine: Machine) -> Iterator[Row]:
+    """What waits, arrivals and orders of pace take, and what the model says with `LONGER` waits."""
+    del record
+    there = recorded(BARRIERS)
+    longer = with_constants(machine, LONGER)
+    for one in read_experiments(about="iterations"):
+        if one.name in there.measured:
+            solution = solved(one, ran_on(there))
+            row: Row = {"table": "waits", "experiment": one.name}
+            row |= _compared(said(one, solution, machine), there.measured[one.name].cycles)
+            yield row | {"with longer waits": round(said(one, solution, longer).middle)}
 
 
 def launches(record: Record, machine: Machine) -> Iterator[Row]:
@@ -135,6 +154,7 @@ def kernels(record: Record, machine: Machine) -> Iterator[Row]:
     known = {
         (one.spec, _own(one.read(), one.settings)): record.measured[one.name].cycles
         for one in read_experiments(about="iterations")
+        if one.name in record.measured and not one.pace
     }
     for one in shipped():
         settings = {name: value for name, value in one.settings if name != "dtype"}
@@ -199,6 +219,7 @@ def when(record: Record, row: Row) -> Row:
         return {"device": where["gpu"], "measured on": where["date"]}
     about_launches = row["table"] == "launches" or row.get("constant") in (*SHARED, FAR, BUSY)
     source = recorded(LAUNCHES) if about_launches else record
+    source = recorded(BARRIERS) if row["table"] == "waits" else source
     return {"device": source.device, "measured on": source.date}
 
 
@@ -208,7 +229,7 @@ def main() -> None:
     print(f"{record.device}, {record.date}, {record.mhz:.0f} MHz at the lowest")
     there: list[Row] = json.loads((RESULTS / f"{NAME}.json").read_text("utf-8"))["rows"]
     found: list[Row] = []
-    for part in (constants, experiments, launches, kernels, orders):
+    for part in (constants, experiments, waits, launches, kernels, orders):
         name = part.__name__
         if wanted and name not in wanted:
             found += [row for row in there if row["table"] == name]

@@ -176,6 +176,11 @@ PARTS: dict[str, Callable[[], str]] = {
         ("experiment", "measured", "predicted", "off", "in turn", "in step"),
         "experiments",
     ),
+    "predicted-waits": lambda: measured_table(
+        "predicted",
+        ("experiment", "measured", "predicted", "in turn", "in step", "with longer waits"),
+        "waits",
+    ),
     "predicted-launches": lambda: measured_table(
         "predicted",
         ("experiment", "of", "measured", "predicted", "off", "in turn", "in step", "MHz"),
@@ -200,6 +205,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "symmetric-h200": lambda: on_gpu("h200", ("n", "k", "tile"), "symmetric"),
     "pingpong": pingpong,
     "choices": choices,
+    "attention-h100": lambda: on_gpu(
+        "h100", ("batch", "seq", "heads", "heads_k", "head_dim", "causal"), "attention"
+    ),
+    "symmetric-h100": lambda: on_gpu("h100", ("n", "k", "tile"), "symmetric"),
     "polar-h200": polar_on_gpu,
     "tuned-attention": lambda: command(
         "tune", "--record", "benchmarks/results/tune_attention_fwd.json"
