@@ -6,7 +6,7 @@ from schedgen.codegen.formulas import whole
 from schedgen.codegen.ir import Name, called, code
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
-from schedgen.elements import tile_numbers
+from schedgen.elements import tile_formulas, tile_numbers
 from schedgen.extents import trips_are_data
 from schedgen.kernel import Kernel
 
@@ -26,7 +26,7 @@ def write_trips(source: Source, kernel: Kernel, walks: Walks) -> None:
         full = walks.full()
         source.add(*([] if full is None else [full]))
         return
-    data = trips_are_data(kernel)
+    data = bool(kernel.ragged) and (trips_are_data(kernel) or bool(tile_formulas(kernel)))
     if data:
         assert kernel.trip_count is not None
         source.comment("of no elements there is one iteration, in which all is masked")
