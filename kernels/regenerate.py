@@ -154,7 +154,8 @@ def _scaled() -> Iterator[Shipped]:
     for columns in scaled_op.COLUMNS:
         tile = () if columns == scaled_op.COLUMNS[0] else (("tile_n", str(columns)),)
         for target in TARGETS:
-            yield Shipped(scaled_op.ROWS, target, (("dtype", "e4m3"), *tile))
+            for factors in ((), (("factors", "whole"),)):
+                yield Shipped(scaled_op.ROWS, target, (("dtype", "e4m3"), *factors, *tile))
         for dtype, factor in scaled_op.BLOCK:
             of = (("dtype", scaled_op.NAMES[dtype]), ("factor", scaled_op.NAMES[factor]))
             yield Shipped(scaled_op.BLOCKS, "b200", (*of, *tile))

@@ -208,15 +208,24 @@ def _compute(
     if target is None or not direct:
         target = layouts.room(out, (sizes.batch, sizes.m, sizes.n))
     wide = sizes.block == WIDE
-    factor = NAMES[scales[0].dtype] if sizes.block and not wide else ""
+    whole = not sizes.block and all(scale.numel() == 1 for scale in scales)
+    more = {"factor": NAMES[scales[0].dtype]} if sizes.block and not wide else {}
+    more |= {"factors": "whole"} if whole else {}
     spec = LONG if wide else BLOCKS if sizes.block else ROWS
-    run = _kernel(device, spec, dtype, factor, (sizes.batch, sizes.m, sizes.n, sizes.k))
+    shape = sizes.batch, sizes.m, sizes.n, sizes.k
+    run = _kernel(device, spec, dtype, tuple(more.items()), shape)
     if wide:
         run.launch((rows, columns, *_of_long_blocks(*scales, sizes, alpha), target), ())
     elif sizes.block:
         factors = (
             _of_blocks(scale, sizes, count, numbers)
             for scale, count in zip(scales, (sizes.m, sizes.n), strict=True)
+        )
+        run.launch((rows, columns, *factors, target), (alpha,))
+    elif whole:
+        factors = (
+            layouts.accessible(scale.reshape(1).expand(sizes.batch).contiguous())
+            for scale in scales
         )
         run.launch((rows, columns, *factors, target), (alpha,))
     else:
@@ -260,17 +269,16 @@ def _kernel(
     device: torch.device,
     spec: str,
     dtype: torch.dtype,
-    factor: str,
+    more: tuple[tuple[str, str], ...],
     shape: tuple[int, int, int, int],
 ) -> Launcher:
-    """The kernel for a shape: batch, m, n, k. Raises DeviceError."""
+    """The kernel with ``more`` settings for a shape: batch, m, n, k. Raises DeviceError."""
     arch, sms = architecture(device), multiprocessors(device)
-    more = {"factor": factor} if factor else {}
-    settings = {"dtype": NAMES[dtype], **more}
+    settings = {"dtype": NAMES[dtype], **dict(more)}
     every = [settings] if spec == LONG else [_with_columns(settings, c) for c in COLUMNS]
     known = [one for one in every if math.isfinite(_cycles(spec, arch, tuple(one.items())))]
     if not known:
-        what = "factors of blocks are Blackwell's" if factor else "there is none"
+        what = "factors of blocks are Blackwell's" if spec == BLOCKS else "there is none"
         raise DeviceError(f"there is no kernel of {spec} for {arch}: {what}")
 
     def needed(one: dict[str, str]) -> float:

@@ -73,7 +73,7 @@ class StandIn:
         elif self.name.startswith("gemm_grouped"):
             _grouped(tensors, kn="_kn" in self.name)
         elif self.name.startswith("gemm_fp8"):
-            _scaled(tensors, blocks="_blocks" in self.name)
+            _scaled(tensors, blocks="_blocks" in self.name, alpha=scalars)
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
@@ -93,9 +93,15 @@ class StandIn:
             _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
 
 
-def _scaled(tensors: Sequence[Tensor], *, blocks: bool) -> None:
-    """Factors (batch, rows) of both operands; or (batch, blocks of 128 along k, rows)."""
+def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) -> None:
+    """Factors (batch, rows) of both operands; (batch, blocks of 128 along k, rows); or (batch,),
+    with ``alpha`` beside them.
+    """
     a, b, scale_a, scale_b, d = tensors
+    if alpha:
+        factor = scale_a * scale_b * alpha[0]
+        d.copy_(a.float() @ b.float().mT * factor[:, None, None])
+        return
     if not blocks:
         d.copy_(scale_a[..., None] * (a.float() @ b.float().mT) * scale_b[:, None])
         return

@@ -78,6 +78,11 @@ class ByTorch:
         if "blockscaled" in self.name:
             return
         a, b, scale_a, scale_b, d = tensors
+        if "whole" in self.name:
+            factor = scale_a * scale_b * scalars[0]
+            assert factor.shape == (len(a),)
+            d.copy_(a.float() @ b.float().mT * factor[:, None, None])
+            return
         if "blocks" in self.name:
             factors = (
                 s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b)
@@ -139,8 +144,18 @@ def test_factors_of_rows(
     rows, columns = 2.0 ** torch.randint(-2, 3, (*outer, m, 1)), torch.full((*outer, 1, n), 2.0)
     found = scaled_gemm(a, b.mT, rows, columns, alpha=0.5)
     assert torch.equal(found, rounded(a.double() * rows, b))
-    assert torch.equal(scaled_gemm(a, b.mT, ONE, ONE), rounded(a.double() / 4, b))
     assert all(name.startswith("gemm_fp8_sm_90a_e4m3") for name in torch_only)
+    assert not any("whole" in name for name in torch_only)
+    assert torch.equal(scaled_gemm(a, b.mT, rows, ONE), rounded(a.double() * rows / 2, b))
+
+
+@pytest.mark.parametrize("outer", [(), (2,)])
+def test_factors_of_operands(torch_only: list[str], outer: tuple[int, ...]) -> None:
+    """One number each, of any shape, which the kernel reads itself."""
+    a, b = small(*outer, 5, 32), small(*outer, 16, 32, seed=1)
+    for one in (ONE, ONE.reshape(1, 1), torch.tensor([1.0, 0.5, 4.0])[1:2]):
+        assert torch.equal(scaled_gemm(a, b.mT, one, ONE, alpha=2.0), rounded(a.double() / 2, b))
+    assert torch_only == ["gemm_fp8_sm_90a_e4m3_whole_tile_n128.py"] * 3
 
 
 def _wide(*shape: int, seed: int = 0) -> Tensor:
@@ -315,6 +330,9 @@ def test_emulated_rows(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
     assert torch.equal(scaled_gemm(a, b.mT, rows, ONE), wanted)
     out = torch.zeros(130, 272).bfloat16()[:, :264]
     assert torch.equal(gemm(a, b.mT, scale_a=rows, scale_b=ONE, out=out), wanted)
+    many = torch.stack([a, a.flip(0)]), torch.stack([b, b.flip(0)])
+    found = scaled_gemm(many[0], many[1].mT, ONE, ONE, alpha=2.0)  # a kernel for one number each
+    assert torch.equal(found, rounded(many[0].double() / 2, many[1]))
 
 
 @pytest.mark.slow
