@@ -109,7 +109,8 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
         squares = random(1, trips, m, dtype=torch.float32, seed=1).square()
         return {"squares": squares, "inverse": torch.tensor(0.25), "eps": torch.tensor(0.5)}
     if name.startswith("gemm_fp8"):
-        return scaled_inputs(m, n, inner, blocks=trips if name.endswith("_blocks") else None)
+        blocks = -(-inner // 128) if name.endswith("_blocks") else None
+        return scaled_inputs(m, n, inner, blocks)
     inner *= parts_of(name).get("part", 1)
     b = random(1, n, inner, seed=1)
     return {
