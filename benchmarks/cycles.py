@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import argparse
 import csv
-import math
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 from report import keep, table
 
+from schedgen.benchmarks.shipped import work
 from schedgen.codegen.facts import read_facts
 from schedgen.kernels import attention, gemm, keys, symmetric_gemm
 from schedgen.kernels.launcher import architecture, multiprocessors
@@ -51,8 +52,8 @@ class Case:
     """A problem, with the iterations of the main loop that all SMs together make."""
 
     name: str
-    spec: str
-    settings: dict[str, str]
+    path: Path
+    """The file of our kernel."""
     iterations: float
     providers: dict[str, Callable[[], Any]]
     """Name -> makes the inputs and returns what is to be measured."""
@@ -82,11 +83,12 @@ def _attention(seq: int, head_dim: int, causal: bool) -> Case:
     if causal:
         settings["causal"] = "true"
     settings |= keys.settings(_GPU, head_dim, causal, seq, seq)
-    made = dict(read_facts(path_of("attention_fwd", architecture(_GPU), settings)).settings)
+    path = path_of("attention_fwd", architecture(_GPU), settings)
+    made = dict(read_facts(path).settings)
     rows = int(made["tiles"]) * int(made["rows"])  # of queries, of a CTA
     iterations = batch * heads * keys.iterations(causal, seq, seq, int(made["keys"]), rows)
     name = f"attention {batch}x{seq}x{heads}x{head_dim}{' causal' * causal}"
-    return Case(name, "attention_fwd", settings, iterations, {"schedgen": ours, "FA4": fa4})
+    return Case(name, path, iterations, {"schedgen": ours, "FA4": fa4})
 
 
 def _square(spec: str, n: int) -> Case:
@@ -109,9 +111,8 @@ def _square(spec: str, n: int) -> Case:
         "cuBLAS": lambda: candidate(torch.matmul),
         "quack": quack,
     }
-    rows, columns = math.ceil(n / 128), math.ceil(n / 256)
-    tiles = sum(min(columns, i // 2 + 1) for i in range(rows)) if symmetric else rows * columns
-    return Case(f"{spec} {n}", spec, {"dtype": "bf16"}, tiles * math.ceil(n / 64), providers)
+    tile, (path, iterations) = work(spec, n, n, n)
+    return Case(f"{spec} {n} in {tile}", path, iterations, providers)
 
 
 def cases() -> list[Case]:
@@ -154,7 +155,7 @@ def measured(case: Case, provider: str) -> dict[str, float]:
 def row(case: Case, provider: str, sms: int) -> dict[str, object]:
     """One line of the table."""
     found = measured(case, provider)
-    facts = read_facts(path_of(case.spec, architecture(_GPU), case.settings))
+    facts = read_facts(case.path)
     per_sm = case.iterations / sms
     return {
         "problem": case.name,

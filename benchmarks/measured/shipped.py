@@ -198,13 +198,13 @@ def _product_rows(
         reference = a.double() @ (a if triangle else b).double().mT
         if gelu:
             reference = functional.gelu(reference + bias.double(), approximate="tanh")
-        how, work = _work(spec, m, n, k)
+        how, kernel = work(spec, m, n, k)
         yield from _rows(
             {"spec": spec, "m": m, "n": n, "k": k, "tile": how},
             candidates(a, b, bias),
             2.0 * m * n * k,
             partial(_product_error, reference),
-            work,
+            kernel,
             graphed=True,
         )
 
@@ -216,7 +216,7 @@ def chosen(spec: str, m: int, n: int, k: int, arch: str, sms: int) -> choosing.C
     return choosing.choice(product, (1, m, n, k), sms)
 
 
-def _work(spec: str, m: int, n: int, k: int) -> tuple[str, tuple[Path, int]]:
+def work(spec: str, m: int, n: int, k: int) -> tuple[str, tuple[Path, int]]:
     """Output tiles of that kernel, its file, and the iterations of all of them."""
     arch, sms = launcher.architecture(_gpu()), launcher.multiprocessors(_gpu())
     found = chosen(spec, m, n, k, arch, sms)
