@@ -39,6 +39,7 @@ Status aoti_torch_empty_strided(int64_t, const int64_t *, const int64_t *, int32
 Status aoti_torch_create_tensor_from_blob(void *, int64_t, const int64_t *, const int64_t *, int64_t,
                                           int32_t, int32_t, int32_t, Tensor *);
 Status aoti_torch_copy_(Tensor, Tensor, int32_t);
+Status aoti_torch_zero_(Tensor);
 Status aoti_torch_delete_tensor_object(Tensor);
 Status aoti_torch_library_init_impl(const char *, const char *, const char *, uint32_t, void **);
 Status aoti_torch_library_impl(void *, const char *, void (*)(Value *, uint64_t, uint64_t));
@@ -104,8 +105,11 @@ struct Copy {
   View to, from;
 };
 
-// A launch; or a copy, if it calls nothing.
+enum class Kind : int64_t { kLaunch, kCopy, kZero };  // as schedgen.kernels.plans.encoded has them
+
+// A launch, a copy, or zeros for what a copy would be to.
 struct Step {
+  Kind kind;
   Launch launch;
   Copy copy;
 };
@@ -217,8 +221,9 @@ class Call {
       made.push_back(tensor);
     }
     for (const Step &one : plan.steps) {
-      good = good && (one.launch.run ? start(one.launch, made, stream, counter)
-                                     : copied(one.copy, made));
+      good = good && (one.kind == Kind::kLaunch ? start(one.launch, made, stream, counter)
+                      : one.kind == Kind::kCopy ? copied(one.copy, made)
+                                                : zeroed(one.copy.to, made));
     }
     for (size_t n = 0; n < made.size(); n++) {
       int64_t result = plan.allocations[n].result;
@@ -328,6 +333,13 @@ class Call {
     return good;
   }
 
+  bool zeroed(const View &view, const std::vector<Tensor> &made) const {
+    Tensor to = seen(view, made);
+    bool good = to && !aoti_torch_zero_(to);
+    if (to) aoti_torch_delete_tensor_object(to);
+    return good;
+  }
+
   bool start(const Launch &launch, const std::vector<Tensor> &made, void *stream,
              void *counter) const {
     int64_t words[launch.frame.size()];
@@ -412,11 +424,12 @@ class Reader {
     for (int64_t left = word(); left > 0; left--) made.allocations.push_back(allocation());
     for (int64_t left = word(); left > 0; left--) {
       Step one{};
-      if (word()) {
-        one.copy.to = view();
-        one.copy.from = view();
-      } else {
+      one.kind = static_cast<Kind>(word());
+      if (one.kind == Kind::kLaunch) {
         one.launch = launch();
+      } else {
+        one.copy.to = view();
+        if (one.kind == Kind::kCopy) one.copy.from = view();
       }
       made.steps.push_back(std::move(one));
     }

@@ -2,8 +2,8 @@
 
 The Python code of the operator is executed once more, on tensors without data (`planning`). It
 allocates, takes views and launches as always; what it would launch is written down, with where each
-address comes from. Copies of tensors are steps of a plan, too. Code that does anything else with a
-tensor, such as filling it, has no plan: `Unplannable`.
+address comes from. Copies of tensors, and filling them with zeros, are steps of a plan, too. Code
+that does anything else with a tensor has no plan: `Unplannable`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EMPTY = {
     torch.ops.aten.new_empty_strided.default,
 }
 """Operators that make tensors whose content does not matter."""
-_COPY = torch.ops.aten.copy_.default
+_COPY, _ZERO = torch.ops.aten.copy_.default, torch.ops.aten.zero_.default
 _ANEW = {
     torch.ops.aten.clone.default,
     torch.ops.aten.contiguous.default,
@@ -142,12 +142,18 @@ class Copy(NamedTuple):
     source: View
 
 
+class Zero(NamedTuple):
+    """All elements of ``to`` become 0."""
+
+    to: View
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is done for arguments of one signature, one step after the other."""
 
     allocations: tuple[Allocation, ...]
-    steps: tuple[Launch | Copy, ...]
+    steps: tuple[Launch | Copy | Zero, ...]
 
 
 class _Current(threading.local):
@@ -163,8 +169,8 @@ def current() -> Recorder | None:
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down launches on tensors without data, and copies; a mode of torch that objects to
-    everything else but views and allocations.
+    """Writes down launches on tensors without data, copies and zeros; a mode of torch that objects
+    to everything else but views and allocations.
 
     Attributes:
         device: where the tensors would be.
@@ -183,13 +189,15 @@ class Recorder(TorchDispatchMode):
         }
         self._made: list[Tensor] = []
         self._needed: dict[int, int] = {}
-        self._steps: list[Launch | Copy] = []
+        self._steps: list[Launch | Copy | Zero] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
         result = func(*args, **(kwargs or {}))
         if func is _COPY:
             self._copied(result, args[1].expand(result.shape))
+        elif func is _ZERO:
+            self._steps.append(Zero(self._seen(result)))
         elif func in _EMPTY or (func in _ANEW and layouts.storage(result) not in self._sources):
             self._sources[layouts.storage(result)] = len(self.arguments) + len(self._made)
             self._made.append(result)
@@ -291,9 +299,13 @@ def encoded(plan: Plan) -> list[int]:
         words += [made.result, CODES[made.dtype], len(made.sizes), *made.sizes, *made.strides]
     words.append(len(plan.steps))
     for step in plan.steps:
-        words += (
-            [1, *_view(step.to), *_view(step.source)] if isinstance(step, Copy) else _call(step)
-        )
+        match step:
+            case Launch():
+                words += _call(step)
+            case Copy(to, source):
+                words += [1, *_view(to), *_view(source)]
+            case Zero(to):
+                words += [2, *_view(to)]
     return words
 
 

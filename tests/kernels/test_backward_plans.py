@@ -9,7 +9,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from schedgen.kernels import attention, attention_backward
-from schedgen.kernels.attention_backward import _attention_bwd, _backward  # pyright: ignore
+from schedgen.kernels.attention_backward import (
+    _attention_bwd,  # pyright: ignore[reportPrivateUsage]
+    _attention_bwd_unordered,  # pyright: ignore[reportPrivateUsage]
+    _backward,  # pyright: ignore[reportPrivateUsage]
+)
 from tests.kernels import test_operators
 from tests.kernels.test_attention_backward import near
 from tests.kernels.test_attention_op import operands
@@ -34,6 +38,22 @@ def test_gradients(
         wanted = _backward(dout, q, k, v, out, lse, None, scale, False)
         assert all(map(near, found, wanted))
         assert len(planned) - before == (3 if plans and turn > 1 else 0)
+
+
+def test_gradients_in_any_order(monkeypatch: pytest.MonkeyPatch, planned: list[str]) -> None:
+    """Three kernels from a plan, which fills what is added to with zeros in each call."""
+    test_operators.opened(_attention_bwd_unordered, monkeypatch)
+    for turn in range(4):
+        q, k, v = (x + turn for x in operands(1, 40, 24, 2, 2, 64))
+        out, lse = attention(q, k, v, return_lse=True)
+        before = len(planned)
+        dout = torch.randn(out.shape).to(out.dtype)
+        found = attention_backward(dout, q, k, v, out, lse, deterministic=False)
+        wanted = _backward(dout, q, k, v, out, lse, None, 0.125, False)
+        assert all(map(near, found, wanted))
+        names = planned[before:]
+        assert len(names) == (3 if turn > 1 else 0)
+        assert turn < 2 or "attention_bwd_sm" in names[1]
 
 
 def test_gradients_and_modes(planned: list[str]) -> None:
