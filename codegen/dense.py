@@ -69,11 +69,9 @@ class DenseTiles:
         band may have rows of several numbers: each row's operand is then read by a part of it.
         """
         columns = Name(f"by_{self._columns}")
-        found = called("in_bands", tile, "rows", Name("by_band"))
-        source.add(
-            code("rows, rest = divmod({}, {})", tiles, columns),
-            code("rest, {} = {}", Name(f"at_{self._columns}"), found),
-        )
+        rows = code("divmod({}, {})[0]", tiles, columns)  # no variable: extents may have its name
+        found = called("in_bands", tile, rows, Name("by_band"))
+        source.add(code("rest, {} = {}", Name(f"at_{self._columns}"), found))
 
     def place(self, source: Source, tile: Name) -> None:
         """On the device: ``at_X`` along `axes`, where a tile lies."""

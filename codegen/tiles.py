@@ -206,9 +206,7 @@ class Tiles:
         kernel = self.plan.kernel
         fixed = {name for name, _ in kernel.parameters} | self.single
         axes = tuple(axis.extent for axis in kernel.grid[-2:])
-        return (
-            not (self.differ or self.dense) and axes == kernel.tile_extents and not fixed & {*axes}
-        )
+        return not (self.late or self.dense) and axes == kernel.tile_extents and not fixed & {*axes}
 
     @property
     def uneven(self) -> bool:
@@ -267,7 +265,8 @@ class Tiles:
         """
         used, differ = ir.names(body), self.differ
         elements = {n: a for n, a in self.plan.elements.items() if n in used}
-        placed = differ or elements or used & {f"at_{axis}" for axis in self.axes}
+        computed = self._computed()
+        placed = differ or elements or computed or used & {f"at_{axis}" for axis in self.axes}
         ahead = ahead and not self.late
         used |= {f"at_{extent}" for tensor in elements.values() for extent in tensor.shape}
         used |= self.walks.coordinates
@@ -279,7 +278,6 @@ class Tiles:
                 source.add(code("first = t * {}", _TRIPS))
             for name, tensor in elements.items():
                 source.add(self._element(name, tensor))
-            computed = self._computed()
             with source.block(code("if {}:", computed)) if computed else nullcontext():
                 source.put(*body)
                 if differ:

@@ -185,6 +185,8 @@ class Draft:
             self.complete = False
             return None
         handed = {n.name for n in references(expression) if n.distance == 1 and self._handed(n)}
+        if self._overwritten(expression, handed, path, before=before):
+            return None
         expression = of_this_iteration(expression, handed)
         for name in references(expression):
             if name.name in self._names.spec.buffers and (before or not self._made_here(name)):
@@ -236,6 +238,27 @@ class Draft:
             return False
         pieces = self._layout.selected(name.name, self._index)
         return all(piece.name in self._earlier for piece in pieces)
+
+    def _overwritten(
+        self, expression: Expression, handed: Collection[str], path: Path, *, before: bool
+    ) -> bool:
+        """Reports a value that an earlier instance handed on, where the same formula names a newer
+        one, or the operation has written it already: both would be called the same.
+        """
+        newer = {name.name for name in references(expression) if not name.distance}
+        for name in references(expression):
+            if name.name not in handed or name.distance != 1:
+                continue
+            pieces = self._layout.selected(name.name, self._index)
+            made = not before and any(piece.name in self.writes for piece in pieces)
+            if made or name.name in newer:
+                text = name.name
+                message = f"'{text}@1' is what the instance before this one made of '{text}', and "
+                message += "is written already" if made else f"so is '{text}' here"
+                fix = f"compute what needs '{text}@1' first, and '{text}' last"
+                self.error("bad-formula", message, Location(path).of(name), fix=fix)
+                return True
+        return False
 
     def _made_here(self, name: Name) -> bool:
         """Whether the operation itself wrote this value a moment ago, in an earlier output."""

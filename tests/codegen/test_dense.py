@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from functools import cache
 
@@ -99,6 +100,15 @@ def test_teams_take_turns_only_where_no_tile_is_left_out() -> None:
         emission(parse_spec(text), read_machine("h200"), {"tile_n": "128", "teams": "2"})
 
 
+def test_bands_set_no_variable_that_an_extent_may_be_called_like() -> None:
+    text = read_spec("gemm_grouped").source.text
+    text = text.replace("[total, ", "[rows, ").replace("packed: total", "packed: rows")
+    one = emission(parse_spec(text), read_machine("h200"), {}, methods=QUICK)
+    assert "in_bands(tile, divmod(tiles, by_n)[0], by_band)" in one.plain
+    assert "number_of_tile(rest, segment_to, of_ends, group, rows, 128)" in one.plain
+    assert not re.search(r"\brows(, \w+)* = divmod", one.plain)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("tile_n", "teams"), [("64", "1"), ("128", "2")])
 def test_bands_of_rows_of_several_numbers(tile_n: str, teams: str) -> None:
@@ -107,7 +117,7 @@ def test_bands_of_rows_of_several_numbers(tile_n: str, teams: str) -> None:
     """
     settings = {"tile_n": tile_n, "teams": teams}
     one = emission(read_spec("gemm_grouped"), read_machine("h200"), settings, methods=QUICK)
-    assert "rest, at_n = in_bands(tile, rows, by_band)" in one.plain
+    assert "rest, at_n = in_bands(tile, divmod(tiles, by_n)[0], by_band)" in one.plain
     sizes = {"group": 7, "total": 2000, "m": 300, "n": 300, "k": 72}
     ends = [300, 300, 429, 1069, 1070, 1900, 1900]
     with compiled(one.plain, one.solution.problem.kernel, "sm_90a", sms=3) as made:

@@ -25,6 +25,9 @@ def test_text() -> None:
     text = text_of(GROUPED, "h200")
     assert "begin_m, m = segment_of(of_offsets, at_group, total)" in text
     assert "if at_m * 128 < m:" in text
+    # Each role asks that, so each finds out where its tiles lie.
+    assert text.count("begin_m, m = segment_of(") == text.count("if at_m * 128 < m:")
+    assert "= in_bands(" not in text
     assert "ragged_map(cute.make_tensor(a.iterator, cute.select(a.layout, [0, 1])), 0)" in text
     assert "cute.make_tensor(b.iterator, cute.select(b.layout, [1, 2, 0]))," in text
     assert '("offsets", ("bounds",), "i32"),' in text

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from schedgen.errors import SpecError
 from schedgen.expressions import references
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
@@ -37,3 +40,20 @@ def test_instances_with_sums_of_their_own_do_not() -> None:
     kernel = bound(text)
     for band in (0, 1):
         assert ages(kernel, f"ADD[0,{band}]", f"total[{band}]") == {1}
+
+
+@pytest.mark.parametrize(
+    "formulas",
+    [
+        '{total: "total@1 + S * (sFA * sFB)", S: total@1 - total}',
+        '{total: "total@1 + S * (sFA * sFB)", S: total@1}',
+        '{total: "total + total@1 + S * (sFA * sFB)"}',
+    ],
+)
+def test_what_was_handed_on_is_not_called_like_what_became_of_it(formulas: str) -> None:
+    """Else `exp(m@1 - m)` behind a new m would be 1 in all instances but the first one."""
+    text = read_spec("gemm_fp8_blocks").source.text
+    old = "{total: total@1 + S * (sFA * sFB)}"
+    assert old in text
+    with pytest.raises(SpecError, match="bad-formula"):
+        bound(text.replace(old, formulas))
