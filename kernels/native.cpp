@@ -175,8 +175,10 @@ class Call {
       const Argument &one = arguments_[n];
       switch (op_.types[n]) {
         case 'F':
+        case 'U':
           if (!(one.number - one.number == 0)) return false;  // infinite or no number
           put(key, one.number > 0 ? 1 : one.number < 0 ? -1 : 0);
+          if (op_.types[n] == 'U') put(key, one.number == 1);
           continue;
         case 'B':
         case 'I':
@@ -242,7 +244,7 @@ class Call {
   }
 
   static void take(char type, Value value, Argument &one) {
-    if (type == 'F') {
+    if (type == 'F' || type == 'U') {
       std::memcpy(&one.number, &value, sizeof one.number);
     } else if (type == 'B') {
       one.number = static_cast<bool>(value & 0xff);

@@ -67,7 +67,7 @@ def operator(space: str, name: str, key: str, types: str, results: int) -> Nativ
 
     Args:
         types: a letter for each argument: T tensor, W tensor that it overwrites, O tensor or None,
-            F float, B bool, I int.
+            F float, U float that is looked at for being 1, B bool, I int.
         results: how many it has, tensors or None; 0 if it returns a bool.
     """
     library = _library()

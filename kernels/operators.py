@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -54,14 +54,23 @@ class Operator:
 
     Args:
         schema: results are tensors, or none where tensor arguments are overwritten.
+        units: numbers of which ``compute`` asks whether they are 1; of others plans know the sign.
 
     Attributes:
         public: the operator of torch.
         native: what is compiled of it; None before the first call, and where nothing can be.
     """
 
-    def __init__(self, schema: str, compute: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        schema: str,
+        compute: Callable[..., Any],
+        fake: Callable[..., Any],
+        *,
+        units: Collection[str] = (),
+    ) -> None:
         self._name, self._takes, returns = _parsed(schema)
+        self._units = units
         self._results = returns.count("Tensor")
         self._written = [n for n, (_, kind) in enumerate(self._takes) if "!" in kind]
         self._compute = compute
@@ -151,7 +160,10 @@ class Operator:
         """Whether there is something compiled; the first call looks."""
         if not self._opened:
             self._opened = True
-            letters = "".join("W" if "!" in k else _LETTERS[k] for _, k in self._takes)
+            letters = "".join(
+                "W" if "!" in k else "U" if n in self._units else _LETTERS[k]
+                for n, k in self._takes
+            )
             self.native = native.operator(SPACE, f"_{self._name}", KEY, letters, self._results)
         return self.native is not None
 

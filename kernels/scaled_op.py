@@ -231,12 +231,19 @@ def _compute(
     else:
         first = scales[0] if alpha == 1 else scales[0] * alpha
         factors = (
-            layouts.accessible(scale.expand(*outer, *shape).reshape(sizes.batch, -1).contiguous())
+            layouts.accessible(
+                _spread(scale, (*outer, *shape)).reshape(sizes.batch, -1).contiguous()
+            )
             for scale, shape in ((first, (sizes.m, 1)), (scales[1], (1, sizes.n)))
         )
         run.launch((rows, columns, *factors, target), ())
     if not direct:
         out.copy_(target.reshape(out.shape))
+
+
+def _spread(scale: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Factors of rows; one of a whole operand may have any number of dimensions."""
+    return (scale.reshape(()) if scale.numel() == 1 else scale).expand(shape)
 
 
 def _bytes(b: Tensor) -> Tensor:
@@ -337,5 +344,8 @@ def _run_out(
 
 
 _TAKES = "Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, float alpha"
-_scaled_gemm = Operator(f"scaled_gemm({_TAKES}) -> Tensor", _run, _fake)
-_scaled_gemm_out = Operator(f"scaled_gemm_out({_TAKES}, Tensor(a!) out) -> ()", _run_out, _fake_out)
+_UNITS = ("alpha",)  # is multiplied into factors, unless it is 1
+_scaled_gemm = Operator(f"scaled_gemm({_TAKES}) -> Tensor", _run, _fake, units=_UNITS)
+_scaled_gemm_out = Operator(
+    f"scaled_gemm_out({_TAKES}, Tensor(a!) out) -> ()", _run_out, _fake_out, units=_UNITS
+)

@@ -94,3 +94,28 @@ def test_factors_of_long_blocks(planned: list[str], along_m: bool) -> None:
         found = scaled_gemm(a, b.mT, scale, other)
         assert torch.allclose(found.float(), wanted, rtol=2**-6, atol=0.1)
     assert len(planned) == 2
+
+
+@pytest.mark.parametrize("factors", ["rows", "blocks", "whole"])
+def test_a_plan_made_for_alpha_1_is_not_one_for_another_alpha(
+    planned: list[str], factors: str
+) -> None:
+    """It is multiplied into factors there, unless it is 1."""
+    a, b = (random(64, 512, seed=n).to(torch.float8_e4m3fn) for n in (0, 9))
+    shapes = {"rows": ((64, 1), (1, 64)), "blocks": ((64, 4), (4, 1)), "whole": ((), ())}
+    scale, other = (torch.rand(shape) for shape in shapes[factors])
+    once = scaled_gemm(a, b.mT, scale, other)
+    for _ in range(3):
+        assert torch.equal(scaled_gemm(a, b.mT, scale, other), once)
+    for alpha in (2.0, 0.5, 2.0, 1.0):
+        assert torch.equal(scaled_gemm(a, b.mT, scale, other, alpha=alpha), once * alpha)
+    assert planned
+
+
+def test_one_number_beside_factors_of_rows_has_any_shape(planned: list[str]) -> None:
+    a, b = (random(64, 48, seed=n).to(torch.float8_e4m3fn) for n in (0, 9))
+    rows = torch.rand(1, 64)
+    wanted = scaled_gemm(a, b.mT, torch.full((), 0.5), rows)
+    for _ in range(3):
+        assert torch.equal(scaled_gemm(a, b.mT, torch.full((1, 1, 1), 0.5), rows), wanted)
+    assert planned
