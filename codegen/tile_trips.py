@@ -16,6 +16,11 @@ def numbers_of_tile(kernel: Kernel) -> dict[str, str]:
     return {name: f"at_{extent}" for name, extent in tile_numbers(kernel).items()}
 
 
+def differ(kernel: Kernel) -> bool:
+    """Whether each output tile has iterations of its own, by a formula or by data."""
+    return bool(tile_formulas(kernel) or trips_are_data(kernel) or kernel.walk)
+
+
 def write_trips(source: Source, kernel: Kernel, walks: Walks) -> None:
     """``trips``, how many iterations a tile has; ``skipped``, how many come before its first one;
     where that depends on the tile.
@@ -26,7 +31,7 @@ def write_trips(source: Source, kernel: Kernel, walks: Walks) -> None:
         full = walks.full()
         source.add(*([] if full is None else [full]))
         return
-    data = bool(kernel.ragged) and (trips_are_data(kernel) or bool(tile_formulas(kernel)))
+    data = bool(kernel.ragged) and differ(kernel)
     if data:
         assert kernel.trip_count is not None
         source.comment("of no elements there is one iteration, in which all is masked")

@@ -14,11 +14,10 @@ from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
-from schedgen.codegen.tile_trips import numbers_of_tile, write_trips
+from schedgen.codegen.tile_trips import differ, numbers_of_tile, write_trips
 from schedgen.codegen.walks import Walks
-from schedgen.elements import tile_formulas
 from schedgen.expressions import Expression
-from schedgen.extents import single_extents, trips_are_data, uneven
+from schedgen.extents import single_extents, uneven
 from schedgen.kernel import Kind, Operation, Phase
 from schedgen.tensors import Argument
 
@@ -70,8 +69,7 @@ class Tiles:
     @property
     def differ(self) -> bool:
         """Whether each tile has iterations of its own, by a formula or by data."""
-        kernel = self.plan.kernel
-        return bool(tile_formulas(kernel) or trips_are_data(kernel) or kernel.walk)
+        return differ(self.plan.kernel)
 
     @property
     def late(self) -> bool:

@@ -244,8 +244,8 @@ activation, a gate, factors or sums of squares, which have other epilogues, they
 measured. Nobody has measured Blackwell: there the model's are taken."""
 OF_GROUPS = {128: 1.2}
 """How much longer tiles of so many columns take where rows of groups are multiplied, each group by
-a matrix of its own: 1.05 to 1.34 for the shapes of `benchmarks/experts.py` (H100), beside tiles of
-192 columns that are computed in turn, of which fewer read each matrix."""
+a matrix of its own: 1.05 to 1.34 times as long as tiles of 192 columns in turn, for the shapes of
+`benchmarks/experts.py` (H100, each tile timed by a script that is not in the repository)."""
 ESTIMATED = {
     "sm_90a": {
         False: {
