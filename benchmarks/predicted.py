@@ -8,17 +8,18 @@ about *launches*; *waits*, arrivals and orders of pace on an H100; every shipped
 (*kernels*); and *orders*: what is lost if tiles of products are chosen by what `schedgen tune`
 estimates, for the times that `choices.py` measured.
 Predictions are cycles of the machine model for roles that share units *in turn* and *in step*
-(`schedgen.execution.contended`); *predicted* is the middle, *with --pace* what it would be if
-warpgroups were kept to their order on the tensor cores. Measured cycles come from
+(`schedgen.execution.contended`); *predicted* is the middle. Measured cycles come from
 `results/calibration.json` and `results/launches.json`, of the kernels that were scheduled by the
-models in them. Needs no GPU. Tables that are not named stay as they are in what is saved.
+models in them, and those of shipped kernels from `results/shipped.json`, which
+`schedgen calibrate --only kernels --keep` writes. Needs no GPU. Tables that are not named stay as
+they are in what is saved.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -31,26 +32,26 @@ from report import RESULTS, keep, table
 
 from schedgen.calibration.experiments import read_experiments
 from schedgen.calibration.measuring import Record, read_record
-from schedgen.calibration.predicting import Predicted, predicted, said, solved, with_constants
-from schedgen.driver.found import Solution
+from schedgen.calibration.predicting import Predicted, of_program, said, solved, with_constants
+from schedgen.calibration.shipped import shipped_experiments
+from schedgen.driver.lock_file import locked
+from schedgen.driver.locked import program_of
 from schedgen.driver.solution import solve
 from schedgen.execution.launched import BUSY, FAR, SHARED
 from schedgen.kernel import Kernel
 from schedgen.kernels import tiling
-from schedgen.kernels.regenerate import shipped
 from schedgen.machine import Machine
 from schedgen.machine_file import machine_from, read_machine
-from schedgen.spec.reader import Spec, read_spec
+from schedgen.spec.reader import read_spec
 from schedgen.spec.source import parse_source
-from schedgen.synchronize.build import ProgramError
 from schedgen.synchronize.synthesize import synthesize
 from schedgen.tuning.estimating import Pace, cycles, paced
 from schedgen.tuning.shapes import complete
 
 NAME = "predicted"
 TARGET = "h200"
-PACE = ("TENSOR",)
 RECORD, LAUNCHES = RESULTS / "calibration.json", RESULTS / "launches.json"
+KERNELS = RESULTS / "shipped.json"
 BARRIERS = RESULTS / "barriers.json"
 LONGER = {"wait": Fraction(85), "handoff": Fraction(18)}
 """Cycles with which experiments on waits agree; those of the model are a third party's, and what
@@ -150,42 +151,16 @@ def orders(record: Record, machine: Machine) -> Iterator[Row]:
 
 
 def kernels(record: Record, machine: Machine) -> Iterator[Row]:
-    """Every shipped kernel of one data type; the others take as long."""
-    known = {
-        (one.spec, _own(one.read(), one.settings)): record.measured[one.name].cycles
-        for one in read_experiments(about="iterations")
-        if one.name in record.measured and not one.pace
-    }
-    for one in shipped():
-        settings = {name: value for name, value in one.settings if name != "dtype"}
-        if one.target == TARGET and ("dtype", "bf16") in one.settings:
-            spec = read_spec(one.spec)
-            own = _own(spec, settings)
-            solution = solve(spec, machine, settings=settings, advise=False)
-            row: Row = {
-                "table": "kernels",
-                "kernel": " ".join([one.spec, *(f"{k}={v}" for k, v in own)]),
-                "II": solution.schedule.ii_cycles,
-            }
-            measured = known.get((one.spec, own))
-            if any(operation.work.apart for operation in solution.problem.kernel.body):
-                measured = None  # the record is of a program that added such sums up in each turn
-            row |= _compared(predicted(solution, machine), measured)
-            yield row | {"with --pace": _paced(solution, machine)}
-
-
-def _paced(solution: Solution, machine: Machine) -> int | str:
-    """What is predicted if roles are kept to their order on the tensor cores."""
-    try:
-        return round(predicted(solution, machine, PACE).middle)
-    except ProgramError:  # one role has them, or roles are too far apart
-        return ""
-
-
-def _own(spec: Spec, settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Settings other than the spec's defaults."""
-    defaults = {name: str(entry.default) for name, entry in spec.file.parameters.items()}
-    return tuple((name, value) for name, value in settings.items() if defaults[name] != value)
+    """Every shipped kernel, of data types of the same speed one."""
+    del record
+    there = recorded(KERNELS)
+    for one in shipped_experiments(TARGET):
+        found = locked(one.spec, machine.arch, one.settings)
+        assert found is not None
+        program, kernel = program_of(found)
+        measured = there.measured.get(one.name)
+        row: Row = {"table": "kernels", "kernel": one.name, "II": found.schedule.ii_cycles}
+        yield row | _compared(of_program(program, kernel, machine), measured and measured.cycles)
 
 
 def _compared(found: Predicted, measured: float | None) -> Row:
@@ -219,7 +194,11 @@ def when(record: Record, row: Row) -> Row:
         return {"device": where["gpu"], "measured on": where["date"]}
     about_launches = row["table"] == "launches" or row.get("constant") in (*SHARED, FAR, BUSY)
     source = recorded(LAUNCHES) if about_launches else record
-    source = recorded(BARRIERS) if row["table"] == "waits" else source
+    source = (
+        recorded({"waits": BARRIERS, "kernels": KERNELS}[row["table"]])
+        if row["table"] in ("waits", "kernels")
+        else source
+    )
     return {"device": source.device, "measured on": source.date}
 
 

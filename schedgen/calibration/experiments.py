@@ -50,7 +50,8 @@ class Experiment:
 
     ``spec`` is the name of one of the calibration's own specs, or else of a shipped one; ``sizes``
     are extents of tensors other than what is walked, one output tile where none are given; roles
-    are kept to the order of the schedule on the units ``pace``.
+    are kept to the order of the schedule on the units ``pace``. If it is ``shipped``, the kernel is
+    what a lock decides, and nothing is solved.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Experiment:
     launches: Pair = (1, 1)
     manner: Manner = field(default_factory=Manner)
     pace: tuple[str, ...] = ()
+    shipped: bool = False
 
     @property
     def per(self) -> Literal["iteration", "tile", "launch"]:

@@ -27,7 +27,6 @@ from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.facts import read_facts
 from schedgen.errors import SchedgenError
 from schedgen.kernels.cache import compiled, toolchain
-from schedgen.kernels.errors import KernelError
 from schedgen.kernels.launcher import Launcher
 from schedgen.kernels.recording import check_device, inputs
 
@@ -76,7 +75,7 @@ def measure(
 
     Raises:
         DeviceError: there is no GPU, or a kernel is for another one.
-        KernelError, CompileError: none of the kernels runs.
+        SchedgenError, RuntimeError: none of the kernels runs.
     """
     device = check_device(THEN)
     clocks = Clocks(device)
@@ -93,7 +92,7 @@ def measure(
         try:
             beside = kernels[one.manner.beside] if one.manner.beside else None
             found[one.name] = _measure(one, beside, loaded, rounds)
-        except (KernelError, CompileError, RuntimeError) as error:  # also what torch raises
+        except (SchedgenError, RuntimeError) as error:  # also what torch raises
             failed[one.name] = str(error).splitlines()[0]
             if len(failed) == len(kernels):
                 raise
@@ -123,8 +122,12 @@ class _Loaded:
         self._launchers[one.file] = launcher
         facts = launcher.facts
         numbers = [one.manner.scalars.get(parameter.name, 1.0) for parameter in facts.scalars]
-        tensors = list(inputs(facts, one.extents[run], device).values())
-        return lambda: launcher.launch(tensors, numbers)
+        there = {extent for parameter in facts.tensors for extent in parameter.extents}
+        tensors = inputs(facts, {n: s for n, s in one.extents[run].items() if n in there}, device)
+        for name, values in one.arrays[run].items():
+            tensors[name].copy_(torch.tensor(values))
+        given = list(tensors.values())
+        return lambda: launcher.launch(given, numbers)
 
 
 def _measure(one: Prepared, beside: Prepared | None, loaded: _Loaded, rounds: int) -> Measured:

@@ -14,7 +14,9 @@ from schedgen.calibration.sizing import Sized, increase, sized
 from schedgen.driver.solution import Solution, solve
 from schedgen.execution.contended import cycles_per_iteration
 from schedgen.execution.launched import SHARED, Tiles, alone, launched
+from schedgen.kernel import Kernel
 from schedgen.machine import Constant, Machine
+from schedgen.program.model import Program
 from schedgen.synchronize.synthesize import synthesize
 
 
@@ -52,8 +54,14 @@ def predicted(solution: Solution, machine: Machine, pace: Sequence[str] = ()) ->
         ProgramError: roles cannot be kept to their order on one of ``pace``.
         SchedgenError: ``machine`` does not price one of its operations.
     """
-    kernel, exact = solution.problem.kernel, middles(machine)
-    program = synthesize(kernel, solution.schedule, exact, pace)
+    kernel = solution.problem.kernel
+    program = synthesize(kernel, solution.schedule, middles(machine), pace)
+    return of_program(program, kernel, machine)
+
+
+def of_program(program: Program, kernel: Kernel, machine: Machine) -> Predicted:
+    """The same of a program of ``kernel``. Raises SchedgenError: as `predicted`."""
+    exact = middles(machine)
     seldom = {operation.name for operation in kernel.operations if operation.when is not None}
     turn, step = (
         cycles_per_iteration(program, exact, manner, without=seldom)

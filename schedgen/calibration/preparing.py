@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from schedgen.calibration.experiments import Experiment, Manner, Pair
-from schedgen.calibration.sizing import increase, sized
+from schedgen.calibration.shipped import of_lock
+from schedgen.calibration.sizing import arrays_of, increase, sized
 from schedgen.errors import SchedgenError, suggest
+from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.machine_file import machine_text, read_machine
 from schedgen.stored import Store
 
-if TYPE_CHECKING:
-    from schedgen.driver.emitting import Emission
-
 MANIFEST = "experiments.json"
-FORMAT = 3
+FORMAT = 4
+Arrays = dict[str, list[Any]]
+"""Arguments that say of extents how large they are, by name; lists in lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The file of an experiment's kernel; sizes of tensors and numbers of launches for both runs,
-    and how many iterations, output tiles of an SM or launches the long one has ``more``.
+    """The file of an experiment's kernel; sizes of tensors, what ``arrays`` say of them and numbers
+    of launches for both runs, and how many iterations, output tiles of an SM or launches the long
+    one has ``more``.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Prepared:
     launches: Pair
     more: int
     manner: Manner
+    arrays: tuple[Arrays, Arrays] = field(default_factory=lambda: ({}, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +89,20 @@ def prepare(
         if progress is not None:
             progress(f"emitting {number + 1} of {len(experiments)}: {one.name}")
         try:
-            made = _emitted(one, machine, store)
-            runs = sized(one, made.solution.problem.kernel)
+            name, text, kernel = _made(one, machine, store)
+            runs = sized(one, kernel)
+            more = increase(one, *runs)
         except SchedgenError as error:
             refused[one.name] = error
             continue
-        text = _for_sms(made.text, one.manner.sms)
-        file = files.setdefault(text, f"e{number:02}_{made.name}")
+        text = _for_sms(text, one.manner.sms)
+        file = files.setdefault(text, f"e{number:02}_{name}")
         (folder / file).write_text(text, encoding="utf-8")
         short, long = (dict(run.extents) for run in runs)
-        more = increase(one, *runs)
-        found.append(Prepared(one.name, file, (short, long), one.launches, more, one.manner))
+        arrays = arrays_of(kernel, short), arrays_of(kernel, long)
+        found.append(
+            Prepared(one.name, file, (short, long), one.launches, more, one.manner, arrays)
+        )
     data = {
         "format": FORMAT,
         "model": model,
@@ -127,17 +133,23 @@ def _check(experiments: Sequence[Experiment]) -> None:
             )
 
 
-def _emitted(one: Experiment, machine: Machine, store: Store) -> Emission:
-    """What the compiler accepts: products that it serializes would be measured as such."""
+def _made(one: Experiment, machine: Machine, store: Store) -> tuple[str, str, Kernel]:
+    """Name and text of the file, and its kernel: what is shipped, or else what the compiler
+    accepts, as products that it serializes would be measured as such.
+    """
+    if one.shipped:
+        return of_lock(one, machine)
     from schedgen.driver.emitting import emission
     from schedgen.driver.selecting import compiled_emission
     from schedgen.kernels.regenerate import needs_compiler
 
     spec = one.read()
     made = emission(spec, machine, one.settings, store=store, pace=one.pace)
-    if not needs_compiler(made.text):
-        return made
-    return compiled_emission(spec, machine, one.settings, first=made, store=store, pace=one.pace)[0]
+    if needs_compiler(made.text):
+        made, *_ = compiled_emission(
+            spec, machine, one.settings, first=made, store=store, pace=one.pace
+        )
+    return made.name, made.text, made.solution.problem.kernel
 
 
 def prepared(folder: Path) -> Preparation:
@@ -158,6 +170,7 @@ def prepared(folder: Path) -> Preparation:
                 (one["launches"][0], one["launches"][1]),
                 one["more"],
                 Manner(**one["manner"]),
+                (one["arrays"][0], one["arrays"][1]),
             )
             for one in data["experiments"]
         )

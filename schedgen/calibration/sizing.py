@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from schedgen.calibration.experiments import Experiment
 from schedgen.driver.inputs import default_extents
+from schedgen.driver.lengths import array
 from schedgen.errors import SchedgenError, suggest
 from schedgen.execution.launched import Work
 from schedgen.expressions import references
 from schedgen.kernel import Kernel
 from schedgen.tuning.shapes import tensor_bytes, tiles, trips
+from schedgen.walking import numbers_of_tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +81,29 @@ def extents(kernel: Kernel, trips: int, sizes: Mapping[str, int] | None = None) 
     """
     steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
     blocks = {axis.extent: axis.block for axis in kernel.grid}
-    fixed = dict(kernel.parameters)
     walked = {n.name for n in references(kernel.trip_count)} if kernel.trip_count else set[str]()
+    own = dict(kernel.parameters).keys() - walked  # of those that are walked it has a nominal size
     given = dict(sizes or {})
     found = default_extents(kernel, given)
     for name in found.keys() - given.keys():
-        if name in walked:
+        if name in walked and (name in steps or name not in blocks):
             found[name] = trips * steps.get(name, 1)
-        elif name in blocks and name not in fixed:
+        elif name in blocks and name not in own:
             found[name] = blocks[name]
-    return found
+    if not kernel.ragged:
+        return {**found, **numbers_of_tiles(kernel, found), **given}
+    # One sequence, or group, of the whole extent; what is packed or paged follows from it.
+    chosen = {name: found[name] for name in (walked | blocks.keys()) & found.keys() - own}
+    ones = {one.of: 1 for one in kernel.ragged}
+    return default_extents(kernel, {**chosen, **ones, **given})
+
+
+def arrays_of(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, list[Any]]:
+    """What the arguments say that decide on extents, for tensors of these sizes.
+
+    Raises SchedgenError: iterations of the kernel are given by lists of blocks.
+    """
+    if kernel.walk is not None:
+        raise SchedgenError(f"{kernel.name} walks lists of blocks; fix: leave it out")
+    names = dict.fromkeys(name for one in kernel.ragged for name in one.arrays)
+    return {name: array(kernel, name, extents).tolist() for name in names}

@@ -26,9 +26,9 @@ _NAMES, _CONSTANTS = 46, 20
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Which experiments, ``only`` those about iterations or launches, and where things are:
-    ``prepare`` is to get kernels, ``run`` has them; ``record`` was measured before, ``keep`` is to
-    get what is measured now, and ``output`` the model.
+    """Which experiments, ``only`` those about iterations, launches or kernels, and where things
+    are: ``prepare`` is to get kernels, ``run`` has them; ``record`` was measured before, ``keep``
+    is to get what is measured now, and ``output`` the model.
     """
 
     experiments: Path | None = None
@@ -87,7 +87,6 @@ def _calibrate(
     *,
     as_json: bool,
 ) -> list[str]:
-    from schedgen.calibration.experiments import read_experiments
     from schedgen.calibration.measuring import as_json as record_text
     from schedgen.calibration.measuring import read_record
     from schedgen.calibration.preparing import prepare
@@ -96,8 +95,7 @@ def _calibrate(
 
     machine = read_machine(target)
     if files.prepare is not None:
-        experiments = _for(machine, read_experiments(files.experiments, files.only))
-        made = prepare(experiments, target, files.prepare, progress)
+        made = prepare(_experiments(machine, files), target, files.prepare, progress)
         return [_ready(len(made.kernels), files.prepare)]
     if files.record is not None:
         record = read_record(files.record.read_text("utf-8"), str(files.record))
@@ -131,13 +129,12 @@ def _ready(kernels: int, folder: Path) -> str:
 def _fitted(
     record: Record, machine: Machine, files: Files, progress: Callable[[str], None]
 ) -> tuple[tuple[Fit, ...], tuple[Compared, ...]]:
-    from schedgen.calibration.experiments import read_experiments
     from schedgen.calibration.fitting import compare, fitted, with_fits
     from schedgen.calibration.predicting import solved
     from schedgen.machine_file import machine_from
     from schedgen.spec.source import parse_source
 
-    experiments = _for(machine, read_experiments(files.experiments, files.only))
+    experiments = _experiments(machine, files)
     ran_on = machine_from(parse_source(record.model, f"{files.record or 'measured'}: model"))
     there = [one for one in experiments if one.name in record.measured]
     solutions: dict[str, Solution] = {}
@@ -149,8 +146,16 @@ def _fitted(
     return fits, compare(there, measured, solutions, machine, with_fits(machine, fits))
 
 
-def _for(machine: Machine, experiments: Sequence[Any]) -> list[Any]:
-    """The experiments whose specs are written for ``machine``."""
+def _experiments(machine: Machine, files: Files) -> list[Any]:
+    """Those that were asked for, and whose specs are written for ``machine``."""
+    from schedgen.calibration.experiments import read_experiments
+    from schedgen.calibration.shipped import shipped_experiments
+
+    if files.only == "kernels":
+        if files.experiments is not None:
+            raise SchedgenError("--only kernels are shipped ones; fix: leave --experiments away")
+        return list(shipped_experiments(machine.name))
+    experiments = read_experiments(files.experiments, files.only)
     if not experiments:
         raise SchedgenError("there are no such experiments; fix: leave --only away")
     found = [one for one in experiments if machine.name in one.read().file.targets]
@@ -165,7 +170,6 @@ def _for(machine: Machine, experiments: Sequence[Any]) -> list[Any]:
 def _measured(
     target: str, machine: Machine, files: Files, progress: Callable[[str], None]
 ) -> Record:
-    from schedgen.calibration.experiments import read_experiments
     from schedgen.calibration.measuring import THEN, measure
     from schedgen.calibration.preparing import prepare, prepared
     from schedgen.kernels.recording import check_device
@@ -175,8 +179,8 @@ def _measured(
         return measure(prepared(files.run), files.run, progress)
     with TemporaryDirectory(prefix="schedgen-") as name:
         folder = Path(name)
-        experiments = _for(machine, read_experiments(files.experiments, files.only))
-        return measure(prepare(experiments, target, folder, progress), folder, progress)
+        made = prepare(_experiments(machine, files), target, folder, progress)
+        return measure(made, folder, progress)
 
 
 def _model(target: str, fits: Sequence[Fit], record: Record) -> str:

@@ -26,6 +26,7 @@ class About(StrEnum):
 
     ITERATIONS = "iterations"
     LAUNCHES = "launches"
+    KERNELS = "kernels"
 
 
 def calibrate(
@@ -40,7 +41,12 @@ def calibrate(
         typer.Option("--experiments", metavar="FILE", help="What to measure. Default: shipped."),
     ] = None,
     only: Annotated[
-        About | None, typer.Option("--only", help="Only experiments about these. Default: all.")
+        About | None,
+        typer.Option(
+            "--only",
+            help="Only experiments about these; kernels: iterations of all shipped ones. Default: "
+            "iterations, launches.",
+        ),
     ] = None,
     prepare: Annotated[
         Path | None,
