@@ -4,9 +4,8 @@
 
 `gemm_symmetric` of n x n with k = n and 4 n in all our tiles for many rows, and quack's, with and
 without clusters. Equal launches follow each other until what the driver counts of energy and clock
-is settled. Zeros take so little energy that the clock stays where it is highest: what differs then
-is the schedule. With normal numbers the GPU is at its power limit, and a kernel takes as long as its
-energy lasts. Needs a GPU and pynvml.
+is settled. Zeros take so little energy that the clock stays higher: what is slow then waits for
+memory. With normal numbers the GPU is at its power limit. Needs a GPU and pynvml.
 """
 
 from __future__ import annotations

@@ -33,9 +33,7 @@ from report import RESULTS, keep, table
 from schedgen.calibration.experiments import read_experiments
 from schedgen.calibration.measuring import Record, read_record
 from schedgen.calibration.predicting import Predicted, of_program, said, solved, with_constants
-from schedgen.calibration.shipped import shipped_experiments
-from schedgen.driver.lock_file import locked
-from schedgen.driver.locked import program_of
+from schedgen.calibration.shipped import program_of_lock, shipped_experiments
 from schedgen.driver.solution import solve
 from schedgen.execution.launched import BUSY, FAR, SHARED
 from schedgen.kernel import Kernel
@@ -155,11 +153,9 @@ def kernels(record: Record, machine: Machine) -> Iterator[Row]:
     del record
     there = recorded(KERNELS)
     for one in shipped_experiments(TARGET):
-        found = locked(one.spec, machine.arch, one.settings)
-        assert found is not None
-        program, kernel = program_of(found)
+        program, kernel = program_of_lock(one, machine)
         measured = there.measured.get(one.name)
-        row: Row = {"table": "kernels", "kernel": one.name, "II": found.schedule.ii_cycles}
+        row: Row = {"table": "kernels", "kernel": one.name, "II": program.ii_cycles}
         yield row | _compared(of_program(program, kernel, machine), measured and measured.cycles)
 
 

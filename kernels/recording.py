@@ -133,7 +133,7 @@ def check_device(then: str = "trace SPEC --record FILE") -> torch.device:
 
 def inputs(facts: Facts, extents: Mapping[str, int], device: torch.device) -> dict[str, Tensor]:
     """Tensors of the spec by name, in the order of the arguments: normal numbers, zeros where the
-    kernel writes. Raises SchedgenError: an extent is missing or unknown.
+    kernel writes, and of whole numbers. Raises SchedgenError: an extent is missing or unknown.
     """
     parameters = [parameter for parameter in facts.tensors if parameter.name != ARGUMENT]
     names = {extent for parameter in parameters for extent in parameter.extents}
@@ -148,9 +148,17 @@ def inputs(facts: Facts, extents: Mapping[str, int], device: torch.device) -> di
     for parameter in parameters:
         like = torch.empty(0, dtype=DTYPES[parameter.dtype], device=device)
         tensor = layouts.room(like, [extents[extent] for extent in parameter.extents])
-        written = parameter.name in facts.outputs
-        found[parameter.name] = tensor.zero_() if written else tensor.normal_(generator=generator)
+        zero = parameter.name in facts.outputs or not like.is_floating_point()
+        found[parameter.name] = tensor.zero_() if zero else _normal(tensor, generator)
     return found
+
+
+def _normal(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """Normal numbers, of 8 bits too, for which torch has no generator."""
+    if tensor.element_size() > 1:
+        return tensor.normal_(generator=generator)
+    wide = torch.empty(tensor.shape, dtype=torch.bfloat16, device=tensor.device)
+    return tensor.copy_(wide.normal_(generator=generator))
 
 
 def _microseconds(launcher: Launcher, tensors: list[Tensor], scalars: list[float]) -> float:

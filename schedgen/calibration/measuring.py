@@ -34,6 +34,8 @@ FORMAT = 2
 THEN = "calibrate --record FILE"
 """What reads a record."""
 _ROUNDS = 25
+_LEAST = 20.0
+"""Cycles: no iteration takes as few."""
 _COMPILERS = 8
 """At a time."""
 
@@ -92,6 +94,9 @@ def measure(
         try:
             beside = kernels[one.manner.beside] if one.manner.beside else None
             found[one.name] = _measure(one, beside, loaded, rounds)
+            if found[one.name].cycles < _LEAST:
+                del found[one.name]
+                raise SchedgenError("its long run takes no longer: it skips these iterations")
         except (SchedgenError, RuntimeError) as error:  # also what torch raises
             failed[one.name] = str(error).splitlines()[0]
             if len(failed) == len(kernels):

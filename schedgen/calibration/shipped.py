@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
-from schedgen.calibration.experiments import Experiment, Pair
+from schedgen.calibration.experiments import Experiment, Manner
+from schedgen.calibration.sizing import extents
 from schedgen.driver.lock_file import Locked, every, locked
+from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
+from schedgen.program.model import Program
+from schedgen.tuning.shapes import tensor_bytes
 
-_CYCLES = 1 << 20
-"""About what the long run takes, by the schedule."""
-_LONG, _SHORTER = 4096, 4
-"""The most iterations of the long run, and how many times fewer the short one has."""
+_CYCLES = 1 << 22
+"""About what all launches of the long run take, by the schedule."""
+_BYTES = 1 << 24
+"""What one of its launches may load, so that the next one finds it in L2."""
+_LAUNCHES, _LEAST, _SHORTER = 64, 8, 4
+"""The most launches of a run, the fewest iterations of one, and how many times fewer iterations the
+short run has."""
+_ALL = float(1 << 20)
+"""A whole scalar, such as the iterations of a split: more than there are."""
 _SAME_SPEED = ("fp16", "e5m2")
 """Data types whose kernels have the schedules of others."""
 
@@ -23,7 +33,7 @@ def shipped_experiments(target: str) -> tuple[Experiment, ...]:
     of the same speed one.
 
     They are called as their spec, with all settings that the lock has but for bf16. Raises
-    SchedgenError: there are none.
+    SchedgenError: there are none, or what is installed would make other ones.
     """
     found = tuple(_experiments(target))
     if not found:
@@ -37,14 +47,34 @@ def of_lock(one: Experiment, machine: Machine) -> tuple[str, str, Kernel]:
     Raises SchedgenError: nothing with these settings is shipped for ``machine``, or what is
     installed would make another kernel than the one that was proven.
     """
-    from schedgen.driver.locked import program_of, text_of
+    from schedgen.driver.locked import text_of
 
+    found = _found(one, machine)
+    return found.name, text_of(found), _derived(found.name)[1]
+
+
+def program_of_lock(one: Experiment, machine: Machine) -> tuple[Program, Kernel]:
+    """Program and kernel of a shipped experiment. Raises SchedgenError: as `of_lock`."""
+    return _derived(_found(one, machine).name)
+
+
+def _found(one: Experiment, machine: Machine) -> Locked:
     found = locked(one.spec, machine.arch, one.settings)
     if found is None or found.lock.target != machine.name:
         raise SchedgenError(
             f"no {one.spec} with these settings is shipped for {machine.name}; fix: --target h200"
         )
-    return found.name, text_of(found), program_of(found)[1]
+    return found
+
+
+@cache
+def _derived(name: str) -> tuple[Program, Kernel]:
+    from schedgen.driver.lock_file import named
+    from schedgen.driver.locked import program_of
+
+    found = named(name)
+    assert found is not None
+    return program_of(found)
 
 
 def _experiments(target: str) -> Iterator[Experiment]:
@@ -52,10 +82,26 @@ def _experiments(target: str) -> Iterator[Experiment]:
         settings = kernel.kernel.settings
         if kernel.lock.target == target and settings.get("dtype") not in _SAME_SPEED:
             more = (f"{k}={v}" for k, v in settings.items() if (k, v) != ("dtype", "bf16"))
-            name = " ".join([kernel.lock.spec, *more])
-            yield Experiment(name, kernel.lock.spec, settings, _trips(kernel), shipped=True)
+            yield _experiment(" ".join([kernel.lock.spec, *more]), kernel)
 
 
-def _trips(kernel: Locked) -> Pair:
-    long = min(max(_CYCLES // kernel.schedule.ii_cycles, _SHORTER), _LONG)
-    return long // _SHORTER, long
+def _experiment(name: str, one: Locked) -> Experiment:
+    """Many iterations, in several launches if what they load would not stay in L2."""
+    kernel, cycles = _derived(one.name)[1], one.schedule.ii_cycles
+    loaded = [tensor_bytes(kernel, extents(kernel, trips)) for trips in (_LEAST, 2 * _LEAST)]
+    each = max(int(loaded[1] - loaded[0]) // _LEAST, 1)
+    long = max(min(_CYCLES // cycles, _BYTES // each), _LEAST)
+    launches = min(max(_CYCLES // (cycles * long), 1), _LAUNCHES)
+    manner = Manner(scalars=dict.fromkeys(sorted(whole_scalars(kernel)), _ALL))
+    trips = max(long // _SHORTER, 1), long
+    return Experiment(
+        name,
+        one.lock.spec,
+        one.kernel.settings,
+        trips,
+        None,
+        {},
+        (launches, launches),
+        manner,
+        shipped=True,
+    )
