@@ -12,7 +12,7 @@ from schedgen.calibration.predicting import of_program
 from schedgen.calibration.preparing import prepare, prepared
 from schedgen.calibration.shipped import of_lock, program_of_lock, shipped_experiments
 from schedgen.calibration.sizing import increase, sized
-from schedgen.driver.lock_file import every
+from schedgen.driver.lock_file import Locked, every
 from schedgen.errors import SchedgenError
 from schedgen.kernels import library
 from schedgen.machine_file import read_machine
@@ -36,10 +36,11 @@ def shipped() -> dict[str, Experiment]:
 
 def test_all_but_other_types_of_the_same_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which kernels there are; sizes are for those of `shipped`."""
-    monkeypatch.setattr(
-        "schedgen.calibration.shipped._experiment",
-        lambda name, one: Experiment(name, one.lock.spec, one.kernel.settings, shipped=True),
-    )
+
+    def unsized(name: str, one: Locked) -> Experiment:
+        return Experiment(name, one.lock.spec, one.kernel.settings, shipped=True)
+
+    monkeypatch.setattr("schedgen.calibration.shipped._experiment", unsized)
     found = shipped_experiments("h200")
     names = [one.name for one in found]
     assert len(set(names)) == len(names)
