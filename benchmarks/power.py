@@ -14,10 +14,10 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from statistics import median
 from typing import Any
 
-import pynvml
 import torch
 from report import keep, table
 from torch import Tensor
@@ -51,7 +51,9 @@ def candidates(a: Tensor, out: Tensor) -> dict[str, Run]:
             nothing = run.zeros[a.dtype].view(1, 1, -1)
             found[str(tile)] = partial(run.launch, (a, a, nothing, out), (1.0, 0.0))
     theirs = imported("quack.gemm_symmetric", "gemm_symmetric")
-    for rows, columns, ctas in QUACK if theirs is not None else ():
+    if theirs is None:
+        return found
+    for rows, columns, ctas in QUACK:
         name = f"quack {rows}x{columns}, cluster of {ctas}"
         found[name] = partial(
             theirs, a, a, out, None, None, rows, columns, ctas, 1, pingpong=False, persistent=True
@@ -59,37 +61,56 @@ def candidates(a: Tensor, out: Tensor) -> dict[str, Run]:
     return found
 
 
-def sustained(run: Run, seconds: float, device: Any) -> dict[str, float]:
-    """Milliseconds, joules and the clock in MHz of a run among many of its kind."""
+class Driver:
+    """What the driver says of the GPU at hand."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = import_module("pynvml")
+        self._nvml.nvmlInit()
+        self._device: Any = self._nvml.nvmlDeviceGetHandleByIndex(0)
+
+    def joules(self) -> float:
+        """Since it was loaded."""
+        return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device)) / 1e3
+
+    def mhz(self) -> float:
+        """The clock of the SMs now."""
+        return float(self._nvml.nvmlDeviceGetClockInfo(self._device, self._nvml.NVML_CLOCK_SM))
+
+    def watts(self) -> float:
+        """The power limit."""
+        return float(self._nvml.nvmlDeviceGetPowerManagementLimit(self._device)) / 1e3
+
+
+def sustained(run: Run, seconds: float, driver: Driver) -> dict[str, float]:
+    """Milliseconds, joules, watts and the clock in MHz of a run among many of its kind."""
     replay, _ = captured(run, _REPLAYED)
-    _go(replay, SETTLE)
-    before, start = pynvml.nvmlDeviceGetTotalEnergyConsumption(device), time.perf_counter()
-    count, clocks = _go(replay, seconds, device)
-    elapsed = time.perf_counter() - start
-    millijoules = pynvml.nvmlDeviceGetTotalEnergyConsumption(device) - before
+    _go(replay, SETTLE, driver)
+    before, start = driver.joules(), time.perf_counter()
+    count, clocks = _go(replay, seconds, driver)
+    elapsed, used = time.perf_counter() - start, driver.joules() - before
     each = count * _REPLAYED
     return {
         "ms": 1e3 * elapsed / each,
-        "J": millijoules / 1e3 / each,
-        "W": millijoules / 1e3 / elapsed,
+        "J": used / each,
+        "W": used / elapsed,
         "MHz": median(clocks),
     }
 
 
-def _go(replay: Run, seconds: float, device: Any = None) -> tuple[int, list[float]]:
+def _go(replay: Run, seconds: float, driver: Driver) -> tuple[int, list[float]]:
     """Replays a graph for so long; how often, and the clocks meanwhile."""
     count, clocks, end = 0, list[float](), time.perf_counter() + seconds
     while time.perf_counter() < end:
         replay()
         replay()
         count += 2
-        if device is not None:
-            clocks.append(pynvml.nvmlDeviceGetClockInfo(device, pynvml.NVML_CLOCK_SM))
+        clocks.append(driver.mhz())
         torch.cuda.synchronize()
     return count, clocks
 
 
-def rows(n: int, k: int, seconds: float, device: Any) -> Iterator[Row]:
+def rows(n: int, k: int, seconds: float, driver: Driver) -> Iterator[Row]:
     """Each kernel with normal numbers, and with zeros."""
     out = torch.empty(1, n, n, device="cuda", dtype=torch.bfloat16)
     sms = launcher.multiprocessors(out.device)
@@ -99,7 +120,7 @@ def rows(n: int, k: int, seconds: float, device: Any) -> Iterator[Row]:
         runs = candidates(a, out)
         warm(next(iter(runs.values())))
         for name, run in runs.items():
-            found = sustained(run, seconds, device)
+            found = sustained(run, seconds, driver)
             yield {
                 "n": n,
                 "k": k,
@@ -122,13 +143,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each kernel")
     parser.add_argument("sizes", nargs="*", type=int, default=list(SIZES))
     options = parser.parse_args()
-    pynvml.nvmlInit()
-    device = pynvml.nvmlDeviceGetHandleByIndex(0)
-    print("limit", pynvml.nvmlDeviceGetPowerManagementLimit(device) / 1e3, "W")
+    driver = Driver()
+    print(f"limit {driver.watts():.0f} W")
     found: list[Row] = []
     for n in options.sizes:
         for times in TIMES:
-            for row in rows(n, times * n, options.seconds, device):
+            for row in rows(n, times * n, options.seconds, driver):
                 print(row, flush=True)
                 found.append(row)
     print(table(found))

@@ -8,11 +8,11 @@ about *launches*; *waits*, arrivals and orders of pace on an H100; every shipped
 (*kernels*); and *orders*: what is lost if tiles of products are chosen by what `schedgen tune`
 estimates, for the times that `choices.py` measured.
 Predictions are cycles of the machine model for roles that share units *in turn* and *in step*
-(`schedgen.execution.contended`); *predicted* is the middle. Measured cycles come from
-`results/calibration.json` and `results/launches.json`, of the kernels that were scheduled by the
-models in them, and those of shipped kernels from `results/shipped.json`, which
-`schedgen calibrate --only kernels --keep` writes. Needs no GPU. Tables that are not named stay as
-they are in what is saved.
+(`schedgen.execution.contended`); *predicted* lies a third of the way from one to the other.
+Measured cycles come from `results/calibration.json` and `results/launches.json`, of the kernels
+that were scheduled by the models in them, and those of shipped kernels from `results/shipped.json`,
+which `schedgen calibrate --only kernels --keep` writes. Needs no GPU. Tables that are not named
+stay as they are in what is saved.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def waits(record: Record, machine: Machine) -> Iterator[Row]:
             solution = solved(one, ran_on(there))
             row: Row = {"table": "waits", "experiment": one.name}
             row |= _compared(said(one, solution, machine), there.measured[one.name].cycles)
-            yield row | {"with longer waits": round(said(one, solution, longer).middle)}
+            yield row | {"with longer waits": round(said(one, solution, longer).expected)}
 
 
 def launches(record: Record, machine: Machine) -> Iterator[Row]:
@@ -162,8 +162,8 @@ def kernels(record: Record, machine: Machine) -> Iterator[Row]:
 def _compared(found: Predicted, measured: float | None) -> Row:
     return {
         "measured": "" if measured is None else round(measured, 1),
-        "predicted": round(found.middle),
-        "off": "" if measured is None else f"{found.middle / measured - 1:+.1%}",
+        "predicted": round(found.expected),
+        "off": "" if measured is None else f"{found.expected / measured - 1:+.1%}",
         "in turn": round(found.in_turn),
         "in step": round(found.in_step),
     }

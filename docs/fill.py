@@ -191,7 +191,7 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "predicted-kernels": lambda: measured_table(
         "predicted",
-        ("kernel", "II", "measured", "predicted", "off", "in turn", "in step", "with --pace"),
+        ("kernel", "II", "measured", "predicted", "off", "in turn", "in step"),
         "kernels",
     ),
     "proof-growth": lambda: results_table(

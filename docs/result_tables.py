@@ -206,33 +206,36 @@ _DENSE = 4096
 def _predicted(row: Mapping[str, Any]) -> object:
     """Cycles of an iteration of the main loop alone that the model predicts."""
     rows = _results("predicted")["rows"]
-    known = {one["kernel"]: one["predicted"] for one in rows if one["table"] == "kernels"}
+    known = {
+        frozenset(one["kernel"].split()): one["predicted"]
+        for one in rows
+        if one["table"] == "kernels"
+    }
     return known.get(_kernel(row), "")
 
 
-def _kernel(row: Mapping[str, Any]) -> str:
-    """The kernel of a row, as `benchmarks/predicted.py` calls it; another one than today's has
+def _kernel(row: Mapping[str, Any]) -> frozenset[str]:
+    """The kernel of a row, in the words of `benchmarks/predicted.py`; another one than today's has
     none.
     """
     from schedgen.benchmarks.shipped import chosen
     from schedgen.kernels import keys
     from schedgen.kernels.library import SMS
-    from schedgen.spec.reader import read_spec
 
+    spec: str
+    settings: Mapping[str, str]
     if "head_dim" in row:
         number = keys.keys("sm_90a", row["head_dim"], row["causal"], row["seq"], row["seq"])
-        spec, settings = "attention_fwd", {"head_dim": str(row["head_dim"])}
-        settings |= {"causal": "true"} if row["causal"] else {}
-        settings |= {"keys": str(number)} if number != keys.OWN else {}
+        more = {"causal": "true"} if row["causal"] else {}
+        more |= {"keys": str(number)} if number != keys.OWN else {}
+        spec, settings = "attention_fwd", {"head_dim": str(row["head_dim"]), **more}
     else:
         sizes = (row[extent] for extent in "mnk")
         found = chosen(row["spec"], *sizes, "sm_90a", SMS["sm_90a"])
         spec, settings = found.kernel
         if str(found) != row["tile"]:
-            return ""
-    usual = {n: str(one.default) for n, one in read_spec(spec).file.parameters.items()}
-    own = (f"{n}={v}" for n, v in settings.items() if n != "dtype" and v != usual[n])
-    return " ".join([spec, *own])
+            return frozenset()
+    return frozenset({spec, *(f"{n}={v}" for n, v in settings.items() if n != "dtype")})
 
 
 def _of_tensor_rate(row: Mapping[str, Any]) -> str:

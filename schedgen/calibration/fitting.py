@@ -62,10 +62,10 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """How far the middle of what the fitted model says is off, as a share of what was
+        """How far what is expected of the fitted model is off, as a share of what was
         measured.
         """
-        return self.after.middle / self.measured - 1
+        return self.after.expected / self.measured - 1
 
 
 def fitted(
@@ -152,7 +152,7 @@ def _root(
 
     def excess(value: Fraction) -> float:
         changed = with_constants(machine, {**now, name: value})
-        return said(one, solution, changed, known).middle - wanted
+        return said(one, solution, changed, known).expected - wanted
 
     least, most = machine.constant[name].low / _WIDEST, machine.constant[name].high * _WIDEST
     least = least if excess(least) * excess(most) <= 0 else Fraction(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 
 from schedgen.calibration.experiments import Experiment, Manner
@@ -28,14 +28,16 @@ _SAME_SPEED = ("fp16", "e5m2")
 """Data types whose kernels have the schedules of others."""
 
 
-def shipped_experiments(target: str) -> tuple[Experiment, ...]:
-    """All shipped kernels for the machine model ``target``, each of one output tile; of data types
-    of the same speed one.
+def shipped_experiments(target: str, names: Collection[str] = ()) -> tuple[Experiment, ...]:
+    """All shipped kernels for the machine model ``target``, or those of ``names``, each of one
+    output tile; of data types of the same speed one.
 
     They are called as their spec, with all settings that the lock has but for bf16. Raises
     SchedgenError: there are none, or what is installed would make other ones.
     """
-    found = tuple(_experiments(target))
+    found = tuple(
+        _experiment(name, kernel) for name, kernel in _kernels(target) if not names or name in names
+    )
     if not found:
         raise SchedgenError(f"no kernels are shipped for {target}; fix: --target h200, or b200")
     return found
@@ -77,12 +79,12 @@ def _derived(name: str) -> tuple[Program, Kernel]:
     return program_of(found)
 
 
-def _experiments(target: str) -> Iterator[Experiment]:
+def _kernels(target: str) -> Iterator[tuple[str, Locked]]:
     for kernel in every():
         settings = kernel.kernel.settings
         if kernel.lock.target == target and settings.get("dtype") not in _SAME_SPEED:
             more = (f"{k}={v}" for k, v in settings.items() if (k, v) != ("dtype", "bf16"))
-            yield _experiment(" ".join([kernel.lock.spec, *more]), kernel)
+            yield " ".join([kernel.lock.spec, *more]), kernel
 
 
 def _experiment(name: str, one: Locked) -> Experiment:

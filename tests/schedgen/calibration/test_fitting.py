@@ -41,7 +41,7 @@ def test_what_was_put_in_comes_out(
         {c.name: c.low for c in machine.constants}
         | {"sum_overhead": Fraction(150), "mma_base": Fraction(200)},
     )
-    measured = {name: predicted(found, slower).middle for name, found in solutions.items()}
+    measured = {name: predicted(found, slower).expected for name, found in solutions.items()}
     fits = fitted(list(experiments.values()), measured, solutions, machine)
     found = {fit.constant: fit for fit in fits}
     assert set(found) == {"sum_overhead", "mma_base"}
@@ -51,13 +51,13 @@ def test_what_was_put_in_comes_out(
     now = with_fits(machine, fits)
     for one in compare(list(experiments.values()), measured, solutions, machine, now):
         assert abs(one.error) < 0.01
-        assert one.before.middle < one.measured
+        assert one.before.expected < one.measured
 
 
 def test_what_is_right_is_kept(
     experiments: dict[str, Experiment], solutions: dict[str, Solution], machine: Machine
 ) -> None:
-    measured = {name: predicted(found, machine).middle for name, found in solutions.items()}
+    measured = {name: predicted(found, machine).expected for name, found in solutions.items()}
     for fit in fitted(list(experiments.values()), measured, solutions, machine):
         assert fit.reason.startswith("kept (measured)")
         assert (fit.low, fit.high) == fit.before
@@ -92,7 +92,7 @@ def test_roles_in_step_take_longer_than_in_turn(
     solutions: dict[str, Solution], machine: Machine
 ) -> None:
     found = predicted(solutions["row sums of two warpgroups"], machine)
-    assert found.in_turn < found.middle < found.in_step
+    assert found.in_turn < found.expected < found.in_step
     alone = predicted(solutions["row sums"], machine)
     assert alone.in_turn == alone.in_step < found.in_step
 

@@ -22,7 +22,7 @@ def test_whole_products_are_within_5_percent_of_what_was_measured() -> None:
     solution = solved(EXPERIMENTS[GEMM[0]], machine_from(parse_source(record.model, "record")))
     known: Known = {}
     for name in GEMM:
-        found = said(EXPERIMENTS[name], solution, machine, known).middle
+        found = said(EXPERIMENTS[name], solution, machine, known).expected
         assert found == pytest.approx(record.measured[name].cycles, rel=0.05), name
     assert len(known) == 2 * len(GEMM)
 
@@ -35,7 +35,7 @@ def test_roles_that_take_turns_do_not_begin_together() -> None:
         for count, pace in ((1, ()), (2, ("MUFU",)))
     )
     alone, turns = (said(each, solved(each, machine), machine) for each in (one, two))
-    assert turns.in_turn == turns.in_step == 2 * (alone.middle + machine.cycles("handoff"))
+    assert turns.in_turn == turns.in_step == 2 * (alone.expected + machine.cycles("handoff"))
 
 
 def test_a_role_that_hands_on_does_not_wait_for_the_one_that_takes() -> None:
@@ -45,7 +45,7 @@ def test_a_role_that_hands_on_does_not_wait_for_the_one_that_takes() -> None:
     found = said(one, solved(one, machine), machine)
     assert found.in_turn == found.in_step
     both = machine.cycles("wait") + machine.cycles("arrive")
-    assert 4 * both < found.middle < 8 * both
+    assert 4 * both < found.expected < 8 * both
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_a_role_that_hands_on_does_not_wait_for_the_one_that_takes() -> None:
 def test_other_whole_kernels_too(name: str) -> None:
     record = read_record(KEPT.read_text("utf-8"), KEPT.name)
     solution = solved(EXPERIMENTS[name], machine_from(parse_source(record.model, "record")))
-    found = said(EXPERIMENTS[name], solution, read_machine("h200")).middle
+    found = said(EXPERIMENTS[name], solution, read_machine("h200")).expected
     assert found == pytest.approx(record.measured[name].cycles, rel=0.06)
 
 
@@ -62,5 +62,5 @@ def test_loads_from_memory_and_beside_others() -> None:
     near = EXPERIMENTS["loads of 8 KiB from memory"]
     solution = solved(near, machine_from(parse_source(record.model, "record")))
     for name in (near.name, "loads of 8 KiB while others load"):
-        found = said(EXPERIMENTS[name], solution, machine).middle
+        found = said(EXPERIMENTS[name], solution, machine).expected
         assert found == pytest.approx(record.measured[name].cycles, rel=0.08), name

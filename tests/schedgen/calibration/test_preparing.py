@@ -61,7 +61,7 @@ def test_nothing_was_prepared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [{"format": 3}, [], {"format": 3, "model": "", "experiments": [1]}]
+    "data", [{"format": 4}, [], {"format": 4, "model": "", "experiments": [1]}]
 )
 def test_no_list(tmp_path: Path, data: object) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps(data))
@@ -71,5 +71,5 @@ def test_no_list(tmp_path: Path, data: object) -> None:
 
 def test_an_older_list(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text('{"format": 1}')
-    with pytest.raises(SchedgenError, match="format 1, this schedgen reads 3; fix: make it again"):
+    with pytest.raises(SchedgenError, match="format 1, this schedgen reads 4; fix: make it again"):
         prepared(tmp_path)

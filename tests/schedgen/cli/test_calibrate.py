@@ -151,3 +151,9 @@ def test_an_experiment_that_does_not_run(files: Path, monkeypatch: pytest.Monkey
     assert "  sums " in text
     assert "experiment 'sums of two' was not measured: it was not launched: CUDA error 1" in text
     assert read_record(kept.read_text(), "kept.json") == record
+
+
+def test_shipped_kernels_are_no_list_of_experiments(files: Path) -> None:
+    status, text = calibrate(files, "--only", "kernels")
+    assert status == 2
+    assert "--only kernels are shipped ones; fix: leave --experiments away" in text
