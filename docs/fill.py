@@ -168,6 +168,10 @@ PARTS: dict[str, Callable[[], str]] = {
             *("no waits for own results", "waited for"),
         ),
     ),
+    "power": lambda: results_table(
+        "power",
+        ("n", "k", "data", "kernel", "ms", "J", "W", "MHz", "M cycles of an SM", "least M cycles"),
+    ),
     "predicted-constants": lambda: measured_table(
         "predicted", ("constant", "before", "measured", "unit", "by"), "constants"
     ),
@@ -178,7 +182,7 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "predicted-waits": lambda: measured_table(
         "predicted",
-        ("experiment", "measured", "predicted", "in turn", "in step", "with longer waits"),
+        ("experiment", "measured", "predicted", "off", "in turn", "in step"),
         "waits",
     ),
     "predicted-launches": lambda: measured_table(

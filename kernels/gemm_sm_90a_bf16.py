@@ -735,4 +735,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "f52382f00f98e8ebecf6c3863d9ba166379488eb5a2aa3d44aba6cb1fd8c6801"
+PROGRAM_SHA256 = "3a67f7c770a94c8f99af4753caf8d2aced402d93e72f5ee142fe39c7ef6b8854"
