@@ -65,6 +65,7 @@ class Product:
         squares: sums of squares of the rows of each output tile are stored as well.
         grouped: rows of groups, whose sizes are data, are multiplied by a matrix each. The batches
             of a shape are the groups, and its rows those of one of them if all are as large.
+        a_layout: extents of a in memory: ``mk`` or ``km``.
     """
 
     arch: str
@@ -77,6 +78,7 @@ class Product:
     scaled: bool = False
     squares: bool = False
     grouped: bool = False
+    a_layout: str = "mk"
 
     @property
     def spec(self) -> str:
@@ -115,7 +117,8 @@ class Product:
 
     @property
     def _layout(self) -> dict[str, str]:
-        return {} if self.b_layout == "nk" else {"b_layout": self.b_layout}
+        of_a = {} if self.a_layout == "mk" else {"a_layout": self.a_layout}
+        return of_a if self.b_layout == "nk" else {**of_a, "b_layout": self.b_layout}
 
     @property
     def _triangle(self) -> dict[str, str]:
@@ -183,6 +186,12 @@ GROUPED = {
     for arch in TILES
 }
 """The same of products of groups of bf16, by how b lies in memory."""
+ALONG_M = {
+    False: {"sm_90a": (Tile(), Tile(columns=128, teams=2)), "sm_100a": (Tile(),)},
+    True: {arch: (Tile(),) for arch in TILES},
+}
+"""The same of products whose left operand lies along m, as for the gradients of weights: of bf16,
+with right operands along n; of all output tiles, and of those of a triangle."""
 FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much
 larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the first load comes
@@ -290,6 +299,9 @@ since what they share is the way to memory."""
 
 def sizes(product: Product) -> tuple[Tile, ...]:
     """Of the output tiles that there are kernels of ``product`` for."""
+    if product.a_layout == "km":
+        fits = product.dtype == "bf16" and product.b_layout == "kn" and not product.activated
+        return ALONG_M[product.symmetric].get(product.arch, ()) if fits else ()
     if product.transposed:
         return TRANSPOSED.get(product.arch, ())
     if product.grouped:

@@ -134,9 +134,10 @@ class Footprints:
         return self.plan.kernel.region[self.plan.kernel.piece[access.buffer].region]
 
     def steps(self, operation: Operation) -> int:
-        """Instructions of a product: each multiplies 32 bytes of a row."""
+        """Instructions of a product: each multiplies 32 bytes of elements along k."""
         part = self.plan.part(operation, "a")
-        return part.columns * DTYPE_BITS[part.region.dtype] // 8 // 32
+        depth = part.rows if operation.transpose_a else part.columns
+        return depth * DTYPE_BITS[part.region.dtype] // 8 // 32
 
     def operand(
         self, operation: Operation, operand: str, case: Case, iteration: Turn | None

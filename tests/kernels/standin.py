@@ -83,14 +83,19 @@ class StandIn:
             d.copy_((alpha * (a.float() @ b.float().mT)).mT)
         elif "_parts_" in self.name:
             a, b, d = tensors
-            _parts(a, b if "_kn" in self.name else b.mT, d, triangle="symmetric" in self.name)
+            left, right = self._as_written(a, b)
+            _parts(left, right, d, triangle="symmetric" in self.name)
         elif "_sum_" in self.name:
             p, c, d = tensors
             _linear(p.sum(1), (c, d), scalars, symmetric="symmetric" in self.name)
         else:
             a, b, c, d = tensors
-            b = b if "_kn" in self.name else b.mT
-            _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
+            operands = (*self._as_written(a, b), c, d)
+            _product(operands, scalars, symmetric="symmetric" in self.name)
+
+    def _as_written(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """(..., m, k) and (..., k, n)."""
+        return (a.mT if "_km" in self.name else a), (b if "_kn" in self.name else b.mT)
 
 
 def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) -> None:
@@ -272,4 +277,5 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
         patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
     for module in (gemm_op, gated_op, grouped_op, rms_op, scaled_op):
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    gemm_op._along_m.cache_clear()  # pyright: ignore[reportPrivateUsage]
     return calls
