@@ -131,6 +131,18 @@ def fused(
     return tile, library.launcher(device, product.spec, **product.settings(tile))
 
 
+def of_groups(device: torch.device, dtype: torch.dtype, shape: Shape) -> Launcher:
+    """The kernel of products of groups along k: the batches of ``shape`` are the groups, and its k
+    is that of one of them if all are as large.
+
+    Raises:
+        DeviceError: there is none for this GPU.
+    """
+    product = Product(architecture(device), checks.DTYPES[dtype], groups_along_k=True)
+    tile = tiling.best(product, shape, multiprocessors(device))
+    return library.launcher(device, product.spec, **product.settings(tile))
+
+
 class TransposedProduct:
     """The kernel of a product that is stored transposed, loaded for one GPU."""
 

@@ -124,6 +124,9 @@ def shipped() -> Iterator[Shipped]:
             one = Product(arch, dtype, b_layout=layout, grouped=True)
             for tile in sizes(one):  # none of fp16
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        one = Product(arch, dtype, groups_along_k=True)
+        for tile in sizes(one):  # none of fp16
+            yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         one = Product(arch, dtype, transposed=True)
         for tile in sizes(one):
             yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
