@@ -142,11 +142,13 @@ class Footprints:
     def operand(
         self, operation: Operation, operand: str, case: Case, iteration: Turn | None
     ) -> list[Footprint]:
-        """Where an operand of a product lies; none if that is in registers."""
+        """Where the pieces of an operand of a product lie; none if that is in registers."""
+        pieces = dict(operation.operands)[operand]
         found = [
             access
-            for access in self.plan.accesses(operation, operand)
-            if self.program.allocation[access.allocation].space in (Space.SMEM, Space.TMEM)
+            for access in self.program.operation[operation.name].accesses
+            if access.buffer in pieces
+            and self.program.allocation[access.allocation].space in (Space.SMEM, Space.TMEM)
         ]
         return [self.footprint(access, case, iteration) for access in found]
 
