@@ -6,11 +6,13 @@
 Parts: ``experts``, both halves of 128 experts of 2048 x 768, and 8192 tokens of which each goes to
 8, with as many rows for each expert, a share of 1 / i for expert i, and all of them for every
 eighth (the sizes that `grouped.py` counts tiles of); ``mixtral``, both halves of 8 experts of
-4096 x 14336 with 8192 rows. Weights are (groups, n, k), passed as ``weights.mT``. Peers are
+4096 x 14336 with 8192 rows; ``gradients``, those of the weights of ``experts``, dy^T x of the rows
+of each. Weights are (groups, n, k), passed as ``weights.mT``. Peers are
 ``torch._grouped_mm`` and quack's `gemm` with ``cu_seqlens_m``, with its default setting or, with
-``--tuned``, the one that it finds best, which takes long. In bf16.
+``--tuned``, the one that it finds best, which takes long; not for gradients. In bf16.
 
-Errors are distances in the norm from float64, in the first rows and the last one of each group.
+Errors are distances in the norm from float64, in the first rows and the last one of each group, or
+the first rows of each gradient.
 ``--save`` keeps all rows in ``results/experts.json`` after each case, ``--check`` asks that results
 are right and the same bits twice: exit status 1 if not. A case begins only before ``--seconds`` are
 over. Kernels are compiled on their first call; ``--kernels`` prints the names of those that are
@@ -37,6 +39,7 @@ from schedgen.kernels import grouped_gemm
 PARTS = {
     "experts": (grouped.GROUPS, grouped.ROWS, grouped.PRODUCTS, tuple(grouped.SIZES)),
     "mixtral": (8, 8192, ((14336, 4096), (4096, 14336)), ("balanced", "skewed")),
+    "gradients": (grouped.GROUPS, grouped.ROWS, grouped.PRODUCTS, tuple(grouped.SIZES)),
 }
 """Groups, rows of all of them, n and k of products, and how rows are distributed."""
 CHECKED = 8
@@ -57,6 +60,27 @@ def problem(sizes: Sequence[int], n: int, k: int, tuned: bool) -> Problem:
     rows = torch.tensor(sampled(sizes), device=DEVICE)
     wanted = reference(a, weights.mT, ends, rows)
     return Problem(found, partial(error, rows, wanted), 2.0 * len(a) * n * k)
+
+
+def gradients(sizes: Sequence[int], n: int, k: int) -> Problem:
+    """The gradients of the matrices, of random operands."""
+    make = torch.Generator(DEVICE).manual_seed(0)
+    dy, x = (
+        torch.randn(sum(sizes), columns, generator=make, device=DEVICE, dtype=torch.bfloat16)
+        for columns in (n, k)
+    )
+    ends = torch.tensor(list(accumulate(sizes)), dtype=torch.int32, device=DEVICE)
+    found: dict[str, timing.Run] = {
+        timing.OURS: lambda: grouped_gemm(dy.mT, x, ends),
+        "torch": lambda: torch._grouped_mm(dy.mT, x, offs=ends),
+    }
+    rows = zip(dy[:, :CHECKED].split(list(sizes)), x.split(list(sizes)), strict=True)
+    wanted = torch.stack([left.mT.double() @ right.double() for left, right in rows])
+
+    def apart(found: Any) -> float:
+        return timing.error(found[:, :CHECKED], wanted)
+
+    return Problem(found, apart, 2.0 * len(dy) * n * k)
 
 
 def candidates(a: Tensor, b: Tensor, ends: Tensor, tuned: bool) -> dict[str, timing.Run]:
@@ -103,15 +127,17 @@ def cases(parts: Sequence[str], tuned: bool) -> Iterator[Case]:
             sizes = grouped.SIZES[way](groups, rows)
             for n, k in products:
                 named = {"groups": groups, "rows": rows, "rows of experts": way, "n": n, "k": k}
-                yield Case(part, named, partial(problem, sizes, n, k, tuned))
+                make = partial(problem, sizes, n, k, tuned)
+                if part == "gradients":
+                    make = partial(gradients, sizes, n, k)
+                yield Case(part, named, make)
 
 
 def main() -> int:
     options = _options()
     if options.kernels:
-        print(
-            "\n".join(name for name in locked("gemm_grouped", arch="sm_90a") if "_kn" not in name)
-        )
+        names = locked("gemm_grouped", "gemm_grouped_k", arch="sm_90a")
+        print("\n".join(name for name in names if "_kn" not in name))
         return 0
     return run("experts", cases(options.only, options.tuned), options)
 

@@ -241,6 +241,26 @@ def byte_product(dtype, columns, left, right):
     )
 
 
+def product_along_m(dtype, columns, right):
+    """128 rows times ``columns``; left operand M-major in SMEM, right one K- or MN-major."""
+    source, left = tcgen05.OperandSource.SMEM, OperandMajorMode.MN
+    major = OperandMajorMode.K if right == "K" else OperandMajorMode.MN
+    shape, group = (128, columns, 16), tcgen05.CtaGroup.ONE
+    return cute.make_tiled_mma(
+        tcgen05.MmaF16BF16Op(dtype, Float32, shape, group, source, left, major)
+    )
+
+
+def byte_product_along_m(dtype, columns, right):
+    """The same for operands of 8 bits."""
+    source, left = tcgen05.OperandSource.SMEM, OperandMajorMode.MN
+    major = OperandMajorMode.K if right == "K" else OperandMajorMode.MN
+    shape, group = (128, columns, 32), tcgen05.CtaGroup.ONE
+    return cute.make_tiled_mma(
+        tcgen05.MmaF8F6F4Op(dtype, dtype, Float32, shape, group, source, left, major)
+    )
+
+
 def block_product(dtype, factor, columns):
     """The same with a factor for each block of numbers along k, which both operands lie along."""
     one, source, major = tcgen05.CtaGroup.ONE, tcgen05.OperandSource.SMEM, OperandMajorMode.K

@@ -80,11 +80,15 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
             made = called("block_product", numbers, factor, columns)
         else:
             function = "product" if DTYPE_BITS[a.region.dtype] == 16 else "byte_product"
-            made = called(function, dtype, columns, f'"{place}"', f'"{major}"')
+            if operation.transpose_a:  # in shared memory, there is no other
+                made = called(f"{function}_along_m", dtype, columns, f'"{major}"')
+            else:
+                made = called(function, dtype, columns, f'"{place}"', f'"{major}"')
         source.add(code(f"mma_{name} = {{}}", made))
         if place == "SMEM":
-            left = called("left_operand", f"mma_{name}", self._numbers(a))
-            source.add(code(f"a_{name} = {{}}", left))
+            tile = self._numbers(a)
+            tile = called("transposed", tile) if operation.transpose_a else tile
+            source.add(code(f"a_{name} = {{}}", called("left_operand", f"mma_{name}", tile)))
         tile = self._numbers(b)
         tile = tile if operation.transpose_b else called("transposed", tile)
         source.add(code(f"b_{name} = {{}}", called("right_operand", f"mma_{name}", tile)))

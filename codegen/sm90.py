@@ -64,12 +64,13 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
         name, registers = self._name(operation), self.threads.registers
         a, b, d = (self.plan.part(operation, operand) for operand in "abd")
         columns = b.rows if operation.transpose_b else b.columns
-        major = "K" if operation.transpose_b else "MN"
+        left = "MN" if operation.transpose_a else "K"
+        right = "K" if operation.transpose_b else "MN"
         in_registers = a.region.space is Space.REGISTERS
         source.add(
             f"mma_{name} = sm90_utils.make_trivial_tiled_mma(",
             f"    {DTYPES[a.region.dtype]}, {DTYPES[b.region.dtype]}, "
-            f"OperandMajorMode.K, OperandMajorMode.{major},",
+            f"OperandMajorMode.{left}, OperandMajorMode.{right},",
             f"    Float32, (1, 1, 1), ({WGMMA.rows}, {columns}), "
             f"warpgroup.OperandSource.{'RMEM' if in_registers else 'SMEM'},",
             ")",
@@ -80,11 +81,13 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
             layout = f"((2, 2, 2), 1, {steps}), stride=((1, 2, 4), 0, 8)"
             source.add(f"a_{name} = cute.make_tensor({at}, cute.make_layout({layout}))")
         else:
+            tile = self.plan.matrix(a)
+            tile = called("transposed", tile) if operation.transpose_a else tile
             source.add(
                 code(
                     f"a_{name} = mma_{name}.make_fragment_A("
                     f"mma_{name}.get_slice(0).partition_A({{}}))",
-                    self.plan.matrix(a),
+                    tile,
                 )
             )
         tile = self.plan.matrix(b)
@@ -101,7 +104,8 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
     def _steps(self, operation: Operation) -> int:
         a = self.plan.part(operation, "a")
-        return a.columns * DTYPE_BITS[a.region.dtype] // 8 // _K_BYTES
+        depth = a.rows if operation.transpose_a else a.columns
+        return depth * DTYPE_BITS[a.region.dtype] // 8 // _K_BYTES
 
     def begin_tile(self, source: Source, role: RoleProgram) -> None:
         operands = [part for o in self._products(role) for part in self._registers(o)]

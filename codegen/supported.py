@@ -128,6 +128,7 @@ def _view(region: Region, view: View) -> Iterator[EmitError]:
 def _product(plan: Plan, products: Products, operation: Operation) -> Iterator[EmitError]:
     name, which = operation.name, products.instruction
     a, b, d = (plan.part(operation, operand) for operand in "abd")
+    rows, depth = (a.columns, a.rows) if operation.transpose_a else (a.rows, a.columns)
     columns = b.rows if operation.transpose_b else b.columns
     if a.region.dtype != b.region.dtype or a.region.dtype not in _MULTIPLIED:
         yield EmitError(
@@ -137,7 +138,7 @@ def _product(plan: Plan, products: Products, operation: Operation) -> Iterator[E
             fix=f"convert operands to {' or '.join(_MULTIPLIED)} with a map",
         )
         return
-    rows = a.rows if a.rows != products.rows else d.rows
+    rows = rows if rows != products.rows else d.rows
     if rows != products.rows:
         yield EmitError(
             f"{name}: {which} multiplies {products.rows} rows, not {rows}",
@@ -162,23 +163,38 @@ def _product(plan: Plan, products: Products, operation: Operation) -> Iterator[E
             rule="columns-of-product",
             fix=f"make it a multiple of {products.column_step} up to {products.most_columns}",
         )
-    if a.columns * DTYPE_BITS[a.region.dtype] // 8 % _STEP_BYTES:
+    if depth * DTYPE_BITS[a.region.dtype] // 8 % _STEP_BYTES:
         step = _STEP_BYTES * 8 // DTYPE_BITS[a.region.dtype]
+        side = "rows" if operation.transpose_a else "columns"
         yield EmitError(
-            f"{name}: {which} adds up products of {step} elements, and {a.columns} are no multiple",
+            f"{name}: {which} adds up products of {step} elements, and {depth} are no multiple",
             operation,
             rule="depth-of-product",
-            fix=f"make the columns of '{a.region.base}' a multiple of {step}",
+            fix=f"make the {side} of '{a.region.base}' a multiple of {step}",
         )
-    if products.bytes_along_k and DTYPE_BITS[b.region.dtype] == 8 and not operation.transpose_b:
-        yield EmitError(
-            f"{name}: {which} reads operands of 8 bits along k, and the rows of "
-            f"'{b.region.base}' lie along the result's columns",
-            operation,
-            rule="order-of-operand",
-            fix="load a right operand of [n, k], and multiply with 'transpose_b: true'",
-        )
+    if products.bytes_along_k and DTYPE_BITS[b.region.dtype] == 8:
+        yield from _along_k(which, operation, a, b)
     yield from _places_of_product(products, operation, a, b, d)
+
+
+def _along_k(which: str, operation: Operation, a: Part, b: Part) -> Iterator[EmitError]:
+    """Operands of 8 bits whose rows do not lie along k, for an instruction that knows no others."""
+    turned = (
+        (operation.transpose_a, a, "rows", "left operand of [m, k]", "without 'transpose_a'"),
+        (
+            not operation.transpose_b,
+            *(b, "columns", "right operand of [n, k]", "with 'transpose_b: true'"),
+        ),
+    )
+    for wrong, part, side, other, how in turned:
+        if wrong:
+            yield EmitError(
+                f"{operation.name}: {which} reads operands of 8 bits along k, and the rows of "
+                f"'{part.region.base}' lie along the result's {side}",
+                operation,
+                rule="order-of-operand",
+                fix=f"load a {other}, and multiply {how}",
+            )
 
 
 def _places_of_product(

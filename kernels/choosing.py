@@ -23,6 +23,9 @@ TRANSPOSED = 1.1
 """Part of the estimate of other kernels up to which products are stored transposed: those are too
 low where a large right operand comes from memory, more so than these (H200, 16 and 64 rows)."""
 
+COPY = split.SUM
+"""Cycles of a kernel that copies next to nothing, taken over from another small one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -63,6 +66,21 @@ def choice(product: Product, shape: Shape, sms: int, *, addend: bool = False) ->
     if needed > TRANSPOSED * _cycles(product, shape, sms, found):
         return Choice(product, found)
     return Choice(transposed, tile)
+
+
+@lru_cache(1024)
+def reads_along_m(product: Product, shape: Shape, sms: int, *, addend: bool = False) -> bool:
+    """Whether ``product``, whose left operand lies along m, should be faster as it lies than with a
+    copy of that along k, of which there are kernels for more output tiles. Arguments as of
+    `choice`. Of kernels that were not measured along m the estimates are those along k.
+    """
+    if not tiling.sizes(product):
+        return False
+    copied = replace(product, a_layout="mk")
+    as_it_lies, other = (choice(p, shape, sms, addend=addend) for p in (product, copied))
+    copying = COPY + 4 * shape[0] * shape[1] * shape[3] / tiling.BYTES  # in and out, 2 bytes each
+    needed = _cycles(product, shape, sms, as_it_lies.how)
+    return needed <= copying + _cycles(other.product, shape, sms, other.how)
 
 
 def _transposed(product: Product, shape: Shape, sms: int) -> tuple[float, Tile] | None:
@@ -113,6 +131,18 @@ def fused(
     return tile, library.launcher(device, product.spec, **product.settings(tile))
 
 
+def of_groups(device: torch.device, dtype: torch.dtype, shape: Shape) -> Launcher:
+    """The kernel of products of groups along k: the batches of ``shape`` are the groups, and its k
+    is that of one of them if all are as large.
+
+    Raises:
+        DeviceError: there is none for this GPU.
+    """
+    product = Product(architecture(device), checks.DTYPES[dtype], groups_along_k=True)
+    tile = tiling.best(product, shape, multiprocessors(device))
+    return library.launcher(device, product.spec, **product.settings(tile))
+
+
 class TransposedProduct:
     """The kernel of a product that is stored transposed, loaded for one GPU."""
 
@@ -140,13 +170,14 @@ def kernel(
     shape: Shape,
     activated: bool = False,
     addend: bool = False,
+    a_layout: str = "mk",
 ) -> Launcher | SplitProduct | TransposedProduct:
     """The kernel or kernels for a product; the arguments as of `tiling.Product` and `choice`.
 
     Raises:
         DeviceError: there is none for this GPU.
     """
-    written = Product(architecture(device), checks.DTYPES[dtype], symmetric, b_layout, activated)
+    written = _written(device, dtype, symmetric, b_layout, activated, a_layout)
     found = choice(written, shape, multiprocessors(device), addend=addend)
     if isinstance(found.how, Split):
         return SplitProduct(found.product, device, found.how)
@@ -154,3 +185,30 @@ def kernel(
         return TransposedProduct(found.product, device, found.how)
     settings = found.product.settings(found.how)
     return library.launcher(device, found.product.spec, **settings)
+
+
+def along_m(
+    device: torch.device,
+    dtype: torch.dtype,
+    symmetric: bool,
+    b_layout: str,
+    shape: Shape,
+    activated: bool,
+    addend: bool,
+) -> bool:
+    """`reads_along_m` for a GPU; the arguments are those of `kernel`."""
+    written = _written(device, dtype, symmetric, b_layout, activated, "km")
+    return reads_along_m(written, shape, multiprocessors(device), addend=addend)
+
+
+def _written(
+    device: torch.device,
+    dtype: torch.dtype,
+    symmetric: bool,
+    b_layout: str,
+    activated: bool,
+    a_layout: str,
+) -> Product:
+    """A product as it is written: not transposed."""
+    arch, name = architecture(device), checks.DTYPES[dtype]
+    return Product(arch, name, symmetric, b_layout, activated, a_layout=a_layout)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from schedgen.kernels import gated_op, gemm_op, rms_op
+from schedgen.kernels import gated_op, gemm_op, grouped_op, rms_op
 
 Gradients = Callable[..., tuple[Tensor | None, ...]]
 
@@ -140,10 +140,47 @@ def _of_rms(ctx: Any, gradient: Tensor, of_r: Tensor) -> tuple[Tensor | None, ..
     return *_of_operands(needed[:2], inside, a, b), of_c, None, None
 
 
+# -- products of groups ---------------------------------------------------------------------------
+
+
+def _save_groups(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    ctx.save_for_backward(*inputs)
+
+
+def _of_groups(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    """Of groups of rows both kinds of products: a row's gradient is one of its group's matrix, and
+    a matrix's adds up along the rows. Of groups along k, a matrix each, rows' gradients of both.
+    """
+    a, b, offsets = ctx.saved_tensors
+    needed = ctx.needs_input_grad
+    of_a = of_b = None
+    if b.dim() == 2:
+        of_a = _of_rows(b, gradient.mT, offsets).mT if needed[0] else None
+        of_b = _of_rows(a.mT, gradient, offsets) if needed[1] else None
+    else:
+        of_a = _of_rows(gradient, b.mT, offsets) if needed[0] else None
+        of_b = grouped_op.grouped_gemm(a.mT, gradient, offsets) if needed[1] else None
+    return of_a, of_b, None
+
+
+def _of_rows(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
+    """Rows of a times the matrices of their groups, and 0 behind the last group: that is what the
+    kernel leaves as it is.
+    """
+    if torch.is_grad_enabled() and len(offsets):  # second gradients do not go through out=
+        found = grouped_op.grouped_gemm(a, b, offsets)
+        inside = torch.arange(len(a), device=a.device)[:, None] < offsets[-1]
+        return torch.where(inside, found, torch.zeros_like(found))
+    zeros = a.new_zeros(len(a), b.shape[2])
+    return grouped_op.grouped_gemm(a.detach(), b.detach(), offsets, out=zeros)
+
+
 for operator in gemm_op.PRODUCTS:
     operator.differentiate(_save_product, _of_product)
 gemm_op.ACTIVATED.differentiate(_save_all, _of_activated)
 rms_op.SCALED.differentiate(_save_all, _of_scaled)
 rms_op.RMS.differentiate(_save_rms, _of_rms)
+grouped_op.GROUPED.differentiate(_save_groups, _of_groups)
 for name, (operator, _) in gated_op.OPERATORS.items():
     operator.differentiate(_save_all, _of_gated(name))

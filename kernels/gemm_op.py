@@ -1,10 +1,11 @@
 """Matrix products on generated kernels: ``torch.ops.schedgen.gemm`` and its friendly forms.
 
-``a`` is read along its rows, ``b`` along its rows or columns: it is row-major, or the transposed
-view of a row-major matrix, such as ``weight.mT``. Any other layout is copied first, and a result
-whose rows are no multiples of 16 bytes is computed beside its place and copied there. How large
-output tiles are, whether k is split, and whether the result is computed transposed is decided for
-each shape (`choosing`).
+Operands are read along their rows or columns: each is row-major, or the transposed view of a
+row-major matrix, such as ``weight.mT``. Of an ``a`` along its columns there are kernels for a ``b``
+along its rows, as in the gradient of a weight; what there is no kernel for, and what is faster
+copied, is copied first, and so is any other layout. A result whose rows are no multiples of 16
+bytes is computed beside its place and copied there. How large output tiles are, whether k is split,
+and whether the result is computed transposed is decided for each shape (`choosing`).
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def gemm(
     """activation(alpha * a @ b + beta * c + bias), accumulated in float32 and rounded once.
 
     Shapes and their broadcasting are those of ``torch.matmul`` for matrices, and of addition for
-    ``c``. Operands are read as they are if ``a`` is row-major, and ``b`` or ``b.mT``, too. Its
-    gradients are products (`gemm_gradients`).
+    ``c``. Operands are read as they are if ``a`` is row-major, and ``b`` or ``b.mT``, too; in
+    bfloat16 also if ``a.mT`` and ``b`` are. Its gradients are products (`gemm_gradients`).
 
     With ``scale_a`` and ``scale_b`` operands have 8 or 4 bits, and the result is bfloat16: that is
     `scaled_gemm`, which knows neither addends nor activations, and has no gradients.
@@ -170,29 +171,41 @@ def _launch(
 ) -> None:
     """(batch, m, k), (batch, k, n) and (batch, m, n), a bias or None to ``out`` (batch, m, n)."""
     a, b, c = operands
-    if symmetric and layouts.same(a, b.mT):  # one copy, if any, is enough for both
-        a = layouts.accessible(a)
-        b = a.mT
-    if layouts.problem(b.mT) is not None and layouts.problem(b) is None:
-        b_layout = "kn"
-    else:
-        b_layout = "nk"
-        b = layouts.accessible(b.mT)
     batch, m, n = out.shape
-    shape = (batch, m, n, a.shape[-1])
-    run = _kernel(device, out.dtype, symmetric, b_layout, shape, activated, c is not None)
+    shape, added = (batch, m, n, a.shape[-1]), c is not None
+    a_layout, b_layout = ("km" if _along_columns(a) else "mk"), ("kn" if _along_rows(b) else "nk")
+    if a_layout == "km":
+        lies = _along_m(device, out.dtype, symmetric, b_layout, shape, activated, added)
+        a_layout = "km" if lies else "mk"
+    if a_layout == "mk":
+        same = symmetric and layouts.same(a, b.mT)  # one copy, if any, is enough for both
+        a = layouts.accessible(a)
+        b, b_layout = (a.mT, "nk") if same else (b, b_layout)
+    left = a.mT if a_layout == "km" else a
+    right = b if b_layout == "kn" else layouts.accessible(b.mT)
+    run = _kernel(device, out.dtype, symmetric, b_layout, shape, activated, added, a_layout)
     if activated:
         bias = run.zeros[out.dtype] if c is None else layouts.accessible(c)
-        run.launch((layouts.accessible(a), b, bias, out), ())
+        run.launch((left, right, bias, out), ())
         return
     if c is None:
         addend, beta = run.zeros[out.dtype].view(1, 1, -1), 0.0
     else:
         addend = layouts.accessible(c)
-    run.launch((layouts.accessible(a), b, addend, out), (alpha, beta))
+    run.launch((left, right, addend, out), (alpha, beta))
 
 
-_kernel = lru_cache(1024)(choosing.kernel)
+def _along_columns(a: Tensor) -> bool:
+    """Whether bulk copies can read a matrix along its columns, and not along its rows."""
+    return layouts.problem(a) is not None and layouts.problem(a.mT) is None
+
+
+def _along_rows(b: Tensor) -> bool:
+    """Whether they can read it along its rows, and not along its columns."""
+    return _along_columns(b.mT)
+
+
+_kernel, _along_m = lru_cache(1024)(choosing.kernel), lru_cache(1024)(choosing.along_m)
 
 
 # -- operators ------------------------------------------------------------------------------------

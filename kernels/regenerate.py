@@ -112,6 +112,10 @@ def shipped() -> Iterator[Shipped]:
             one = Product(arch, dtype, symmetric, layout, activated)
             for tile in sizes(one):
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        for symmetric in SUMS:
+            one = Product(arch, dtype, symmetric, "kn", a_layout="km")
+            for tile in sizes(one):  # none of fp16
+                yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         for more in FUSED:
             one = replace(Product(arch, dtype), **more)
             for tile in sizes(one):
@@ -120,6 +124,9 @@ def shipped() -> Iterator[Shipped]:
             one = Product(arch, dtype, b_layout=layout, grouped=True)
             for tile in sizes(one):  # none of fp16
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        one = Product(arch, dtype, groups_along_k=True)
+        for tile in sizes(one):  # none of fp16
+            yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         one = Product(arch, dtype, transposed=True)
         for tile in sizes(one):
             yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
@@ -127,6 +134,9 @@ def shipped() -> Iterator[Shipped]:
             one = Product(arch, dtype, symmetric, layout)
             for tile in split.TILES[arch]:
                 yield Shipped("gemm_parts", target, tuple(one.parts_settings(tile).items()))
+        one = Product(arch, dtype, b_layout="kn", a_layout="km")
+        for tile in split.TILES[arch][:1] if sizes(one) else ():
+            yield Shipped("gemm_parts", target, tuple(one.parts_settings(tile).items()))
         for symmetric in SUMS:
             one = Product(arch, dtype, symmetric)
             yield Shipped("gemm_sum", target, tuple(one.sum_settings.items()))

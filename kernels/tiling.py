@@ -13,38 +13,18 @@ from functools import cache, lru_cache
 
 from schedgen.driver import lock_file
 from schedgen.kernels.errors import DeviceError
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """``rows`` x ``columns`` of an output, to which an iteration adds products ``depth`` long;
-    ``teams`` of warps compute such tiles in turn.
-    """
-
-    rows: int = 128
-    columns: int = 256
-    depth: int = 64
-    teams: int = 1
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """Parameters of the specs of products, where they differ from the specs' own."""
-        found: dict[str, str] = {}
-        if self.rows != 128:  # a warpgroup of Hopper has 64 rows
-            found |= {"tile_m": str(self.rows), "consumers": str(self.rows // 64)}
-        if self.columns != 256:
-            found["tile_n"] = str(self.columns)
-        if self.depth != 64:
-            found["tile_k"] = str(self.depth)
-        if self.columns > 32 and self.columns % 32:  # slices of the epilogue divide a tile
-            found["widest_slice"] = "16"
-        if self.teams != 1:
-            found["teams"] = str(self.teams)
-        return found
-
-    def __str__(self) -> str:
-        size = f"{self.rows}x{self.columns}x{self.depth}"
-        return size if self.teams == 1 else f"{size} in turn"
+from schedgen.kernels.tile_sizes import (
+    ALONG_M,
+    FUSED,
+    GATED,
+    GROUPED,
+    GROUPED_K,
+    IN_TURN,
+    MORE,
+    TILES,
+    TRANSPOSED,
+    Tile,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +45,9 @@ class Product:
         squares: sums of squares of the rows of each output tile are stored as well.
         grouped: rows of groups, whose sizes are data, are multiplied by a matrix each. The batches
             of a shape are the groups, and its rows those of one of them if all are as large.
+        a_layout: extents of a in memory: ``mk`` or ``km``.
+        groups_along_k: instead of ``grouped``, groups of rows of both operands, each with a result
+            of its own: a lies along m, b along n, and k of a shape is that of a group.
     """
 
     arch: str
@@ -77,14 +60,16 @@ class Product:
     scaled: bool = False
     squares: bool = False
     grouped: bool = False
+    a_layout: str = "mk"
+    groups_along_k: bool = False
 
     @property
     def spec(self) -> str:
         """The spec of its kernels."""
         if self.gate:
             return "gemm_gated"
-        if self.grouped:
-            return "gemm_grouped"
+        if self.grouped or self.groups_along_k:
+            return "gemm_grouped_k" if self.groups_along_k else "gemm_grouped"
         if self.scaled or self.squares:
             return "gemm_rms" if self.squares else "gemm_scaled"
         if self.activated:
@@ -115,7 +100,8 @@ class Product:
 
     @property
     def _layout(self) -> dict[str, str]:
-        return {} if self.b_layout == "nk" else {"b_layout": self.b_layout}
+        of_a = {} if self.a_layout == "mk" else {"a_layout": self.a_layout}
+        return of_a if self.b_layout == "nk" else {**of_a, "b_layout": self.b_layout}
 
     @property
     def _triangle(self) -> dict[str, str]:
@@ -131,58 +117,6 @@ GATES = ("silu", "gelu")
 PARTS, SUM = "gemm_parts", "gemm_sum"
 """Specs of products that are split along k."""
 
-TILES = {
-    "sm_90a": (
-        *(Tile(), Tile(columns=192), Tile(columns=128), Tile(rows=64, columns=128)),
-        *(Tile(rows=64, columns=64, depth=128), Tile(rows=64, columns=32, depth=256)),
-    ),
-    "sm_100a": (Tile(), Tile(columns=128)),
-}
-"""Sizes of output tiles that there are kernels for; the first is the specs' own."""
-MORE = {
-    "sm_90a": (
-        *(Tile(columns=96), Tile(columns=176), Tile(columns=224)),
-        Tile(columns=32, depth=128),
-    )
-}
-"""More of them, of products that are not symmetric and read b along k: with these tiles results of
-a few rows fill whole waves. Where b lies along n such tiles are panels of 32 or 64 bytes, and
-`polar` took 16 to 27 % longer with them (H200)."""
-IN_TURN = {"sm_90a": (Tile(columns=192, teams=2), Tile(columns=128, teams=2))}
-"""Those of `gemm` and `gemm_symmetric` that two warpgroups compute in turn, so that one of them
-multiplies while the other one is at its epilogue (ping-pong)."""
-TRANSPOSED = {
-    "sm_90a": (
-        *(Tile(rows=64, columns=16, depth=128), Tile(rows=64, columns=32, depth=256)),
-        Tile(columns=64, depth=128),
-    )
-}
-"""The same of products that are stored transposed: rows of such a tile are columns of the result,
-and its columns are rows."""
-FUSED = {
-    "sm_90a": (
-        *(Tile(), Tile(columns=192), Tile(columns=128), Tile(rows=64, columns=128)),
-        Tile(rows=64, columns=64, depth=128),
-    ),
-    "sm_100a": TILES["sm_100a"],
-}
-"""The same of products with factors or sums of squares of their rows."""
-GATED = {
-    "sm_90a": (
-        *(Tile(), Tile(columns=192), Tile(columns=128, teams=2), Tile(rows=64, columns=128)),
-        Tile(rows=64, columns=64, depth=128),
-    ),
-    "sm_100a": TILES["sm_100a"],
-}
-"""The same of products with a gate."""
-GROUPED = {
-    arch: {
-        "nk": (Tile(), Tile(columns=128), *IN_TURN.get(arch, ())),
-        "kn": (Tile(), *IN_TURN.get(arch, ())[-1:]),
-    }
-    for arch in TILES
-}
-"""The same of products of groups of bf16, by how b lies in memory."""
 FILL = 160
 """How much longer filling the pipeline and the epilogue make products, as if k were that much
 larger: 15 to 138 in Hopper's schedules (`schedgen solve`, line `tile`), and the first load comes
@@ -290,6 +224,11 @@ since what they share is the way to memory."""
 
 def sizes(product: Product) -> tuple[Tile, ...]:
     """Of the output tiles that there are kernels of ``product`` for."""
+    if product.groups_along_k:
+        return GROUPED_K.get(product.arch, ()) if product.dtype == "bf16" else ()
+    if product.a_layout == "km":
+        fits = product.dtype == "bf16" and product.b_layout == "kn" and not product.activated
+        return ALONG_M[product.symmetric].get(product.arch, ()) if fits else ()
     if product.transposed:
         return TRANSPOSED.get(product.arch, ())
     if product.grouped:

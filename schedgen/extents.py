@@ -20,7 +20,7 @@ def single_extents(kernel: Kernel) -> set[str]:
     found = set(kernel.one_tile)
     for product in (operation for operation in kernel.operations if operation.kind is Kind.MMA):
         for operand, side in (
-            ("a", "columns"),
+            ("a", "rows" if product.transpose_a else "columns"),
             ("b", "columns" if product.transpose_b else "rows"),
         ):
             pieces = set(dict(product.operands)[operand])

@@ -251,6 +251,7 @@ class Operation:
     when: Expression | None = None
     boundary: bool = False
     places: tuple[Place, ...] = ()
+    transpose_a: bool = False
     transpose_b: bool = False
     accumulate: bool = False
     fill: str | None = None

@@ -76,6 +76,10 @@ _KINDS = (
     ("setmaxnreg.dec", "setmaxnreg.dec"),
 )
 
+TURNED = {"a": 15, "b": 16}
+"""Bits of the descriptor of an instruction that say whether the rows of an operand lie along m or
+n, and not along k (PTX ISA, instruction descriptor of tcgen05.mma)."""
+
 ACCESSES = frozenset(("read", "write", "tmem read", "tmem write"))
 """Accesses by threads, which are compared by where they are, not one by one."""
 

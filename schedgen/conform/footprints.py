@@ -134,18 +134,21 @@ class Footprints:
         return self.plan.kernel.region[self.plan.kernel.piece[access.buffer].region]
 
     def steps(self, operation: Operation) -> int:
-        """Instructions of a product: each multiplies 32 bytes of a row."""
+        """Instructions of a product: each multiplies 32 bytes of elements along k."""
         part = self.plan.part(operation, "a")
-        return part.columns * DTYPE_BITS[part.region.dtype] // 8 // 32
+        depth = part.rows if operation.transpose_a else part.columns
+        return depth * DTYPE_BITS[part.region.dtype] // 8 // 32
 
     def operand(
         self, operation: Operation, operand: str, case: Case, iteration: Turn | None
     ) -> list[Footprint]:
-        """Where an operand of a product lies; none if that is in registers."""
+        """Where the pieces of an operand of a product lie; none if that is in registers."""
+        pieces = dict(operation.operands)[operand]
         found = [
             access
-            for access in self.plan.accesses(operation, operand)
-            if self.program.allocation[access.allocation].space in (Space.SMEM, Space.TMEM)
+            for access in self.program.operation[operation.name].accesses
+            if access.buffer in pieces
+            and self.program.allocation[access.allocation].space in (Space.SMEM, Space.TMEM)
         ]
         return [self.footprint(access, case, iteration) for access in found]
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from schedgen.conform.actions import TURNED
 from schedgen.conform.expected import Expected
-from schedgen.conform.footprints import COLUMN_BYTES, Footprint, inside, offset_in, partition
+from schedgen.conform.footprints import (
+    COLUMN_BYTES,
+    Footprint,
+    inside,
+    offset_in,
+    partition,
+    within,
+)
 from schedgen.conform.taking import Taker
 from schedgen.conform.terms import Term
 from schedgen.conform.trace import Event
@@ -119,9 +127,10 @@ class Runs(Taker):
             kind = "wgmma" if engine is Engine.WGMMA else "mma"
             event = self.take(kind, one.text)
             self.who(event, "all" if kind == "wgmma" else "one", one.text)
-            a, b, adds, *factors = event.action.values
+            a, b, adds, form, *factors = event.action.values
             self._operand(one, event, a, "a")
             self._operand(one, event, b, "b")
+            self._turned(one, event, form)
             if bool(factors) is not operation.scaled:
                 self.differ("it has factors, or has none", one.text, event)
             for term, operand in zip(factors, ("scale_a", "scale_b"), strict=False):
@@ -179,8 +188,18 @@ class Runs(Taker):
         if not footprints:
             return
         at = self._lies_at(one, event, term, footprints[0], operand)
-        if not any(inside(footprint, at) for footprint in footprints):
+        if not any(within(footprint, at) for footprint in footprints):
             self.differ(f"'{operand}' is not in the slot of its number", one.text, event)
+
+    def _turned(self, one: Expected, event: Event, form: Term) -> None:
+        """Both operands are read along the extents that their rows lie along."""
+        assert isinstance(one.step.action, Run)
+        operation = self.footprints.plan.operation(one.step.action.operation)
+        bits = self.known(event, form, one.text).array
+        wanted = {"a": operation.transpose_a, "b": not operation.transpose_b}
+        for operand, turned in wanted.items():
+            if not bool((bits >> TURNED[operand] & 1 == turned).all()):
+                self.differ(f"'{operand}' is read the other way round", one.text, event)
 
     def _result(self, one: Expected, event: Event) -> None:
         assert self.case is not None

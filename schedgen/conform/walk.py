@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedgen.conform.actions import ACCESSES, IGNORED, PURE, bulk_kind, kind
+from schedgen.conform.actions import ACCESSES, IGNORED, PURE, TURNED, bulk_kind, kind
 from schedgen.conform.claimed import DRAWN, READ, WORD
 from schedgen.conform.evaluate import Environment
 from schedgen.conform.flow import END, Block, Flow
@@ -23,8 +23,17 @@ from schedgen.conform.registers import Registers, State, low_half
 from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop
 from schedgen.conform.terms import Term, Terms
 from schedgen.conform.values import along
-from schedgen.emulator.ptx.tree import Address, Instruction, Kernel, Register, registers_of
+from schedgen.emulator.ptx.tree import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Register,
+    registers_of,
+)
 
+_INSTRUCTION = 3
+"""Which of the operands of tcgen05.mma is that descriptor."""
 UNREPEATED = "test of a phase"
 """The kind of one that nobody repeats until the phase is complete: no step of a program."""
 _SYSTEM_BYTES = 1024
@@ -301,6 +310,7 @@ class Walk:
                     addresses[1] if isinstance(left, Address) else low_half(self.terms, read(1)),
                     low_half(self.terms, read(2)),
                     read(len(operands) - 1),
+                    read(_INSTRUCTION),
                 ]
                 if "block_scale" in one.modifiers:
                     sides += addresses[-2:]
@@ -319,12 +329,25 @@ class Walk:
                 return Action(what, one, addresses[0] if addresses else None, values)
 
     def _product(self, one: Instruction, state: State) -> tuple[Term, ...]:
-        """The left operand in shared memory, if it is there, the right one, whether it adds."""
+        """The left operand in shared memory, if it is there, the right one, whether it adds, and
+        how both lie, in the bits that tcgen05's products have for that.
+        """
         _, left, right, scale, *_ = one.operands
         terms = [self.registers.read(state, operand) for operand in (left, right, scale)]
         if not isinstance(left, Register):
             terms[0] = self.terms.make("registers?")
-        return (low_half(self.terms, terms[0]), low_half(self.terms, terms[1]), terms[2])
+        turned = self.terms.const(_turned(one))
+        return (low_half(self.terms, terms[0]), low_half(self.terms, terms[1]), terms[2], turned)
+
+
+def _turned(one: Instruction) -> int:
+    """Whether the rows of wgmma's operands lie along m and n, as bits `TURNED`: the literals behind
+    two signs, of 16 bits only, and of a left operand in registers there is none.
+    """
+    literals = [operand.value for operand in one.operands[4:] if isinstance(operand, Immediate)]
+    given = literals[2:]
+    sides = zip("ba", reversed(given), strict=False)
+    return sum(1 << TURNED[side] for side, value in sides if value)
 
 
 def _destinations(one: Instruction) -> list[str]:

@@ -17,16 +17,19 @@ from schedgen.operations.scales import scaled, scales_fit
 class Mma(OperationBase):
     """Tensor-core product d = a * b, or d += a * b with ``accumulate``.
 
-    a is [m, k] and b is [k, n], or [n, k] with ``transpose_b``; d is [m, n].
+    a is [m, k], or [k, m] with ``transpose_a``; b is [k, n], or [n, k] with ``transpose_b``; d is
+    [m, n].
     """
 
     KEYS: ClassVar[str] = (
-        "`a`, `b` operands, `d` buffer, `transpose_b`, `accumulate`, `scale_a`, `scale_b` operands"
+        "`a`, `b` operands, `d` buffer, `transpose_a`, `transpose_b`, `accumulate`, `scale_a`, "
+        "`scale_b` operands"
     )
     MEANING: ClassVar[str] = (
-        "d = a·b, or d += a·b. a is [m, k]; b is [k, n], or [n, k] with `transpose_b` (an "
-        "expression); d is [m, n]. a and b have one data type, not f32 (tf32 is one); d is f32 or "
-        "fp16. b is in shared memory; d is in tensor memory or registers. `accumulate` adds to the "
+        "d = a·b, or d += a·b. a is [m, k], or [k, m] with `transpose_a`; b is [k, n], or [n, k] "
+        "with `transpose_b` (both are expressions); d is [m, n]. a and b have one data type, not "
+        "f32 (tf32 is one); d is f32 or fp16. b is in shared memory, and so is an a of [k, m]; d "
+        "is in tensor memory or registers. `accumulate` adds to the "
         "value that this iteration wrote before, else to the value of the iteration before. With "
         "`scale_a` and `scale_b`, each block of 16 or 32 numbers along k has a factor for its row "
         "of a, and of b as [n, k]: tiles of 32 rows in tensor memory, with 16 bytes for 128 rows "
@@ -37,6 +40,7 @@ class Mma(OperationBase):
     a: Operand
     b: Operand
     d: Identifier = Field(description="buffer of the result")
+    transpose_a: Arithmetic = Field(False, description="a is [k, m]")
     transpose_b: Arithmetic = Field(False, description="b is [n, k]")
     accumulate: bool = Field(False, description="add to what d holds")
     scale_a: Operand | None = Field(None, description="factors of blocks of rows of a")
@@ -52,11 +56,16 @@ class Mma(OperationBase):
             draft.accumulate("d", (*path, "d"))
 
     def attributes(self) -> dict[str, Any]:
-        return {"transpose_b": self.transpose_b is True, "accumulate": self.accumulate}
+        return {
+            "transpose_a": self.transpose_a is True,
+            "transpose_b": self.transpose_b is True,
+            "accumulate": self.accumulate,
+        }
 
     def fits(self, shapes: Shapes) -> bool:
         fit = self._shapes_fit(shapes) and self._types_fit(shapes)
-        return fit and scales_fit(shapes, [name for name, _ in self._scales], self.transpose_b)
+        along_k = {"a": self.transpose_a is not True, "b": self.transpose_b is True}
+        return fit and scales_fit(shapes, [name for name, _ in self._scales], along_k)
 
     @property
     def _scales(self) -> list[tuple[str, Operand]]:
@@ -64,7 +73,7 @@ class Mma(OperationBase):
         return [(name, scale) for name, scale in given if scale is not None]
 
     def work(self, shapes: Shapes) -> Work | None:
-        (m, k), (_, n) = shapes.shape("a"), shapes.shape("d")
+        (m, k), (_, n) = self._left(shapes), shapes.shape("d")
         read = {s: shapes.bytes(s) if shapes.space(s) is Space.SMEM else 0 for s in ("a", "b")}
         return Work(
             rows=m,
@@ -84,6 +93,8 @@ class Mma(OperationBase):
     @staticmethod
     def compute(execution: Execution) -> None:
         a, b = execution.factor("a"), execution.factor("b")
+        if execution.operation.transpose_a:
+            a = a.T
         if execution.operation.scaled:
             a, b = (
                 scaled(factor, execution.factor(f"scale_{name}"))
@@ -99,6 +110,11 @@ class Mma(OperationBase):
         del operation
         return ("d",)
 
+    def _left(self, shapes: Shapes) -> tuple[int, int]:
+        """m and k, as a has them."""
+        rows, columns = shapes.shape("a")
+        return (columns, rows) if self.transpose_a else (rows, columns)
+
     def _shapes_fit(self, shapes: Shapes) -> bool:
         for operand, name in (("a", self.a), ("b", self.b), ("d", self.d)):
             if shapes.is_vector(operand):
@@ -106,15 +122,16 @@ class Mma(OperationBase):
                 fix = "use a buffer with two extents"
                 return shapes.fail("shape-mismatch", message, operand, fix)
         a, b, d = shapes.shape("a"), shapes.shape("b"), shapes.shape("d")
-        (m, k), (n, inner) = a, (b if self.transpose_b else (b[1], b[0]))
+        (m, k), (n, inner) = self._left(shapes), (b if self.transpose_b else (b[1], b[0]))
         if inner != k:
-            message = f"the inner extents differ: a is {size(a)}, b is {size(b)}"
-            if self.transpose_b:
-                message = f"{message}, transposed"
-            fix = "remove 'transpose_b'" if self.transpose_b else "add 'transpose_b: true'"
-            if b[0 if self.transpose_b else 1] != k:
-                fix = f"give b an inner extent of {k}"
-            return shapes.fail("shape-mismatch", message, "b", fix)
+            of_a, of_b = (", transposed" * bool(t) for t in (self.transpose_a, self.transpose_b))
+            message = f"the inner extents differ: a is {size(a)}{of_a}, b is {size(b)}{of_b}"
+            at, fix = "b", f"give b an inner extent of {k}"
+            if m == inner and (n != k or d == (k, n)):
+                at, fix = "a", _other_way("transpose_a", self.transpose_a)
+            elif n == k:
+                fix = _other_way("transpose_b", self.transpose_b)
+            return shapes.fail("shape-mismatch", message, at, fix)
         if d != (m, n):
             message = f"the product is {m} x {n}, but '{self.d}' is {size(d)}"
             return shapes.fail("shape-mismatch", message, "d", f"make its shape [{m}, {n}]")
@@ -134,6 +151,10 @@ class Mma(OperationBase):
         if shapes.space("b") is not Space.SMEM:
             message = f"b must be in shared memory, and '{self.b}' is in {shapes.space('b')}"
             return shapes.fail("wrong-space", message, "b", "use 'space: smem'")
+        if self.transpose_a and shapes.space("a") is not Space.SMEM:
+            message = f"an a of [k, m] must be in shared memory, and '{self.a}' is in "
+            fix = "use 'space: smem', or load a as [m, k], without 'transpose_a'"
+            return shapes.fail("wrong-space", f"{message}{shapes.space('a')}", "a", fix)
         if shapes.space("d") is Space.SMEM:
             message = f"products go to tensor memory or registers, and '{self.d}' is in smem"
             fix = "use 'space: tmem' or registers, and copy"
@@ -143,3 +164,8 @@ class Mma(OperationBase):
             fix = "write the product to another buffer"
             return shapes.fail("wrong-operand", message, "d", fix)
         return True
+
+
+def _other_way(key: str, given: object) -> str:
+    """The fix that has an operand the other way round."""
+    return f"remove '{key}'" if given else f"add '{key}: true'"

@@ -7,6 +7,7 @@ bytes lie beside each other, first those of all rows (PTX ISA, scale factors of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from schedgen.kernel import Space
@@ -28,8 +29,10 @@ FORMATS = {
 """Data types of operands and of their factors -> numbers in a block: MXFP8, MXFP4, NVFP4."""
 
 
-def scales_fit(shapes: Shapes, given: list[str], transpose_b: object) -> bool:
-    """Whether a product has both factors or none, of the data type and shape that it needs."""
+def scales_fit(shapes: Shapes, given: list[str], along_k: Mapping[str, bool]) -> bool:
+    """Whether a product has both factors or none, of the data type and shape that it needs;
+    ``along_k`` says of both operands whether their rows lie along k.
+    """
     packed = shapes.dtype("a") in PACKED
     if not given:
         if not packed:
@@ -41,9 +44,14 @@ def scales_fit(shapes: Shapes, given: list[str], transpose_b: object) -> bool:
         other = "scale_b" if given[0] == "scale_a" else "scale_a"
         message = f"'{given[0]}' is given, and '{other}' is not"
         return shapes.fail("missing-scale", message, given[0], f"add '{other}'")
-    if not transpose_b:
-        message = "blocks that have a factor lie along k, and the rows of b do not"
-        return shapes.fail("bad-scale", message, "b", "load b as [n, k], with 'transpose_b: true'")
+    fixes = {
+        "a": "load a as [m, k], without 'transpose_a'",
+        "b": "load b as [n, k], with 'transpose_b: true'",
+    }
+    for operand, fix in fixes.items():
+        if not along_k[operand]:
+            message = f"blocks that have a factor lie along k, and the rows of {operand} do not"
+            return shapes.fail("bad-scale", message, operand, fix)
     return all(_scale_fits(shapes, name) for name in ("scale_a", "scale_b"))
 
 

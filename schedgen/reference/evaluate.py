@@ -284,6 +284,7 @@ class _Execution:
     def _product(self) -> None:
         operation = self.operation
         a, b = self._factor("a"), self._factor("b")
+        a = a.transposed if operation.transpose_a else a
         each = unit(self._dtype("d"), self._dtype("a"))
         found = product(a, b.transposed if operation.transpose_b else b, each)
         if operation.accumulate:

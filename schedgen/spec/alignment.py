@@ -88,11 +88,14 @@ class _Checker:
         """Check that a product adds up along one extent; note along what its result lies."""
         operands = dict(operation.operands)
         a, b = self._of(operands["a"]), self._of(operands["b"])
+        a = a.turned if operation.transpose_a else a
         b = b.turned if operation.transpose_b else b
         inner = _differ(_Axes(a.columns), _Axes(b.rows))
         if inner:
             message = (
-                f"the product adds up along {inner}: columns of '{self._name(operands['a'])}' and "
+                f"the product adds up along {inner}: "
+                f"{'rows' if operation.transpose_a else 'columns'} of "
+                f"'{self._name(operands['a'])}' and "
                 f"{'columns' if operation.transpose_b else 'rows'} of "
                 f"'{self._name(operands['b'])}' are of the same size, but not the same extent"
             )

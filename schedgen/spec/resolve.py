@@ -5,7 +5,7 @@ left out, rings that there are, extents that are exchanged, which tiles there ar
 from __future__ import annotations
 
 from schedgen.operations import Copy, Mma, Operation, Store
-from schedgen.spec.schema import Argument, Buffer, Operations, SpecFile
+from schedgen.spec.schema import Argument, Buffer, Operations, SpecFile, Split
 from schedgen.spec.values import Path, Scope
 
 TILES = ("all", "lower_triangle", "dense")
@@ -51,7 +51,8 @@ def _argument(argument: Argument, scope: Scope, path: Path) -> Argument:
 def _buffer(buffer: Buffer, scope: Scope, path: Path) -> Buffer:
     if not _exchanged(buffer.transposed, len(buffer.shape), scope, path):
         return buffer
-    return buffer.model_copy(update={"shape": buffer.shape[::-1]})
+    split = Split(rows=buffer.split.columns, columns=buffer.split.rows)
+    return buffer.model_copy(update={"shape": buffer.shape[::-1], "split": split})
 
 
 def _exchanged(transposed: bool | int | str, extents: int, scope: Scope, path: Path) -> bool:
@@ -72,8 +73,11 @@ def _operations(entries: list[Operation], scope: Scope, phase: str) -> list[Oper
     for number, entry in enumerate(entries):
         one: Operation = entry
         if isinstance(entry, Mma):
-            transposed = scope.truth(entry.transpose_b, (*path, number, "transpose_b"))
-            one = entry.model_copy(update={"transpose_b": transposed})
+            turned = {
+                key: scope.truth(getattr(entry, key), (*path, number, key))
+                for key in ("transpose_a", "transpose_b")
+            }
+            one = entry.model_copy(update=turned)
         elif isinstance(entry, Copy) and entry.interleave is not None:
             parts = scope.integer(entry.interleave, (*path, number, "interleave"))
             one = entry.model_copy(update={"interleave": parts})

@@ -122,14 +122,19 @@ class _Bands:
         if isinstance(entry, Load | Store):
             return
         names = list(self._named(entry))
+        across = ""  # a left operand of [k, m]: its columns go with the rows of the result
         if isinstance(entry, Mma):
             names = [name for name in names if name != entry.b.partition("@")[0]]
+            across = entry.a.partition("@")[0] if entry.transpose_a else ""
         found = [name for name in names if name in self.count and name not in self.turned]
         if not found:
             return
         first = found[0]
         for name in names:
-            if self.rows[name] == self.rows[first]:
+            if name == across:
+                self.count.setdefault(name, self.count[first])
+                self.turned.add(name)
+            elif self.rows[name] == self.rows[first]:
                 self.count.setdefault(name, self.count[first])
             elif isinstance(entry, Copy) and entry.transposed:
                 self.count.setdefault(name, self.count[first])

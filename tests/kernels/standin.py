@@ -71,7 +71,7 @@ class StandIn:
         elif self.name.startswith(("gemm_gated", "gemm_rms", "gemm_scaled", "rms_factors")):
             _fused(self.name, tensors, scalars)
         elif self.name.startswith("gemm_grouped"):
-            _grouped(tensors, kn="_kn" in self.name)
+            _grouped(tensors, kn="_kn" in self.name, along_k="grouped_k_" in self.name)
         elif self.name.startswith("gemm_fp8"):
             _scaled(tensors, blocks="_blocks" in self.name, alpha=scalars)
         elif self.name.startswith("gemm_chain"):
@@ -83,14 +83,19 @@ class StandIn:
             d.copy_((alpha * (a.float() @ b.float().mT)).mT)
         elif "_parts_" in self.name:
             a, b, d = tensors
-            _parts(a, b if "_kn" in self.name else b.mT, d, triangle="symmetric" in self.name)
+            left, right = self._as_written(a, b)
+            _parts(left, right, d, triangle="symmetric" in self.name)
         elif "_sum_" in self.name:
             p, c, d = tensors
             _linear(p.sum(1), (c, d), scalars, symmetric="symmetric" in self.name)
         else:
             a, b, c, d = tensors
-            b = b if "_kn" in self.name else b.mT
-            _product((a, b, c, d), scalars, symmetric="symmetric" in self.name)
+            operands = (*self._as_written(a, b), c, d)
+            _product(operands, scalars, symmetric="symmetric" in self.name)
+
+    def _as_written(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """(..., m, k) and (..., k, n)."""
+        return (a.mT if "_km" in self.name else a), (b if "_kn" in self.name else b.mT)
 
 
 def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) -> None:
@@ -110,11 +115,15 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
     d.copy_(a @ b.mT)
 
 
-def _grouped(tensors: Sequence[Tensor], *, kn: bool) -> None:
-    """Rows of each group; others stay what they were."""
+def _grouped(tensors: Sequence[Tensor], *, kn: bool, along_k: bool) -> None:
+    """Rows of each group, others stay what they were; or a matrix of each, added up along rows."""
     a, b, ends, out = tensors
     begin = 0
     for group, end in enumerate(map(int, ends)):
+        if along_k:
+            out[group] = a[begin:end].float().mT @ b[begin:end].float()
+            begin = end
+            continue
         right = b[group] if kn else b[group].mT
         out[begin:end] = a[begin:end].float() @ right.float()
         begin = end
@@ -272,4 +281,6 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
         patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
     for module in (gemm_op, gated_op, grouped_op, rms_op, scaled_op):
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    for cached in (gemm_op._along_m, grouped_op._kernel_along_k):  # pyright: ignore[reportPrivateUsage]
+        cached.cache_clear()
     return calls

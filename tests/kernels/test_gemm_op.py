@@ -65,12 +65,9 @@ def test_product(launches: list[str], left: Shape, right: Shape, transposed: boo
     assert re.fullmatch(rf"gemm_sm_90a_bf16(_kn)?{QUICKEST}|{NARROWEST}", name)
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: bool) -> None:
-    """Row by row, or as the transposed view of rows."""
-    a = random(2, 16, 16)
-    multiply = symmetric_gemm if symmetric else gemm
-    pointers: list[int] = []
+def operands_of(call: Callable[[], Any]) -> list[tuple[int, int]]:
+    """Where the operands of each launch of ``call`` lie."""
+    pointers: list[tuple[int, int]] = []
     inner = library.launcher
 
     def spying(device: torch.device, spec: str, **settings: str) -> Any:
@@ -78,7 +75,7 @@ def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: boo
         launch = run.launch
 
         def spy(tensors: Any, scalars: Any = ()) -> None:
-            pointers.append(tensors[1].data_ptr())
+            pointers.append((tensors[0].data_ptr(), tensors[1].data_ptr()))
             launch(tensors, scalars)
 
         run.launch = spy
@@ -86,13 +83,50 @@ def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: boo
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "launcher", spying)
-        multiply(a, a.mT)
-        multiply(a, a)
-    assert pointers == [a.data_ptr()] * 2
+        call()
+    return pointers
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_right_operands_are_read_as_they_are(launches: list[str], symmetric: bool) -> None:
+    """Row by row, or as the transposed view of rows."""
+    a = random(2, 16, 16)
+    multiply = symmetric_gemm if symmetric else gemm
+    found = operands_of(lambda: (multiply(a, a.mT), multiply(a, a)))
+    assert [right for _, right in found] == [a.data_ptr()] * 2
     kind = "gemm_symmetric" if symmetric else "gemm"
     along_n = f"{kind}_sm_90a_bf16_kn{QUICKEST}"
     along_k = f"{kind}_sm_90a_bf16{QUICKEST}" if symmetric else NARROWEST
     assert launches == [along_k, along_n]
+
+
+def test_left_operands_are_read_as_they_are(launches: list[str]) -> None:
+    """Along m, in one piece and in parts of k: the gradient of a weight."""
+    for rows, columns in ((512, 4096), (8192, 256)):
+        x, y = random(rows, columns), random(rows, 512, seed=1)
+        found: list[Tensor] = []
+        pointers = operands_of(lambda x=x, y=y, found=found: found.append(gemm(x.mT, y)))
+        assert pointers[0] == (x.data_ptr(), y.data_ptr())
+        assert close(found[0], x.mT, y)
+    assert [name.partition("_tile")[0] for name in launches[:1]] == ["gemm_sm_90a_bf16_km_kn"]
+    assert launches[1].startswith("gemm_parts_sm_90a_bf16_km_kn")
+
+
+def test_squares_of_columns_are_read_as_they_are(launches: list[str]) -> None:
+    x = random(512, 2048)
+    found: list[Tensor] = []
+    pointers = operands_of(lambda: found.append(symmetric_gemm(x.mT)))
+    assert close(found[0], x.mT, x)
+    assert pointers == [(x.data_ptr(), x.data_ptr())]
+    assert launches == ["gemm_symmetric_sm_90a_bf16_km_kn.py"]
+
+
+def test_left_operands_without_a_kernel_are_copied(launches: list[str]) -> None:
+    """Of fp16, and where the right one lies along k; the result is the same."""
+    a, b = random(64, 72).mT, random(64, 80, seed=1)
+    for left, right in ((a.half(), b.half()), (a, b.mT.contiguous().mT)):
+        assert close(gemm(left, right), left, right)
+    assert not any("_km" in name for name in launches)
 
 
 @pytest.mark.parametrize("addend", [(2, 16, 24), (16, 24), (24,), (16, 1), (1, 1), ()])

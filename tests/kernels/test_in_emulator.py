@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.compiling import _module as imported
-from schedgen.codegen.facts import file_name
+from schedgen.codegen.facts import file_name, read_facts
 from schedgen.emulator.emulation import device
 from schedgen.kernels import (
     attention,
@@ -23,6 +23,7 @@ from schedgen.kernels import (
     choosing,
     gemm,
     gemm_gated,
+    gemm_op,
     gemm_rms,
     gemm_scaled,
     grouped_gemm,
@@ -57,15 +58,17 @@ class Emulated:
         stream = import_module("cuda.bindings.driver").CUstream(0)
         assert all(layouts.problem(tensor) is None for tensor in tensors)
         views = [t.detach().as_strided(t.shape, (*layouts.strides(t), 1)) for t in tensors]
+        path = library.named(self.name)
+        counter = torch.zeros(int(read_facts(path).counted), dtype=torch.int32)
+        views += [counter] if len(counter) else []
         with device(self.arch, sms=SMS):
             arguments: list[Any] = []
             for view in views:
                 made = runtime.from_dlpack(view, assumed_align=16)
                 arguments.append(made.mark_layout_dynamic(leading_dim=view.ndim - 1))
-            function = cute.compile(
-                imported(library.named(self.name)).launch, *arguments, *scalars, SMS, stream
-            )
+            function = cute.compile(imported(path).launch, *arguments, *scalars, SMS, stream)
             function(*arguments, *scalars, stream)
+        assert not counter.any()  # for the next launch
 
 
 @pytest.fixture(params=TARGETS.values(), autouse=True)
@@ -207,6 +210,40 @@ def test_groups(sizes: tuple[int, ...], n: int, transposed: bool) -> None:
     b = b.mT.contiguous().mT if transposed else b
     ends = torch.tensor(sizes).cumsum(0).int()
     assert of_groups(grouped_gemm(a, b, ends), a, b, ends)
+
+
+@pytest.mark.parametrize("sizes", [(130, 0, 1, 0, 64, 5), (0, 0, 100)])
+def test_groups_along_k(sizes: tuple[int, ...]) -> None:
+    """The same of what is added up; NaN behind the last group have no part in it."""
+    a, b = random(sum(sizes) + 3, 136), random(sum(sizes) + 3, 72, seed=1)
+    a[sum(sizes) :], b[sum(sizes) :] = math.nan, math.nan
+    ends = torch.tensor(sizes).cumsum(0).int()
+    found = grouped_gemm(a.mT, b, ends)
+    for one, left, right in zip(found, a.split([*sizes, 3]), b.split([*sizes, 3]), strict=False):
+        assert close(one, left.mT, right)
+
+
+def test_gradients_of_groups() -> None:
+    sizes, a, b = (70, 0, 9), random(79, 40), random(3, 72, 40, seed=1).mT
+    ends = torch.tensor(sizes).cumsum(0).int()
+    leaves = a.requires_grad_(), b.requires_grad_()
+    outside = random(79, 72, seed=2)
+    of_a, of_b = torch.autograd.grad(grouped_gemm(*leaves, ends), leaves, outside)
+    assert of_groups(of_a, outside, b.detach().mT, ends)
+    for one, left, right in zip(of_b, a.detach().split(sizes), outside.split(sizes), strict=True):
+        assert close(one, left.mT, right)
+
+
+@pytest.mark.parametrize(
+    ("k", "symmetric"),
+    [(72, False), (600, False), (72, True)],  # in one piece, and in parts
+)
+def test_left_operand_along_m(monkeypatch: pytest.MonkeyPatch, k: int, symmetric: bool) -> None:
+    """Read as it lies, however small it is."""
+    monkeypatch.setattr(gemm_op, "_along_m", lambda *_: True)
+    x = random(k, 136)
+    y = x if symmetric else random(k, 264, seed=1)
+    assert close(symmetric_gemm(x.mT) if symmetric else gemm(x.mT, y), x.mT, y)
 
 
 def test_addend() -> None:

@@ -226,6 +226,18 @@ def test_experts(scripts: dict[str, Any], launches: list[str], sizes: list[int])
     assert launches[0].startswith("gemm_grouped_sm_90a_bf16")
 
 
+@pytest.mark.parametrize("sizes", [[3, 0, 10, 8], [0, 0, 21, 0]])
+def test_gradients_of_experts(
+    scripts: dict[str, Any], launches: list[str], sizes: list[int]
+) -> None:
+    found = scripts["experts"].gradients(sizes, 48, 64)
+    assert list(found.candidates) == ["schedgen", "torch"]
+    assert found.flops == 2 * 21 * 48 * 64
+    for run in found.candidates.values():
+        assert found.error(run()) < 3e-3
+    assert launches[0].startswith("gemm_grouped_k_sm_90a_bf16")
+
+
 def test_reference_of_experts(scripts: dict[str, Any], launches: list[str]) -> None:
     script = scripts["experts"]
     a, b = torch.randn(21, 64).bfloat16(), torch.randn(4, 48, 64).bfloat16().mT
@@ -254,9 +266,10 @@ def test_quack(scripts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None
 def test_cases_of_experts(scripts: dict[str, Any]) -> None:
     script = scripts["experts"]
     found = list(script.cases(list(script.PARTS), False))
-    assert [case.part for case in found] == ["experts"] * 6 + ["mixtral"] * 4
+    parts = ["experts"] * 6 + ["mixtral"] * 4 + ["gradients"] * 6
+    assert [case.part for case in found] == parts
     for case in found:
-        sizes, n, k, _ = case.make.args
+        sizes, n, k, *_ = case.make.args
         assert (sum(sizes), len(sizes)) == (case.named["rows"], case.named["groups"])
         assert (n, k) == (case.named["n"], case.named["k"])
 

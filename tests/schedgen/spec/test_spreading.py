@@ -63,6 +63,20 @@ def test_hopper_as_somebody_would_write_it() -> None:
     )
 
 
+def test_bands_of_a_left_operand_along_m() -> None:
+    """Its columns go with the rows of the result, also where it has as many rows as columns."""
+    for depth in (64, 128):
+        text = TEXT.replace("shape: [128, 64]", f"shape: [128, {depth}]")
+        text = text.replace("a: {shape: [m, k]", "a: {shape: [k, m]")
+        text = text.replace(
+            f"sA: {{space: smem, shape: [128, {depth}]", f"sA: {{space: smem, shape: [{depth}, 128]"
+        )
+        text = text.replace("b: sB, ", "b: sB, transpose_a: true, ")
+        found = kernel(text, "h200")
+        spans = [(p.row1 - p.row0, p.byte0, p.byte1) for p in found.pieces if p.region == "sA"]
+        assert spans == [(depth, 0, 128), (depth, 128, 256)]
+
+
 def test_blackwell_as_somebody_would_write_it() -> None:
     found = kernel(TEXT, "b200")
     assert shape(found) == shape(kernel(TEXT.replace("accumulator", "tmem"), "b200"))
