@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from schedgen.conditional import condition_mistakes
 from schedgen.errors import DiagnosticSink, Location, SchedgenError, suggest
+from schedgen.exchanges import priced_exchanges
 from schedgen.expressions import ExpressionError, parse, references
 from schedgen.kernel import Kernel, Operation, Phase, Space
 from schedgen.layouts import DTYPE_BITS
@@ -150,7 +151,7 @@ def _kernel(
         locations=_locations(source, spec),
         decided=decided,
     )
-    return _storable(sums_apart(elide_copies(kernel)), spec, scope)
+    return _storable(priced_exchanges(sums_apart(elide_copies(kernel))), spec, scope)
 
 
 def _check_coordinates(
