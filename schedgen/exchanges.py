@@ -2,10 +2,10 @@
 
 Threads have left operands of 16 bits as they have results of products, but those of 8 bits in
 another order (PTX ISA, register fragments of wgmma): of 32 columns thread t of four has columns
-4 t to 4 t + 3 and those 16 behind, and of results columns 2 t and 2 t + 1 of each 8. A copy from the
-one to the other stays where other copies within registers disappear. Each word of four bytes is
-shuffled among the four threads of a row once, through the port of shared memory, chosen before that
-and put together behind it.
+4 t to 4 t + 3 and those 16 behind, and of results columns 2 t and 2 t + 1 of each 8. A copy from
+the one to the other stays where other copies within registers disappear. Each word of four bytes
+is shuffled once among the four threads of a row, through the port of shared memory, chosen before
+that and put together behind it.
 """
 
 from __future__ import annotations
