@@ -184,9 +184,9 @@ def row_sums(registers):
 def exchange_bytes(registers, to):
     """Bytes as threads have those of results, to where they have those of a left operand.
 
-    Of 16 columns and a thread's two rows, thread t of four has two words, of columns 2 t and 2 t + 1
-    of either 8, and gets columns 4 t to 4 t + 3. Each word goes to one thread, and the two that
-    arrive are from neighbours, the first halves of both for the first row.
+    Of 16 columns and a thread's two rows, thread t of four has two words, of columns 2 t and
+    2 t + 1 of either 8, and gets columns 4 t to 4 t + 3. Each word goes to one thread, and the two
+    that arrive are from neighbours, the first halves of both for the first row.
     """
     source, words = cute.recast_tensor(registers, Int32), cute.recast_tensor(to, Int32)
     lane = cute.arch.lane_idx() % 4

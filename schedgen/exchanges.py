@@ -10,7 +10,7 @@ that and put together behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from schedgen.kernel import Kernel, Kind, Operation, Piece, Region, Space, Work
@@ -19,6 +19,8 @@ from schedgen.layouts import DTYPE_BITS
 _BITS = 8
 _WORD = 4
 """Bytes that are shuffled at a time."""
+_COLUMNS = 16
+"""Columns that are exchanged among the four threads of a row, by two words of each."""
 
 
 def left_in_registers(
@@ -41,6 +43,28 @@ def exchanges(kernel: Kernel, operation: Operation) -> bool:
     left = left_in_registers(kernel.operations, kernel.piece, kernel.region)
     source, to = operation.reads[0].piece, operation.writes[0]
     return kernel.region_of(to).name in left and kernel.region_of(source).name not in left
+
+
+def exchange_mistakes(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
+    """Names of operations that use such a region in another way than threads have it, each with
+    what is wrong and a fix.
+    """
+    left = left_in_registers(kernel.operations, kernel.piece, kernel.region)
+    for one in kernel.operations:
+        used = [kernel.piece[name] for name in (*one.writes, *(read.piece for read in one.reads))]
+        found = sorted({kernel.region[p.region].base for p in used if p.region in left})
+        if one.kind is Kind.MMA or not found:
+            continue
+        if not exchanges(kernel, one):
+            does = "works on it in that of results"
+            fix = "work on another buffer in registers, and copy that to it"
+        elif any((piece.byte1 - piece.byte0) % _COLUMNS for piece in used):
+            does = f"copies less than {_COLUMNS} columns at a time"
+            fix = f"copy multiples of {_COLUMNS} columns"
+        else:
+            continue
+        order = f"threads have '{found[0]}' in the order of a left operand of 8 bits"
+        yield one.base, f"{order}, and '{one.base}' {does}", fix
 
 
 def priced_exchanges(kernel: Kernel) -> Kernel:
