@@ -140,7 +140,8 @@ def _of_heads(factor: Tensor, batch: int, heads: int) -> Tensor:
         return factor.reshape(1, 1).expand(batch, heads).contiguous()
     if factor.shape[1] != heads:
         factor = factor[:, :, None].expand(*factor.shape, heads // factor.shape[1])
-    return factor.reshape(batch, heads).contiguous()
+    found = factor.reshape(batch, heads).contiguous()
+    return found.clone() if found.data_ptr() % layouts.ALIGNMENT else found
 
 
 def _values(v: Tensor, arch: str) -> Tensor:
