@@ -17,6 +17,7 @@ from schedgen.errors import SchedgenError
 from schedgen.kernels import attention_scaled_op, checks, layouts, library, scaled_attention
 from tests.kernels import refusals
 
+Operands = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 E4M3, CPU = torch.float8_e4m3fn, torch.device("cpu")
 
 
@@ -31,11 +32,11 @@ class ByTorch:
     def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
         self.calls.append((self.name, tensors))
         assert all(layouts.problem(tensor) is None for tensor in tensors[:5])
-        q, k, v, o, lse, *factors = tensors
+        q, k, v, o, lse, scale_q, scale_k, scale_v = tensors
         v = v.mT if "sm_90a" in self.name else v
-        numbers = [x.transpose(1, 2) for x in (q, k, v)]
-        scale = scalars[0] * math.log(2)
-        out, sums = reference(*numbers, *factors, scale, "causal" in self.name)
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scale, causal = scalars[0] * math.log(2), "causal" in self.name
+        out, sums = reference(q, k, v, scale_q, scale_k, scale_v, scale, causal)
         o.copy_(out.transpose(1, 2))
         lse.copy_(sums)
 
@@ -95,15 +96,13 @@ def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return request.param
 
 
-def operands(
-    batch: int, seq_q: int, seq_k: int, heads: int, heads_k: int, dim: int
-) -> tuple[Tensor, ...]:
+def operands(batch: int, seq_q: int, seq_k: int, heads: int, heads_k: int, dim: int) -> Operands:
     """q, k and v, and factors of their heads."""
     random = torch.Generator().manual_seed(0)
     shapes = ((seq_q, heads), (seq_k, heads_k), (seq_k, heads_k))
-    made = [torch.randn(batch, *shape, dim, generator=random).to(E4M3) for shape in shapes]
-    factors = [0.5 + torch.rand(batch, shape[1], generator=random) for shape in shapes]
-    return (*made, *factors)
+    q, k, v = (torch.randn(batch, *shape, dim, generator=random).to(E4M3) for shape in shapes)
+    of_q, of_k, of_v = (0.5 + torch.rand(batch, shape[1], generator=random) for shape in shapes)
+    return q, k, v, of_q, of_k, of_v
 
 
 def near(found: Tensor, wanted: Tensor, most: float) -> bool:
@@ -117,7 +116,7 @@ SHAPES = [(2, 70, 150, 2, 2, 64), (1, 40, 130, 4, 2, 128), (1, 150, 70, 1, 1, 12
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("causal", [False, True])
-def test_by_torch(arch: str, shape: tuple[int, ...], causal: bool) -> None:
+def test_by_torch(arch: str, shape: tuple[int, int, int, int, int, int], causal: bool) -> None:
     every = operands(*shape)
     out, lse = scaled_attention(*every, causal=causal, return_lse=True)
     wanted, sums = reference(*every, 1 / math.sqrt(shape[5]), causal)
@@ -139,7 +138,8 @@ def test_factors_of_operands(arch: str) -> None:
 
 def test_values_along_keys(arch: str) -> None:
     """As Hopper reads them they are not copied, and neither are they on Blackwell as they are."""
-    q, k, v, *factors = operands(1, 8, 32, 2, 2, 64)
+    q, k, v, *_ = operands(1, 8, 32, 2, 2, 64)
+    factors = torch.tensor(0.5), torch.tensor(2.0), torch.tensor(0.25)
     turned = v.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
     direct = turned if arch == "sm_90a" else v
     found = scaled_attention(q, k, direct, *factors)
@@ -153,7 +153,8 @@ def test_values_along_keys(arch: str) -> None:
 
 
 def test_empty(arch: str) -> None:
-    q, k, v, *factors = operands(1, 8, 24, 2, 2, 64)
+    q, k, v, *_ = operands(1, 8, 24, 2, 2, 64)
+    factors = torch.tensor(0.5), torch.tensor(2.0), torch.tensor(0.25)
     out, lse = scaled_attention(q, k[:, :0], v[:, :0], *factors, return_lse=True)
     assert not out.any()
     assert bool((lse == -math.inf).all())
@@ -161,8 +162,8 @@ def test_empty(arch: str) -> None:
     assert not ByTorch.calls
 
 
-Q, K, V, *FACTORS = operands(1, 8, 24, 4, 2, 64)
-SQ, SK, SV = FACTORS
+Q, K, V, SQ, SK, SV = operands(1, 8, 24, 4, 2, 64)
+FACTORS = SQ, SK, SV
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("bf16", lambda: scaled_attention(Q.bfloat16(), K, V, SQ, SK, SV), TypeError, "q"),
     ("e5m2", lambda: scaled_attention(Q, K.to(torch.float8_e5m2), V, SQ, SK, SV), TypeError, "k"),
@@ -229,7 +230,10 @@ def test_no_gradients(arch: str) -> None:
     ],
 )  # fmt: skip
 def test_emulated(
-    monkeypatch: pytest.MonkeyPatch, arch: str, shape: tuple[int, ...], causal: bool
+    monkeypatch: pytest.MonkeyPatch,
+    arch: str,
+    shape: tuple[int, int, int, int, int, int],
+    causal: bool,
 ) -> None:
     """Rounding exponentials to 4 bits is the largest error, of 2^-4 each at most."""
     _install(monkeypatch, arch, Emulated)

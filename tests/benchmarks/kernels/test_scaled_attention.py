@@ -24,7 +24,8 @@ def scaled(q: Tensor, k: Tensor, v: Tensor, *factors: Tensor, causal: bool) -> T
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
-    return scaled(q, k, v, *[torch.ones(1)] * 3, causal=causal)
+    one = torch.ones(1)
+    return scaled(q, k, v, one, one, one, causal=causal)
 
 
 @pytest.fixture
@@ -32,22 +33,31 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The command as a module, on the CPU by torch."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     found = import_module("scaled_attention")
-    for name, value in (
-        ("DEVICE", "cpu"), ("scaled_attention", scaled), ("attention", attention),
-        ("kernel", lambda spec, **_: by_spec),  # pyright: ignore
-    ):  # fmt: skip
+    stand_ins: dict[str, Any] = {
+        "DEVICE": "cpu",
+        "scaled_attention": scaled,
+        "attention": attention,
+        "kernel": function_of_spec,
+    }
+    for name, value in stand_ins.items():
         monkeypatch.setattr(found, name, value)
     yield found
     for name in ("scaled_attention", "beside", "report"):
         sys.modules.pop(name, None)
 
 
-def by_spec(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, None]:
-    """With operands as the spec has them for Hopper, and numbers that have 1 as their exponent."""
-    *factors, scale = rest
+def by_spec(
+    q: Tensor, k: Tensor, v: Tensor, of_q: Tensor, of_k: Tensor, of_v: Tensor, scale: float
+) -> tuple[Tensor, None]:
+    """With operands as the spec has them for Hopper, and a scale for powers of 2."""
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.permute(0, 3, 1, 2)
-    out = reference(q, k, v, *factors, scale / 1.4426950408889634, False)[0]
+    out = reference(q, k, v, of_q, of_k, of_v, scale / 1.4426950408889634, False)[0]
     return out.transpose(1, 2), None
+
+
+def function_of_spec(spec: str, **settings: Any) -> Any:
+    assert (spec, settings.pop("keys")) == ("attention_fp8", "192")
+    return by_spec
 
 
 @pytest.mark.parametrize("causal", [False, True])
