@@ -38,10 +38,10 @@ def test_price() -> None:
     two instructions 64 at 64 lanes.
     """
     one, machine = kernel("attention_fp8", "h200"), read_machine("h200")
-    units = price(one.operation["STP[0]"], machine).units
-    assert units["SMEM"] == 64
-    assert units["ALU"] == 64
-    assert units["ISSUE"] == 2048 * 2 / 128 + 8192 / 512
+    rates = dict(price(one.operation["STP[0]"], machine).rates)
+    assert rates["SMEM"] == 64
+    assert rates["ALU"] == 64
+    assert rates["ISSUE"] == 2048 * 2 / 128 + 8192 / 512
 
 
 def left(thread: int, v: int) -> tuple[int, int]:
