@@ -339,6 +339,12 @@ def operand_at(pointer, columns, dtype):
     return cute.make_tensor(cute.recast_ptr(pointer, dtype=dtype), layout)
 
 
+def bytes_at(pointer, columns, dtype):
+    """The same of elements of 8 bits, 32 columns for each step."""
+    layout = cute.make_layout(((128, 32), 1, columns // 32), stride=((262144, 1), 0, 32))
+    return cute.make_tensor(cute.recast_ptr(pointer, dtype=dtype), layout)
+
+
 def multiply(mma, result, left, right, accumulate):
     """Issues the steps of a product along k."""
     mma = cute.make_tiled_mma(mma.op)  # a flag of its own, which does not outlive a branch

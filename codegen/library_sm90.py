@@ -179,4 +179,25 @@ def row_sums(registers):
             sums[v + 1] = left + pair
             before += cute.arch.shuffle_sync(total, 3, mask_and_clamp=0x1C1F)
     return sums
+
+
+def exchange_bytes(registers, to):
+    """Bytes as threads have those of results, to where they have those of a left operand.
+
+    Of 16 columns and a thread's two rows, thread t of four has two words, of columns 2 t and
+    2 t + 1 of either 8, and gets columns 4 t to 4 t + 3. Each word goes to one thread, and the two
+    that arrive are from neighbours, the first halves of both for the first row.
+    """
+    source, words = cute.recast_tensor(registers, Int32), cute.recast_tensor(to, Int32)
+    lane = cute.arch.lane_idx() % 4
+    odd, sender = lane % 2 == 1, lane % 2 * 2 + lane // 2
+    low = cutlass.select_(lane < 2, Int32(0x5410), Int32(0x1054))
+    high = cutlass.select_(lane < 2, Int32(0x7632), Int32(0x3276))
+    for v in range(0, cute.size(words), 2):
+        here, there = source[v], source[v + 1]
+        sent = cutlass.select_(odd, there, here), cutlass.select_(odd, here, there)
+        one = cute.arch.shuffle_sync(sent[0], sender, mask_and_clamp=0x1C1F)
+        other = cute.arch.shuffle_sync(sent[1], sender ^ 1, mask_and_clamp=0x1C1F)
+        words[v] = cute.arch.prmt(one, other, low)
+        words[v + 1] = cute.arch.prmt(one, other, high)
 '''

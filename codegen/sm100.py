@@ -148,7 +148,8 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         a = self.plan.part(operation, "a")
         if a.region.space is Space.TMEM:
             place = self.memory.at(operation, "a", at)
-            return called("operand_at", place, a.columns, DTYPES[a.region.dtype])
+            function = "operand_at" if DTYPE_BITS[a.region.dtype] == 16 else "bytes_at"
+            return called(function, place, a.columns, DTYPES[a.region.dtype])
         return code(f"a_{name}[(None, None, None, {{}})]", self._slot(operation, "a", at))
 
     def _slot(self, operation: Operation, operand: str, at: Iteration | None) -> Code:

@@ -79,6 +79,8 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
             steps = self._steps(operation)
             at = f"{registers.name(a)}.iterator + {registers.offset(a)}"
             layout = f"((2, 2, 2), 1, {steps}), stride=((1, 2, 4), 0, 8)"
+            if DTYPE_BITS[a.region.dtype] == 8:
+                layout = f"((4, 2, 2), 1, {steps}), stride=((1, 4, 8), 0, 16)"
             source.add(f"a_{name} = cute.make_tensor({at}, cute.make_layout({layout}))")
         else:
             tile = self.plan.matrix(a)

@@ -20,6 +20,7 @@ from schedgen.kernels import gemm_gradients as _  # noqa: F401  # products learn
 from schedgen.kernels.attention_backward import attention_backward
 from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks
+from schedgen.kernels.attention_scaled_op import scaled_attention
 from schedgen.kernels.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -73,6 +74,7 @@ __all__ = [
     "kernel",
     "load",
     "polar",
+    "scaled_attention",
     "scaled_gemm",
     "symmetric_gemm",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from torch import Tensor
 
 from schedgen.kernels import checks
@@ -16,15 +18,22 @@ SPLIT_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
 def check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
     """Raises ArgumentValueError or ArgumentTypeError: operands do not fit together."""
     checks.dtypes(q=q, k=k, v=v)
+    fit(q, k, v, scale, HEAD_DIMS)
+
+
+def fit(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, head_dims: Mapping[int, Collection[int]]
+) -> None:
+    """The same but for data types, with the ``head_dims`` of q and k, and of v for each of them."""
     checks.dimensions("q", q, 4, "(batch, seq_q, heads, head_dim)")
     checks.dimensions("k", k, 4, "(batch, seq_k, heads_k, head_dim)")
     checks.dimensions("v", v, 4, "(batch, seq_k, heads_k, head_dim)")
     checks.number("softmax_scale", scale, positive=True)
     batch, _, heads, head_dim = q.shape
-    if head_dim not in tuple(HEAD_DIMS):  # a symbol under torch.compile, which has no hash
-        more = [d for d in HEAD_DIMS if d > head_dim]
+    if head_dim not in tuple(head_dims):  # a symbol under torch.compile, which has no hash
+        more = [d for d in head_dims if d > head_dim]
         fix = f"pad with zeros to {more[0]} and pass softmax_scale" if more else "split the heads"
-        allowed = ", ".join(map(str, HEAD_DIMS))
+        allowed = ", ".join(map(str, head_dims))
         raise ArgumentValueError("q", f"its head_dim is {head_dim}", allowed, fix)
     if v.shape[:3] != k.shape[:3]:
         got, like = f"its shape is {tuple(v.shape)}", f"{(*k.shape[:3], v.shape[3])}, like k"
@@ -33,7 +42,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
         if k.shape[at] != wanted:
             got = f"its {name} is {k.shape[at]}"
             raise ArgumentValueError("k", got, f"{wanted}, that of q", f"make {name} the same")
-    of_v = HEAD_DIMS[int(head_dim)]
+    of_v = head_dims[int(head_dim)]
     if v.shape[3] not in of_v:
         got, allowed = f"its head_dim is {v.shape[3]}", " or ".join(map(str, of_v))
         fix = "pad q and k, or v, with zeros and pass softmax_scale"

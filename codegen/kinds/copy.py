@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedgen.codegen.kinds.body import Body
 from schedgen.codegen.operands import Shape
+from schedgen.exchanges import exchanges
 from schedgen.expressions import Name
 from schedgen.kernel import Operation
 
@@ -16,9 +17,11 @@ def text(body: Body, operation: Operation) -> str:
 
 def write(body: Body, operation: Operation) -> None:
     """Between registers and another memory at once, else element by element."""
-    del operation
     source, to = body.operands["from"], body.operands["to"]
-    if source.in_registers and to.shape is Shape.TILE and not to.in_registers:
+    if exchanges(body.plan.kernel, operation):
+        body.source.uses("exchange_bytes")
+        body.source.add(f"exchange_bytes({source.parameter}, {to.parameter})")
+    elif source.in_registers and to.shape is Shape.TILE and not to.in_registers:
         body.pieces.store(source.parameter, to, body.columns, "")
     elif (
         to.in_registers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
 from schedgen.driver.blocks import blocks, with_blocks
 from schedgen.driver.lengths import NUMBERS, array, sizes_of, spoil, with_totals
-from schedgen.elements import tile_formulas, whole_scalars
+from schedgen.elements import elements, tile_formulas, whole_scalars
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
 from schedgen.extents import beyond, covered
@@ -94,17 +94,19 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
 def random_inputs(
     kernel: Kernel, extents: Mapping[str, int], seed: int, *, positive: bool = False
 ) -> dict[str, torch.Tensor | float]:
-    """Normal numbers for tensors, or their absolute values if ``positive``; small ones for scalars
-    that ``extents`` has no value of, and whole ones for those that decide on iterations.
+    """Normal numbers for tensors, or their absolute values if ``positive``; small positive ones for
+    scalars that ``extents`` has no value of, and for tensors of which an output tile has one
+    element, such as a factor of each head; whole ones for scalars that decide on iterations.
     """
     generator = torch.Generator().manual_seed(seed)
     stored = _stored(kernel) - summed(kernel)
     arrays = {array for one in kernel.ragged for array in one.arrays}
     factors = _factors(kernel)
+    of_tiles = {argument.name for argument in elements(kernel)}
     found: dict[str, torch.Tensor | float] = {}
     for argument in kernel.arguments:
         if not argument.shape:
-            small = 0.125 + 0.5 * torch.rand((), generator=generator).item()
+            small = _small((), generator=generator).item()
             small = int(_WHOLE * small) if argument.name in whole_scalars(kernel) else small
             found[argument.name] = float(extents.get(argument.name, small))
         elif kernel.walk is not None and argument.name in kernel.walk.arrays:
@@ -113,7 +115,8 @@ def random_inputs(
             found[argument.name] = array(kernel, argument.name, extents)
         elif argument.name not in stored:  # of sums, what the kernel adds to
             shape = [extents[extent] for extent in argument.passed]
-            values = torch.randn(shape, generator=generator)
+            one = argument.name in of_tiles
+            values = (_small if one else torch.randn)(shape, generator=generator)
             values = values.abs() if positive or argument.name in factors else values
             if argument.dtype in PACKED:
                 values = torch.randint(256, shape, generator=generator)
@@ -121,6 +124,10 @@ def random_inputs(
             said = {name: array(kernel, name, extents) for name in arrays}
             spoil(kernel, argument, values, said, extents)
     return found
+
+
+def _small(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    return 0.125 + 0.5 * torch.rand(tuple(shape), generator=generator)
 
 
 def _factors(kernel: Kernel) -> set[str]:

@@ -112,6 +112,7 @@ def multiplied(a: Estimate, b: Estimate) -> Estimate:
     with np.errstate(invalid="ignore", over="ignore"):
         value = a.value * b.value
         error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
+        error = np.where(np.isinf(a.value) | np.isinf(b.value), 0.0, error)
         # Nothing is known of an infinite number times one that may be zero or of either sign.
         loose = (np.isinf(a.value) & (b.error >= np.abs(b.value)) & (b.error > 0)) | (
             np.isinf(b.value) & (a.error >= np.abs(a.value)) & (a.error > 0)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from schedgen.conditional import condition_mistakes
 from schedgen.errors import DiagnosticSink, Location, SchedgenError, suggest
+from schedgen.exchanges import exchange_mistakes, priced_exchanges
 from schedgen.expressions import ExpressionError, parse, references
 from schedgen.kernel import Kernel, Operation, Phase, Space
 from schedgen.layouts import DTYPE_BITS
@@ -150,7 +151,7 @@ def _kernel(
         locations=_locations(source, spec),
         decided=decided,
     )
-    return _storable(sums_apart(elide_copies(kernel)), spec, scope)
+    return _storable(priced_exchanges(sums_apart(elide_copies(kernel))), spec, scope)
 
 
 def _check_coordinates(
@@ -316,6 +317,8 @@ def _storable(kernel: Kernel, spec: SpecFile, scope: Scope) -> Kernel:
         message = f"{operation.name} needs what a load with 'when' may leave out: it {reason}"
         fix = "use a map in the same iteration, or load always"
         scope.error("bad-condition", message, _listed(spec, operation.base), fix=fix)
+    for base, message, fix in dict.fromkeys(exchange_mistakes(kernel)):
+        scope.error("register-order", message, _listed(spec, base), fix=fix)
     for mistake in coverage_mistakes(kernel):
         at = _listed(spec, mistake.operation) or ("arguments", mistake.tensor)
         scope.error(mistake.rule, mistake.message, at, fix=mistake.fix)

@@ -2,13 +2,15 @@
 
 A copy stays where that would change what an operation reads: where both values are still needed
 after one of them is overwritten, where the copy does not always happen, and where the pieces of
-source and destination do not fit into each other.
+source and destination do not fit into each other. So does one between registers that threads have
+in different orders (`schedgen.exchanges`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from schedgen.exchanges import left_in_registers
 from schedgen.kernel import (
     OWN_STORAGE,
     AliasOption,
@@ -93,6 +95,9 @@ class _Merger:
         if source.ring is not None or to.ring is not None:
             return False
         if (source.space, source.shape, source.dtype) != (to.space, to.shape, to.dtype):
+            return False
+        left = left_in_registers(self._operations.values(), self._pieces, self._regions)
+        if (source.name in left) != (to.name in left):
             return False
         starts = {region.initial for region in (source, to)} - {None}
         filled = self._writes(source, Phase.BEFORE) or self._writes(to, Phase.BEFORE)

@@ -14,7 +14,15 @@ import schedgen.reference
 from schedgen.driver.inputs import default_extents, random_inputs
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
-from schedgen.reference.estimate import exact, larger, loosened, product, stored, unknown
+from schedgen.reference.estimate import (
+    exact,
+    larger,
+    loosened,
+    multiplied,
+    product,
+    stored,
+    unknown,
+)
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.reference.rounding import rounded
 from schedgen.spec.bind import bind
@@ -127,6 +135,21 @@ def test_sums_of_products_bound_every_order_of_addition() -> None:
 
 def test_nothing_is_known_of_what_nobody_has_written() -> None:
     assert np.isinf(larger(unknown((1, 1)), exact(1.0)).error).all()
+
+
+def test_an_infinite_number_times_one_that_is_not_exact() -> None:
+    """It is infinite for certain, unless the other one may be zero."""
+    low, near = exact(np.asarray([-np.inf])), loosened(exact(np.asarray([0.5])), np.asarray([0.1]))
+    assert (multiplied(low, near).value, multiplied(low, near).error) == (-np.inf, 0)
+    assert np.isinf(multiplied(low, loosened(near, np.asarray([1.0]))).error)
+
+
+def test_factors_of_heads_are_small_and_positive() -> None:
+    kernel = _kernel("attention_fp8")
+    inputs = random_inputs(kernel, default_extents(kernel, {}), 0)
+    for name in ("scale_q", "scale_k", "scale_v", "scale"):
+        assert torch.as_tensor(inputs[name]).min() >= 0.125
+        assert torch.as_tensor(inputs[name]).max() < 0.625
 
 
 def test_it_shares_no_code_with_what_it_checks() -> None:

@@ -1,0 +1,227 @@
+"""Attention of 8-bit operands with factors of heads: ``torch.ops.schedgen.scaled_attention``."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from schedgen.kernels import checks, layouts, library
+from schedgen.kernels.attention_arguments import fit
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
+from schedgen.kernels.launcher import architecture
+from schedgen.kernels.operators import Operator
+
+SPEC = "attention_fp8"
+HEAD_DIMS = (64, 128)
+"""head_dim that there are kernels for, of all operands."""
+DTYPES = {torch.float8_e4m3fn: "e4m3"}
+"""Data types of operands, with their names in specs."""
+ALONG_KEYS = frozenset({"sm_90a"})
+"""Architectures whose products of 8 bits read V along the keys (`v_layout` in the spec)."""
+_ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
+
+
+@overload
+def scaled_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale_q: Tensor,
+    scale_k: Tensor,
+    scale_v: Tensor,
+    *,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    return_lse: Literal[False] = False,
+) -> Tensor: ...
+
+
+@overload
+def scaled_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale_q: Tensor,
+    scale_k: Tensor,
+    scale_v: Tensor,
+    *,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    return_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+def scaled_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale_q: Tensor,
+    scale_k: Tensor,
+    scale_v: Tensor,
+    *,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """softmax(softmax_scale * (scale_q q) (scale_k k)^T) (scale_v v) of 8-bit operands.
+
+    Conventions are those of `attention`. Exponentials are rounded to float8_e4m3fn before they are
+    multiplied by v, and sums are float32. There is no backward pass.
+
+    On Hopper products of 8 bits read v along the keys: if its stride along seq_k is 1, as of
+    ``v.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)``, it is read as it is; else each call
+    copies it so. On Blackwell it is read along head_dim.
+
+    Args:
+        q: (batch, seq_q, heads, head_dim), float8_e4m3fn, head_dim 64 or 128; contiguous in the
+            last dimension, address and other strides multiples of 16 bytes.
+        k: (batch, seq_k, heads_k, head_dim), where heads is a multiple of heads_k; like q.
+        v: of the shape of k.
+        scale_q: float32 above 0, of one element or (batch, heads).
+        scale_k, scale_v: the same, or (batch, heads_k).
+        softmax_scale: above 0; ``1 / sqrt(head_dim)`` if None.
+        causal: row i of q sees keys up to ``i + seq_k - seq_q`` (aligned bottom right).
+        return_lse: whether to return ``lse`` too.
+
+    Returns:
+        ``out``, bfloat16 of the shape of q, contiguous; or ``(out, lse)`` with the natural
+        logarithm of the sum of exponentials, (batch, heads, seq_q), float32.
+
+    Raises:
+        ArgumentValueError: a ValueError; a shape, layout, device or number that does not fit.
+        ArgumentTypeError: a TypeError; a data type that does not fit.
+        GradientError: gradients were asked for.
+        DeviceError: no kernel for this GPU, or no toolchain.
+    """
+    scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
+    out, lse = OPERATOR(q, k, v, scale_q, scale_k, scale_v, scale, causal)
+    return (out, lse) if return_lse else out
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def _check(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale_q: Tensor,
+    scale_k: Tensor,
+    scale_v: Tensor,
+    scale: float,
+) -> None:
+    """Raises ArgumentValueError or ArgumentTypeError unless arguments fit together."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.dtype not in DTYPES:
+            known = ", ".join(map(str, DTYPES))
+            fix = "quantize it, or call attention with 16 bits"
+            raise ArgumentTypeError(name, f"its dtype is {tensor.dtype}", known, fix)
+    fit(q, k, v, scale, {dim: (dim,) for dim in HEAD_DIMS})
+    of_q, of_k = (q.shape[0], q.shape[2]), (k.shape[0], k.shape[2])
+    every = (("scale_q", scale_q, of_q), ("scale_k", scale_k, of_k), ("scale_v", scale_v, of_k))
+    for name, factor, shape in every:
+        if factor.dtype is not torch.float32:
+            got, fix = f"its dtype is {factor.dtype}", f"{name}.float()"
+            raise ArgumentTypeError(name, got, "torch.float32", fix)
+        if factor.numel() != 1 and factor.shape != shape:
+            got, fix = (
+                f"its shape is {tuple(factor.shape)}",
+                f"pass a number for each head of {name[-1]}",
+            )
+            raise ArgumentValueError(name, got, f"{shape}, or one element", fix)
+
+
+def _of_heads(factor: Tensor, batch: int, heads: int) -> Tensor:
+    """Factors (batch, heads) of one element, or of as many heads or fewer, in order."""
+    if factor.numel() == 1:
+        return factor.reshape(1, 1).expand(batch, heads).contiguous()
+    if factor.shape[1] != heads:
+        factor = factor[:, :, None].expand(*factor.shape, heads // factor.shape[1])
+    found = factor.reshape(batch, heads).contiguous()
+    return found.clone() if found.data_ptr() % layouts.ALIGNMENT else found
+
+
+def _values(v: Tensor, arch: str) -> Tensor:
+    """v as (batch, heads_k, ...), with keys and head_dim as the kernel's tensor has them."""
+    if arch not in ALONG_KEYS:
+        checks.layout("v", v)
+        return v.permute(0, 2, 1, 3)
+    return layouts.accessible(v.permute(0, 2, 3, 1))
+
+
+# -- the operator ---------------------------------------------------------------------------------
+
+
+def _empty(q: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for the output and for lse, whose rows begin at multiples of 16 bytes."""
+    batch, seq_q, heads, _ = q.shape
+    row = (seq_q + _ROUND - 1) // _ROUND * _ROUND
+    strides = (heads * row, row, 1)
+    lse = q.new_empty_strided((batch, heads, seq_q), strides, dtype=torch.float32)
+    return q.new_empty(q.shape, dtype=torch.bfloat16), lse
+
+
+def _fake(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale_q: Tensor,
+    scale_k: Tensor,
+    scale_v: Tensor,
+    scale: float,
+    causal: bool,
+) -> tuple[Tensor, Tensor]:
+    del causal
+    _check(q, k, v, scale_q, scale_k, scale_v, scale)
+    return _empty(q)
+
+
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale_q: Tensor,
+    scale_k: Tensor,
+    scale_v: Tensor,
+    scale: float,
+    causal: bool,
+) -> tuple[Tensor, Tensor]:
+    _check(q, k, v, scale_q, scale_k, scale_v, scale)
+    device = checks.devices(q=q, k=k, v=v, scale_q=scale_q, scale_k=scale_k, scale_v=scale_v)
+    out, lse = _empty(q)
+    seq_q, seq_k = q.shape[1], k.shape[1]
+    if not out.numel():
+        return out, lse
+    # Rows that see no key; the kernel has no meaning for them.
+    blind = seq_q if not seq_k else max(0, seq_q - seq_k) if causal else 0
+    if seq_k:
+        for name, tensor in (("q", q), ("k", k)):
+            checks.layout(name, tensor)
+        settings = {"head_dim": str(q.shape[3]), "dtype": DTYPES[q.dtype]}
+        settings |= {"causal": "true"} if causal else {}
+        run = library.launcher(device, SPEC, **settings)
+        skip = blind - blind % _ROUND  # whole groups of lse that need not be computed
+        rows = (q[:, skip:], out[:, skip:], lse[..., skip:]) if skip else (q, out, lse)
+        tensors = (
+            rows[0].permute(0, 2, 1, 3),
+            k.permute(0, 2, 1, 3),
+            _values(v, architecture(device)),
+            rows[1].permute(0, 2, 1, 3),
+            rows[2],
+            *(_of_heads(f, q.shape[0], q.shape[2]) for f in (scale_q, scale_k, scale_v)),
+        )
+        run.launch(tensors, (scale * math.log2(math.e),))
+    if blind:
+        out[:, :blind] = 0
+        lse[..., :blind] = -math.inf
+    return out, lse
+
+
+_SCHEMA = (
+    "scaled_attention(Tensor q, Tensor k, Tensor v, Tensor scale_q, Tensor scale_k, "
+    "Tensor scale_v, float softmax_scale, bool causal) -> (Tensor out, Tensor lse)"
+)
+OPERATOR = Operator(_SCHEMA, _forward, _fake)

@@ -1,0 +1,88 @@
+"""Copies in registers that move elements from one thread to another.
+
+Threads have left operands of 16 bits as they have results of products, but those of 8 bits in
+another order (PTX ISA, register fragments of wgmma): of 32 columns thread t of four has columns
+4 t to 4 t + 3 and those 16 behind, and of results columns 2 t and 2 t + 1 of each 8. A copy from
+the one to the other stays where other copies within registers disappear. Each word of four bytes
+is shuffled once among the four threads of a row, through the port of shared memory, chosen before
+that and put together behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from schedgen.kernel import Kernel, Kind, Operation, Piece, Region, Space, Work
+from schedgen.layouts import DTYPE_BITS
+
+_BITS = 8
+_WORD = 4
+"""Bytes that are shuffled at a time."""
+_COLUMNS = 16
+"""Columns that are exchanged among the four threads of a row, by two words of each."""
+
+
+def left_in_registers(
+    operations: Iterable[Operation], pieces: Mapping[str, Piece], regions: Mapping[str, Region]
+) -> frozenset[str]:
+    """Names of the regions that threads have in the order of a left operand of 8 bits."""
+    products = [operation for operation in operations if operation.kind is Kind.MMA]
+    read = {pieces[name].region for one in products for name in dict(one.operands)["a"]}
+    return frozenset(
+        name
+        for name in read
+        if regions[name].space is Space.REGISTERS and DTYPE_BITS[regions[name].dtype] == _BITS
+    )
+
+
+def exchanges(kernel: Kernel, operation: Operation) -> bool:
+    """Whether an operation is a copy to such a region from another one in registers."""
+    if operation.kind is not Kind.COPY or operation.operand_space("from") != Space.REGISTERS.value:
+        return False
+    left = left_in_registers(kernel.operations, kernel.piece, kernel.region)
+    source, to = operation.reads[0].piece, operation.writes[0]
+    return kernel.region_of(to).name in left and kernel.region_of(source).name not in left
+
+
+def exchange_mistakes(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
+    """Names of operations that use such a region in another way than threads have it, each with
+    what is wrong and a fix.
+    """
+    left = left_in_registers(kernel.operations, kernel.piece, kernel.region)
+    for one in kernel.operations:
+        used = [kernel.piece[name] for name in (*one.writes, *(read.piece for read in one.reads))]
+        found = sorted({kernel.region[p.region].base for p in used if p.region in left})
+        if one.kind is Kind.MMA or not found:
+            continue
+        if not exchanges(kernel, one):
+            does = "works on it in that of results"
+            fix = "work on another buffer in registers, and copy that to it"
+        elif any((piece.byte1 - piece.byte0) % _COLUMNS for piece in used):
+            does = f"copies less than {_COLUMNS} columns at a time"
+            fix = f"copy multiples of {_COLUMNS} columns"
+        else:
+            continue
+        order = f"threads have '{found[0]}' in the order of a left operand of 8 bits"
+        yield one.base, f"{order}, and '{one.base}' {does}", fix
+
+
+def priced_exchanges(kernel: Kernel) -> Kernel:
+    """The kernel with the work of such copies: for each word a shuffle, and two instructions that
+    choose bytes.
+    """
+    found = {one.name for one in kernel.operations if exchanges(kernel, one)}
+    if not found:
+        return kernel
+    return replace(
+        kernel,
+        operations=tuple(
+            replace(one, work=_work(kernel, one)) if one.name in found else one
+            for one in kernel.operations
+        ),
+    )
+
+
+def _work(kernel: Kernel, operation: Operation) -> Work:
+    size = sum(kernel.piece[name].bytes for name in operation.writes)
+    return replace(operation.work, alu=2 * size // _WORD, smem_in=size)
