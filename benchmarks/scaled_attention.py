@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from beside import Case, Problem, locked, parser, run
+from beside import Case, Problem, Row, locked, parser, run
 from torch import Tensor
 
 from schedgen.benchmarks import timing
@@ -41,7 +41,7 @@ SHAPES = [
     *((2, 8192, 16, 16, 128), (1, 16384, 16, 16, 128)),
     *((2, 8192, 64, 8, 128), (4, 4096, 32, 32, 64)),
 ]
-"""Batch, sequence, heads of queries, of keys, head_dim."""
+NAMES = ("batch", "seq", "heads", "heads_k", "head_dim")
 CHECKED = 64
 LARGEST = 448.0
 """The largest number of e4m3."""
@@ -135,7 +135,7 @@ def error(rows: Tensor, wanted: Tensor, found: Any) -> float:
 def cases(parts: Sequence[str], also: Sequence[str] = ()) -> Iterator[Case]:
     for part in parts:
         for shape in SHAPES:
-            named = dict(zip(("batch", "seq", "heads", "heads_k", "head_dim"), shape, strict=True))
+            named: Row = dict(zip(NAMES, shape, strict=True))
             make = partial(problem, *shape, causal=part == "causal", also=also)
             yield Case(part, named, make)
 
