@@ -103,7 +103,7 @@ def _compute(device: torch.device, a: Tensor, b: Tensor, offsets: Tensor, out: T
     if b.dim() == 2:
         _along_k(device, a, b, ends, target)
     else:
-        _along_m(device, a, b, ends, target)
+        _of_rows(device, a, b, ends, target)
     if not direct:
         out.copy_(target)
 
@@ -115,7 +115,7 @@ def _along_k(device: torch.device, a: Tensor, b: Tensor, ends: Tensor, out: Tens
     run.launch((layouts.accessible(a.mT), layouts.accessible(b), ends, out), ())
 
 
-def _along_m(device: torch.device, a: Tensor, b: Tensor, ends: Tensor, out: Tensor) -> None:
+def _of_rows(device: torch.device, a: Tensor, b: Tensor, ends: Tensor, out: Tensor) -> None:
     """(rows, k) and (groups, k, n) to (rows, n)."""
     groups = b.shape[0]
     right, b_layout = _right(b)

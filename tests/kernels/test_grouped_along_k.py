@@ -73,7 +73,7 @@ def test_empty(launches: list[str]) -> None:
     assert launches == []
 
 
-OPERANDS = {
+OPERANDS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
     "rows": lambda rows: (random(rows, 24), random(3, 24, 40, seed=1)),
     "weights": lambda rows: (random(rows, 24), random(3, 40, 24, seed=1).mT),
     "along k": lambda rows: (random(rows, 24).mT, random(rows, 40, seed=1)),
@@ -86,8 +86,8 @@ def test_gradients(launches: list[str], of: str, create_graph: bool) -> None:
     """Those of rows behind the last group are 0; without rows, so are those of a matrix."""
     ends, size = ends_of((5, 0, 11)), 16
     a, b = OPERANDS[of](size + 3)
-    mine = [x.clone().requires_grad_() for x in (a, b)]
-    exact = [x.double().requires_grad_() for x in (a, b)]
+    mine = a.clone().requires_grad_(), b.clone().requires_grad_()
+    exact = a.double().requires_grad_(), b.double().requires_grad_()
     found, wanted = grouped_gemm(*mine, ends), reference(*exact, ends)
     outside = random(*wanted.shape, seed=7)
     found = found if of == "along k" else found[:size]
@@ -106,7 +106,8 @@ def test_second_gradients(launches: list[str]) -> None:
     def twice(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> list[Tensor]:
         a, b = a.clone().requires_grad_(), b.clone().requires_grad_()
         first = torch.autograd.grad(function(a, b).square().sum(), (a, b), create_graph=True)
-        return list(torch.autograd.grad(sum(x.float().sum() for x in first), (a, b)))
+        total = first[0].float().sum() + first[1].float().sum()
+        return list(torch.autograd.grad(total, (a, b)))
 
     mine = twice(lambda a, b: grouped_gemm(a, b, ends).float(), a, b)
     exact = twice(lambda a, b: reference(a, b, ends), a.double(), b.double())
