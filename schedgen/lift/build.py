@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from schedgen.conform.refusal import Refusal
 from schedgen.kernel import Space
+from schedgen.lift.cells import every
 from schedgen.lift.items import GRANULE, Item, Role, Word
 from schedgen.lift.numbering import Numbering, RingKey, ring_text
 from schedgen.lift.rolling import Counted, Rolled, Steps
-from schedgen.lift.simulate import every
 from schedgen.program.model import (
     Action,
     Arrive,

@@ -12,13 +12,14 @@ from itertools import product
 from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Instruction, Kernel
 from schedgen.lift.build import Builder, Made, setup_of
+from schedgen.lift.cells import Cells, every
 from schedgen.lift.cutoff import MOST, Limits, Looker
 from schedgen.lift.items import THREADS, Item, Role, Word
 from schedgen.lift.numbering import Numbering, numbered
 from schedgen.lift.ordered import Unordered, unordered
 from schedgen.lift.roles import Threads, Traces, threads_of
 from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
-from schedgen.lift.simulate import Cells, Hang, Miscount, Simulation, every
+from schedgen.lift.simulate import Hang, Miscount, Simulation
 from schedgen.program.model import AwaitKernel, Program, SetUp
 
 ENOUGH = 16
@@ -65,6 +66,7 @@ def run(threads: Threads, trips: Sequence[int], cells: Cells | None = None) -> R
         raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
     counts, skipped = _counts(traces, roles)
     cells = cells or Cells(roles)
+    cells.divide(roles)
     simulation = Simulation(roles, counts, cells, skipped)
     try:
         simulation.run()

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from schedgen.conform.refusal import Refusal
+from schedgen.lift.cells import Cells, every
 from schedgen.lift.items import THREADS, Item, Role, Touch, Word
 from schedgen.lift.rings import Place, rings
 from schedgen.lift.rolling import Accessed, Counted, Sign
-from schedgen.lift.simulate import Cells, every
 
 RingKey = tuple[str, int]
 """Kind of its words and its number among these, or ("cell", number)."""
