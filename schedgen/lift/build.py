@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schedgen.conform.refusal import Refusal
 from schedgen.kernel import Space
-from schedgen.lift.cells import every
+from schedgen.lift.cells import SECOND, every
 from schedgen.lift.items import GRANULE, Item, Role, Word
 from schedgen.lift.numbering import Numbering, RingKey, ring_text
 from schedgen.lift.rolling import Counted, Rolled, Steps
@@ -49,8 +49,11 @@ _BAND = 8
 _END = "end of the block"
 _ANY = (1, 1)
 """Latencies: the proofs hold for all."""
-CAPACITIES = Capacities(232448, 512, 4096, 256, 64, 16)
-"""Registers and warps are those of a kernel that the compiler has accepted; not looked at here."""
+CAPACITIES = Capacities(2 * SECOND, 512, 4096, 256, 64, 16)
+"""Memory, registers and warps are those of a kernel that the compiler has accepted; not looked at
+here. Second uses of memory have addresses of their own."""
+_TURNS = 1 << 10
+"""Rows of the allocation that stands for memory with two uses: more than there are operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ class Builder:
                 self.places[role.name, section, at] = item
                 if item.kind in _ENGINES:
                     self._operation(f"{role.name} {section}[{at}]", role, rolled, item)
+                    self._used(section, item)
         for section, listed in (
             ("before", steps.before), ("loop", steps.loop), ("after", steps.after)
         ):  # fmt: skip
@@ -190,7 +194,36 @@ class Builder:
             self._access(role, item, (ring, write), _number(*version), rank)
             for (ring, write, _), version in zip(touched, versions, strict=True)
         )
+        accesses += tuple(self._again(item, rank))
         self.operations.append(TileOperation(name, _ENGINES[item.kind], accesses, _ANY, _ANY, 1))
+
+    def _again(self, item: Item, rank: int) -> Iterator[Access]:
+        """Of memory with two uses: all of it for the first one, and a row of its own for each
+        operation of the second, which writes there, so that each has an order with all of the first
+        use and with none of its own.
+        """
+        rings = {ring: ring in self.numbering.again for ring, _, _ in self.numbering.touched(item)}
+        for first in sorted({self.numbering.again.get(ring, ring) for ring in rings}):
+            if first not in self.numbering.again.values():
+                continue
+            second = first not in rings
+            row = len(self.operations)
+            yield Access(
+                self._twice(first), Number(1, 0, True), (row, row + 1) if second else (0, _TURNS),
+                (0, 1), second, (rank, 0, row), self._twice(first),
+            )  # fmt: skip
+
+    def _twice(self, first: RingKey) -> str:
+        return f"{ring_text(first, self.numbering)} for two uses"
+
+    def _used(self, section: str, item: Item) -> None:
+        """The second use is behind the loop, the first one in it or before."""
+        for ring, _, _ in self.numbering.touched(item):
+            second = ring in self.numbering.again
+            first = ring in self.numbering.again.values()
+            if (second and section != "after") or (first and section == "after"):
+                text = "memory that is used for something else in the middle of the loop"
+                raise Refusal(text, item.instruction)
 
     def _access(
         self, role: Role, item: Item, of: tuple[RingKey, bool], version: Number, rank: int
@@ -266,6 +299,9 @@ class Builder:
                     max(step, size) * (slots - 1) + size,
                 )
             )
+        for at, first in enumerate(sorted(set(self.numbering.again.values()))):
+            name, begin = self._twice(first), SECOND + (SECOND >> 1) + _TURNS * at
+            found.append(Allocation(name, Space.SMEM, 1, _TURNS, 1, begin, _TURNS))
         return found
 
 
@@ -332,7 +368,7 @@ def _bands(roles: Sequence[Role], numbering: Numbering) -> dict[RingKey, Bands]:
                 mine = owners[ring].setdefault(role.number, defaultdict(set))
                 start = numbering.shared.of(touch, item)
                 for granule, owner in touch.owners:
-                    mine[granule - start // GRANULE].add(owner)
+                    mine[granule - start % SECOND // GRANULE].add(owner)
     return {ring: _banded(by_role) for ring, by_role in owners.items()}
 
 

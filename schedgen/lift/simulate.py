@@ -43,7 +43,7 @@ class Miscount(Wrong):
 
 
 @dataclass
-class _State:
+class State:
     """A barrier: the phase that it is in, and what that still takes."""
 
     count: int
@@ -77,7 +77,7 @@ class Simulation:
     ) -> None:
         self.roles, self.cells = roles, cells
         self.states = {
-            word: _State(count, phase=int(word in skipped), left=count)
+            word: State(count, phase=int(word in skipped), left=count)
             for word, count in counts.items()
         }
         self.at = [_At(every(role)) for role in roles]
@@ -120,7 +120,7 @@ class Simulation:
                     item.instruction,
                 )
 
-    def _state(self, item: Item) -> _State:
+    def _state(self, item: Item) -> State:
         assert item.word is not None
         if item.word not in self.states:
             raise Refusal("nobody initializes this barrier", item.instruction)
@@ -174,7 +174,7 @@ class Simulation:
         state.bytes += item.bytes
         self._complete(state)
 
-    def _complete(self, state: _State) -> None:
+    def _complete(self, state: State) -> None:
         if not state.left and not state.bytes:
             state.phase += 1
             state.left = state.count
