@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from schedgen.conform.refusal import Refusal
 from schedgen.kernel import Space
+from schedgen.lift.bands import bands_of
 from schedgen.lift.cells import SECOND, every
 from schedgen.lift.items import GRANULE, Item, Role, Word
 from schedgen.lift.numbering import Numbering, RingKey, ring_text
@@ -30,6 +31,7 @@ from schedgen.program.model import (
     Step,
     Wait,
     WaitGroup,
+    When,
 )
 from schedgen.program.operations import (
     Access,
@@ -92,7 +94,7 @@ class Builder:
         Raises:
             Refusal: a step has no meaning in a program.
         """
-        self.bands = _bands(roles, self.numbering)
+        self.bands = bands_of(roles, self.numbering)
         made = [
             self._role(role, one, mine) for role, one, mine in zip(roles, steps, items, strict=True)
         ]
@@ -119,7 +121,7 @@ class Builder:
                 self.places[role.name, section, at] = item
                 if item.kind in _ENGINES:
                     self._operation(f"{role.name} {section}[{at}]", role, rolled, item)
-                    self._used(section, item)
+                    self._used(section, rolled, item)
         for section, listed in (
             ("before", steps.before), ("loop", steps.loop), ("after", steps.after)
         ):  # fmt: skip
@@ -216,9 +218,14 @@ class Builder:
     def _twice(self, first: RingKey) -> str:
         return f"{ring_text(first, self.numbering)} for two uses"
 
-    def _used(self, section: str, item: Item) -> None:
-        """The second use is behind the loop, the first one in it or before."""
+    def _used(self, section: str, rolled: Rolled, item: Item) -> None:
+        """The second use is behind the loop, the first one in it or before. What a tile has once is
+        accessed in each turn, or outside of the loop."""
         for ring, _, _ in self.numbering.touched(item):
+            once = section == "loop" and rolled.guard.kind is not When.EVERY
+            if once and self.numbering.counted[ring].per_tile:
+                text = "memory that a tile has once is accessed between turns of the loop"
+                raise Refusal(text, item.instruction)
             second = ring in self.numbering.again
             first = ring in self.numbering.again.values()
             if (second and section != "after") or (first and section == "after"):
@@ -344,61 +351,6 @@ def _apart(one: Rolled, other: Rolled) -> int | None:
         if one.sign.after(-distance).numbers == other.sign.numbers:
             return distance
     return None
-
-
-# -- what threads touch ------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Bands:
-    """The parts of a cell that roles touch: of each role which part, and which of its threads touch
-    what: "own" if each granule is one thread's, "" if it is one warp's, None if it is neither."""
-
-    count: int
-    band: dict[int, int]
-    lanes: dict[int, str | None]
-
-
-def _bands(roles: Sequence[Role], numbering: Numbering) -> dict[RingKey, Bands]:
-    owners: dict[RingKey, dict[int, dict[int, set[int]]]] = defaultdict(dict)
-    for role in roles:
-        for item in every(role):
-            for touch in item.touches:
-                ring = numbering.cell_ring(touch, item)
-                mine = owners[ring].setdefault(role.number, defaultdict(set))
-                start = numbering.shared.of(touch, item)
-                for granule, owner in touch.owners:
-                    mine[granule - start % SECOND // GRANULE].add(owner)
-    return {ring: _banded(by_role) for ring, by_role in owners.items()}
-
-
-def _banded(by_role: Mapping[int, Mapping[int, set[int]]]) -> Bands:
-    found = Bands(1, {}, {})
-    parts: list[set[int]] = []
-    for role, granules in by_role.items():
-        if not granules:
-            continue
-        mine = set(granules)
-        meeting = [at for at, part in enumerate(parts) if part & mine]
-        for at in meeting[1:]:
-            parts[meeting[0]] |= parts[at]
-            found.band = {r: meeting[0] if b == at else b for r, b in found.band.items()}
-            parts[at] = set()
-        if meeting:
-            parts[meeting[0]] |= mine
-        else:
-            parts.append(mine)
-        found.band[role] = meeting[0] if meeting else len(parts) - 1
-        found.lanes[role] = _lanes(granules)
-    found.count = max(1, len(parts))
-    return found
-
-
-def _lanes(granules: Mapping[int, set[int]]) -> str | None:
-    if all(len(owners) == 1 and min(owners) >= 0 for owners in granules.values()):
-        return "own"
-    warps = ({o // 32 if o >= 0 else -1 - o for o in owners} for owners in granules.values())
-    return "" if all(len(one) == 1 for one in warps) else None
 
 
 def setup_of(kinds: Sequence[str]) -> list[SetUp]:

@@ -46,7 +46,7 @@ class Cells:
         self._sizes: dict[int, int] = {}
         self._by_line: dict[int, set[int]] = defaultdict(set)
         for item in copies:
-            self._by_line[item.instruction.line] |= {self._key(t, item) for t in item.touches}
+            self._by_line[item.instruction.line] |= {self.of(t, item) for t in item.touches}
         self._sized()
         self._last(items)
 

@@ -137,6 +137,7 @@ class Lifted:
         limits: trip counts up to ``limits.trips`` were compared with the steps.
         assumed: conditions on parameters with what they were taken to be, as texts.
         compared: tiles of any role that were compared.
+        once: whether a block has one tile, behind which only the program goes on.
     """
 
     made: Made
@@ -146,6 +147,7 @@ class Lifted:
     assumed: tuple[str, ...]
     compared: int
     trip: str
+    once: bool
 
     @property
     def program(self) -> Program:
@@ -217,7 +219,7 @@ class Lifting:
         built = builder.build(more.roles, each, [role.tiles[tile] for role in more.roles])
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
         trip = " + ".join(map(str, threads.trip))
-        return Lifted(built, numbering, steps, limits, assumed, compared, trip)
+        return Lifted(built, numbering, steps, limits, assumed, compared, trip, not tiled)
 
     def _setup(self, found: Run) -> list[SetUp]:
         """Before the roles. A kernel that does not say so is launched behind the one before it."""

@@ -23,8 +23,9 @@ _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _ROWS = 64
 _K_BITS = 256
 """Of a row of a product: k times the bits of an element, for all types."""
-_LINE = 128
-"""Bytes of the longest row of a swizzle: what products leave out inside of one, another reads."""
+_LINE = 256
+"""Bytes of two rows of the widest swizzle: what a product leaves out between touched bytes of one
+row and of the next is read by another one of the same tile."""
 
 
 def spans_of(one: Instruction, left: int | None, right: int) -> tuple[Span, ...]:
