@@ -28,12 +28,14 @@ class Finding:
     """A claim that does not hold: one sentence, and a trace a person can follow.
 
     ``subject`` names the steps, barriers or stores at fault, so that methods can be compared.
+    ``later_tile``: of a race, that the second access is in another tile than the first.
     """
 
     claim: Claim
     text: str
     subject: tuple[str, ...] = ()
     witness: tuple[str, ...] = ()
+    later_tile: bool = False
 
 
 @dataclass(frozen=True, slots=True)

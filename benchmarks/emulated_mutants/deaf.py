@@ -76,8 +76,9 @@ class DeafChecker(Checker):
         """By warp, what it was not told so far."""
         self._left: dict[tuple[int, Key], int] = {}
         """Barriers that warps left without waiting, and their generations."""
-        self._met: dict[Key, set[frozenset[int]]] = defaultdict(set)
         self._meeting: dict[tuple[Key, int], set[int]] = defaultdict(set)
+        self._last: dict[Key, dict[int, int]] = defaultdict(dict)
+        """By barrier and warp, the generation that it arrived for last, at lines that tell."""
         self._waited: set[Key] = set()
         """Barriers at which other lines wait: only these may take one warp for another."""
         self._clashes: list[tuple[Key, str]] = []
@@ -103,6 +104,8 @@ class DeafChecker(Checker):
             told = self._skipped[barrier]
             told[generation] = merge(told.get(generation), self._state.warp(warp).message())
             return
+        self._beside(self._state.warp(warp), barrier, generation)
+        self._last[barrier][warp] = generation
         super().signal(warp, barrier, generation, **options)
 
     def leave(self, warp: int, barrier: Key, generation: int, **options: Any) -> None:
@@ -121,13 +124,6 @@ class DeafChecker(Checker):
     def close(self) -> None:
         super().close()
         self._deaf.missed = any(bool(rows.any()) for rows in self._missing.values())
-        for (barrier, _), warps in self._meeting.items():
-            self._met[barrier].add(frozenset(warps))
-        self._clashes += [
-            (barrier, "other warps meet at the same barrier elsewhere")
-            for barrier in self._skipped
-            if len(self._met[barrier]) > 1
-        ]
         found = [clash for barrier, clash in self._clashes if barrier in self._waited]
         self._deaf.clash = next(iter(found), "")
 
@@ -137,14 +133,27 @@ class DeafChecker(Checker):
     def _again(self, warp: Warp, barrier: Key, generation: int) -> None:
         """A warp arrives at a barrier for which it did not wait before: it has to know otherwise
         that the others have arrived, or it would be counted twice."""
-        message = self._told(barrier, generation)
-        if message is None or warp.rows.shape[1] < message.rows.shape[1]:
-            known = message is None
-        else:
-            known = bool((warp.rows[CAUSAL, : message.rows.shape[1]] >= message.rows[CAUSAL]).all())
-        if not known:
+        if not self._knows(warp, barrier, generation):
             clash = f"warp {warp.number} arrives again, perhaps before the others"
             self._clashes.append((barrier, clash))
+
+    def _beside(self, warp: Warp, barrier: Key, generation: int) -> None:
+        """Others met at a barrier before: a warp that comes has to know that they all arrived, or
+        it would be counted among them."""
+        before = {one for other, one in self._last[barrier].items() if other != warp.number}
+        for one in before - {generation}:
+            without = warp.number not in self._meeting[barrier, one]
+            if without and not self._knows(warp, barrier, one):
+                clash = "other warps meet at the same barrier, perhaps at the same time"
+                self._clashes.append((barrier, clash))
+
+    def _knows(self, warp: Warp, barrier: Key, generation: int) -> bool:
+        """Whether a warp knows all that those knew who arrived."""
+        message = self._told(barrier, generation)
+        if message is None:
+            return True
+        rows = widen(warp.rows, message.rows.shape[1])
+        return bool((rows[CAUSAL, : message.rows.shape[1]] >= message.rows[CAUSAL]).all())
 
     def _misses(self, number: int, message: Message) -> None:
         warp = self._state.warp(number)

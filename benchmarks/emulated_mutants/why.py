@@ -9,6 +9,7 @@ from typing import Any
 
 from emulate_capture_file import Run
 from emulated_mutants.deaf import Deaf, superfluous_order
+from emulated_mutants.fences import untouched
 from emulated_mutants.machine_code import nothing
 from emulated_mutants.observe import BEHIND, Seen, both, observed
 from emulated_mutants.paths import last, superfluous
@@ -23,7 +24,7 @@ from schedgen.emulator.machine.switches import EarlyStart, Switches, Verdict
 from schedgen.emulator.ptx.tree import Kernel
 
 Row = dict[str, Any]
-VERSION, HOLDS = 10, 6
+VERSION, HOLDS = 11, 6
 """Of what is tried; mutants for which an earlier version found nothing are examined again. Reasons
 hold that this version or a later one found."""
 _ARRIVES = (
@@ -93,6 +94,7 @@ class _Reasons:
             or self._waits(mutant)
             or self._deaf(mutant)
             or self._settled(mutant)
+            or self._fence(mutant)
             or self._twice(mutant)
             or self._strict.reason(mutant)
         )
@@ -238,6 +240,12 @@ class _Reasons:
         if mutant.operator.startswith("M12 wait"):
             return same_phases(self._campaign, mutant, numbers)
         return ""
+
+    def _fence(self, mutant: Mutant) -> str:
+        """Fences of registers between products that follow each other."""
+        if mutant.operator != "wgmma.fence removed":
+            return ""
+        return untouched(self._campaign, mutant, self._campaign.launches(mutant))
 
     def _instead(self, mutant: Mutant) -> str:
         """Whether a wait is for nothing behind the one for the next mbarrier."""

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+import torch.profiler
 
 from schedgen.emulator.launch.diversion import set_attribute, set_environment
 from schedgen.emulator.launch.targets import Target
@@ -35,11 +36,13 @@ def stand_in(gpu: Target) -> Generator[None]:
     """Let torch find `gpu`, as long as the context lasts.
 
     Kernels are the business of `schedgen.emulator.emulation.device`. ``torch.compile`` does
-    nothing inside: what it would generate are kernels for a GPU that is not there.
+    nothing inside: what it would generate are kernels for a GPU that is not there. Profiles are of
+    operations on the CPU.
     """
     with ExitStack() as stack:
         set_environment(stack, "TORCHDYNAMO_DISABLE", "1")
         set_attribute(stack, torch, "compile", _compiled)
+        set_attribute(stack, torch.profiler, "profile", _Profile)
         _divert_dispatch(stack)
         # Modules that are moved get new parameters: the data of a plain one cannot be on the GPU.
         future = torch.__future__
@@ -75,6 +78,14 @@ def _kernel(name: str) -> Any:
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
     return lambda *arguments, **options: dispatch(operator, arguments, options)
+
+
+class _Profile(torch.profiler.profile):
+    """Records operations of the CPU whatever it is asked for: nothing runs on a GPU."""
+
+    def __init__(self, *, activities: Any = None, **options: Any) -> None:
+        del activities
+        super().__init__(activities=[torch.profiler.ProfilerActivity.CPU], **options)
 
 
 def _compiled(model: Any = None, **_: Any) -> Any:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schedgen.conform.refusal import Refusal
 from schedgen.kernel import Space
+from schedgen.lift.bands import bands_of
+from schedgen.lift.cells import SECOND, every
 from schedgen.lift.items import GRANULE, Item, Role, Word
 from schedgen.lift.numbering import Numbering, RingKey, ring_text
 from schedgen.lift.rolling import Counted, Rolled, Steps
-from schedgen.lift.simulate import every
 from schedgen.program.model import (
     Action,
     Arrive,
@@ -30,6 +31,7 @@ from schedgen.program.model import (
     Step,
     Wait,
     WaitGroup,
+    When,
 )
 from schedgen.program.operations import (
     Access,
@@ -49,8 +51,11 @@ _BAND = 8
 _END = "end of the block"
 _ANY = (1, 1)
 """Latencies: the proofs hold for all."""
-CAPACITIES = Capacities(232448, 512, 4096, 256, 64, 16)
-"""Registers and warps are those of a kernel that the compiler has accepted; not looked at here."""
+CAPACITIES = Capacities(2 * SECOND, 512, 4096, 256, 64, 16)
+"""Memory, registers and warps are those of a kernel that the compiler has accepted; not looked at
+here. Second uses of memory have addresses of their own."""
+_TURNS = 1 << 10
+"""Rows of the allocation that stands for memory with two uses: more than there are operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class Builder:
         Raises:
             Refusal: a step has no meaning in a program.
         """
-        self.bands = _bands(roles, self.numbering)
+        self.bands = bands_of(roles, self.numbering)
         made = [
             self._role(role, one, mine) for role, one, mine in zip(roles, steps, items, strict=True)
         ]
@@ -116,6 +121,7 @@ class Builder:
                 self.places[role.name, section, at] = item
                 if item.kind in _ENGINES:
                     self._operation(f"{role.name} {section}[{at}]", role, rolled, item)
+                    self._used(section, rolled, item)
         for section, listed in (
             ("before", steps.before), ("loop", steps.loop), ("after", steps.after)
         ):  # fmt: skip
@@ -190,7 +196,41 @@ class Builder:
             self._access(role, item, (ring, write), _number(*version), rank)
             for (ring, write, _), version in zip(touched, versions, strict=True)
         )
+        accesses += tuple(self._again(item, rank))
         self.operations.append(TileOperation(name, _ENGINES[item.kind], accesses, _ANY, _ANY, 1))
+
+    def _again(self, item: Item, rank: int) -> Iterator[Access]:
+        """Of memory with two uses: all of it for the first one, and a row of its own for each
+        operation of the second, which writes there, so that each has an order with all of the first
+        use and with none of its own.
+        """
+        rings = {ring: ring in self.numbering.again for ring, _, _ in self.numbering.touched(item)}
+        for first in sorted({self.numbering.again.get(ring, ring) for ring in rings}):
+            if first not in self.numbering.again.values():
+                continue
+            second = first not in rings
+            row = len(self.operations)
+            yield Access(
+                self._twice(first), Number(1, 0, True), (row, row + 1) if second else (0, _TURNS),
+                (0, 1), second, (rank, 0, row), self._twice(first),
+            )  # fmt: skip
+
+    def _twice(self, first: RingKey) -> str:
+        return f"{ring_text(first, self.numbering)} for two uses"
+
+    def _used(self, section: str, rolled: Rolled, item: Item) -> None:
+        """The second use is behind the loop, the first one in it or before. What a tile has once is
+        accessed in each turn, or outside of the loop."""
+        for ring, _, _ in self.numbering.touched(item):
+            once = section == "loop" and rolled.guard.kind is not When.EVERY
+            if once and self.numbering.counted[ring].per_tile:
+                text = "memory that a tile has once is accessed between turns of the loop"
+                raise Refusal(text, item.instruction)
+            second = ring in self.numbering.again
+            first = ring in self.numbering.again.values()
+            if (second and section != "after") or (first and section == "after"):
+                text = "memory that is used for something else in the middle of the loop"
+                raise Refusal(text, item.instruction)
 
     def _access(
         self, role: Role, item: Item, of: tuple[RingKey, bool], version: Number, rank: int
@@ -266,6 +306,9 @@ class Builder:
                     max(step, size) * (slots - 1) + size,
                 )
             )
+        for at, first in enumerate(sorted(set(self.numbering.again.values()))):
+            name, begin = self._twice(first), SECOND + (SECOND >> 1) + _TURNS * at
+            found.append(Allocation(name, Space.SMEM, 1, _TURNS, 1, begin, _TURNS))
         return found
 
 
@@ -308,61 +351,6 @@ def _apart(one: Rolled, other: Rolled) -> int | None:
         if one.sign.after(-distance).numbers == other.sign.numbers:
             return distance
     return None
-
-
-# -- what threads touch ------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Bands:
-    """The parts of a cell that roles touch: of each role which part, and which of its threads touch
-    what: "own" if each granule is one thread's, "" if it is one warp's, None if it is neither."""
-
-    count: int
-    band: dict[int, int]
-    lanes: dict[int, str | None]
-
-
-def _bands(roles: Sequence[Role], numbering: Numbering) -> dict[RingKey, Bands]:
-    owners: dict[RingKey, dict[int, dict[int, set[int]]]] = defaultdict(dict)
-    for role in roles:
-        for item in every(role):
-            for touch in item.touches:
-                ring = numbering.cell_ring(touch, item)
-                mine = owners[ring].setdefault(role.number, defaultdict(set))
-                start = numbering.shared.of(touch, item)
-                for granule, owner in touch.owners:
-                    mine[granule - start // GRANULE].add(owner)
-    return {ring: _banded(by_role) for ring, by_role in owners.items()}
-
-
-def _banded(by_role: Mapping[int, Mapping[int, set[int]]]) -> Bands:
-    found = Bands(1, {}, {})
-    parts: list[set[int]] = []
-    for role, granules in by_role.items():
-        if not granules:
-            continue
-        mine = set(granules)
-        meeting = [at for at, part in enumerate(parts) if part & mine]
-        for at in meeting[1:]:
-            parts[meeting[0]] |= parts[at]
-            found.band = {r: meeting[0] if b == at else b for r, b in found.band.items()}
-            parts[at] = set()
-        if meeting:
-            parts[meeting[0]] |= mine
-        else:
-            parts.append(mine)
-        found.band[role] = meeting[0] if meeting else len(parts) - 1
-        found.lanes[role] = _lanes(granules)
-    found.count = max(1, len(parts))
-    return found
-
-
-def _lanes(granules: Mapping[int, set[int]]) -> str | None:
-    if all(len(owners) == 1 and min(owners) >= 0 for owners in granules.values()):
-        return "own"
-    warps = ({o // 32 if o >= 0 else -1 - o for o in owners} for owners in granules.values())
-    return "" if all(len(one) == 1 for one in warps) else None
 
 
 def setup_of(kinds: Sequence[str]) -> list[SetUp]:

@@ -9,11 +9,11 @@ from time import perf_counter
 from schedgen.codegen.fenced import Unfenced, unfenced
 from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Instruction, Kernel, Module
-from schedgen.findings import Finding
+from schedgen.findings import Claim, Finding
 from schedgen.lift.items import THREADS, Item, Role
 from schedgen.lift.lift import Lifted, Lifting, Race
 from schedgen.lift.simulate import Hang, Miscount
-from schedgen.proof.prove import METHODS, check
+from schedgen.proof.prove import METHODS, Proof, check
 
 PROVEN, REFUTED, NOT_LIFTED = "proven", "refuted", "not lifted"
 
@@ -92,7 +92,9 @@ def examine(
         programs = tuple(Lifting(kernel, module.target).programs())
         for one in programs:
             proof = check(one.program, methods, quick=quick)
-            findings += [_wrong(one, finding) for finding in proof.findings]
+            wrong, doubt = _told(one, proof)
+            findings += wrong
+            reason, places = doubt or (reason, places)
         for register in unfenced(module):
             into = notes if register.missing == "wgmma.fence" else findings
             into.append(_registers(kernel, register))
@@ -113,6 +115,28 @@ def examine(
     kept = tuple(dict.fromkeys(findings))
     told = tuple(dict.fromkeys(notes))
     return Examined(kernel.name, status, reason, places, kept, programs, methods, seconds, told)
+
+
+def _told(lifted: Lifted, proof: Proof) -> tuple[list[Wrong], tuple[str, tuple[Place, ...]] | None]:
+    """What a proof says about the kernel, or why it says nothing.
+
+    Where a block has one tile, the program begins another one and completes what the kernel leaves
+    open: accesses that nothing orders in a tile are the kernel's, anything else may be another's.
+    """
+    if proof.proven or not lifted.once:
+        return [_wrong(lifted, finding) for finding in proof.findings], None
+    wrong = [
+        _wrong(lifted, finding)
+        for verdict in proof.verdicts
+        if verdict.method == "graph"
+        for finding in verdict.findings
+        if finding.claim is Claim.RACE and not finding.later_tile
+    ]
+    if wrong:
+        return wrong, None
+    first = proof.findings[0]
+    text = f"its program, which goes on behind the only tile, is not proven: {first.text}"
+    return [], (text, tuple(_places(lifted, first)))
 
 
 def _with(trips: Sequence[int]) -> str:

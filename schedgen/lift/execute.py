@@ -7,7 +7,7 @@ synchronizes; where it decides whether threads access memory, they are taken to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,12 +18,10 @@ from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop
 from schedgen.conform.terms import Term, Terms, below
 from schedgen.emulator.ptx.tree import Instruction
 from schedgen.lift.evaluate import SHARED_START, Lanes, Seen, Worth, Worths, is_leaf_of_block
+from schedgen.lift.operands import Span, spans_of
 from schedgen.lift.walking import PEEK
 
 _MOST_TURNS = 4096
-_MATRIX = 0x3FFF
-"""Bits of a matrix descriptor that hold the start address, in units of 16 bytes (PTX ISA)."""
-_UNIT = 16
 _BARRIER = ("init", "wait", "arrive", "expect", PEEK)
 _ACCESSES = ("read", "write")
 
@@ -36,7 +34,8 @@ class Event:
         word: byte of its mbarrier in shared memory.
         value: parity, arrivals or bytes of an mbarrier's; groups that a wait leaves; else the first
             plain operand.
-        starts: bytes of shared memory that bulk copies and products begin at.
+        starts: bytes of shared memory that bulk copies begin at.
+        spans: bytes that products read.
         touched: bytes that each lane's access begins at.
         maybe: data decides whether it happens.
     """
@@ -47,6 +46,7 @@ class Event:
     word: int | None = None
     value: int | None = None
     starts: tuple[int, ...] = ()
+    spans: tuple[Span, ...] = ()
     touched: Lanes | None = None
     maybe: bool = False
 
@@ -256,8 +256,8 @@ class Execution:
             start = self._shared(action, action.address)
             event = Event("store", action.instruction, lanes, None, None, (start,))
         elif action.kind == "wgmma":
-            starts = tuple(self._operands(action))
-            event = Event("wgmma", action.instruction, lanes, None, None, starts)
+            spans = self._operands(action)
+            event = Event("wgmma", action.instruction, lanes, None, None, spans=spans)
         elif action.kind in _ACCESSES:
             event = self._access(action, lanes)
         elif action.values:
@@ -266,14 +266,23 @@ class Execution:
             event = Event(action.kind, action.instruction, lanes, None, number)
         self._into.append(event)
 
-    def _operands(self, action: Action) -> Iterator[int]:
-        for term in action.values[:2]:
-            if term.op == "registers?":
-                continue
-            value = self.worths.of(term)
-            if not isinstance(value, int):
-                raise Refusal("where a product reads is not known", action.instruction)
-            yield (value & _MATRIX) * _UNIT - SHARED_START
+    def _operands(self, action: Action) -> tuple[Span, ...]:
+        left, right = (self._descriptor(action, term) for term in action.values[:2])
+        if right is None:
+            raise Refusal("where a product reads is not known", action.instruction)
+        return tuple(
+            (begin - SHARED_START, end - SHARED_START)
+            for begin, end in spans_of(action.instruction, left, right)
+        )
+
+    def _descriptor(self, action: Action, term: Term) -> int | None:
+        """None where the operand is in registers."""
+        if term.op == "registers?":
+            return None
+        value = self._even(self.worths.of(term))
+        if not isinstance(value, int):
+            raise Refusal("where a product reads is not known", action.instruction)
+        return value
 
     def _access(self, action: Action, lanes: int) -> Event:
         value = None if action.address is None else self.worths.of(action.address)
@@ -282,7 +291,7 @@ class Execution:
         every = np.broadcast_to(np.asarray(value, np.int64), (32,)) - SHARED_START
         touched = every[self._mask != 0]
         one = action.instruction
-        return Event(action.kind, one, lanes, None, None, (), touched, self._maybe)
+        return Event(action.kind, one, lanes, touched=touched, maybe=self._maybe)
 
     def _word(self, action: Action) -> int:
         return self._shared(action, action.address)

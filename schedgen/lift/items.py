@@ -18,6 +18,7 @@ from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Immediate, Instruction
 from schedgen.lift.evaluate import Lanes
 from schedgen.lift.execute import Event
+from schedgen.lift.operands import joined
 from schedgen.program.model import FenceKind
 
 Word = tuple[str, int]
@@ -33,6 +34,9 @@ FENCES = {
     "wgmma.fence": FenceKind.REGISTERS,
 }
 _GLOBAL = ("ld.global", "st.global", "ld.relaxed.gpu.global", "red.global", "st.param", "ld.param")
+_STORES = 64
+"""Parts in which the bulk stores of a group report to the phase that stands for it: one each, and
+what is left from the last one, so that all groups take as many."""
 SETUP = frozenset(
     (
         *(
@@ -211,15 +215,23 @@ class Reader:
 
     def _stored(self, one: Instruction) -> Iterator[Item]:
         """A group of bulk stores: each reports to the phase of the group."""
-        word, size = ("copies", self.role.number), 16 * len(self._copies)
-        if not self._copies:
-            raise Refusal("a group without bulk stores", one)
-        phase = self._groups
-        yield Item("arrive", self._copies[0].instruction, word, phase=phase, count=1, bytes=size)
-        for event in self._copies:
+        word = "copies", self.role.number
+        if not 0 < len(self._copies) <= _STORES:
+            raise Refusal(f"a group of {len(self._copies)} bulk stores", one)
+        phase, left = self._groups, _STORES
+        yield Item("arrive", self._copies[0].instruction, word, phase=phase, count=1, bytes=left)
+        for number, event in enumerate(self._copies, 1):
+            size = 1 if number < len(self._copies) else left
+            left -= size
             touches = tuple(Touch(start, False) for start in event.starts)
             yield Item(
-                "copy", event.instruction, word, phase=phase, bytes=16, write=False, touches=touches
+                "copy",
+                event.instruction,
+                word,
+                phase=phase,
+                bytes=size,
+                write=False,
+                touches=touches,
             )
         self._copies = []
         self._groups += 1
@@ -243,11 +255,11 @@ class Reader:
         if not self._products:
             self._sent.append(None)
             return
-        starts = dict.fromkeys(start for event in self._products for start in event.starts)
+        spans = joined(span for event in self._products for span in event.spans)
         item = Item(
             "products",
             self._products[0].instruction,
-            touches=tuple(Touch(start, False) for start in starts),
+            touches=tuple(Touch(begin, False, last=end - 1) for begin, end in spans),
         )
         item.tile = self._tile
         self._products = []

@@ -12,13 +12,15 @@ from itertools import product
 from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Instruction, Kernel
 from schedgen.lift.build import Builder, Made, setup_of
+from schedgen.lift.cells import Cells, every
+from schedgen.lift.closing import Open, completed, left_open
 from schedgen.lift.cutoff import MOST, Limits, Looker
 from schedgen.lift.items import THREADS, Item, Role, Word
 from schedgen.lift.numbering import Numbering, numbered
 from schedgen.lift.ordered import Unordered, unordered
 from schedgen.lift.roles import Threads, Traces, threads_of
 from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
-from schedgen.lift.simulate import Cells, Hang, Miscount, Simulation, every
+from schedgen.lift.simulate import Hang, Miscount, Simulation
 from schedgen.program.model import AwaitKernel, Program, SetUp
 
 ENOUGH = 16
@@ -65,6 +67,7 @@ def run(threads: Threads, trips: Sequence[int], cells: Cells | None = None) -> R
         raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
     counts, skipped = _counts(traces, roles)
     cells = cells or Cells(roles)
+    cells.divide(roles)
     simulation = Simulation(roles, counts, cells, skipped)
     try:
         simulation.run()
@@ -134,6 +137,7 @@ class Lifted:
         limits: trip counts up to ``limits.trips`` were compared with the steps.
         assumed: conditions on parameters with what they were taken to be, as texts.
         compared: tiles of any role that were compared.
+        once: whether a block has one tile, behind which only the program goes on.
     """
 
     made: Made
@@ -143,6 +147,7 @@ class Lifted:
     assumed: tuple[str, ...]
     compared: int
     trip: str
+    once: bool
 
     @property
     def program(self) -> Program:
@@ -189,7 +194,10 @@ class Lifting:
             raise
 
     def _made(self, threads: Threads, fewer: Run, more: Run) -> Lifted:
-        numbering = numbered(fewer.roles, fewer.counts, fewer.cells, ENOUGH, more.roles)
+        tiled = more.traces.tiled
+        numbering = numbered(
+            fewer.roles, fewer.counts, fewer.cells, ENOUGH, more.roles, tiled=tiled
+        )
         tile = min(1, len(more.roles[0].tiles) - 1)
         steps: dict[str, Steps] = {}
         for role, other in zip(more.roles, fewer.roles, strict=True):
@@ -200,16 +208,18 @@ class Lifting:
                 raise Refusal(text, _first(role))
             steps[role.name] = made
         steps = in_front(steps)
+        opened = None if tiled else left_open(numbering, more.counts, more.simulation, ENOUGH + 1)
         slots = [place.slots for place in (*numbering.words.values(), *numbering.cells.values())]
         limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
-        compared = self._compared(threads, limits, numbering, steps, tiled=more.traces.tiled)
+        compared = self._compared(threads, limits, numbering, steps, opened, more.counts)
         builder = Builder(self.kernel.name, self.arch, numbering, more.counts, self._setup(more))
-        builder.skipped, builder.once = more.skipped, not more.traces.tiled
-        each = [steps[role.name] for role in more.roles]
+        builder.skipped, builder.once = more.skipped, not tiled
+        whole = completed(steps, opened or {}, numbering)
+        each = [whole[role.name] for role in more.roles]
         built = builder.build(more.roles, each, [role.tiles[tile] for role in more.roles])
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
         trip = " + ".join(map(str, threads.trip))
-        return Lifted(built, numbering, steps, limits, assumed, compared, trip)
+        return Lifted(built, numbering, steps, limits, assumed, compared, trip, not tiled)
 
     def _setup(self, found: Run) -> list[SetUp]:
         """Before the roles. A kernel that does not say so is launched behind the one before it."""
@@ -224,8 +234,8 @@ class Lifting:
         limits: Limits,
         numbering: Numbering,
         steps: Mapping[str, Steps],
-        *,
-        tiled: bool,
+        opened: Open | None,
+        counts: Mapping[Word, int],
     ) -> int:
         if limits.trips > MOST:
             text = (
@@ -233,9 +243,13 @@ class Lifting:
             )
             raise Refusal(text)
         tiles = 0
-        for trips in plan(limits, tiled=tiled):
+        for trips in plan(limits, tiled=opened is None):
             found = run(threads, trips, numbering.shared)
             _check(found, numbering, steps)
+            if opened is not None and opened != left_open(
+                numbering, counts, found.simulation, trips[0]
+            ):
+                raise Refusal(f"a tile of {trips[0]} iterations leaves other phases open")
             tiles += len(trips)
         return tiles
 

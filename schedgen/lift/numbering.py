@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from schedgen.conform.refusal import Refusal
+from schedgen.lift.cells import SECOND, Cells, every
 from schedgen.lift.items import THREADS, Item, Role, Touch, Word
 from schedgen.lift.rings import Place, rings
 from schedgen.lift.rolling import Accessed, Counted, Sign
-from schedgen.lift.simulate import Cells, every
 
 RingKey = tuple[str, int]
 """Kind of its words and its number among these, or ("cell", number)."""
@@ -24,12 +24,14 @@ class Numbering:
     Attributes:
         words, cells: the place of each.
         counted: of each ring.
+        again: of a ring of cells of a second use: that which has their memory first.
     """
 
     shared: Cells
     words: dict[Word, Place] = field(default_factory=dict[Word, Place])
     cells: dict[int, Place] = field(default_factory=dict[int, Place])
     counted: dict[RingKey, Counted] = field(default_factory=dict[RingKey, Counted])
+    again: dict[RingKey, RingKey] = field(default_factory=dict[RingKey, RingKey])
 
     def ring_of(self, word: Word) -> RingKey:
         return word[0], self.words[word].ring
@@ -87,14 +89,24 @@ class Numbering:
         return shape, numbered
 
 
+_LEFT_OUT = 4
+"""Turns of a ring that the only tile of a block may leave out."""
 Uses = Callable[[Item], Iterable[tuple[str, int]]]
 """How an item uses which places."""
 
 
 def numbered(
-    roles: list[Role], counts: Mapping[Word, int], cells: Cells, trips: int, more: list[Role]
+    roles: list[Role],
+    counts: Mapping[Word, int],
+    cells: Cells,
+    trips: int,
+    more: list[Role],
+    *,
+    tiled: bool = True,
 ) -> Numbering:
     """``roles`` have done ``trips`` iterations in each tile, ``more`` one more.
+
+    Where blocks have one tile, not ``tiled``, it may leave out a few turns of a ring.
 
     Raises:
         Refusal: something is used neither as often as there are iterations nor as tiles.
@@ -113,8 +125,13 @@ def numbered(
 
     alike = {at: (cells.size(at), users) for at, users in _users(roles, touched).items()}
     found.cells = rings(alike, alike, list(_orders(roles, touched)))
+    for key in cells.second:
+        first_use = "cell", found.cells[cells.first_use(key)].ring
+        found.again["cell", found.cells[key].ring] = first_use
     for ring, (first, second) in _growth(found, roles, more).items():
-        found.counted[ring] = _counted(ring, first, second, trips, found)
+        left_out = 0 if tiled else (second - first) * trips - first
+        whole = first + left_out if 0 <= left_out <= _LEFT_OUT else first
+        found.counted[ring] = _counted(ring, whole, second + whole - first, trips, found)
     return found
 
 
@@ -196,7 +213,7 @@ def ring_text(ring: RingKey, numbering: Numbering) -> str:
     kind, number = ring
     if kind == "cell":
         mine = sorted(at for at, place in numbering.cells.items() if place.ring == number)
-        return f"shared[{mine[0]}]"
+        return f"shared[{mine[0] % SECOND}]{' again' if mine[0] >= SECOND else ''}"
     mine = sorted(at for (k, at), p in numbering.words.items() if k == kind and p.ring == number)
     if kind == "bar":
         return f"named barrier {mine[0] // THREADS} of {mine[0] % THREADS}"

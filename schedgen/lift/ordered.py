@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from schedgen.lift.cells import Cells, every
 from schedgen.lift.items import Item, Role, Touch
-from schedgen.lift.simulate import Cells, every
 
 
 @dataclass(frozen=True, slots=True)

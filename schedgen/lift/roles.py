@@ -224,5 +224,5 @@ def _one(events: list[Event]) -> Event:
     same = {(e.word, e.value, e.starts) for e in events}
     if len(same) > 1 and first.kind != "wgmma":
         raise Refusal("warps of a warpgroup use different operands", first.instruction)
-    starts = tuple(dict.fromkeys(s for e in events for s in e.starts))
-    return replace(first, starts=starts)
+    spans = tuple(dict.fromkeys(span for e in events for span in e.spans))
+    return replace(first, spans=spans)

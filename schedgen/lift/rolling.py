@@ -9,7 +9,7 @@ every trip count is checked afterwards, trip count by trip count (`agrees`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -173,26 +173,32 @@ def _rolled_at(
     """Steps whose loop's body begins at ``begin``."""
     body = signs[begin : begin + period]
     turns = (last - begin) // period
-    peeled = trips - turns
-    if peeled < 0:
-        return
     first = _iterations(signs)
     known = [_iteration(sign, first) for sign in body]
+    there = set(signs)
+    fewer = [
+        _missing(sign.after(-done), there, trips) if done is not None else None
+        for sign, done in zip(body, known, strict=True)
+    ]
+    highs = sorted({missing for missing in fewer if missing is not None}) or [0]
+    peeled = trips - turns - highs[0]
+    if peeled < 0:
+        return
     for most in range(max(0, peeled), peeled + 8):
-        choices: list[Sequence[int]] = []
-        for iteration in known:
-            if iteration is None:
-                choices.append(range(most + 1))
+        choices: list[Sequence[tuple[int, int]]] = []
+        for iteration, missing in zip(known, fewer, strict=True):
+            if iteration is None or missing is None:
+                choices.append(tuple(product(range(most + 1), highs)))
             else:
-                choices.append([iteration] if 0 <= iteration <= most else [])
+                choices.append([(iteration, missing)] if 0 <= iteration <= most else [])
         total = 1
         for choice in choices:
             total *= len(choice)
         if not 0 < total <= 4096:
             continue
-        for done in product(*choices):
-            if max(done) == most:
-                steps = _with(signs, body, done, begin, period, trips)
+        for chosen in product(*choices):
+            if max(done for done, _ in chosen) == most:
+                steps = _with(signs, body, chosen, begin, period, trips)
                 if steps is not None:
                     yield steps
 
@@ -220,32 +226,37 @@ def _iteration(sign: Sign, first: Mapping[tuple[object, ...], int]) -> int | Non
     return None
 
 
+def _missing(sign: Sign, there: Collection[Sign], trips: int) -> int:
+    """How many of the last iterations do not have a step; ``sign`` is that of iteration 0."""
+    return sum(sign.after(iteration) not in there for iteration in range(trips))
+
+
 def _with(
     signs: Sequence[Sign],
     body: Sequence[Sign],
-    done: Sequence[int],
+    chosen: Sequence[tuple[int, int]],
     begin: int,
     period: int,
     trips: int,
 ) -> Steps | None:
-    """``done``: how many instances of each step there are before the first turn of the loop."""
-    most = max(done)
+    """``chosen``: how many instances of each step there are before the first turn of the loop, and
+    how many of the last iterations go without it."""
+    most = max(done for done, _ in chosen)
     loop = [
-        Rolled(sign.after(-d), begin + at, most - d)
-        for at, (sign, d) in enumerate(zip(body, done, strict=True))
+        Rolled(sign.after(-done), begin + at, most - done, Guard(high=high))
+        for at, (sign, (done, high)) in enumerate(zip(body, chosen, strict=True))
     ]
     head = _head(signs, loop, begin, most)
-    turns = trips - most
+    least = min(high for _, high in chosen)
+    turns = trips - most - least
     end = begin + turns * period
     if head is None or turns < 0 or end > len(signs):
         return None
     before, firsts = head
-    tail = _tail(signs, loop, end, trips)
+    tail = _tail(signs, loop, end, trips, least)
     if tail is None:
         return None
     lasts, after = tail
-    if any(step.sign.moves for step in (*before, *after)):
-        return None
     merged: list[Rolled] = []
     for at in range(len(loop) + 1):
         merged += firsts.get(at, []) + lasts.get(at, [])
@@ -278,7 +289,9 @@ def _head(
         if place < 0:
             return None
         follows, place = (at, turn), place - 1
-    return [Rolled(signs[at], at) for at in range(place + 1)], found
+    moving = next((at for at in range(place + 1) if signs[at].moves), place + 1)
+    found[0] = [_once(signs, at, 0, FIRST) for at in range(moving, place + 1)] + found.get(0, [])
+    return [Rolled(signs[at], at) for at in range(moving)], found
 
 
 def _once(signs: Sequence[Sign], place: int, shift: int, guard: Guard) -> Rolled:
@@ -286,25 +299,32 @@ def _once(signs: Sequence[Sign], place: int, shift: int, guard: Guard) -> Rolled
 
 
 def _tail(
-    signs: Sequence[Sign], loop: Sequence[Rolled], end: int, trips: int
+    signs: Sequence[Sign], loop: Sequence[Rolled], end: int, trips: int, least: int
 ) -> tuple[Between, list[Rolled]] | None:
-    """What comes behind the last whole turn."""
+    """What comes behind the last whole turn; all steps leave out the ``least`` last iterations."""
     shifts = max(step.shift for step in loop)
     wanted = [
         (turn, at, step)
-        for turn in range(trips, trips + shifts)
+        for turn in range(trips - least, trips + shifts)
         for at, step in enumerate(loop)
-        if turn - step.shift < trips
+        if turn - step.shift < trips - step.guard.high
     ]
+
+    def once(place: int, turn: int) -> Rolled:
+        return Rolled(signs[place].after(1 - trips), place, turn - trips + 1, LAST)
+
     found: Between = {}
     place = end
     for turn, at, step in wanted:
         sign = step.sign.after(turn - step.shift)
         while place < len(signs) and signs[place] != sign:
-            once = Rolled(signs[place].after(1 - trips), place, turn - trips + 1, LAST)
-            found.setdefault(at, []).append(once)
+            found.setdefault(at, []).append(once(place, turn))
             place += 1
         if place == len(signs):
             return None
         place += 1
-    return found, [Rolled(signs[at], at) for at in range(place, len(signs))]
+    rest = range(place, len(signs))
+    moving = max((at + 1 for at in rest if signs[at].moves), default=place)
+    last = [once(at, trips + shifts - 1) for at in range(place, moving)]
+    found[len(loop)] = found.get(len(loop), []) + last
+    return found, [Rolled(signs[at], at) for at in range(moving, len(signs))]

@@ -8,12 +8,12 @@ bytes it has: the one that the role knows of through what it waited for.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schedgen.conform.refusal import Refusal
+from schedgen.lift.cells import Cells, every
 from schedgen.lift.items import Item, Role, Touch, Word
 
 Known = dict[int, int]
@@ -42,63 +42,8 @@ class Miscount(Wrong):
         self.role, self.item, self.text = role, item, text
 
 
-class Cells:
-    """Shared memory in cells: each begins where a bulk copy does, and ends where the next does."""
-
-    def __init__(self, roles: Sequence[Role]) -> None:
-        copies = [i for r in roles for i in every(r) if i.kind == "copy"]
-        self.starts = sorted({t.start for item in copies for t in item.touches})
-        self.loaded = {t.start for item in copies if item.write for t in item.touches}
-        self._sizes: dict[int, int] = {}
-        self._by_line: dict[int, set[int]] = defaultdict(set)
-        for item in copies:
-            self._by_line[item.instruction.line] |= {t.start for t in item.touches}
-        self._sized(copies)
-        self._last([item for role in roles for item in every(role)])
-
-    def _last(self, items: Sequence[Item]) -> None:
-        """The last cell ends nowhere: it is taken to be as large as the one before it, or to reach
-        as far as threads touch it where there is none."""
-        if not self.starts:
-            return
-        last = self.starts[-1]
-        touched = [t.last for item in items for t in item.touches if t.owners and t.start >= last]
-        if self.size(last) or not touched:
-            return
-        before = max((start for start in self.starts if start < last), default=None)
-        self._sizes[last] = max(touched) + 1 - last if before is None else last - before
-
-    def _sized(self, copies: Sequence[Item]) -> None:
-        gaps = {a: b - a for a, b in zip(self.starts, self.starts[1:], strict=False)}
-        for starts in self._by_line.values():
-            known = [gaps[start] for start in starts if start in gaps]
-            for start in starts:
-                size = min(known, default=0)
-                old = self._sizes.get(start)
-                self._sizes[start] = size if not old else min(size, old) if size else old
-
-    def size(self, start: int) -> int:
-        """Bytes of a cell; 0 if nobody knows."""
-        return self._sizes.get(start, 0)
-
-    def fix(self, start: int, size: int) -> None:
-        """The bytes of a cell that nobody knew."""
-        for starts in self._by_line.values():
-            if start in starts:
-                self._sizes |= dict.fromkeys(starts, size)
-
-    def of(self, touch: Touch, item: Item) -> int:
-        """The start of the cell that an access is in."""
-        at = bisect_right(self.starts, touch.start) - 1
-        end = max(touch.last, touch.start)
-        beyond = at < 0 or bisect_right(self.starts, end) - 1 != at
-        if beyond or 0 < self.size(self.starts[at]) <= end - self.starts[at]:
-            raise Refusal("this accesses shared memory that no bulk copy has", item.instruction)
-        return self.starts[at]
-
-
 @dataclass
-class _State:
+class State:
     """A barrier: the phase that it is in, and what that still takes."""
 
     count: int
@@ -120,11 +65,6 @@ class _At:
     epoch: int = 0
 
 
-def every(role: Role) -> list[Item]:
-    """All items of a role."""
-    return [item for tile in role.tiles for item in tile] + role.after
-
-
 class Simulation:
     """``counts``: arrivals that the barriers take."""
 
@@ -137,7 +77,7 @@ class Simulation:
     ) -> None:
         self.roles, self.cells = roles, cells
         self.states = {
-            word: _State(count, phase=int(word in skipped), left=count)
+            word: State(count, phase=int(word in skipped), left=count)
             for word, count in counts.items()
         }
         self.at = [_At(every(role)) for role in roles]
@@ -180,7 +120,7 @@ class Simulation:
                     item.instruction,
                 )
 
-    def _state(self, item: Item) -> _State:
+    def _state(self, item: Item) -> State:
         assert item.word is not None
         if item.word not in self.states:
             raise Refusal("nobody initializes this barrier", item.instruction)
@@ -234,7 +174,7 @@ class Simulation:
         state.bytes += item.bytes
         self._complete(state)
 
-    def _complete(self, state: _State) -> None:
+    def _complete(self, state: State) -> None:
         if not state.left and not state.bytes:
             state.phase += 1
             state.left = state.count

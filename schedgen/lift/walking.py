@@ -14,7 +14,7 @@ from schedgen.conform.actions import IGNORED, PURE, bulk_kind, kind
 from schedgen.conform.flow import Block, Flow
 from schedgen.conform.registers import State
 from schedgen.conform.skeleton import Branch, Item
-from schedgen.conform.terms import Terms
+from schedgen.conform.terms import Term, Terms
 from schedgen.conform.walk import Walk
 from schedgen.emulator.ptx.tree import Instruction, Register
 
@@ -37,6 +37,14 @@ class Following(Walk):
     def __init__(self, flow: Flow, terms: Terms, warp: int) -> None:
         super().__init__(flow, terms, 32 * warp, 32)
         self.warp = warp
+
+    def _product(self, one: Instruction, state: State) -> tuple[Term, ...]:
+        """Whole descriptors: they say which bytes are read."""
+        _, left, right, scale, *_ = one.operands
+        found = [self.registers.read(state, operand) for operand in (right, scale)]
+        in_memory = isinstance(left, Register)
+        first = self.registers.read(state, left) if in_memory else self.terms.make("registers?")
+        return (first, *found)
 
     def _straight(self, block: Block, state: State, found: list[Item]) -> None:
         for number in range(block.begin, block.end):

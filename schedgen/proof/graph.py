@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from schedgen.findings import Claim, Finding, Verdict
-from schedgen.ordering.conflicts import conflicts
+from schedgen.ordering.conflicts import Kind, conflicts
 from schedgen.ordering.deadlock import deadlock_findings
 from schedgen.ordering.orders import Orders
 from schedgen.ordering.phases import phase_findings
@@ -62,4 +62,6 @@ def race_findings(orders: Orders) -> Iterator[Finding]:
     for conflict in conflicts(orders.program):
         if orders.ordered(conflict) is None:
             subject = (conflict.before, conflict.after, conflict.first.allocation)
-            yield Finding(Claim.RACE, f"nothing makes sure that {conflict.text}", subject)
+            later = conflict.kind in (Kind.LATER, Kind.TILES)
+            text = f"nothing makes sure that {conflict.text}"
+            yield Finding(Claim.RACE, text, subject, later_tile=later)

@@ -56,12 +56,21 @@ def test_arriving_twice_at_a_barrier(second: str, found: bool) -> None:
     assert bool(why(text, line(text, "bar.sync 1"), absent=False)) == found
 
 
-def test_barriers_at_which_others_meet() -> None:
-    """Without the first one, warps of the second might meet with those of the first."""
+@pytest.mark.parametrize(("between", "found"), [("", False), ("bar.sync 0;", True)])
+def test_barriers_at_which_others_meet(between: str, found: bool) -> None:
+    """Warps that meet at the same barrier one after the other must not be able to meet at once,
+    when the barrier that told the second ones of the first is gone."""
+    alone = "bar.sync 1, 32;"
+    text = (
+        f"{WRITE}\nbar.sync 0;\n@%p2 bra ONE;\n{alone}\nONE:\n{between}\nbar.sync 1, 64;\n"
+        f"@!%p2 bra TWO;\n{alone}\nTWO:\n{READ}"
+    )
+    assert bool(why(text, line(text, "bar.sync 1, 64"))) == found
+
+
+def test_a_barrier_that_nobody_else_is_left_at() -> None:
     text = f"{WRITE}\nbar.sync 1, 64;\nbar.sync 0;\n{READ}\n@%p2 bra END;\nbar.sync 1, 32;\nEND:"
-    assert why(text, line(text, "bar.sync 1")) == ""
-    apart = text.replace("bar.sync 1, 32", "bar.sync 2, 32")
-    assert why(apart, line(apart, "bar.sync 1")) != ""
+    assert why(text, line(text, "bar.sync 1")) != ""
 
 
 # -- observe ---------------------------------------------------------------------------------------

@@ -7,10 +7,11 @@ import pytest
 from schedgen.conform.refusal import Refusal
 from schedgen.conform.skeleton import Carried, Exit, Loop
 from schedgen.conform.terms import Term, Terms
-from schedgen.emulator.ptx.tree import Instruction
+from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
 from schedgen.lift.cutoff import Limits, Looker
 from schedgen.lift.evaluate import Worths
 from schedgen.lift.lift import plan
+from schedgen.lift.operands import spans_of
 from schedgen.lift.rings import rings
 from schedgen.lift.rolling import Counted, Sign, agrees, rolled
 
@@ -71,6 +72,47 @@ def test_another_turn_for_one_trip_count_is_seen() -> None:
 
 def test_turns_that_do_not_repeat_are_no_loop() -> None:
     assert rolled(pipelined(8), [*pipelined(8)[:3], *pipelined(10)[4:]], 9) is None
+
+
+def test_steps_that_the_last_iteration_goes_without() -> None:
+    """Nobody fills the last stage again, so it is not released."""
+
+    def traced(trips: int) -> list[Sign]:
+        return [one for one in pipelined(trips) if one != Sign(("release",), (RING,), (trips - 1,))]
+
+    steps = rolled(traced(8), traced(9), 9)
+    assert steps is not None
+    assert [(step.sign.shape[0], step.guard.high) for step in steps.loop] == [
+        ("load", 0),
+        ("release", 1),
+    ]
+    assert all(agrees(steps, traced(trips), trips) is None for trips in range(1, 20))
+    assert agrees(steps, pipelined(5), 5) is not None
+
+
+DESCRIPTOR = 1 << 62 | 64 << 32 | 1 << 16
+"""128-byte swizzle, groups of 8 rows 1024 bytes apart."""
+
+
+def product(operands: tuple[Operand, ...], *trans: int) -> Instruction:
+    literals = tuple(Immediate(value) for value in (1, 1, *trans))
+    name = "mma_async", "sync", "aligned", "m64n128k16", "f32", "bf16", "bf16"
+    return Instruction("wgmma", name, (Vector(()), *operands, Register("%p"), *literals), 7)
+
+
+def test_a_product_reads_all_columns_of_an_operand_that_is_not_k_major() -> None:
+    """The other half of 128 columns of 16 bits is its leading dimension's stride away."""
+    one = product((Vector(()), Register("%b")), 1)
+    apart = 1 << 62 | 64 << 32 | (16384 >> 4) << 16
+    assert spans_of(one, None, apart | 1024 >> 4) == ((1024, 3072), (17408, 19456))
+
+
+def test_a_product_reads_64_rows_of_a_and_n_of_b() -> None:
+    one = product((Register("%a"), Register("%b")), 0, 0)
+    (a, b) = spans_of(one, DESCRIPTOR | 1024 >> 4, DESCRIPTOR | 65536 >> 4)
+    assert (a[0], b[0]) == (1024, 65536)
+    assert 64 * 128 - 128 < a[1] - a[0] <= 64 * 128
+    assert 128 * 128 - 128 < b[1] - b[0] <= 128 * 128
 
 
 def loop(terms: Terms, condition: Term, *, update: Term | None = None) -> Loop:
