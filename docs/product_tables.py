@@ -32,7 +32,12 @@ def parts() -> dict[str, Callable[[], str]]:
             found[f"low-precision-{part}"] = lambda part=part: low_precision(part)
         found["low-precision-means"] = lambda: means("low_precision")
     if (RESULTS / "experts.json").exists():
-        found |= {"experts": experts, "experts-means": lambda: means("experts")}
+        found["experts"] = lambda: experts("experts", "mixtral")
+        found["experts-gradients"] = lambda: experts("gradients")
+        found["experts-means"] = lambda: means("experts")
+    if (RESULTS / "scaled_attention.json").exists():
+        found["scaled-attention"] = scaled_attention
+        found["scaled-attention-means"] = lambda: means("scaled_attention")
     return found
 
 
@@ -48,16 +53,25 @@ def low_precision(part: str) -> str:
     return _table(lines, where, "low_precision")
 
 
-def experts() -> str:
+def experts(*of: str) -> str:
     """A line for each product and distribution of rows: `grouped_gemm` beside every peer."""
-    names = ("groups", "rows", "rows of experts", "n", "k")
-    problems, where = _problems("experts", names)
+    return _beside("experts", ("groups", "rows", "rows of experts", "n", "k"), *of)
+
+
+def scaled_attention() -> str:
+    """A line for each shape with and without a causal mask: 8 bits beside 16."""
+    return _beside("scaled_attention", ("part", "batch", "seq", "heads", "heads_k", "head_dim"))
+
+
+def _beside(name: str, names: Sequence[str], *of: str) -> str:
+    """A line for each problem that ``names`` tell from others: ours beside every peer."""
+    problems, where = _problems(name, names, *of)
     peers = _peers(problems.values())
     head = [*names, *_head(peers), *_errors(peers)]
     lines = [head, ["---"] * len(head)]
     for problem, rows in problems.items():
         lines.append([*problem, *_cells(rows, peers), *_of_errors(rows, peers)])
-    return _table(lines, where, "experts")
+    return _table(lines, where, name)
 
 
 def means(name: str) -> str:
@@ -79,13 +93,13 @@ def means(name: str) -> str:
 
 
 def _problems(
-    name: str, keys: Sequence[str], part: str | None = None
+    name: str, keys: Sequence[str], *of: str
 ) -> tuple[dict[tuple[str, ...], Rows], Mapping[str, str]]:
-    """What was measured of each problem, and where."""
+    """What was measured of each problem, of some parts or all, and where."""
     found = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
     problems: dict[tuple[str, ...], Rows] = {}
     for row in found["rows"]:
-        if "ms" in row and part in (None, row["part"]):
+        if "ms" in row and (not of or row["part"] in of):
             problems.setdefault(tuple(str(row[key]) for key in keys), {})[row["candidate"]] = row
     return problems, found["environment"]
 
