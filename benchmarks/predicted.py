@@ -21,6 +21,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -31,7 +32,7 @@ from report import RESULTS, keep, table
 
 from schedgen.calibration.experiments import read_experiments
 from schedgen.calibration.measuring import Record, read_record
-from schedgen.calibration.predicting import Predicted, of_program, said, solved
+from schedgen.calibration.predicting import Predicted, of_program, said, solved, with_constants
 from schedgen.calibration.shipped import program_of_lock, shipped_experiments
 from schedgen.driver.solution import solve
 from schedgen.execution.launched import BUSY, FAR, SHARED
@@ -50,6 +51,9 @@ TARGET = "h200"
 RECORD, LAUNCHES = RESULTS / "calibration.json", RESULTS / "launches.json"
 KERNELS = RESULTS / "shipped.json"
 BARRIERS = RESULTS / "barriers.json"
+LONGER = {"wait": Fraction(80), "handoff": Fraction(6)}
+"""Cycles with which experiments on waits agree within 2 %, and other kernels do not
+(docs/calibration.md): the model keeps its own."""
 Row = dict[str, Any]
 
 
@@ -81,14 +85,18 @@ def experiments(record: Record, machine: Machine) -> Iterator[Row]:
 
 
 def waits(record: Record, machine: Machine) -> Iterator[Row]:
-    """What waits, arrivals, orders of pace and bulk sums take."""
+    """What waits, arrivals, orders of pace and sums take, and what the model says with `LONGER`
+    waits.
+    """
     del record
     there = recorded(BARRIERS)
+    longer = with_constants(machine, LONGER)
     for one in read_experiments(about="iterations"):
         if one.name in there.measured:
             solution = solved(one, ran_on(there))
             row: Row = {"table": "waits", "experiment": one.name}
-            yield row | _compared(said(one, solution, machine), there.measured[one.name].cycles)
+            row |= _compared(said(one, solution, machine), there.measured[one.name].cycles)
+            yield row | {"with longer waits": round(said(one, solution, longer).expected)}
 
 
 def launches(record: Record, machine: Machine) -> Iterator[Row]:
@@ -145,11 +153,12 @@ def orders(record: Record, machine: Machine) -> Iterator[Row]:
 def kernels(record: Record, machine: Machine) -> Iterator[Row]:
     """Every shipped kernel, of data types of the same speed one."""
     del record
-    there = recorded(KERNELS)
+    there, longer = recorded(KERNELS), with_constants(machine, LONGER)
     for one in shipped_experiments(TARGET):
         program, kernel = program_of_lock(one, machine)
         measured = there.measured.get(one.name)
         row: Row = {"table": "kernels", "kernel": one.name, "II": program.ii_cycles}
+        row |= {"with longer waits": round(of_program(program, kernel, longer).expected)}
         yield row | _compared(of_program(program, kernel, machine), measured and measured.cycles)
 
 

@@ -28,14 +28,9 @@ HEAD_DIMS = (64, 128)
 DTYPES = ("bf16",)
 """Types, by their names in specs, that there are kernels for."""
 ARCHITECTURES = ("sm_90a", "sm_100a")
-UNORDERED = {
-    "sm_90a": ((64, False), (128, False), (128, True)),
-    "sm_100a": ((64, False), (64, True)),
-}
-"""Head dimensions, and whether there is a causal mask, for which there is one kernel of all
-gradients, which adds up in any order, by architecture: those with fewer model cycles than the two
-kernels have. With 64 columns on Hopper a mask leaves its three warpgroups too few registers, and
-with two it takes longer than the two kernels."""
+UNORDERED = {"sm_90a": (64, 128), "sm_100a": (64,)}
+"""Head dimensions for which there is one kernel of all gradients, which adds up in any order, by
+architecture: those with fewer model cycles than the two kernels have."""
 
 
 def attention_backward(
@@ -143,8 +138,7 @@ def _backward(
         shape = (*k.shape[:2], q.shape[2], k.shape[3])
         of_heads = k.new_empty(shape), v.new_empty(shape)
     given = (q, k, v, dout, lse2, delta)
-    one = unordered and (q.shape[3], causal) in UNORDERED[arch]
-    compute = _in_one_walk if one else _in_two_walks
+    compute = _in_one_walk if unordered and q.shape[3] in UNORDERED[arch] else _in_two_walks
     compute(device, settings, given, (dq, *of_heads), scale)
     if shared:
         for each, found in zip(of_heads, (dk, dv), strict=True):

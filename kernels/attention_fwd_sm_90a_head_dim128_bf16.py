@@ -1142,7 +1142,7 @@ SETTINGS = (
     ("kv_depth", "auto"),
     ("product_order", "qk_first"),
 )
-PROGRAM_SHA256 = "0a7604a08a9266ae3e4bc5464f4e9b331bd4b260d334c572df2899e8e85bb2dd"
+PROGRAM_SHA256 = "2283f7c920eff2976b20fa2b7c2f377fbbd23173ccb737b6a49bb3200edd4443"
 STYLE = ("shared",)
 COVERED = (
     ("head_dim", 128),

@@ -736,4 +736,4 @@ SETTINGS = (
     ("accumulator", "registers"),
     ("accumulators", "1"),
 )
-PROGRAM_SHA256 = "170ade098c230521d63152a3528fa9a49caf670f63061ea0ed5d37f2f1b76389"
+PROGRAM_SHA256 = "eec8b98c506d520ef2e81b8075996c4386117f21e0661946e814877a65f56414"

@@ -152,7 +152,7 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
         settings = (*dims(head_dim, head_dim).items(), ("dtype", dtype), *causal)
         yield Shipped(KEYS_AND_VALUES, target, settings)
         yield Shipped(QUERIES, target, settings)
-        if (head_dim, bool(causal)) in UNORDERED[TARGETS[target]]:
+        if head_dim in UNORDERED[TARGETS[target]]:
             yield Shipped(WHOLE, target, settings)
     yield Shipped(CONVERT, target, (("dtype", dtype),))
 

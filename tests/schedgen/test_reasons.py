@@ -64,8 +64,8 @@ def one_sentence(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     def path(*_: object) -> tuple[str, ...]:
         return ("so it is",)
 
-    def finding(self: Finding, claim: Any, text: str, *rest: Any) -> None:
-        made(self, claim, same(text), *rest)
+    def finding(self: Finding, claim: Any, text: str, *rest: Any, **more: Any) -> None:
+        made(self, claim, same(text), *rest, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(reasons, "render", same)

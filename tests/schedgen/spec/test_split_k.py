@@ -115,7 +115,7 @@ def test_an_extent_of_results_only() -> None:
         ),
         ("ceil(k / (tile_k * part))", "ceil(k / tile_k)", "'trips' does not depend on it"),
         ("ceil(k / (tile_k * part))", "ceil(64 / part)", "so all tiles are the same"),
-        ("k], dtype: dtype}\n  b", "k], dtype: dtype, whole: false}\n  b", "'a' is not stored"),
+        ("m, k], dtype: dtype,", "m, k], dtype: dtype, whole: false,", "'a' is not stored"),
     ],
 )
 def test_mistakes(old: str, new: str, message: str) -> None:
