@@ -25,6 +25,7 @@ from torch import Tensor
 from schedgen.benchmarks.timing import captured, imported, warm
 from schedgen.kernels import launcher, library, tiling
 from schedgen.kernels.tiling import Product, Tile
+from schedgen.machine_file import read_machine
 
 SIZES = (8192,)
 TIMES = (1, 4)
@@ -33,8 +34,8 @@ SETTLE = 0.4
 """Seconds before anything is counted."""
 _REPLAYED = 10
 """Launches of a graph."""
-QUACK = tuple((rows, 256, ctas) for rows, ctas in ((128, 2), (128, 1)))
-"""Rows and columns of a tile, CTAs of a cluster: what quack's function chooses among for Hopper."""
+QUACK = ((128, 256, 2), (128, 256, 1))
+"""Rows and columns of a tile of quack's, CTAs of a cluster."""
 Row = dict[str, object]
 Run = Callable[[], Any]
 
@@ -134,7 +135,8 @@ def rows(n: int, k: int, seconds: float, driver: Driver) -> Iterator[Row]:
 
 def _least(n: int, k: int, sms: int) -> float:
     """Cycles that the tensor cores of all SMs need for the triangle, its diagonal with it."""
-    return n * (n + 1) / 2 * k * 2 / (sms * 4096)
+    rate = float(read_machine("h200").value("product_flops"))
+    return n * (n + 1) / 2 * k * 2 / (sms * rate)
 
 
 def main() -> None:

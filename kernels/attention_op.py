@@ -9,7 +9,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, keys, library
+from schedgen.kernels import attention_rows, checks, keys, library
 from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims
 from schedgen.kernels.attention_decode import SPLIT, decoded
 from schedgen.kernels.errors import ArgumentValueError
@@ -21,7 +21,6 @@ from schedgen.kernels.variants.blocks import Blocks, blocks_of
 _FEW, _LONG = 64, SPLIT
 """Rows of a tile, tokens times heads of a group, at most, and keys at least, with which `attention`
 splits keys."""
-_ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
 
 
 @overload
@@ -233,12 +232,7 @@ def _function(q: Tensor, v: Tensor, wanted: calling.Asked, device: torch.device)
 
 
 def _empty(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for the output and for lse, whose rows begin at multiples of 16 bytes."""
-    batch, seq_q, heads, _ = q.shape
-    row = (seq_q + _ROUND - 1) // _ROUND * _ROUND
-    strides = (heads * row, row, 1)
-    lse = q.new_empty_strided((batch, heads, seq_q), strides, dtype=torch.float32)
-    return q.new_empty((*q.shape[:3], v.shape[3])), lse
+    return attention_rows.room(q, v.shape[3], q.dtype)
 
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
@@ -252,24 +246,20 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tup
     device = checks.devices(q=q, k=k, v=v)
     out, lse = _empty(q, v)
     seq_q, seq_k = q.shape[1], k.shape[1]
-    if not out.numel():
-        return out, lse
-    # Rows that see no key; the kernel has no meaning for them.
-    blind = seq_q if not seq_k else max(0, seq_q - seq_k) if causal else 0
-    if seq_k:
-        for name, tensor in (("q", q), ("k", k), ("v", v)):
-            checks.layout(name, tensor)
+
+    def launch(q: Tensor, out: Tensor, lse: Tensor) -> None:
         settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
         if causal:
             settings["causal"] = "true"
         settings |= keys.settings(device, q.shape[3], causal, seq_q, seq_k)
         run = library.launcher(device, "attention_fwd", **settings)
-        skip = blind - blind % _ROUND  # whole groups of lse that need not be computed
-        rows = (q[:, skip:], out[:, skip:], lse[..., skip:]) if skip else (q, out, lse)
-        run.launch((rows[0], k, v, rows[1], rows[2]), (scale * math.log2(math.e),))
-    if blind:
-        out[:, :blind] = 0
-        lse[..., :blind] = -math.inf
+        run.launch((q, k, v, out, lse), (scale * math.log2(math.e),))
+
+    if out.numel():
+        if seq_k:
+            for name, tensor in (("q", q), ("k", k), ("v", v)):
+                checks.layout(name, tensor)
+        attention_rows.compute(q, seq_k, causal, (out, lse), launch)
     return out, lse
 
 

@@ -8,7 +8,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, layouts, library
+from schedgen.kernels import attention_rows, checks, layouts, library
 from schedgen.kernels.attention_arguments import fit
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.launcher import architecture
@@ -21,7 +21,6 @@ DTYPES = {torch.float8_e4m3fn: "e4m3"}
 """Data types of operands, with their names in specs."""
 ALONG_KEYS = frozenset({"sm_90a"})
 """Architectures whose products of 8 bits read V along the keys (`v_layout` in the spec)."""
-_ROUND = 4  # elements of lse in 16 bytes, which rows of a bulk copy are multiples of
 
 
 @overload
@@ -156,12 +155,7 @@ def _values(v: Tensor, arch: str) -> Tensor:
 
 
 def _empty(q: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for the output and for lse, whose rows begin at multiples of 16 bytes."""
-    batch, seq_q, heads, _ = q.shape
-    row = (seq_q + _ROUND - 1) // _ROUND * _ROUND
-    strides = (heads * row, row, 1)
-    lse = q.new_empty_strided((batch, heads, seq_q), strides, dtype=torch.float32)
-    return q.new_empty(q.shape, dtype=torch.bfloat16), lse
+    return attention_rows.room(q, q.shape[3], torch.bfloat16)
 
 
 def _fake(
@@ -192,31 +186,22 @@ def _forward(
     _check(q, k, v, scale_q, scale_k, scale_v, scale)
     device = checks.devices(q=q, k=k, v=v, scale_q=scale_q, scale_k=scale_k, scale_v=scale_v)
     out, lse = _empty(q)
-    seq_q, seq_k = q.shape[1], k.shape[1]
-    if not out.numel():
-        return out, lse
-    # Rows that see no key; the kernel has no meaning for them.
-    blind = seq_q if not seq_k else max(0, seq_q - seq_k) if causal else 0
-    if seq_k:
-        for name, tensor in (("q", q), ("k", k)):
-            checks.layout(name, tensor)
+
+    def launch(q: Tensor, out: Tensor, lse: Tensor) -> None:
         settings = {"head_dim": str(q.shape[3]), "dtype": DTYPES[q.dtype]}
         settings |= {"causal": "true"} if causal else {}
         run = library.launcher(device, SPEC, **settings)
-        skip = blind - blind % _ROUND  # whole groups of lse that need not be computed
-        rows = (q[:, skip:], out[:, skip:], lse[..., skip:]) if skip else (q, out, lse)
-        tensors = (
-            rows[0].permute(0, 2, 1, 3),
-            k.permute(0, 2, 1, 3),
-            _values(v, architecture(device)),
-            rows[1].permute(0, 2, 1, 3),
-            rows[2],
-            *(_of_heads(f, q.shape[0], q.shape[2]) for f in (scale_q, scale_k, scale_v)),
-        )
+        factors = (_of_heads(f, q.shape[0], q.shape[2]) for f in (scale_q, scale_k, scale_v))
+        values = _values(v, architecture(device))
+        by_head, keys, results = (x.permute(0, 2, 1, 3) for x in (q, k, out))
+        tensors = (by_head, keys, values, results, lse, *factors)
         run.launch(tensors, (scale * math.log2(math.e),))
-    if blind:
-        out[:, :blind] = 0
-        lse[..., :blind] = -math.inf
+
+    if out.numel():
+        if k.shape[1]:
+            for name, tensor in (("q", q), ("k", k)):
+                checks.layout(name, tensor)
+        attention_rows.compute(q, k.shape[1], causal, (out, lse), launch)
     return out, lse
 
 

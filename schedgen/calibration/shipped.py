@@ -64,7 +64,8 @@ def _found(one: Experiment, machine: Machine) -> Locked:
     found = locked(one.spec, machine.arch, one.settings)
     if found is None or found.lock.target != machine.name:
         raise SchedgenError(
-            f"no {one.spec} with these settings is shipped for {machine.name}; fix: --target h200"
+            f"no {one.spec} with these settings is shipped for {machine.name}; "
+            "fix: name one that is"
         )
     return found
 
@@ -101,9 +102,7 @@ def _experiment(name: str, one: Locked) -> Experiment:
         one.lock.spec,
         one.kernel.settings,
         trips,
-        None,
-        {},
-        (launches, launches),
-        manner,
+        launches=(launches, launches),
+        manner=manner,
         shipped=True,
     )

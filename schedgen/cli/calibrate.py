@@ -103,12 +103,13 @@ def _calibrate(
         record = _measured(target, machine, files, progress)
         if files.keep is not None:
             write(files.keep, record_text(record))
-        if files.run is not None:
-            lines = [record_text(record).rstrip()] if as_json else _measured_text(record)
-            if record.failed:
-                typer.echo("\n".join(lines))
-                raise LaunchError("\n".join(_failed(record)))
-            return lines
+    # Nothing is fitted to shipped kernels, or where there may be no solver.
+    if files.only == "kernels" or (files.run is not None and files.record is None):
+        lines = [record_text(record).rstrip()] if as_json else _measured_text(record)
+        if record.failed:
+            typer.echo("\n".join(lines))
+            raise LaunchError("\n".join(_failed(record)))
+        return lines
     fits, compared = _fitted(record, machine, files, progress)
     if files.output is not None:
         write(files.output, _model(target, fits, record))

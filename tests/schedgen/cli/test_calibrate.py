@@ -157,3 +157,12 @@ def test_shipped_kernels_are_no_list_of_experiments(files: Path) -> None:
     status, text = calibrate(files, "--only", "kernels")
     assert status == 2
     assert "--only kernels are shipped ones; fix: leave --experiments away" in text
+
+
+def test_nothing_is_fitted_to_shipped_kernels(files: Path) -> None:
+    run = RUN.invoke(
+        app, ["calibrate", "--only", "kernels", "--record", str(files / "record.json")]
+    )
+    assert run.exit_code == 0, run.output
+    assert "sums of two" in run.output
+    assert "constant" not in run.output
