@@ -94,6 +94,8 @@ def _calibrate(
     from schedgen.machine_file import read_machine
 
     machine = read_machine(target)
+    if files.only == "kernels" and files.experiments is not None:
+        raise SchedgenError("--only kernels are shipped ones; fix: leave --experiments away")
     if files.prepare is not None:
         made = prepare(_experiments(machine, files), target, files.prepare, progress)
         return [_ready(len(made.kernels), files.prepare)]
@@ -153,8 +155,6 @@ def _experiments(machine: Machine, files: Files) -> list[Any]:
     from schedgen.calibration.shipped import shipped_experiments
 
     if files.only == "kernels":
-        if files.experiments is not None:
-            raise SchedgenError("--only kernels are shipped ones; fix: leave --experiments away")
         return list(shipped_experiments(machine.name))
     experiments = read_experiments(files.experiments, files.only)
     if not experiments:

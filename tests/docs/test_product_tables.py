@@ -70,7 +70,11 @@ def test_products_of_experts(tables: Any, tmp_path: Path) -> None:
     more: dict[str, Any] = {"groups": 8, "rows": 64, "rows of experts": "skewed"}
     more |= {"TFLOP/s": 5.0, "error": "1.00e-03"}
     rows = [row("experts", name, ms, **more) for name, ms in (("schedgen", 0.01), ("quack", 0.005))]
+    rows.append(row("gradients", "schedgen", 0.02, **more))  # of the same sizes
     keep(tmp_path, "experts", rows)
-    assert set(tables.parts()) == {"experts", "experts-means"}
-    line = tables.experts().splitlines()[2]
+    assert set(tables.parts()) == {"experts", "experts-gradients", "experts-means"}
+    assert (
+        tables.experts("gradients").splitlines()[2].startswith("| 8 | 64 | skewed | 2 | 3 | 10.0 |")
+    )
+    line = tables.experts("experts").splitlines()[2]
     assert line.startswith("| 8 | 64 | skewed | 2 | 3 | 5.0 | 0.50 | 10.0 | 0.50 |")
