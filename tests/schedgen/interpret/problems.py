@@ -84,6 +84,8 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
             "v": random(1, inner, 1, 128, seed=3),
             "scale": torch.tensor(math.log2(math.e) / 128**0.5),
         }
+    if name == "attention_fp8":
+        return scaled_attention_inputs(300, inner)
     if name == "attention_parts":  # two tokens of 75 heads, splits as equal as can be
         return {
             "q": random(1, 1, 150, 128, seed=1),
@@ -157,6 +159,22 @@ def scaled_inputs(m: int, n: int, k: int, blocks: int | None) -> dict[str, torch
         "b": random(1, n, k, seed=2).to(torch.float8_e4m3fn),
         "scale_a": random(*rows, dtype=torch.float32, seed=3),
         "scale_b": random(*columns, dtype=torch.float32, seed=4),
+    }
+
+
+def scaled_attention_inputs(seq_q: int, seq_k: int) -> dict[str, torch.Tensor]:
+    """Operands of 8 bits, of two heads with the same keys, with factors of heads of q."""
+    operands = {"q": (2, seq_q), "k": (1, seq_k), "v": (1, seq_k)}
+    return {
+        **{
+            key: random(1, *shape, 128, seed=n).to(torch.float8_e4m3fn)
+            for n, (key, shape) in enumerate(operands.items())
+        },
+        **{
+            f"scale_{key}": random(1, 2, dtype=torch.float32, seed=3 + n).abs() + 0.1
+            for n, key in enumerate(operands)
+        },
+        "scale": torch.tensor(math.log2(math.e) / 128**0.5),
     }
 
 

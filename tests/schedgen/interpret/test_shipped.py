@@ -39,6 +39,11 @@ def synthesized(name: str, target: str, **settings: str) -> tuple[Kernel, Progra
     return kernels[0], synthesize(kernels[0], schedule, machine)
 
 
+def along_keys(kernel: Kernel) -> list[str]:
+    """Tensors that lie along the keys: the values of 8 bits on Hopper."""
+    return [a.name for a in kernel.arguments if a.shape[-2:] == ("head_dim_v", "seq_k")]
+
+
 def largest(values: torch.Tensor) -> float:
     return float(values.abs().max()) if values.numel() else 0.0
 
@@ -46,6 +51,7 @@ def largest(values: torch.Tensor) -> float:
 def check(name: str, kernel: Kernel, program: Program, trips: Sequence[int], runs: int) -> None:
     for count in trips:
         inputs = full_size_inputs(name, count, step_of(kernel))
+        inputs |= {key: inputs[key].mT for key in along_keys(kernel)}
         wanted = run(kernel, inputs, parts_of(name))
         interpreter = Interpreter(program, kernel, inputs, parts_of(name))
         assert interpreter.problem.trips == count
