@@ -23,6 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from micro.driver import Driver
 from report import RESULTS, environment, lines, table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "examples" / "bugs"
@@ -32,7 +33,6 @@ VARIANTS = (
 )  # fmt: skip
 _BUG = re.compile(r"// bug:\n.*\n")
 _CLUSTER_DIMENSION = 4
-_COMPUTE_CAPABILITY = (75, 76)
 _TIMEOUT = 120
 
 
@@ -60,60 +60,13 @@ class _Attribute(ctypes.Structure):
     )
 
 
-class Driver:
-    """The CUDA driver, with the first GPU's primary context."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL("libcuda.so.1")
-        self.call("cuInit", 0)
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.call("cuCtxSetCurrent", context)
-        self.device = device
-
-    def call(self, name: str, *arguments: Any) -> None:
-        """Raises:
-        RuntimeError: with the driver's name of the error.
-        """
-        status = getattr(self._library, name)(*arguments)
-        if status:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorString(status, ctypes.byref(text))
-            raise RuntimeError((text.value or b"?").decode())
-
-    def architecture(self) -> str:
-        """Such as `sm_90a`."""
-        numbers = [ctypes.c_int(), ctypes.c_int()]
-        for number, attribute in zip(numbers, _COMPUTE_CAPABILITY, strict=True):
-            self.call("cuDeviceGetAttribute", ctypes.byref(number), attribute, self.device)
-        return f"sm_{numbers[0].value}{numbers[1].value}a"
-
-    def name(self) -> str:
-        text = ctypes.create_string_buffer(100)
-        self.call("cuDeviceGetName", text, 100, self.device)
-        return text.value.decode()
-
-    def function(self, ptx: str) -> ctypes.c_void_p:
-        """The first kernel of a PTX text."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("cuModuleLoadData", ctypes.byref(module), ptx.encode())
-        found = re.search(r"\.entry (\w+)", ptx)
-        assert found
-        self.call("cuModuleGetFunction", ctypes.byref(function), module, found[1].encode())
-        return function
-
-
 class Tensors:
     """Arguments of a launch as its launch.json says; the last of them is the result."""
 
     def __init__(self, driver: Driver, launch: dict[str, Any]) -> None:
         self._driver, self._launch = driver, launch
         self._contents = {name: self._filled(one) for name, one in launch["tensors"].items()}
-        self._places = {name: ctypes.c_uint64() for name in self._contents}
-        for name, place in self._places.items():
-            size = ctypes.c_size_t(len(self._contents[name]))
-            driver.call("cuMemAlloc_v2", ctypes.byref(place), size)
+        self._places = {name: driver.allocate(len(one)) for name, one in self._contents.items()}
         self._result = list(self._contents)[-1]
 
     @staticmethod
@@ -155,15 +108,22 @@ def text_of(name: str, mended: bool, late: bool, arch: str) -> str:
     return re.sub(r"(?m)^\.target \w+", f".target {arch}", text)
 
 
+def _kernel(driver: Driver, ptx: str) -> ctypes.c_void_p:
+    """The kernel of a PTX text."""
+    found = re.search(r"\.entry (\w+)", ptx)
+    assert found
+    return driver.function(driver.load(ptx), found[1])
+
+
 def wrong(name: str, mended: bool, late: bool, launches: int) -> dict[str, object]:
     """How many launches leave something else than the mended kernel does, and the GPU's error."""
     driver = Driver()
     arch = driver.architecture()
     launch = json.loads((FOLDER / name / "launch.json").read_text(encoding="utf-8"))
     tensors = Tensors(driver, launch)
-    expected = tensors.run(driver.function(text_of(name, True, False, arch)))
+    expected = tensors.run(_kernel(driver, text_of(name, True, False, arch)))
     count = done = 0
-    function = driver.function(text_of(name, mended, late, arch))
+    function = _kernel(driver, text_of(name, mended, late, arch))
     try:
         for _ in range(launches):
             count += tensors.run(function) != expected

@@ -198,6 +198,8 @@ class Emulator:
         memory = HostMemory()
         for one in launch.allocations:
             memory.register(one.start, one.size, one.name, released=one.released)
+            if one.slack:
+                memory.register_slack(one.end, one.slack, one.name)
         return execute(
             kernel,
             grid=launch.grid,

@@ -14,6 +14,7 @@ from schedgen.emulator.instructions.tcgen05_operands import Claim, blocks_of, gr
 from schedgen.emulator.instructions.tma_operands import chunks_of, lanes_of
 from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, decode_tcgen05, touched
 from schedgen.emulator.layouts.errors import LayoutError
+from schedgen.emulator.layouts.products import holders
 from schedgen.emulator.layouts.tensor_memory import COLUMNS, COPIES, LANES, Copy
 from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.lanes import Decoder, error
@@ -28,12 +29,14 @@ _SHAPES = tuple(dict.fromkeys(shape for shape, _ in COPIES))
 _MULTICASTS = tuple(dict.fromkeys(multicast for _, multicast in COPIES if multicast))
 _CELL = 32
 """Bits."""
+_PACKED = {"b4x16_p64": 4, "b6x16_p32": 6}
+"""Formats of what is decompressed -> bits of an element."""
 
 
 class _Move(WarpOperation):
     """One copy in one CTA or in both of a pair, each from its own shared memory."""
 
-    __slots__ = ("_claims", "_copy", "_lane_column", "_matrix", "_where")
+    __slots__ = ("_claims", "_copy", "_lane_column", "_matrix", "_packed", "_where")
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class _Move(WarpOperation):
         matrix: MatrixDescriptor,
         lane_column: tuple[int, int],
         claims: list[tuple[Block, Claim]],
+        packed: int,
     ) -> None:
         super().__init__(warp, "tcgen05.cp", where.line, Queue.MMA)
         self._where = where
@@ -50,6 +54,7 @@ class _Move(WarpOperation):
         self._matrix = matrix
         self._lane_column = lane_column
         self._claims = claims
+        self._packed = packed
 
     def execute(self) -> None:
         copy, matrix, machine = self._copy, self._matrix, self.warp.machine
@@ -58,7 +63,8 @@ class _Move(WarpOperation):
         places = chunks(matrix, copy.rows, copy.bits // 8, 8, k_major=True)
         for block, claim in self._claims:
             claim.check(self._where)
-            words = chunks_of(block)[places].view(np.uint32)
+            found = chunks_of(block)[places]
+            words = (holders(found, self._packed) if self._packed else found).view(np.uint32)
             memory = block.tensor.cells
             for lanes in copy.lanes:
                 rows = np.array(lanes, np.int64) + lane
@@ -77,8 +83,7 @@ def _cp(instruction: Instruction, decoder: Decoder, environment: Environment) ->
     form = Form(instruction, decoder, environment)
     group = group_of(form)
     form.choose("cp")
-    if any(form.flag(one) for one in ("b8x16", "b4x16_p64", "b6x16_p32")):
-        raise form.error("decompression (.b8x16) is not supported: its layout is not known")
+    wide = form.choose(*_PACKED) if form.flag("b8x16") else ""
     shape = form.choose(*_SHAPES)
     multicast = form.choose(*_MULTICASTS, default="")
     form.finish(2)
@@ -102,7 +107,8 @@ def _cp(instruction: Instruction, decoder: Decoder, environment: Environment) ->
             claims = [
                 (block, Claim(block, column, width, "tcgen05.cp", instruction)) for block in blocks
             ]
-            move = _Move(warp, instruction, copy, matrix, (first, column), claims)
+            packed = _PACKED.get(wide, 0)
+            move = _Move(warp, instruction, copy, matrix, (first, column), claims, packed)
             flight(warp).products += 1
             warp.machine.operations.issue(move, warp.block.products)
 

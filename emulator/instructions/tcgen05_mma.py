@@ -217,8 +217,6 @@ def _check_tensor_a(product: ProductDescriptor, path: DataPath) -> None:
         raise LayoutError("A in tensor memory cannot be transposed")
     if path.name in ("E", "G"):
         raise LayoutError(f"A in tensor memory with M = {product.m} and .ws is not supported")
-    if product.bits == 8 and product.a not in ("e4m3", "e5m2", "s8", "u8"):
-        raise LayoutError(f"A of type {product.a} in tensor memory is not supported")
 
 
 def _window_a(product: ProductDescriptor, path: DataPath, address: int) -> tuple[int, int]:

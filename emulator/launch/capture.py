@@ -23,13 +23,15 @@ _MOST_CLUSTER = 16  # with the attribute for sizes above 8, which CuTe DSL alway
 class Allocation:
     """Global memory that a kernel may access: `size` bytes from host address `start` on.
 
-    With ``released`` it may not, although the memory is still there.
+    With ``released`` it may not, although the memory is still there, and not either the ``slack``
+    bytes behind it, which belong to no tensor.
     """
 
     start: int
     size: int
     name: str
     released: bool = False
+    slack: int = 0
 
     @property
     def end(self) -> int:

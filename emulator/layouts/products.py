@@ -148,6 +148,26 @@ def _codes(found: Chunks, format_: str, bits: int) -> NDArray[Any]:
         return np.stack([halves & np.uint8(15), halves >> np.uint8(4)], axis=-1).reshape(-1)
     if bits != 8 or width == 8:
         return found.reshape(-1).view(_CODES.get(bits, np.uint8))
+    return _unpacked(found, width).reshape(-1)
+
+
+def _unpacked(found: Chunks, width: int) -> NDArray[np.uint8]:
+    """Codes of 4 or 6 bits that fill the beginning of each chunk, in low bits: (chunks, 16)."""
     used = found.reshape(-1).view(np.uint8).reshape(-1, CHUNK)[:, : 2 * width]
     flat = np.unpackbits(used, axis=1, bitorder="little").reshape(-1, CHUNK, width)
-    return np.packbits(flat, axis=2, bitorder="little").reshape(-1)
+    return np.packbits(flat, axis=2, bitorder="little").reshape(-1, CHUNK)
+
+
+def holders(found: Chunks, width: int) -> Chunks:
+    """What ``tcgen05.cp`` with decompression makes of chunks: each code of ``width`` bits, 4 or 6,
+    in the middle of a byte, as operands in tensor memory are (CUTLASS's example
+    ``cp_narrow_a_to_tmem_mma`` says which bits; the ISA has them in a figure).
+    """
+    codes = _unpacked(found, width) << np.uint8((8 - width) // 2)
+    return np.ascontiguousarray(codes).reshape(*found.shape[:1], -1).view(found.dtype)
+
+
+def held(holders_: NDArray[np.uint8], format_: str) -> NDArray[np.uint8]:
+    """Codes of bytes in tensor memory: as they are, or in the middle if they have fewer bits."""
+    width = FORMATS[format_].bits if format_ in FORMATS else 8
+    return holders_ >> np.uint8((8 - width) // 2)

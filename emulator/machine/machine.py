@@ -108,6 +108,11 @@ class Machine:
             f"an access to {region.name}, which was released before the launch; the program has to "
             "keep it until the kernel has ended",
         )
+        memory.on_slack = lambda where, region: self.broken(
+            where,
+            "bounds",
+            f"an access to {region.name}; an allocator happens to leave memory there",
+        )
         self.policy = policy
         self.tracking = tracker is not None
         self.tracker: Tracker = tracker or cast(Tracker, Ignore())

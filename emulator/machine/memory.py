@@ -139,8 +139,11 @@ class HostMemory:
         self._starts: list[int] = []
         self._regions: list[Flat] = []
         self._released: set[int] = set()
+        self._slack: set[int] = set()
         self.on_released: Callable[[Instruction, Flat], None] | None = None
         """Told of accesses to ranges that are registered as released."""
+        self.on_slack: Callable[[Instruction, Flat], None] | None = None
+        """Told of accesses to ranges that are registered as no tensor's."""
 
     def register(self, address: int, size: int, name: str, *, released: bool = False) -> Flat:
         """Makes ``size`` bytes at a host address accessible to kernels.
@@ -174,6 +177,12 @@ class HostMemory:
         if released:
             self._released.add(address)
         return region
+
+    def register_slack(self, address: int, size: int, name: str) -> None:
+        """Bytes that are there behind a range of that name, as allocators round up, and that no
+        kernel has a right to."""
+        self.register(address, size, f"what is behind {name}")
+        self._slack.add(address)
 
     def map(self, address: int, data: NDArray[np.uint8], size: int, name: str) -> Flat:
         """Makes ``size`` bytes of ``data``, whose memory begins at a multiple of 16 bytes, be at an
@@ -211,6 +220,8 @@ class HostMemory:
             )
         if region.origin in self._released and self.on_released is not None:
             self.on_released(where, region)
+        if region.origin in self._slack and self.on_slack is not None:
+            self.on_slack(where, region)
         return region
 
     def _nearest(self, address: int) -> str:

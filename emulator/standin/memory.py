@@ -42,7 +42,7 @@ class GlobalMemory:
         alive = [(start, size, False) for start, size in self._sizes.items()]
         gone = [(start, self._released[start], True) for start in self._rooms]
         return tuple(
-            Allocation(start, size, "a tensor on cuda", released)
+            Allocation(start, size, "a tensor on cuda", released, -size % ALIGNMENT)
             for start, size, released in sorted(alive + gone)
         )
 

@@ -45,6 +45,18 @@ def test_the_bug_is_found(name: str, tmp_path: Path) -> None:
     assert not rules(tmp_path, name)
 
 
+@pytest.mark.parametrize("name", [name for name in FOUND if name != "stage_reuse"])
+def test_what_holds_a_thread_back_is_no_finding(name: str, tmp_path: Path) -> None:
+    text = (BUGS / name / "kernel.ptx").read_text("utf-8")
+    assert "// late: " in text
+    shutil.copy(BUGS / name / "launch.json", tmp_path)
+    held = text.replace("// late: ", "")
+    (tmp_path / "kernel.ptx").write_text(BUG.sub("", held).replace("// fix: ", ""), "utf-8")
+    assert not rules(tmp_path, name)
+    (tmp_path / "kernel.ptx").write_text(held, "utf-8")
+    assert rules(tmp_path, name) == FOUND[name]
+
+
 def test_a_scope_that_is_too_small_needs_the_switch() -> None:
     session = session_of(Options("sm_90a"))
     folder = BUGS / "cta_scope_arrive"

@@ -193,6 +193,31 @@ def test_copies_from_shared_memory(key: tuple[str, str], mode: Swizzle) -> None:
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.parametrize(("format_", "bits"), [("b4x16_p64", 4), ("b6x16_p32", 6)])
+def test_copies_that_decompress_put_codes_into_the_middle_of_bytes(format_: str, bits: int) -> None:
+    copy = COPIES["128x256b", ""]
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 1 << bits, (copy.rows, copy.bits // 8), np.uint8)
+    packed = [
+        sum(int(code) << bits * n for n, code in enumerate(group)).to_bytes(16, "little")
+        for group in codes.reshape(-1, 16)
+    ]
+    rows = np.frombuffer(b"".join(packed), np.uint8).reshape(codes.shape)
+    image = aligned((32 * 1024,), np.uint8)
+    matrix = MatrixDescriptor(BASE, 2048, 128, Swizzle.NONE)
+    put(image, matrix, rows, k_major=True)
+    text = f"""{bring(32 * 1024)} {ALLOCATE}
+    mov.b64 %rd10, {encoded(matrix, tcgen05=True)};
+    @%p0 tcgen05.cp.cta_group::1.128x256b.b8x16.{format_} [%r8], %rd10;
+    @%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r1+8];
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1+8], 0;
+    @!%p1 bra W;
+    tcgen05.fence::after_thread_sync;
+    tcgen05.ld.sync.aligned.32x32b.x8.b32 {names(8)}, [%r9]; {WAIT_LOAD} {save(8)} {FREE}"""
+    found = run(text, count=8, arrays={"image": image})
+    assert np.array_equal(found.view(np.uint8), codes << (8 - bits) // 2)
+
+
 def test_allocation_blocks_until_columns_are_free() -> None:
     """Two warps want all columns; the second gets them when the first has freed them: a counter of
     warps that have columns is never seen above one.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from schedgen.emulator.race.programs import Ended, script
 from schedgen.emulator.race.running import Options, checked
 
@@ -85,3 +87,38 @@ def test_memory_that_was_released_is_a_finding_and_still_there(tmp_path: Path) -
     assert ended == Ended()
     assert [ran.ended for ran in session.launches] == [True]
     assert {one.rule for one in session.errors} == {"released"}
+
+
+BEHIND = """
+import torch
+from cutlass import cute
+from cutlass.cute.runtime import from_dlpack
+
+
+@cute.kernel
+def copy(a: cute.Tensor, b: cute.Tensor):
+    t, _, _ = cute.arch.thread_idx()
+    b[t] = cute.make_tensor(a.iterator + PLACE, cute.make_layout(32, stride=0))[t]
+
+
+@cute.jit
+def launch(a: cute.Tensor, b: cute.Tensor):
+    copy(a, b).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+
+a, b = (torch.zeros(32, device="cuda") for _ in range(2))
+launch(from_dlpack(a), from_dlpack(b))
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "rule", "ended"), [(32, "bounds", True), (128, "stopped", False)]
+)
+def test_behind_a_tensor_there_is_what_an_allocator_rounds_up(
+    tmp_path: Path, place: int, rule: str, ended: bool
+) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(BEHIND.replace("PLACE", str(place)), "utf-8")
+    session, _ = checked(script(str(path), ()), Options("sm_90a", schedule="round-robin"))
+    assert [ran.ended for ran in session.launches] == [ended]
+    assert rule in {one.rule for one in session.errors}
