@@ -7,7 +7,7 @@ both as they are and with one side of the race held back (lines behind `// late:
 is ordered does not mind how long a thread sleeps, so what the delay breaks was broken before; the
 mended kernel has the same delay beside it. Results are compared with those of the mended kernel.
 Kernels that need what the GPU has not are left out. Each runs in a process of its own, as an error
-ends a context. Needs a GPU and its driver, no compiler.
+ends a context. Needs a GPU and its driver, and CuTe DSL for the kernels that are written in it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import re
 import subprocess
 import sys
 from array import array
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,7 +35,10 @@ VARIANTS = (
 )  # fmt: skip
 _BUG = re.compile(r"// bug:\n.*\n")
 _CLUSTER_DIMENSION = 4
+_WRONG = re.compile(r"wrong in (\d+) of")
 _TIMEOUT = 120
+
+Row = dict[str, object]
 
 
 class _Config(ctypes.Structure):
@@ -115,7 +120,7 @@ def _kernel(driver: Driver, ptx: str) -> ctypes.c_void_p:
     return driver.function(driver.load(ptx), found[1])
 
 
-def wrong(name: str, mended: bool, late: bool, launches: int) -> dict[str, object]:
+def wrong(name: str, mended: bool, late: bool, launches: int) -> Row:
     """How many launches leave something else than the mended kernel does, and the GPU's error."""
     driver = Driver()
     arch = driver.architecture()
@@ -133,7 +138,7 @@ def wrong(name: str, mended: bool, late: bool, launches: int) -> dict[str, objec
     return {"launches": done, "wrong": count, "error": ""}
 
 
-def _apart(*arguments: str) -> dict[str, object]:
+def _apart(*arguments: str) -> Row:
     """What a process of its own says."""
     command = [sys.executable, __file__, "--one", *arguments]
     try:
@@ -145,22 +150,32 @@ def _apart(*arguments: str) -> dict[str, object]:
     return json.loads(ran.stdout)
 
 
-def rows(launches: int, arch: str) -> list[dict[str, object]]:
+def rows(launches: int, arch: str) -> Iterator[Row]:
     """All kernels that the GPU has the instructions of, in all variants that they have."""
-    found: list[dict[str, object]] = []
     for path in sorted(FOLDER.glob("*/kernel.ptx")):
         text = path.read_text(encoding="utf-8")
         if "tcgen05" in text and arch.startswith("sm_9"):
             print(f"{path.parent.name}: needs tensor memory, which {arch} has not")
             continue
         for variant, mended, late in VARIANTS:
-            if late and "// late: " not in text:
-                continue
-            said = _apart(path.parent.name, str(int(mended)), str(int(late)), str(launches))
-            row = {"kernel": path.parent.name, "variant": variant, "held back": late, **said}
-            found.append(row)
-            print(row, flush=True)
-    return found
+            if not late or "// late: " in text:
+                said = _apart(path.parent.name, str(int(mended)), str(int(late)), str(launches))
+                yield {"kernel": path.parent.name, "variant": variant, "held back": late, **said}
+
+
+def script_rows(launches: int) -> Iterator[Row]:
+    """The kernels in CuTe DSL, which say themselves how often they were wrong."""
+    for path in sorted(FOLDER.glob("*/kernel.py")):
+        for variant, mended, late in VARIANTS:
+            options = [*(["--fixed"] if mended else []), *(["--late"] if late else [])]
+            command = [sys.executable, str(path), *options, "--times", str(launches)]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            found = _WRONG.search(ran.stdout)
+            if not found:
+                print(f"{path.parent.name}: {ran.stderr.strip().splitlines()[-1:]}")
+                break
+            said = {"launches": launches, "wrong": int(found[1]), "error": ""}
+            yield {"kernel": path.parent.name, "variant": variant, "held back": late, **said}
 
 
 def main() -> int:
@@ -174,7 +189,8 @@ def main() -> int:
         print(json.dumps(wrong(name, mended == "1", late == "1", int(launches))))
         return 0
     driver = Driver()
-    found = rows(options.launches, driver.architecture())
+    every = chain(rows(options.launches, driver.architecture()), script_rows(options.launches))
+    found = list(every)
     print(table(found))
     if options.save:
         where = {**environment(), "gpu": driver.name()}

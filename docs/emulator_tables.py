@@ -28,6 +28,7 @@ def parts() -> dict[str, Callable[[], str]]:
         "emulator-examples": lambda: table("cutlass_examples", (*EXAMPLES, "seconds")),
         "emulator-race": race,
         "race-mutants": race_mutants,
+        "bugs": bugs,
         "lift": lambda: table("lift", LIFT),
         "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
         "emulator-growth": lambda: table(
@@ -174,6 +175,24 @@ def _rate(counts: dict[str, int]) -> str:
     wrong = counts["mutants"] - counts["not executed"] - counts["equivalent"]
     found = counts["mutants"] - counts["not executed"] - counts["undetected"]
     return f"{100 * found / wrong:.1f} %" if wrong else ""
+
+
+def bugs() -> str:
+    """How often small kernels with bugs of the field are wrong on a GPU, a row for each."""
+    rows, where = read("bugs")
+    gpu = json.loads((RESULTS / "bugs.json").read_text("utf-8"))["environment"]["gpu"]
+    columns = [(held, kind) for held in (False, True) for kind in ("as reported", "mended")]
+    lines: list[list[object]] = []
+    for name in dict.fromkeys(row["kernel"] for row in rows):
+        cells: list[object] = [name]
+        for held, kind in columns:
+            key = (name, held, kind)
+            found = [r for r in rows if (r["kernel"], r["held back"], r["variant"]) == key]
+            cells.append(found[0]["error"] or found[0]["wrong"] if found else "")
+        lines.append(cells)
+    head = ["kernel", *(f"{kind}{', held back' if held else ''}" for held, kind in columns)]
+    launches = max(int(row["launches"] or 0) for row in rows)
+    return f"{shown([head, *lines])}\n\n*Wrong of {launches} launches; {gpu}, {where[1:]}"
 
 
 def race_mutants() -> str:

@@ -46,6 +46,7 @@ FILES = (
         for name in (
             "attention",
             "backward",
+            "bugs",
             "calibration",
             "conform",
             "emulator",
