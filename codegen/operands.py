@@ -109,15 +109,19 @@ def _turned(operation: Operation, operand: Operand) -> bool:
 
 
 def columns_of(operation: Operation, operands: dict[str, Operand]) -> int:
-    """Columns of the tiles that an operation works on; 0 if it only has values per row."""
+    """Columns of the tiles that an operation works on; 0 if it only has values per row.
+
+    A row of fewer values has one for each block of these columns.
+    """
     found = {
         operand.part.rows if _turned(operation, operand) else operand.part.columns
         for operand in operands.values()
-        if operand.shape is not Shape.ROWS
+        if operand.shape is Shape.TILE
     }
     if len(found) > 1:
         raise EmitError(f"{operation.name}: its tiles have different numbers of columns")
-    return found.pop() if found else 0
+    rows = (one.part.columns for one in operands.values() if one.shape is Shape.COLUMNS)
+    return found.pop() if found else max(rows, default=0)
 
 
 def _shape(part: Part) -> Shape:

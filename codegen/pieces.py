@@ -179,6 +179,9 @@ class Pieces:
         wait = False
         for operand in operands:
             name, to = operand.parameter, f"in_{operand.parameter}"
+            if operand.shape is Shape.COLUMNS and operand.part.columns < self.columns:
+                self._bring_blocks(operand, span, piece)
+                continue
             if operand.shape is Shape.COLUMNS:
                 part = f"part_of({name}, {span} * piece, {span})" if piece else name
                 self.source.uses(*(["part_of"] if piece else []), "columns_of")
@@ -192,6 +195,15 @@ class Pieces:
         if wait:
             self.source.comment("before the columns are written, and registers are used again")
             self.source.add("cute.arch.fence_view_async_tmem_load()")
+
+    def _bring_blocks(self, operand: Operand, span: int, piece: str) -> None:
+        """A value for each block of columns, to registers for each element of a piece."""
+        name, block = operand.parameter, self.columns // operand.part.columns
+        count, first = max(span // block, 1), f"{span} * piece // {block}"
+        part = f"part_of({name}, {first}, {count})" if piece else name
+        elements = self.elements.fragment.elements(span)
+        self.source.uses(*(["part_of"] if piece else []), "blocks_of")
+        self.source.add(f"in_{name} = blocks_of({part}, {elements})")
 
     def bring(self, operand: Operand) -> None:
         """The whole tile of an operand, to the registers ``in_X``."""

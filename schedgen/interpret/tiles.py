@@ -5,7 +5,7 @@ Both interpreters call `execute`, so that their results agree bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -185,7 +185,8 @@ class _Execution:
         if name.name in self.operands:
             if name.distance == 0 and (made := self._made(name.name)) is not None:
                 return made.to(torch.float32)
-            return self._operand(name.name, name.distance).to(torch.float32)
+            found = self._operand(name.name, name.distance).to(torch.float32)
+            return found.repeat_interleave(self._block(found.shape), 1)
         if name.name in ("row", "column"):
             return self._axis(name.name)
         if (extent := tile_numbers(self.kernel).get(name.name)) is not None:
@@ -196,6 +197,14 @@ class _Execution:
         if name.name in self.problem.names:
             return self.problem.names[name.name]
         return self.problem.element(name.name, self.moment.coordinates)
+
+    def _block(self, shape: Sequence[int]) -> int:
+        """Columns that a value of an operand stands for: more than 1 in a row of fewer values."""
+        rows, columns = shape
+        if rows > 1 or columns == 1:
+            return 1
+        boxes = [whole(self.kernel, pieces) for pieces in self.operands.values()]
+        return max(column1 - column0 for _, _, column0, column1 in boxes) // columns
 
     def _made(self, name: str) -> torch.Tensor | None:
         """The value of an operand that this operation has computed a moment ago."""

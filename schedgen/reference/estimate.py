@@ -49,6 +49,11 @@ class Estimate:
     def copy(self) -> Estimate:
         return Estimate(self.value.copy(), self.magnitude.copy(), self.error.copy())
 
+    def repeat(self, times: int) -> Estimate:
+        """Each column so many times."""
+        parts = np.broadcast_arrays(self.value, self.magnitude, self.error)
+        return Estimate(*(np.repeat(part, times, axis=1) for part in parts))
+
     def broadcast(self, shape: tuple[int, ...]) -> Estimate:
         parts = (self.value, self.magnitude, self.error)
         return Estimate(*(np.broadcast_to(part, shape) for part in parts))

@@ -354,7 +354,7 @@ class _Execution:
         if pieces is not None:
             if name.distance == 0 and pieces in self.made:
                 return self.made[pieces]
-            return self.tile.operand(pieces, name.distance)
+            return self._blocks(self.tile.operand(pieces, name.distance))
         if name.name in ("row", "column"):
             return self._axis(name.name)
         if name.name == PARTLY:
@@ -367,6 +367,15 @@ class _Execution:
         argument = next(a for a in self.kernel.arguments if a.name == name.name)
         at = tuple(self.tile.tile[extent] for extent in argument.shape)
         return exact(float(self.tile.problem.tensors[name.name].value[at]))
+
+    def _blocks(self, found: Estimate) -> Estimate:
+        """A row of fewer values than there are columns: each for a block of them."""
+        rows, columns = found.value.shape
+        if rows > 1 or columns == 1:
+            return found
+        boxes = [[self.tile.box(piece)[1] for piece in one] for one in self.operands.values()]
+        width = max(max(b.stop for b in one) - min(b.start for b in one) for one in boxes)
+        return found.repeat(width // columns)
 
     def _axis(self, which: str) -> Estimate:
         """The coordinates of rows or columns of what is written, in the global tensor."""

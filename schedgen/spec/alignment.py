@@ -76,12 +76,14 @@ class _Checker:
         }
         self.axes: dict[str, _Axes] = {}
         self.moving: set[str] = set()  # extents that tiles are parts of
+        self.counted: dict[str, str] = {}  # extents of blocks, by what these are blocks of
         self.computed: dict[str, tuple[str, str]] = {}
         self._reported: set[tuple[str, str]] = set()
 
     def visit(self, operation: Operation) -> None:
         """Check one operation, and note along what its results lie."""
         self.moving |= {p.extent for p in operation.places if p.along or p.step or p.grouped}
+        self.counted |= {p.extent: p.counts for p in operation.places if p.counts}
         KINDS[operation.kind].align(self, operation)
 
     def product(self, operation: Operation) -> None:
@@ -129,8 +131,9 @@ class _Checker:
         return _Axes(axes.rows) if len(region.shape) == 1 else axes
 
     def _moving(self, axes: _Axes) -> _Axes:
-        """Of axes those along which tiles are parts."""
-        rows, columns = (name if name in self.moving else "" for name in (axes.rows, axes.columns))
+        """Of axes those along which tiles are parts; values for blocks lie along what has these."""
+        both = [self.counted.get(name, name) for name in (axes.rows, axes.columns)]
+        rows, columns = (name if name in self.moving else "" for name in both)
         return _Axes(rows, columns)
 
     # -- what is known -------------------------------------------------------------------------

@@ -4,8 +4,10 @@ left out, rings that there are, extents that are exchanged, which tiles there ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from schedgen.operations import Copy, Mma, Operation, Store
-from schedgen.spec.schema import Argument, Buffer, Operations, SpecFile, Split
+from schedgen.spec.schema import Argument, Buffer, Loops, Operations, SpecFile, Split
 from schedgen.spec.values import Path, Scope
 
 TILES = ("all", "lower_triangle", "dense")
@@ -33,12 +35,29 @@ def resolved(spec: SpecFile, scope: Scope) -> SpecFile:
         after=_operations(listed.after, scope, "after"),
     )
     tiles = scope.word(spec.loops.tiles, ("loops", "tiles"), TILES, "choice of tiles")
-    loops = spec.loops.model_copy(update={"tiles": tiles or "all"})
+    loops = _loops(spec, arguments).model_copy(update={"tiles": tiles or "all"})
     update = {
         "arguments": arguments, "buffers": buffers, "rings": rings, "operations": operations,
         "loops": loops,
     }  # fmt: skip
     return spec.model_copy(update=update)
+
+
+def _loops(spec: SpecFile, arguments: Mapping[str, Argument]) -> Loops:
+    """What counts tiles or iterations, without extents that only arguments have that are left
+    out.
+    """
+    every = {extent for argument in spec.arguments.values() for extent in argument.shape}
+    gone = every - {extent for argument in arguments.values() for extent in argument.shape}
+    update = {
+        key: {
+            extent: value
+            for extent, value in getattr(spec.loops, key).items()
+            if extent not in gone
+        }
+        for key in ("counted", "counted_by", "counted_in")
+    }
+    return spec.loops.model_copy(update=update)
 
 
 def _argument(argument: Argument, scope: Scope, path: Path) -> Argument:

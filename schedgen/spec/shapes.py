@@ -14,6 +14,9 @@ from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
 from schedgen.spec.values import Location, Path
 
+_BLOCK = 8
+"""Columns: a thread of Hopper has two of every eight."""
+
 
 class Shapes:
     """What the operands of a draft look like, and where to report that they do not fit."""
@@ -73,12 +76,24 @@ class Shapes:
             if name.name not in self.draft.operands:
                 continue
             other = self.shape(name.name)
-            if other[0] not in (1, shape[0]) or other[1] not in (1, shape[1]):
+            if other[0] not in (1, shape[0]) or not self._columns_fit(name.name, shape):
                 message = f"'{name.name}' is {size(other)}, what is computed is {size(shape)}"
-                fix = "make the shapes equal, or broadcast one row or one column"
+                fix = "make the shapes equal, or broadcast one row, one column, or a row of values "
+                fix += f"that each stand for as many columns, a multiple of {_BLOCK}"
                 self.draft.error("shape-mismatch", message, at, fix=fix)
                 return False
         return True
+
+    def _columns_fit(self, operand: str, shape: tuple[int, int]) -> bool:
+        rows, columns = self.shape(operand)
+        if columns in (1, shape[1]):
+            return True
+        return rows == 1 and not shape[1] % columns and not shape[1] // columns % _BLOCK
+
+    def _is_row_of_blocks(self, operand: str, output: str) -> bool:
+        """Whether a value of an operand stands for a block of columns of an output."""
+        rows, columns = self.shape(operand)
+        return rows == 1 and columns < self.shape(output)[1]
 
     # -- work ----------------------------------------------------------------------------------
 
@@ -87,7 +102,8 @@ class Shapes:
 
         def is_tile(reference: Name) -> bool:
             if reference.name in self.draft.operands:
-                return not self.is_vector(reference.name)
+                blocks = self._is_row_of_blocks(reference.name, formula)
+                return not (blocks or self.is_vector(reference.name))
             return reference.name == "column"
 
         def is_scalar(reference: Name) -> bool:
