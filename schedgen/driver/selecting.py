@@ -229,8 +229,6 @@ class _Trials:
             emitted, attempt = self.made[0]
         if not (acceptable(attempt.report) and attempt.keeps):
             self._vary(emitted, attempt.variation)
-        if best(self.attempts) is None:
-            self._wait_early()
         self._share()
         winner = best(self.attempts)
         if winner is None:
@@ -249,17 +247,6 @@ class _Trials:
             seen.add(again.plain)
             attempt = self.add(again, other)
             if attempt.usable and attempt.keeps and best(self.attempts) == len(self.made) - 1:
-                return
-
-    def _wait_early(self) -> None:
-        """Tries schedules that leave more registers with waits where products are complete, which
-        hold fewer of them, until one is acceptable.
-        """
-        for emitted, attempt in self.made[1:]:
-            other = replace(attempt.variation, early=True)
-            more = other.more_registers or other.more_narrow
-            again = self._again(emitted, other) if more and not attempt.variation.early else None
-            if again is not None and self.add(again, other).usable:
                 return
 
     def _share(self) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from schedgen.kernel import Kernel, Operation, Phase, Space
+from schedgen.kernel import Kernel, Operation, Phase
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -35,7 +35,7 @@ from schedgen.program.model import (
     WaitGroup,
     When,
 )
-from schedgen.program.operations import Access, Engine, Number
+from schedgen.program.operations import Engine, Number
 from schedgen.roles import RoleKind
 from schedgen.schedule import Schedule
 from schedgen.synchronize.build import ProgramError
@@ -115,30 +115,14 @@ class Layout:
             products = [n for n in names if self.skeleton.operation[n].engine is Engine.WGMMA]
             others = [n for n in names if n not in products]
             for name in products:
-                if any(self._needs(other, name) for other in others):
+                made = set(self.kernel.operation[name].writes)
+                if any(made & _pieces(self.kernel.operation[other]) for other in others):
                     yield name, self._first_touch(name, others)
                     continue
                 gaps = {n: (self.start[n] - self.start[name]) % ii or ii for n in products}
                 following = min(gaps, key=lambda n, gaps=gaps: gaps[n])
                 if self.done(name) - self.start[name] <= gaps[following]:
                     yield name, (following, gaps[following])
-
-    def _needs(self, other: str, product: str) -> bool:
-        """Whether an operation uses what a product makes, or writes over registers it reads."""
-        made = set(self.kernel.operation[product].writes)
-        return bool(made & _pieces(self.kernel.operation[other])) or self._overwrites(
-            other, product
-        )
-
-    def _overwrites(self, other: str, product: str) -> bool:
-        return any(
-            mine.write and not its.write and self._in_registers(its) and mine.overlaps(its)
-            for mine in self.skeleton.operation[other].accesses
-            for its in self.skeleton.operation[product].accesses
-        )
-
-    def _in_registers(self, access: Access) -> bool:
-        return self.skeleton.allocation[access.allocation].space is Space.REGISTERS
 
     def _first_touch(self, product: str, others: Sequence[str]) -> tuple[str, int]:
         """The first of ``others`` that touches what ``product`` does when that is complete, and how
@@ -148,7 +132,7 @@ class Layout:
         ii, took = self.schedule.ii_cycles, self.done(product) - self.start[product]
         gaps: dict[str, int] = {}
         for name in others:
-            if touched & _pieces(self.kernel.operation[name]) or self._overwrites(name, product):
+            if touched & _pieces(self.kernel.operation[name]):
                 gap = self.start[name] - self.start[product]
                 gaps[name] = gap + max(0, -((gap - took) // ii)) * ii
         first = min(gaps, key=lambda name: gaps[name])
@@ -188,9 +172,6 @@ class Layout:
             following, gap = self.late[operation]
             shift, time = self._turn(operation, self.start[operation] + gap)
             if self.skeleton.operation[following].engine is not Engine.WGMMA:
-                complete = self._turn(operation, self.done(operation))[0]
-                if shift > complete:  # ptxas serializes products that go on over a loop's end
-                    shift, time = complete, self.schedule.ii_cycles
                 return shift, time, -1, self._place[operation], count
             return shift, time, self._place[following], _READY, count
         shift, time = self._turn(operation, self.done(operation))
