@@ -165,7 +165,8 @@ def _scaled() -> Iterator[Shipped]:
             settings = (("head_dim", str(dim)), ("dtype", dtype), *causal)
             yield Shipped(attention_scaled_op.SPEC, target, settings)
     for target in TARGETS:
-        yield Shipped(scaled_op.LONG, target, (("dtype", "e4m3"),))
+        long = {"dtype": "e4m3"} | scaled_op.LONG_SETTINGS
+        yield Shipped(scaled_op.LONG, target, tuple(long.items()))
     for columns in scaled_op.COLUMNS:
         tile = () if columns == scaled_op.COLUMNS[0] else (("tile_n", str(columns)),)
         for target in TARGETS:

@@ -24,6 +24,8 @@ from schedgen.kernels.operators import Operator
 
 ROWS, LONG, BLOCKS = "gemm_fp8", "gemm_fp8_blocks", "gemm_blockscaled"
 """Specs of products with factors of rows, of blocks of `WIDE` numbers, and of 8 bits of blocks."""
+LONG_SETTINGS = {"factors_b": "blocks"}
+"""How `LONG` is made: with a factor for each `WIDE` rows of B."""
 WIDE = 128
 COLUMNS = (256, 128)
 """Columns of output tiles that there are kernels for; all have 128 rows. Of `LONG` there is one."""
@@ -47,6 +49,8 @@ AROUND = 2
 the choice of a tile depends."""
 _GROUP = 512
 """Bytes of factors for 128 rows and 4 blocks."""
+_COPIES = 4
+"""Of a factor of B, so that a bulk copy brings 16 bytes of them."""
 
 
 def scaled_gemm(
@@ -211,6 +215,7 @@ def _compute(
     whole = not sizes.block and all(scale.numel() == 1 for scale in scales)
     more = {"factor": NAMES[scales[0].dtype]} if sizes.block and not wide else {}
     more |= {"factors": "whole"} if whole else {}
+    more |= LONG_SETTINGS if wide else {}
     spec = LONG if wide else BLOCKS if sizes.block else ROWS
     shape = sizes.batch, sizes.m, sizes.n, sizes.k
     run = _kernel(device, spec, dtype, tuple(more.items()), shape)
@@ -254,11 +259,10 @@ def _bytes(b: Tensor) -> Tensor:
 def _of_long_blocks(
     scale_a: Tensor, scale_b: Tensor, sizes: _Sizes, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """Factors (batch, blocks along k, rows) of both operands, one for each row."""
+    """Factors (batch, blocks along k, rows) of A, and for each `WIDE` rows of B `_COPIES`."""
     outer = sizes.shape[:-2]
     first = (scale_a if alpha == 1 else scale_a * alpha).mT
-    second = scale_b[..., None].expand(*scale_b.shape, WIDE).reshape(*scale_b.shape[:-1], -1)
-    second = second[..., : sizes.n]
+    second = scale_b[..., None].expand(*scale_b.shape, _COPIES).reshape(*scale_b.shape[:-1], -1)
     return (
         layouts.accessible(layouts.batches(first, outer)),
         layouts.accessible(layouts.batches(second, outer)),
