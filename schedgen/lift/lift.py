@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from schedgen.conform.refusal import Refusal
@@ -16,11 +16,12 @@ from schedgen.lift.cells import Cells, every
 from schedgen.lift.closing import Open, completed, left_open
 from schedgen.lift.cutoff import MOST, Limits, Looker
 from schedgen.lift.items import THREADS, Item, Role, Word
-from schedgen.lift.numbering import Numbering, numbered
+from schedgen.lift.numbering import Numbering, numbered, ring_text
 from schedgen.lift.ordered import Unordered, unordered
 from schedgen.lift.roles import Threads, Traces, threads_of
 from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
 from schedgen.lift.simulate import Hang, Miscount, Simulation
+from schedgen.lift.turns import Turn, circles, turned, unturned
 from schedgen.program.model import AwaitKernel, Program, SetUp
 
 ENOUGH = 16
@@ -138,6 +139,8 @@ class Lifted:
         assumed: conditions on parameters with what they were taken to be, as texts.
         compared: tiles of any role that were compared.
         once: whether a block has one tile, behind which only the program goes on.
+        turns: that roles hand to each other; ``made`` has them as the kernel does.
+        race: accesses that nothing orders in an execution, looked for where there are turns.
     """
 
     made: Made
@@ -148,10 +151,18 @@ class Lifted:
     compared: int
     trip: str
     once: bool
+    turns: tuple[Turn, ...] = ()
+    race: Race | None = None
 
     @property
     def program(self) -> Program:
-        return self.made.program
+        """With turns in every iteration."""
+        return turned(self.made.program, self.turns) if self.turns else self.made.program
+
+    @property
+    def without_turns(self) -> Program | None:
+        """Where roles hand turns to each other: the program without them, which is to be right."""
+        return unturned(self.made.program, self.turns) if self.turns else None
 
 
 @dataclass
@@ -183,22 +194,21 @@ class Lifting:
         more = run(threads, (ENOUGH + 1,) * TILES)
         fewer = run(threads, (ENOUGH,) * TILES, more.cells)
         try:
-            return self._made(threads, fewer, more)
+            made = self._made(threads, fewer, more)
         except Refusal:
             # Where no program describes it, an execution may show that it is wrong.
-            for trips in ((1, 1, 1), (2, 2, 2), (3, 3, 3), fewer.trips):
-                one = run(threads, trips, more.cells)
-                race = unordered(one.roles, one.simulation.order, one.cells)
-                if race is not None:
-                    raise Race(race, trips) from None
+            race = _race(threads, more.cells)
+            if race is not None:
+                raise race from None
             raise
+        return replace(made, race=_race(threads, more.cells)) if made.turns else made
 
     def _made(self, threads: Threads, fewer: Run, more: Run) -> Lifted:
         tiled = more.traces.tiled
         numbering = numbered(
             fewer.roles, fewer.counts, fewer.cells, ENOUGH, more.roles, tiled=tiled
         )
-        tile = min(1, len(more.roles[0].tiles) - 1)
+        tile = _rolled_tile(more)
         steps: dict[str, Steps] = {}
         for role, other in zip(more.roles, fewer.roles, strict=True):
             signs = _signs(numbering, fewer, other, tile), _signs(numbering, more, role, tile)
@@ -212,14 +222,26 @@ class Lifting:
         slots = [place.slots for place in (*numbering.words.values(), *numbering.cells.values())]
         limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
         compared = self._compared(threads, limits, numbering, steps, opened, more.counts)
-        builder = Builder(self.kernel.name, self.arch, numbering, more.counts, self._setup(more))
-        builder.skipped, builder.once = more.skipped, not tiled
-        whole = completed(steps, opened or {}, numbering)
-        each = [whole[role.name] for role in more.roles]
-        built = builder.build(more.roles, each, [role.tiles[tile] for role in more.roles])
+        turns = () if tiled else self._turns(self._built(more, numbering, steps), more, numbering)
+        given = {turn.barrier for turn in turns}
+        left = {p: n for p, n in (opened or {}).items() if ring_text(p.ring, numbering) not in given}
+        built = self._built(more, numbering, completed(steps, left, numbering))
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
         trip = " + ".join(map(str, threads.trip))
-        return Lifted(built, numbering, steps, limits, assumed, compared, trip, not tiled)
+        return Lifted(built, numbering, steps, limits, assumed, compared, trip, not tiled, turns)
+
+    def _built(self, found: Run, numbering: Numbering, steps: Mapping[str, Steps]) -> Made:
+        builder = Builder(self.kernel.name, self.arch, numbering, found.counts, self._setup(found))
+        builder.skipped, builder.once = found.skipped, not found.traces.tiled
+        tile = _rolled_tile(found)
+        each = [steps[role.name] for role in found.roles]
+        return builder.build(found.roles, each, [role.tiles[tile] for role in found.roles])
+
+    @staticmethod
+    def _turns(made: Made, found: Run, numbering: Numbering) -> tuple[Turn, ...]:
+        rings = {numbering.ring_of(word) for word in numbering.words if word[0] == "bar"}
+        beside = {role.name: role.beside for role in found.roles if role.beside}
+        return circles(made.program, {ring_text(ring, numbering) for ring in rings}, beside)
 
     def _setup(self, found: Run) -> list[SetUp]:
         """Before the roles. A kernel that does not say so is launched behind the one before it."""
@@ -254,6 +276,16 @@ class Lifting:
         return tiles
 
 
+def _race(threads: Threads, cells: Cells) -> Race | None:
+    """A race in an execution of some small trip counts, or of ones that fill a pipeline."""
+    for trips in (1, 2, 3, ENOUGH):
+        one = run(threads, (trips,) * TILES, cells)
+        found = unordered(one.roles, one.simulation.order, one.cells)
+        if found is not None:
+            return Race(found, one.trips)
+    return None
+
+
 def plan(limits: Limits, *, tiled: bool) -> Iterator[tuple[int, ...]]:
     """Trip counts of the tiles of each execution that is compared: every number up to the limit,
     for the first tiles; small ones, which never fill a pipeline, from every slot and phase on.
@@ -262,6 +294,11 @@ def plan(limits: Limits, *, tiled: bool) -> Iterator[tuple[int, ...]]:
         yield (trips,) * (TILES if tiled else 1)
     if tiled:
         yield from ((trips,) * (limits.modulus + 1) for trips in range(1, limits.constant + 2))
+
+
+def _rolled_tile(found: Run) -> int:
+    """Which tile steps are made of: the second, where there is one."""
+    return min(1, len(found.roles[0].tiles) - 1)
 
 
 def _signs(numbering: Numbering, found: Run, role: Role, tile: int) -> list[Sign]:
