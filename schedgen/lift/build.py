@@ -31,7 +31,6 @@ from schedgen.program.model import (
     Step,
     Wait,
     WaitGroup,
-    When,
 )
 from schedgen.program.operations import (
     Access,

@@ -224,7 +224,9 @@ class Lifting:
         compared = self._compared(threads, limits, numbering, steps, opened, more.counts)
         turns = () if tiled else self._turns(self._built(more, numbering, steps), more, numbering)
         given = {turn.barrier for turn in turns}
-        left = {p: n for p, n in (opened or {}).items() if ring_text(p.ring, numbering) not in given}
+        left = {
+            p: n for p, n in (opened or {}).items() if ring_text(p.ring, numbering) not in given
+        }
         built = self._built(more, numbering, completed(steps, left, numbering))
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
         trip = " + ".join(map(str, threads.trip))

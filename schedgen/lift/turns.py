@@ -163,9 +163,7 @@ def _turn(program: Program, barrier: Barrier, beside: Mapping[str, str]) -> Turn
         return None
     takers = frozenset(use.role.name for use in takes)
     first = firsts[0].role.name if firsts else ""
-    return Turn(
-        barrier.name, owner, takers, give.role.name, give.arrive.count, first, give.guard
-    )
+    return Turn(barrier.name, owner, takers, give.role.name, give.arrive.count, first, give.guard)
 
 
 def _starts(use: _Use, give: _Use) -> bool:
@@ -242,8 +240,7 @@ def turned(program: Program, turns: Sequence[Turn]) -> Program:
     by_name = {turn.barrier: turn for turn in turns}
     threads = Counter({turn.barrier: turn.threads for turn in turns})
     paces = (
-        Barrier(turn.pace, "pace", 1, turn.threads, 0, (0,) if turn.first else ())
-        for turn in turns
+        Barrier(turn.pace, "pace", 1, turn.threads, 0, (0,) if turn.first else ()) for turn in turns
     )
     return replace(
         program,
