@@ -7,7 +7,7 @@ synchronizes; where it decides whether threads access memory, they are taken to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,7 +72,9 @@ class _Left(Exception):
 
 
 class Execution:
-    """One warp. ``trip``: terms that are the trip count together; the first is given all of it."""
+    """One warp. ``trip``: terms that are the trip count together; the first is given all of it.
+    ``given``: other terms that are numbers.
+    """
 
     def __init__(
         self,
@@ -82,11 +84,13 @@ class Execution:
         trips: Sequence[int],
         outside: Collection[Term],
         assumed: dict[Term, int],
+        given: Mapping[Term, int],
     ) -> None:
         thread, shared = terms.symbol("%tid.x"), terms.symbol(SHARED)
         self.worths = Worths(thread, 32 * warp, shared, outside)
         self.worths.assumed = assumed
         self.trip, self.trips = trip, trips
+        self.worths.set(dict(given))
         self.found = Trace()
         self._into = self.found.before
         self._mask: Lanes = np.ones(32, np.int64)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 
 from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Instruction, Kernel
+from schedgen.lift.breaks import least
 from schedgen.lift.build import Builder, Made, setup_of
 from schedgen.lift.cells import Cells, every
 from schedgen.lift.closing import Open, completed, left_open
@@ -27,6 +28,8 @@ from schedgen.program.model import AwaitKernel, Program, SetUp
 ENOUGH = 16
 """Iterations of the tiles that steps are made of: more than pipelines need to fill and drain."""
 TILES = 3
+MANY = 1000
+"""Executions that are worth their time."""
 _CONDITIONS = 3
 """Conditions on parameters that are looked at both ways."""
 
@@ -56,13 +59,16 @@ class Run:
         return sum(self.trips[:tile])
 
 
-def run(threads: Threads, trips: Sequence[int], cells: Cells | None = None) -> Run:
-    """Executes all roles; ``cells`` are those of an execution that uses all of them.
+def run(
+    threads: Threads, trips: Sequence[int], cells: Cells | None = None, at: Sequence[int] = ()
+) -> Run:
+    """Executes all roles; ``cells`` are those of an execution that uses all of them. Loops divide
+    each tile ``at`` these numbers, or in front of it.
 
     Raises:
         Refusal: something is not known. Hang, Miscount: the kernel is wrong.
     """
-    traces = Traces(threads, trips)
+    traces = Traces(threads, trips, at or [least(term) or 0 for term in threads.breaks])
     roles = traces.roles()
     if not roles:
         raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
@@ -139,6 +145,7 @@ class Lifted:
         assumed: conditions on parameters with what they were taken to be, as texts.
         compared: tiles of any role that were compared.
         once: whether a block has one tile, behind which only the program goes on.
+        breaks: where data has loops divide the trip count.
         turns: that roles hand to each other; ``made`` has them as the kernel does.
         race: accesses that nothing orders in an execution, looked for where there are turns.
     """
@@ -152,6 +159,7 @@ class Lifted:
     trip: str
     once: bool
     turns: tuple[Turn, ...] = ()
+    breaks: tuple[str, ...] = ()
     race: Race | None = None
 
     @property
@@ -220,7 +228,8 @@ class Lifting:
         steps = in_front(steps)
         opened = None if tiled else left_open(numbering, more.counts, more.simulation, ENOUGH + 1)
         slots = [place.slots for place in (*numbering.words.values(), *numbering.cells.values())]
-        limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
+        looker = Looker(threads.trip, slots, threads.breaks)
+        limits = looker.limits(threads.skeletons.values())
         compared = self._compared(threads, limits, numbering, steps, opened, more.counts)
         turns = () if tiled else self._turns(self._built(more, numbering, steps), more, numbering)
         given = {turn.barrier for turn in turns}
@@ -230,7 +239,8 @@ class Lifting:
         built = self._built(more, numbering, completed(steps, left, numbering))
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
         trip = " + ".join(map(str, threads.trip))
-        return Lifted(built, numbering, steps, limits, assumed, compared, trip, not tiled, turns)
+        places = tuple(map(str, threads.breaks))
+        return Lifted(built, numbering, steps, limits, assumed, compared, trip, not tiled, turns, places)
 
     def _built(self, found: Run, numbering: Numbering, steps: Mapping[str, Steps]) -> Made:
         builder = Builder(self.kernel.name, self.arch, numbering, found.counts, self._setup(found))
@@ -266,9 +276,14 @@ class Lifting:
                 f"trip counts up to {limits.trips} would have to be looked at, {MOST} at most are"
             )
             raise Refusal(text)
+        if threads.breaks and opened is None:
+            raise Refusal("data divides the loops of each of several tiles")
+        lowest = [least(term) for term in threads.breaks]
+        if any(True for _ in islice(divided(limits, lowest, tiled=opened is None), MANY, None)):
+            raise Refusal(f"more than {MANY} executions would have to be looked at")
         tiles = 0
-        for trips in plan(limits, tiled=opened is None):
-            found = run(threads, trips, numbering.shared)
+        for trips, at in divided(limits, lowest, tiled=opened is None):
+            found = run(threads, trips, numbering.shared, at)
             _check(found, numbering, steps)
             if opened is not None and opened != left_open(
                 numbering, counts, found.simulation, trips[0]
@@ -296,6 +311,20 @@ def plan(limits: Limits, *, tiled: bool) -> Iterator[tuple[int, ...]]:
         yield (trips,) * (TILES if tiled else 1)
     if tiled:
         yield from ((trips,) * (limits.modulus + 1) for trips in range(1, limits.constant + 2))
+
+
+def divided(
+    limits: Limits, lowest: Sequence[int | None], *, tiled: bool
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The same, each with all places where loops may divide its tiles: from ``lowest`` on, or from
+    far in front of a tile where that is None, to far behind it.
+    """
+    for trips in plan(limits, tiled=tiled):
+        places = (
+            range(-limits.beyond if low is None else low, trips[0] + limits.beyond + 1)
+            for low in lowest
+        )
+        yield from ((trips, at) for at in product(*places))
 
 
 def _rolled_tile(found: Run) -> int:
