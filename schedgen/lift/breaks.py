@@ -45,7 +45,7 @@ def cut(
     if _DATA not in graph or _ROOT not in graph:
         return None
     try:
-        size, (_, beyond) = nx.minimum_cut(graph, _DATA, _ROOT)
+        size, (_, beyond) = cast(Any, nx).minimum_cut(graph, _DATA, _ROOT)
     except nx.NetworkXUnbounded:
         return None
     if size > MOST:

@@ -239,6 +239,8 @@ def _program_lines(one: Lifted, number: int) -> Iterator[str]:
     if number:
         return
     yield f"  trip count   {one.trip or 'none'}"
+    for place in one.breaks:
+        yield f"  divided at   {place}"
     program = one.program
     for role in program.roles:
         sizes = f"{len(role.before)} + {len(role.loop)} + {len(role.after)} steps"
@@ -289,6 +291,7 @@ def _program_data(one: Lifted) -> dict[str, object]:
     return {
         "assumed": list(one.assumed),
         "trip_count": one.trip,
+        "divided_at": list(one.breaks),
         "trip_counts_compared": one.limits.trips,
         "modulus": one.limits.modulus,
         "roles": [{"name": r.name, "warps": r.warps, "steps": len(r.steps)} for r in program.roles],

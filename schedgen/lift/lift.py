@@ -16,124 +16,19 @@ from schedgen.lift.build import Builder, Made, setup_of
 from schedgen.lift.cells import Cells, every
 from schedgen.lift.closing import Open, completed, left_open
 from schedgen.lift.cutoff import MOST, Limits, Looker
-from schedgen.lift.items import THREADS, Item, Role, Word
+from schedgen.lift.items import Item, Role, Word
 from schedgen.lift.numbering import Numbering, numbered, ring_text
-from schedgen.lift.ordered import Unordered, unordered
-from schedgen.lift.roles import Threads, Traces, threads_of
+from schedgen.lift.roles import Threads, threads_of
 from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
-from schedgen.lift.simulate import Hang, Miscount, Simulation
+from schedgen.lift.running import ENOUGH, TILES, Race, Run, for_certain, race, run
+from schedgen.lift.simulate import Wrong
 from schedgen.lift.turns import Turn, circles, turned, unturned
 from schedgen.program.model import AwaitKernel, Program, SetUp
 
-ENOUGH = 16
-"""Iterations of the tiles that steps are made of: more than pipelines need to fill and drain."""
-TILES = 3
 MANY = 1000
 """Executions that are worth their time."""
 _CONDITIONS = 3
 """Conditions on parameters that are looked at both ways."""
-
-
-class Race(Exception):
-    """Accesses that nothing orders in an execution."""
-
-    def __init__(self, found: Unordered, trips: tuple[int, ...]) -> None:
-        super().__init__("a race")
-        self.found, self.trips = found, trips
-
-
-@dataclass
-class Run:
-    """All roles for some trip counts."""
-
-    trips: tuple[int, ...]
-    traces: Traces
-    roles: list[Role]
-    counts: dict[Word, int]
-    skipped: frozenset[Word]
-    cells: Cells
-    simulation: Simulation
-
-    def before(self, tile: int) -> int:
-        """Iterations of the tiles before one."""
-        return sum(self.trips[:tile])
-
-
-def run(
-    threads: Threads, trips: Sequence[int], cells: Cells | None = None, at: Sequence[int] = ()
-) -> Run:
-    """Executes all roles; ``cells`` are those of an execution that uses all of them. Loops divide
-    each tile ``at`` these numbers, or in front of it.
-
-    Raises:
-        Refusal: something is not known. Hang, Miscount: the kernel is wrong.
-    """
-    traces = Traces(threads, trips, at or [least(term) or 0 for term in threads.breaks])
-    roles = traces.roles()
-    if not roles:
-        raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
-    counts, skipped = _counts(traces, roles)
-    cells = cells or Cells(roles)
-    cells.divide(roles)
-    simulation = Simulation(roles, counts, cells, skipped)
-    try:
-        simulation.run()
-    except (Hang, Miscount) as error:
-        error.trips = tuple(trips)
-        raise
-    found = Run(tuple(trips), traces, roles, counts, skipped, cells, simulation)
-    _once_each(found)
-    return found
-
-
-def _counts(traces: Traces, roles: Sequence[Role]) -> tuple[dict[Word, int], frozenset[Word]]:
-    """What each barrier takes, and those whose first phase is complete before the roles begin."""
-    found: dict[Word, int] = {}
-    skipped: set[Word] = set()
-    for warp in traces.found:
-        for event in traces.setup(warp):
-            word = "mbarrier", event.word or 0
-            if event.kind == "init":
-                if word in found or event.lanes != 1:
-                    raise Refusal("an mbarrier is initialized more than once", event.instruction)
-                found[word] = event.value or 0
-            elif event.kind == "arrive":
-                whole = (event.value or 0) * event.lanes == found.get(word)
-                if word in skipped or not whole:
-                    raise Refusal("an arrival before the roles that is no phase", event.instruction)
-                skipped.add(word)
-    for role in roles:
-        for item in every(role):
-            if item.word is None or item.word[0] == "mbarrier":
-                continue
-            if item.word[0] == "copies":
-                found[item.word] = 1
-                continue
-            word = item.word
-            beside = {one.beside for r in roles if r.beside for one in _at(r, word)}
-            if len(beside) > 1:
-                text = "a warp meets its warpgroup and others at one barrier"
-                raise Refusal(text, item.instruction)
-            meeting = [r for r in roles if r.beside and any(one.beside for one in _at(r, word))]
-            found[word] = word[1] % THREADS + 32 * len(meeting)
-    return found, frozenset(skipped)
-
-
-def _at(role: Role, word: Word) -> list[Item]:
-    """Arrivals of a role at a barrier."""
-    return [item for item in every(role) if item.word == word and item.kind == "arrive"]
-
-
-def _once_each(found: Run) -> None:
-    """A numbered barrier that takes different numbers of threads is used once with each: then its
-    phases are barriers of their own."""
-    words = [word for word in found.counts if word[0] == "bar"]
-    numbers = [word[1] // THREADS for word in words]
-    for word, number in zip(words, numbers, strict=True):
-        if numbers.count(number) > 1 and found.simulation.states[word].phase > 1:
-            one = next(item for role in found.roles for item in _at(role, word))
-            text = "a numbered barrier that takes one number of threads, then another, again"
-            raise Refusal(text, one.instruction)
 
 
 @dataclass(frozen=True)
@@ -180,6 +75,7 @@ class Lifting:
     kernel: Kernel
     arch: str
     found: list[Lifted] = field(default_factory=list[Lifted])
+    _cells: Cells | None = None
 
     def programs(self) -> list[Lifted]:
         """All programs.
@@ -188,6 +84,15 @@ class Lifting:
             Refusal: it cannot be lifted. Hang, Miscount, Race: it is wrong for some trip count.
         """
         threads = threads_of(self.kernel)
+        try:
+            return self._programs(threads)
+        except Wrong as error:
+            if threads.breaks and not for_certain(threads, error, self._cells):
+                text = "it goes wrong if data ever divides its loops in some way"
+                raise Refusal(text, error.at) from error
+            raise
+
+    def _programs(self, threads: Threads) -> list[Lifted]:
         first = run(threads, (ENOUGH,) * TILES)
         asked = list(threads.assumed)
         if len(asked) > _CONDITIONS:
@@ -200,16 +105,20 @@ class Lifting:
 
     def _program(self, threads: Threads) -> Lifted:
         more = run(threads, (ENOUGH + 1,) * TILES)
+        self._cells = more.cells
         fewer = run(threads, (ENOUGH,) * TILES, more.cells)
         try:
             made = self._made(threads, fewer, more)
         except Refusal:
             # Where no program describes it, an execution may show that it is wrong.
-            race = _race(threads, more.cells)
-            if race is not None:
-                raise race from None
+            found = race(threads, more.cells)
+            if found is not None:
+                raise found from None
             raise
-        return replace(made, race=_race(threads, more.cells)) if made.turns else made
+        found = race(threads, more.cells) if made.turns else None
+        if found is not None and threads.breaks and not for_certain(threads, found, more.cells):
+            found = None
+        return replace(made, race=found)
 
     def _made(self, threads: Threads, fewer: Run, more: Run) -> Lifted:
         tiled = more.traces.tiled
@@ -240,7 +149,9 @@ class Lifting:
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
         trip = " + ".join(map(str, threads.trip))
         places = tuple(map(str, threads.breaks))
-        return Lifted(built, numbering, steps, limits, assumed, compared, trip, not tiled, turns, places)
+        return Lifted(
+            built, numbering, steps, limits, assumed, compared, trip, not tiled, turns, places
+        )
 
     def _built(self, found: Run, numbering: Numbering, steps: Mapping[str, Steps]) -> Made:
         builder = Builder(self.kernel.name, self.arch, numbering, found.counts, self._setup(found))
@@ -291,16 +202,6 @@ class Lifting:
                 raise Refusal(f"a tile of {trips[0]} iterations leaves other phases open")
             tiles += len(trips)
         return tiles
-
-
-def _race(threads: Threads, cells: Cells) -> Race | None:
-    """A race in an execution of some small trip counts, or of ones that fill a pipeline."""
-    for trips in (1, 2, 3, ENOUGH):
-        one = run(threads, (trips,) * TILES, cells)
-        found = unordered(one.roles, one.simulation.order, one.cells)
-        if found is not None:
-            return Race(found, one.trips)
-    return None
 
 
 def plan(limits: Limits, *, tiled: bool) -> Iterator[tuple[int, ...]]:

@@ -10,7 +10,7 @@ from schedgen.emulator.ptx.parse import parse
 from schedgen.lift.examine import NOT_LIFTED, PROVEN, REFUTED, Examined, data_of, examine, lines_of
 from schedgen.program.model import Grant, Guard
 from tests.schedgen.lift.one_tile import STAGE, STAGES
-from tests.schedgen.lift.turns import FIRST, ONCE, PTX, RING, THREADS, copy
+from tests.schedgen.lift.turns import DIVIDED, FIRST, ONCE, PTX, RING, THREADS, copy
 
 OWN, OTHERS = f"bar.sync %own, {THREADS};", f"bar.arrive %next, {THREADS};"
 
@@ -21,8 +21,7 @@ def examined(text: str, methods: tuple[str, ...] = ("graph",)) -> Examined:
     return examine(module, code, methods)
 
 
-def changed(*changes: tuple[str, str]) -> Examined:
-    text = PTX
+def changed(*changes: tuple[str, str], text: str = PTX) -> Examined:
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
@@ -120,3 +119,37 @@ def test_what_may_be_a_mistake_is_not_lifted(name: str) -> None:
 def test_turns_may_be_given_behind_what_follows_the_product() -> None:
     end = "add.u32 %i, %i, 1;\n    setp.lt.s32 %more, %i, %n;\n    @%more bra MULTIPLY;"
     assert changed((OTHERS, ""), (end, OTHERS + end)).status == PROVEN
+
+
+# -- a loop that is divided ------------------------------------------------------------------------
+
+
+def test_data_may_divide_the_loop() -> None:
+    found = examined(DIVIDED)
+    assert found.status == PROVEN, list(lines_of(found))
+    (lifted,) = found.programs
+    assert len(lifted.breaks) == 1
+    assert lifted.limits.parts == 2
+    assert any("divided at" in line for line in lines_of(found))
+
+
+TURN = "%i, {};\n    @%more bra AGAIN;"
+WRONG_PARTS = {
+    "its second part waits for nothing": ("@!%done bra WAIT_AGAIN_FULL;", ""),
+    "its second part goes on too long": (TURN.format("%n"), TURN.format("%m")),
+    "its second part has one turn": ("@%more bra AGAIN;", ""),
+    "its second part may be more than all": ("max.s32 %m, %m, 0;", ""),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PARTS)
+def test_what_is_wrong_with_one_part_is_not_proven(name: str) -> None:
+    """Nobody knows where a loop is divided: it may be wrong in no case that there is."""
+    found = changed(WRONG_PARTS[name], text=DIVIDED)
+    assert found.status == NOT_LIFTED, found.findings
+    assert found.places[0].ptx
+
+
+def test_what_is_wrong_wherever_the_loop_is_divided_is_refuted() -> None:
+    found = changed(("@!%done bra WAIT_ONCE;", ""), text=DIVIDED)
+    assert found.status == REFUTED, found.reason

@@ -34,6 +34,21 @@ _RELEASE = f"""
     add.u32 %at, %at, {EMPTY};
     mbarrier.arrive.shared.b64 _, [%at], 1;"""
 
+
+def _multiply(label: str, full: str, end: str) -> str:
+    """Turns until ``end``; the next one may be that."""
+    return f"""
+    setp.ge.s32 %more, %i, {end};
+    @%more bra {label}_DONE;
+{label}:{wait("%i", FULL, "", full)}
+    bar.sync %own, {THREADS};{_PRODUCT}
+    bar.arrive %next, {THREADS};{_RELEASE}
+    add.u32 %i, %i, 1;
+    setp.lt.s32 %more, %i, {end};
+    @%more bra {label};
+{label}_DONE:"""
+
+
 _CONSUMER = f"""
     shr.u32 %group, %tid, 7;
     add.u32 %own, %group, 2;
@@ -53,15 +68,8 @@ WAIT_ONCE:
     mbarrier.try_wait.parity.shared.b64 %done, [%at], 0;
     @!%done bra WAIT_ONCE;
     mov.u32 %i, 0;{wait("%i", FULL, "", "WAIT_FIRST")}{_PRODUCT}{_RELEASE}
-    mov.u32 %i, 1;
-    setp.ge.s32 %more, %i, %n;
-    @%more bra END;
-MULTIPLY:{wait("%i", FULL, "", "WAIT_FULL")}
-    bar.sync %own, {THREADS};{_PRODUCT}
-    bar.arrive %next, {THREADS};{_RELEASE}
-    add.u32 %i, %i, 1;
-    setp.lt.s32 %more, %i, %n;
-    @%more bra MULTIPLY;"""
+    mov.u32 %i, 1;"""
+LOOP = _multiply("MULTIPLY", "WAIT_FULL", "%n")
 
 
 def copy(tensor: str, to: str) -> str:
@@ -99,17 +107,20 @@ PTX = f"""
 .address_size 64
 .extern .shared .align 1024 .b8 memory[];
 .visible .entry turns(
-    .param .align 64 .b8 a[128], .param .align 64 .b8 b[128], .param .u32 n
+    .param .align 64 .b8 a[128], .param .align 64 .b8 b[128], .param .u32 n, .param .u32 m
 )
 .reqntid {THREADS + 32}, 1, 1
 {{
-    .reg .b32 %tid, %n, %i, %slot, %phase, %at, %shared, %a, %b, %group, %own, %next;
+    .reg .b32 %tid, %n, %i, %slot, %phase, %at, %shared, %a, %b, %group, %own, %next, %m;
     .reg .b64 %left, %right;
     .reg .pred %done, %one, %more, %first;
     .reg .f32 %f<32>;
     mov.u32 %tid, %tid.x;
     mov.u32 %shared, memory;
     ld.param.u32 %n, [n];
+    ld.param.u32 %m, [m];
+    max.s32 %m, %m, 0;
+    sub.u32 %m, %n, %m;
     setp.ne.u32 %first, %tid, 0;
     @%first bra READY;
     mbarrier.init.shared.b64 [%shared+{FULL}], 1;
@@ -121,9 +132,14 @@ READY:
     fence.mbarrier_init.release.cluster;
     bar.sync 0;
     setp.ge.u32 %more, %tid, {THREADS};
-    @%more bra PRODUCER;{_CONSUMER}
+    @%more bra PRODUCER;{_CONSUMER}{LOOP}
     bra END;{_PRODUCER}
 END:
     ret;
 }}
 """
+
+DIVIDED = PTX.replace(
+    LOOP, _multiply("MULTIPLY", "WAIT_FULL", "%m") + _multiply("AGAIN", "WAIT_AGAIN_FULL", "%n")
+)
+"""With the loop of products divided: its last m turns are in a loop of their own."""
