@@ -26,6 +26,7 @@ from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop
 from schedgen.conform.terms import Term, addends, below
 from schedgen.emulator.ptx.tree import Instruction
 from schedgen.lift.evaluate import KNOWN_OPERATORS
+from schedgen.lift.items import GLOBAL
 from schedgen.lift.walking import PEEK
 
 _LARGE = 2**20
@@ -206,7 +207,9 @@ def _constants(term: Term, one: Instruction | None) -> Iterator[int]:
 
 
 def _operands(action: Action) -> list[Term]:
-    """What an instruction is executed with; not what it finds."""
+    """What an instruction is executed with; not what it finds, nor what global memory is for."""
+    if action.kind.startswith(GLOBAL):
+        return []
     terms = (action.address, *action.values)
     return [term for term in terms if term is not None and term.op != PEEK]
 

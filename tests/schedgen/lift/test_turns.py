@@ -153,3 +153,32 @@ def test_what_is_wrong_with_one_part_is_not_proven(name: str) -> None:
 def test_what_is_wrong_wherever_the_loop_is_divided_is_refuted() -> None:
     found = changed(("@!%done bra WAIT_ONCE;", ""), text=DIVIDED)
     assert found.status == REFUTED, found.reason
+
+
+# -- other ways to wait ----------------------------------------------------------------------------
+
+_TEST = "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %done, [%at], {};"
+PLAIN = """WAIT_ONCE:
+    mbarrier.try_wait.parity.shared.b64 %done, [%at], 0;
+    @!%done bra WAIT_ONCE;"""
+
+
+def tests_in_front(parity: int) -> str:
+    """Two tests in front of the loop that waits, which ends where a test was no failure."""
+    return f"""
+    {_TEST.format(0)}
+    @%done bra LOADED;
+    {_TEST.format(parity)}
+    @%done bra LOADED;
+WAIT_ONCE:
+    {_TEST.format(0)}
+    not.pred %more, %done;
+    @%more bra WAIT_ONCE;
+LOADED:"""
+
+
+def test_a_wait_may_begin_with_tests_of_its_phase() -> None:
+    assert changed((PLAIN, tests_in_front(0))).status == PROVEN
+    other = changed((PLAIN, tests_in_front(1)))
+    assert other.status == NOT_LIFTED
+    assert "another phase" in other.reason
