@@ -146,7 +146,9 @@ def for_certain(threads: Threads, wrong: Wrong, cells: Cells | None) -> bool:
     """Whether it goes wrong for these trip counts wherever loops divide them. One place may be none
     that data ever says.
     """
-    for at in product(*(range(least(term) or 0, max(wrong.trips) + 2) for term in threads.breaks)):
+    lowest = [least(term) for term in threads.breaks]
+    end = max(wrong.trips) + ENOUGH
+    for at in product(*(range(-ENOUGH if low is None else low, end) for low in lowest)):
         try:
             if _raced(threads, wrong.trips, cells, at) is None:
                 return False

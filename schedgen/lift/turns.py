@@ -14,9 +14,9 @@ iteration; the kernel may go without turns in the last ones. Beside the kernel's
 only waits, and arrivals for these waits, so that if it comes to its end, the kernel does.
 
 That no turn is taken for another one follows from the circle itself (`_alternate`): a role arrives
-for a turn of the next one within its own turn of that number. Around the circle, nobody arrives at
-a barrier for turn n + 1, as the first one to do so does that within turn n, before all that wait
-there for turn n have gone on.
+for a turn of the next one within its own turn of that number, and once around the circle within the
+turn before. So turns begin one after the other, and nobody arrives for turn n + 1 at a barrier
+before turn n there has begun, with all who take it.
 """
 
 from __future__ import annotations
