@@ -179,7 +179,7 @@ PLAIN = """WAIT_ONCE:
     @!%done bra WAIT_ONCE;"""
 
 
-def tests_in_front(parity: int) -> str:
+def with_tests(parity: int) -> str:
     """Two tests in front of the loop that waits, which ends where a test was no failure."""
     return f"""
     {_TEST.format(0)}
@@ -194,7 +194,7 @@ LOADED:"""
 
 
 def test_a_wait_may_begin_with_tests_of_its_phase() -> None:
-    assert changed((PLAIN, tests_in_front(0))).status == PROVEN
-    other = changed((PLAIN, tests_in_front(1)))
+    assert changed((PLAIN, with_tests(0))).status == PROVEN
+    other = changed((PLAIN, with_tests(1)))
     assert other.status == NOT_LIFTED
     assert "another phase" in other.reason
