@@ -34,7 +34,8 @@ OWN = (
 OTHERS = (
     *("cutlass hopper/kernel/dense_gemm", "cutlass hopper/kernel/attention"),
     *("cutlass hopper/kernel/grouped", "cutlass blackwell/kernel/dense_gemm/dense_gemm"),
-    *("flash-attn-4 forward", "flash-attn-4 causal", "quack gemm"),
+    *("flash-attn-4 forward", "flash-attn-4 causal", "flash-attn-4 dim", "flash-attn-4 gqa"),
+    *("flash-attn-4 window", "flash-attn-4 varlen", "quack gemm"),
 )
 """Of the programs that `race_table` runs."""
 

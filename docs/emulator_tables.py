@@ -19,6 +19,7 @@ SPEED = ("kernel", "arch", "extents", "race checker", "correct", "warp instructi
 GROWTH = ("kernel", "arch", "m=n", "k", "correct", "warp instructions", "asynchronous operations")
 RACE = ("kernel", "arch", "executed", "correct", "findings", "rules", "launches")
 LIFT = ("kernel", "arch", "result", "roles", "rings", "compared up to", "why not", "seconds")
+MUTANTS = ("operator", "refuted", "not lifted", "proven", "lines")
 Row = dict[str, Any]
 
 
@@ -30,6 +31,7 @@ def parts() -> dict[str, Callable[[], str]]:
         "race-mutants": race_mutants,
         "bugs": bugs,
         "lift": lambda: table("lift", LIFT),
+        "lift-mutants": lambda: table("lift_mutants", MUTANTS),
         "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
         "emulator-growth": lambda: table(
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")

@@ -219,7 +219,15 @@ class Walk:
             for start in sorted(blocks)
             for number in range(self.flow.blocks[start].begin, self.flow.blocks[start].end)
         ]
-        if not inside or kind(inside[-1][1]) != "wait" or block.guard is None:
+        if block.guard is None:
+            return None
+        done, negated = block.guard.register, block.guard.negated
+        while inside and inside[-1][1].name == "not.pred" and inside[-1][1].guard is None:
+            turned, source = inside.pop()[1].operands
+            if turned != Register(done) or not isinstance(source, Register):
+                return None
+            done, negated = source.name, not negated
+        if not inside or not self._tests(inside[-1][1]):
             return None
         later = set(self._written(blocks))
         for number, one in inside[:-1]:
@@ -228,13 +236,17 @@ class Walk:
                 return None
             self.registers.execute(scratch, one, number)
             later -= set(_destinations(one))
-        test, done = inside[-1][1], block.guard
-        if test.guard is not None or test.operands[0] != Register(done.register):
+        test = inside[-1][1]
+        if test.guard is not None or test.operands[0] != Register(done):
             return None
-        to = block.next if done.negated else block.taken
+        to = block.next if negated else block.taken
         if to in blocks:
             return None
         return self._action(test, scratch, "wait"), to
+
+    def _tests(self, one: Instruction) -> bool:
+        """Whether an instruction tests a phase."""
+        return kind(one) == "wait"
 
     # -- instructions --------------------------------------------------------------------------
 

@@ -31,7 +31,6 @@ from schedgen.program.model import (
     Step,
     Wait,
     WaitGroup,
-    When,
 )
 from schedgen.program.operations import (
     Access,
@@ -222,10 +221,6 @@ class Builder:
         """The second use is behind the loop, the first one in it or before. What a tile has once is
         accessed in each turn, or outside of the loop."""
         for ring, _, _ in self.numbering.touched(item):
-            once = section == "loop" and rolled.guard.kind is not When.EVERY
-            if once and self.numbering.counted[ring].per_tile:
-                text = "memory that a tile has once is accessed between turns of the loop"
-                raise Refusal(text, item.instruction)
             second = ring in self.numbering.again
             first = ring in self.numbering.again.values()
             if (second and section != "after") or (first and section == "after"):

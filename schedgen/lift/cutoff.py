@@ -8,6 +8,11 @@ n > 2 K + M the turns that are nearer than K to neither end are decided by their
 so that n + M iterations are n iterations with M turns more in the middle; and steps agree with all
 n if they agree with those up to 2 K + 2 M. `limits` looks at every condition, address and parity,
 and refuses whatever depends on them in another way.
+
+Where data has several loops divide the iterations among them (`breaks`), turns are near to the
+place of division, too, and some part of a large n is long. M turns less of that part change nothing
+else: they are taken from n, and from the place if it is behind them. A place far outside of the
+tile is moved by M as well.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop
 from schedgen.conform.terms import Term, addends, below
 from schedgen.emulator.ptx.tree import Instruction
 from schedgen.lift.evaluate import KNOWN_OPERATORS
+from schedgen.lift.items import GLOBAL
 from schedgen.lift.walking import PEEK
 
 _LARGE = 2**20
@@ -34,22 +40,32 @@ _LOGICAL = ("not", "and?", "or?", "eq?", "select")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``modulus`` M and ``constant`` K."""
+    """``modulus`` M and ``constant`` K; loops divide a trip count in ``parts``."""
 
     modulus: int
     constant: int
+    parts: int = 1
 
     @property
     def trips(self) -> int:
-        """Trip counts up to this one stand for all."""
-        return 2 * self.constant + 2 * self.modulus
+        """Trip counts up to this one stand for all: of more iterations, one part has more than
+        2 K + M.
+        """
+        return 2 * self.constant * self.parts + self.modulus * (self.parts + 1)
+
+    @property
+    def beyond(self) -> int:
+        """How far outside of its tile it is looked where loops may divide it."""
+        return self.constant + self.modulus
 
 
 class Looker:
-    """``trip``: terms that are the trip count together."""
+    """``trip``: terms that are the trip count together; ``breaks``: where loops divide it."""
 
-    def __init__(self, trip: Collection[Term], slots: Iterable[int]) -> None:
-        self.trip = set(trip)
+    def __init__(
+        self, trip: Collection[Term], slots: Iterable[int], breaks: Collection[Term] = ()
+    ) -> None:
+        self.trip, self.parts = {*trip, *breaks}, 1 + len(breaks)
         self.moduli = {1, 2, *(2 * n for n in slots)}
         self.constants = {1}
         self._depends: dict[Term, bool] = {}
@@ -65,7 +81,7 @@ class Looker:
         """
         for items in skeletons:
             self._items(items)
-        return Limits(lcm(*self.moduli), max(self.constants))
+        return Limits(lcm(*self.moduli), max(self.constants), self.parts)
 
     def _items(self, items: Items, carried: Collection[Term] = ()) -> None:
         for item in items:
@@ -125,12 +141,19 @@ class Looker:
                 raise Refusal(f"'{term.op}' of the trip count", one)
             if term.op in _COMPARING or _is_sign(term):
                 self.constants |= set(_constants(term, one))
+                self._even(term, one)
             elif term.op in _PERIODIC:
                 self._period(term, one)
             elif term.op == "mul":
                 continue
             elif term.op not in (*_LINEAR, *_LOGICAL) and term.op in KNOWN_OPERATORS:
                 raise Refusal(f"'{term.op}' of the trip count or of a turn", one)
+
+    def _even(self, term: Term, one: Instruction | None) -> None:
+        """Parts of a tile may be taken out one by one only where nothing counts one twice."""
+        pairs = (pair for part in term.parts for pair in addends(part)[1])
+        if self.parts > 1 and any(abs(f) != 1 for t, f in pairs if self._depended(t)):
+            raise Refusal("a multiple of a turn is compared where data divides the loop", one)
 
     def _period(self, term: Term, one: Instruction | None) -> None:
         numbers = [part.number for part in term.parts if part.number is not None]
@@ -184,7 +207,9 @@ def _constants(term: Term, one: Instruction | None) -> Iterator[int]:
 
 
 def _operands(action: Action) -> list[Term]:
-    """What an instruction is executed with; not what it finds."""
+    """What an instruction is executed with; not what it finds, nor what global memory is for."""
+    if action.kind.startswith(GLOBAL):
+        return []
     terms = (action.address, *action.values)
     return [term for term in terms if term is not None and term.op != PEEK]
 

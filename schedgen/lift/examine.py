@@ -91,8 +91,7 @@ def examine(
     try:
         programs = tuple(Lifting(kernel, module.target).programs())
         for one in programs:
-            proof = check(one.program, methods, quick=quick)
-            wrong, doubt = _told(one, proof)
+            wrong, doubt = _told(one, methods, quick)
             findings += wrong
             reason, places = doubt or (reason, places)
         for register in unfenced(module):
@@ -117,26 +116,43 @@ def examine(
     return Examined(kernel.name, status, reason, places, kept, programs, methods, seconds, told)
 
 
-def _told(lifted: Lifted, proof: Proof) -> tuple[list[Wrong], tuple[str, tuple[Place, ...]] | None]:
-    """What a proof says about the kernel, or why it says nothing.
+Told = tuple[list[Wrong], tuple[str, tuple[Place, ...]] | None]
+"""Findings, and why a proof says nothing, with places."""
+
+
+def _told(lifted: Lifted, methods: tuple[str, ...], quick: bool) -> Told:
+    """What proofs say about the kernel, or why they say nothing.
 
     Where a block has one tile, the program begins another one and completes what the kernel leaves
     open: accesses that nothing orders in a tile are the kernel's, anything else may be another's.
+    Without turns there is less order than in the kernel: a race may be another's, too.
     """
+    if lifted.without_turns is not None:
+        proof = check(lifted.without_turns, methods, quick=quick)
+        if not proof.proven:
+            text = "without the turns that its roles hand to each other, it is not proven"
+            wrong = [] if lifted.race is None else [_race(lifted.race)]
+            return wrong, None if wrong else _doubt(lifted, proof, text)
+    proof = check(lifted.program, methods, quick=quick)
     if proof.proven or not lifted.once:
         return [_wrong(lifted, finding) for finding in proof.findings], None
     wrong = [
         _wrong(lifted, finding)
         for verdict in proof.verdicts
-        if verdict.method == "graph"
+        if verdict.method == "graph" and not lifted.turns
         for finding in verdict.findings
         if finding.claim is Claim.RACE and not finding.later_tile
     ]
     if wrong:
         return wrong, None
+    what = "has all turns, and goes on" if lifted.turns else "goes on"
+    text = f"its program, which {what} behind the only tile, is not proven"
+    return [], _doubt(lifted, proof, text)
+
+
+def _doubt(lifted: Lifted, proof: Proof, text: str) -> tuple[str, tuple[Place, ...]]:
     first = proof.findings[0]
-    text = f"its program, which goes on behind the only tile, is not proven: {first.text}"
-    return [], (text, tuple(_places(lifted, first)))
+    return f"{text}: {first.text}", tuple(_places(lifted, first))
 
 
 def _with(trips: Sequence[int]) -> str:
@@ -223,6 +239,8 @@ def _program_lines(one: Lifted, number: int) -> Iterator[str]:
     if number:
         return
     yield f"  trip count   {one.trip or 'none'}"
+    for place in one.breaks:
+        yield f"  divided at   {place}"
     program = one.program
     for role in program.roles:
         sizes = f"{len(role.before)} + {len(role.loop)} + {len(role.after)} steps"
@@ -230,6 +248,9 @@ def _program_lines(one: Lifted, number: int) -> Iterator[str]:
     for barrier in program.barriers:
         takes = f"{barrier.arrivals} arrivals, {barrier.bytes} bytes"
         yield f"  barrier      {barrier.name}: {barrier.slots} slots, {takes}"
+    for turn in one.turns:
+        first = f", {turn.first} for the first one" if turn.first else ""
+        yield f"  turn         of {turn.owner} at {turn.barrier}: given by {turn.giver}{first}"
     for store in program.allocations:
         each = store.size // store.slots
         yield f"  memory       {store.name}: {store.slots} slots of {each} bytes"
@@ -270,6 +291,7 @@ def _program_data(one: Lifted) -> dict[str, object]:
     return {
         "assumed": list(one.assumed),
         "trip_count": one.trip,
+        "divided_at": list(one.breaks),
         "trip_counts_compared": one.limits.trips,
         "modulus": one.limits.modulus,
         "roles": [{"name": r.name, "warps": r.warps, "steps": len(r.steps)} for r in program.roles],
@@ -280,6 +302,7 @@ def _program_data(one: Lifted) -> dict[str, object]:
         "memory": [
             {"name": a.name, "slots": a.slots, "bytes": a.size} for a in program.allocations
         ],
+        "turns": [{"barrier": t.barrier, "of": t.owner, "from": t.giver} for t in one.turns],
     }
 
 

@@ -7,7 +7,7 @@ synchronizes; where it decides whether threads access memory, they are taken to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,7 +72,9 @@ class _Left(Exception):
 
 
 class Execution:
-    """One warp. ``trip``: terms that are the trip count together; the first is given all of it."""
+    """One warp. ``trip``: terms that are the trip count together; the first is given all of it.
+    ``given``: other terms that are numbers.
+    """
 
     def __init__(
         self,
@@ -82,11 +84,13 @@ class Execution:
         trips: Sequence[int],
         outside: Collection[Term],
         assumed: dict[Term, int],
+        given: Mapping[Term, int],
     ) -> None:
         thread, shared = terms.symbol("%tid.x"), terms.symbol(SHARED)
         self.worths = Worths(thread, 32 * warp, shared, outside)
         self.worths.assumed = assumed
         self.trip, self.trips = trip, trips
+        self.worths.set(dict(given))
         self.found = Trace()
         self._into = self.found.before
         self._mask: Lanes = np.ones(32, np.int64)
@@ -163,15 +167,16 @@ class Execution:
         self._mask = mask
 
     def _peeked(self, item: Branch, seen: Seen) -> None:
-        """The wait that is left out if the phase has been seen already."""
+        """The wait that is left out if the phase has been seen already, in this test or, where it
+        had not been, in the next one.
+        """
         missed, other = (item.yes, item.no) if seen.negated else (item.no, item.yes)
-        waits = [one for one in missed if isinstance(one, Action)]
-        if other or len(missed) != 1 or len(waits) != 1 or waits[0].kind != "wait":
-            raise Refusal("more than a wait depends on a test of a phase", item.instruction)
         before = len(self._into)
         self._items(missed)
-        wait = self._into[before]
-        if (wait.word, wait.value) != (seen.word, seen.parity):
+        waits = [(event.kind, event.word, event.value) for event in self._into[before:]]
+        if other or [kind for kind, _, _ in waits] != ["wait"]:
+            raise Refusal("more than a wait depends on a test of a phase", item.instruction)
+        if waits != [("wait", seen.word, seen.parity)]:
             raise Refusal("a wait is left out after a test of another phase", item.instruction)
 
     def _unknown(self, item: Branch) -> None:
@@ -318,7 +323,7 @@ class Execution:
 
 def _only_accesses(items: Items) -> bool:
     return all(
-        (isinstance(item, Action) and item.kind in (*_ACCESSES, "ld.global", "st.global"))
+        (isinstance(item, Action) and item.kind.startswith((*_ACCESSES, "ld.global", "st.global")))
         or (isinstance(item, Branch) and _only_accesses(item.yes) and _only_accesses(item.no))
         for item in items
     )

@@ -33,7 +33,7 @@ FENCES = {
     "fence.proxy.async": FenceKind.ASYNC_PROXY,
     "wgmma.fence": FenceKind.REGISTERS,
 }
-_GLOBAL = ("ld.global", "st.global", "ld.relaxed.gpu.global", "red.global", "st.param", "ld.param")
+GLOBAL = ("ld.global", "st.global", "ld.relaxed.gpu.global", "red.global", "st.param", "ld.param")
 _STORES = 64
 """Parts in which the bulk stores of a group report to the phase that stands for it: one each, and
 what is left from the last one, so that all groups take as many."""
@@ -147,7 +147,7 @@ class Reader:
                 last = last or event
                 continue
             self._alike(event, threads)
-            if event.kind in _NOTHING or event.kind.startswith(_GLOBAL):
+            if event.kind in _NOTHING or event.kind.startswith(GLOBAL):
                 continue
             if last is not None:
                 found.append(Item("threads", last.instruction, touches=_joined(touched)))

@@ -6,127 +6,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
 
 from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Instruction, Kernel
+from schedgen.lift.breaks import least
 from schedgen.lift.build import Builder, Made, setup_of
 from schedgen.lift.cells import Cells, every
 from schedgen.lift.closing import Open, completed, left_open
 from schedgen.lift.cutoff import MOST, Limits, Looker
-from schedgen.lift.items import THREADS, Item, Role, Word
-from schedgen.lift.numbering import Numbering, numbered
-from schedgen.lift.ordered import Unordered, unordered
-from schedgen.lift.roles import Threads, Traces, threads_of
+from schedgen.lift.items import Item, Role, Word
+from schedgen.lift.numbering import Numbering, numbered, ring_text
+from schedgen.lift.roles import Threads, threads_of
 from schedgen.lift.rolling import Sign, Steps, agrees, in_front, rolled
-from schedgen.lift.simulate import Hang, Miscount, Simulation
+from schedgen.lift.running import ENOUGH, TILES, Race, Run, for_certain, race, run
+from schedgen.lift.simulate import Wrong
+from schedgen.lift.turns import Turn, circles, turned, unturned
 from schedgen.program.model import AwaitKernel, Program, SetUp
 
-ENOUGH = 16
-"""Iterations of the tiles that steps are made of: more than pipelines need to fill and drain."""
-TILES = 3
+MANY = 1000
+"""Executions that are worth their time."""
 _CONDITIONS = 3
 """Conditions on parameters that are looked at both ways."""
-
-
-class Race(Exception):
-    """Accesses that nothing orders in an execution."""
-
-    def __init__(self, found: Unordered, trips: tuple[int, ...]) -> None:
-        super().__init__("a race")
-        self.found, self.trips = found, trips
-
-
-@dataclass
-class Run:
-    """All roles for some trip counts."""
-
-    trips: tuple[int, ...]
-    traces: Traces
-    roles: list[Role]
-    counts: dict[Word, int]
-    skipped: frozenset[Word]
-    cells: Cells
-    simulation: Simulation
-
-    def before(self, tile: int) -> int:
-        """Iterations of the tiles before one."""
-        return sum(self.trips[:tile])
-
-
-def run(threads: Threads, trips: Sequence[int], cells: Cells | None = None) -> Run:
-    """Executes all roles; ``cells`` are those of an execution that uses all of them.
-
-    Raises:
-        Refusal: something is not known. Hang, Miscount: the kernel is wrong.
-    """
-    traces = Traces(threads, trips)
-    roles = traces.roles()
-    if not roles:
-        raise Refusal("no warp waits for a barrier, copies in bulk or multiplies")
-    counts, skipped = _counts(traces, roles)
-    cells = cells or Cells(roles)
-    cells.divide(roles)
-    simulation = Simulation(roles, counts, cells, skipped)
-    try:
-        simulation.run()
-    except (Hang, Miscount) as error:
-        error.trips = tuple(trips)
-        raise
-    found = Run(tuple(trips), traces, roles, counts, skipped, cells, simulation)
-    _once_each(found)
-    return found
-
-
-def _counts(traces: Traces, roles: Sequence[Role]) -> tuple[dict[Word, int], frozenset[Word]]:
-    """What each barrier takes, and those whose first phase is complete before the roles begin."""
-    found: dict[Word, int] = {}
-    skipped: set[Word] = set()
-    for warp in traces.found:
-        for event in traces.setup(warp):
-            word = "mbarrier", event.word or 0
-            if event.kind == "init":
-                if word in found or event.lanes != 1:
-                    raise Refusal("an mbarrier is initialized more than once", event.instruction)
-                found[word] = event.value or 0
-            elif event.kind == "arrive":
-                whole = (event.value or 0) * event.lanes == found.get(word)
-                if word in skipped or not whole:
-                    raise Refusal("an arrival before the roles that is no phase", event.instruction)
-                skipped.add(word)
-    for role in roles:
-        for item in every(role):
-            if item.word is None or item.word[0] == "mbarrier":
-                continue
-            if item.word[0] == "copies":
-                found[item.word] = 1
-                continue
-            word = item.word
-            beside = {one.beside for r in roles if r.beside for one in _at(r, word)}
-            if len(beside) > 1:
-                text = "a warp meets its warpgroup and others at one barrier"
-                raise Refusal(text, item.instruction)
-            meeting = [r for r in roles if r.beside and any(one.beside for one in _at(r, word))]
-            found[word] = word[1] % THREADS + 32 * len(meeting)
-    return found, frozenset(skipped)
-
-
-def _at(role: Role, word: Word) -> list[Item]:
-    """Arrivals of a role at a barrier."""
-    return [item for item in every(role) if item.word == word and item.kind == "arrive"]
-
-
-def _once_each(found: Run) -> None:
-    """A numbered barrier that takes different numbers of threads is used once with each: then its
-    phases are barriers of their own."""
-    words = [word for word in found.counts if word[0] == "bar"]
-    numbers = [word[1] // THREADS for word in words]
-    for word, number in zip(words, numbers, strict=True):
-        if numbers.count(number) > 1 and found.simulation.states[word].phase > 1:
-            one = next(item for role in found.roles for item in _at(role, word))
-            text = "a numbered barrier that takes one number of threads, then another, again"
-            raise Refusal(text, one.instruction)
 
 
 @dataclass(frozen=True)
@@ -138,6 +40,9 @@ class Lifted:
         assumed: conditions on parameters with what they were taken to be, as texts.
         compared: tiles of any role that were compared.
         once: whether a block has one tile, behind which only the program goes on.
+        breaks: where data has loops divide the trip count.
+        turns: that roles hand to each other; ``made`` has them as the kernel does.
+        race: accesses that nothing orders in an execution, looked for where there are turns.
     """
 
     made: Made
@@ -148,10 +53,19 @@ class Lifted:
     compared: int
     trip: str
     once: bool
+    turns: tuple[Turn, ...] = ()
+    breaks: tuple[str, ...] = ()
+    race: Race | None = None
 
     @property
     def program(self) -> Program:
-        return self.made.program
+        """With turns in every iteration."""
+        return turned(self.made.program, self.turns) if self.turns else self.made.program
+
+    @property
+    def without_turns(self) -> Program | None:
+        """Where roles hand turns to each other: the program without them, which is to be right."""
+        return unturned(self.made.program, self.turns) if self.turns else None
 
 
 @dataclass
@@ -161,6 +75,7 @@ class Lifting:
     kernel: Kernel
     arch: str
     found: list[Lifted] = field(default_factory=list[Lifted])
+    _cells: Cells | None = None
 
     def programs(self) -> list[Lifted]:
         """All programs.
@@ -169,6 +84,15 @@ class Lifting:
             Refusal: it cannot be lifted. Hang, Miscount, Race: it is wrong for some trip count.
         """
         threads = threads_of(self.kernel)
+        try:
+            return self._programs(threads)
+        except Wrong as error:
+            if threads.breaks and not for_certain(threads, error, self._cells):
+                text = "it goes wrong if data ever divides its loops in some way"
+                raise Refusal(text, error.at) from error
+            raise
+
+    def _programs(self, threads: Threads) -> list[Lifted]:
         first = run(threads, (ENOUGH,) * TILES)
         asked = list(threads.assumed)
         if len(asked) > _CONDITIONS:
@@ -181,24 +105,27 @@ class Lifting:
 
     def _program(self, threads: Threads) -> Lifted:
         more = run(threads, (ENOUGH + 1,) * TILES)
+        self._cells = more.cells
         fewer = run(threads, (ENOUGH,) * TILES, more.cells)
         try:
-            return self._made(threads, fewer, more)
+            made = self._made(threads, fewer, more)
         except Refusal:
             # Where no program describes it, an execution may show that it is wrong.
-            for trips in ((1, 1, 1), (2, 2, 2), (3, 3, 3), fewer.trips):
-                one = run(threads, trips, more.cells)
-                race = unordered(one.roles, one.simulation.order, one.cells)
-                if race is not None:
-                    raise Race(race, trips) from None
+            found = race(threads, more.cells)
+            if found is not None:
+                raise found from None
             raise
+        found = race(threads, more.cells) if made.turns else None
+        if found is not None and threads.breaks and not for_certain(threads, found, more.cells):
+            found = None
+        return replace(made, race=found)
 
     def _made(self, threads: Threads, fewer: Run, more: Run) -> Lifted:
         tiled = more.traces.tiled
         numbering = numbered(
             fewer.roles, fewer.counts, fewer.cells, ENOUGH, more.roles, tiled=tiled
         )
-        tile = min(1, len(more.roles[0].tiles) - 1)
+        tile = _rolled_tile(more)
         steps: dict[str, Steps] = {}
         for role, other in zip(more.roles, fewer.roles, strict=True):
             signs = _signs(numbering, fewer, other, tile), _signs(numbering, more, role, tile)
@@ -210,16 +137,34 @@ class Lifting:
         steps = in_front(steps)
         opened = None if tiled else left_open(numbering, more.counts, more.simulation, ENOUGH + 1)
         slots = [place.slots for place in (*numbering.words.values(), *numbering.cells.values())]
-        limits = Looker(threads.trip, slots).limits(threads.skeletons.values())
+        looker = Looker(threads.trip, slots, threads.breaks)
+        limits = looker.limits(threads.skeletons.values())
         compared = self._compared(threads, limits, numbering, steps, opened, more.counts)
-        builder = Builder(self.kernel.name, self.arch, numbering, more.counts, self._setup(more))
-        builder.skipped, builder.once = more.skipped, not tiled
-        whole = completed(steps, opened or {}, numbering)
-        each = [whole[role.name] for role in more.roles]
-        built = builder.build(more.roles, each, [role.tiles[tile] for role in more.roles])
+        turns = () if tiled else self._turns(self._built(more, numbering, steps), more, numbering)
+        given = {turn.barrier for turn in turns}
+        left = {
+            p: n for p, n in (opened or {}).items() if ring_text(p.ring, numbering) not in given
+        }
+        built = self._built(more, numbering, completed(steps, left, numbering))
         assumed = tuple(f"{term}: {value}" for term, value in threads.assumed.items())
         trip = " + ".join(map(str, threads.trip))
-        return Lifted(built, numbering, steps, limits, assumed, compared, trip, not tiled)
+        places = tuple(map(str, threads.breaks))
+        return Lifted(
+            built, numbering, steps, limits, assumed, compared, trip, not tiled, turns, places
+        )
+
+    def _built(self, found: Run, numbering: Numbering, steps: Mapping[str, Steps]) -> Made:
+        builder = Builder(self.kernel.name, self.arch, numbering, found.counts, self._setup(found))
+        builder.skipped, builder.once = found.skipped, not found.traces.tiled
+        tile = _rolled_tile(found)
+        each = [steps[role.name] for role in found.roles]
+        return builder.build(found.roles, each, [role.tiles[tile] for role in found.roles])
+
+    @staticmethod
+    def _turns(made: Made, found: Run, numbering: Numbering) -> tuple[Turn, ...]:
+        rings = {numbering.ring_of(word) for word in numbering.words if word[0] == "bar"}
+        beside = {role.name: role.beside for role in found.roles if role.beside}
+        return circles(made.program, {ring_text(ring, numbering) for ring in rings}, beside)
 
     def _setup(self, found: Run) -> list[SetUp]:
         """Before the roles. A kernel that does not say so is launched behind the one before it."""
@@ -242,9 +187,14 @@ class Lifting:
                 f"trip counts up to {limits.trips} would have to be looked at, {MOST} at most are"
             )
             raise Refusal(text)
+        if threads.breaks and opened is None:
+            raise Refusal("data divides the loops of each of several tiles")
+        lowest = [least(term) for term in threads.breaks]
+        if any(True for _ in islice(divided(limits, lowest, tiled=opened is None), MANY, None)):
+            raise Refusal(f"more than {MANY} executions would have to be looked at")
         tiles = 0
-        for trips in plan(limits, tiled=opened is None):
-            found = run(threads, trips, numbering.shared)
+        for trips, at in divided(limits, lowest, tiled=opened is None):
+            found = run(threads, trips, numbering.shared, at)
             _check(found, numbering, steps)
             if opened is not None and opened != left_open(
                 numbering, counts, found.simulation, trips[0]
@@ -262,6 +212,25 @@ def plan(limits: Limits, *, tiled: bool) -> Iterator[tuple[int, ...]]:
         yield (trips,) * (TILES if tiled else 1)
     if tiled:
         yield from ((trips,) * (limits.modulus + 1) for trips in range(1, limits.constant + 2))
+
+
+def divided(
+    limits: Limits, lowest: Sequence[int | None], *, tiled: bool
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The same, each with all places where loops may divide its tiles: from ``lowest`` on, or from
+    far in front of a tile where that is None, to far behind it.
+    """
+    for trips in plan(limits, tiled=tiled):
+        places = (
+            range(-limits.beyond if low is None else low, trips[0] + limits.beyond + 1)
+            for low in lowest
+        )
+        yield from ((trips, at) for at in product(*places))
+
+
+def _rolled_tile(found: Run) -> int:
+    """Which tile steps are made of: the second, where there is one."""
+    return min(1, len(found.roles[0].tiles) - 1)
 
 
 def _signs(numbering: Numbering, found: Run, role: Role, tile: int) -> list[Sign]:

@@ -30,13 +30,15 @@ class Threads:
     terms: Terms
     skeletons: dict[int, Items]
     trip: tuple[Term, ...]
+    breaks: tuple[Term, ...] = ()
+    """Where data has loops divide the trip count among them."""
     assumed: dict[Term, int] = field(default_factory=dict[Term, int])
     known: dict[object, Touch] = field(default_factory=dict[object, Touch])
 
     @cached_property
     def outside(self) -> frozenset[Term]:
         """Terms that an execution sets: trip counts, conditions, what loops carry, peeks."""
-        found = {*self.trip}
+        found = {*self.trip, *self.breaks}
         for items in self.skeletons.values():
             found |= {symbol for loop in all_loops(items) for symbol in loop.carried}
             found |= {a.values[-1] for a in actions_of(items) if a.kind == PEEK}
@@ -61,18 +63,21 @@ def threads_of(kernel: Kernel) -> Threads:
         raise Refusal(f"a block of {shape} threads is no row of them")
     flow, terms = Flow(kernel), Terms()
     skeletons = {warp: Following(flow, terms, warp).skeleton() for warp in range(shape[0] // 32)}
-    group = Trip(skeletons.values()).group()
-    return Threads(flow, terms, skeletons, tuple(term for term, _ in group or ()))
+    group, breaks = Trip(skeletons.values()).divided()
+    return Threads(flow, terms, skeletons, tuple(term for term, _ in group), breaks)
 
 
 class Traces:
-    """What all warps do for some trip counts; `roles` joins those that are one role."""
+    """What all warps do for some trip counts, which loops divide ``at`` some numbers; `roles` joins
+    those that are one role.
+    """
 
-    def __init__(self, threads: Threads, trips: Sequence[int]) -> None:
+    def __init__(self, threads: Threads, trips: Sequence[int], at: Sequence[int] = ()) -> None:
         self.threads, self.trips = threads, trips
+        given = dict(zip(threads.breaks, at, strict=True))
         self.found: dict[int, Trace] = {
             warp: Execution(
-                threads.terms, warp, threads.trip, trips, threads.outside, threads.assumed
+                threads.terms, warp, threads.trip, trips, threads.outside, threads.assumed, given
             ).run(items)
             for warp, items in threads.skeletons.items()
         }

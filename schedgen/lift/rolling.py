@@ -284,18 +284,23 @@ def _head(
     follows = 0, most
     for turn, at, step in reversed(wanted):
         while place >= 0 and signs[place] != step.sign.after(turn - step.shift):
-            found.setdefault(follows[0], []).insert(0, _once(signs, place, follows[1], FIRST))
+            found.setdefault(follows[0], []).insert(0, _once(signs, place, follows[1]))
             place -= 1
         if place < 0:
             return None
         follows, place = (at, turn), place - 1
     moving = next((at for at in range(place + 1) if signs[at].moves), place + 1)
-    found[0] = [_once(signs, at, 0, FIRST) for at in range(moving, place + 1)] + found.get(0, [])
+    found[0] = [_once(signs, at, 0) for at in range(moving, place + 1)] + found.get(0, [])
     return [Rolled(signs[at], at) for at in range(moving)], found
 
 
-def _once(signs: Sequence[Sign], place: int, shift: int, guard: Guard) -> Rolled:
-    return Rolled(signs[place], place, shift, guard)
+def _once(signs: Sequence[Sign], place: int, shift: int) -> Rolled:
+    return Rolled(signs[place], place, shift, _at_end(signs[place], FIRST))
+
+
+def _at_end(sign: Sign, guard: Guard) -> Guard:
+    """``guard``, but for what has the number of an iteration: a tile of none goes without it."""
+    return replace(guard, low=1) if sign.moves else guard
 
 
 def _tail(
@@ -311,7 +316,8 @@ def _tail(
     ]
 
     def once(place: int, turn: int) -> Rolled:
-        return Rolled(signs[place].after(1 - trips), place, turn - trips + 1, LAST)
+        guard = _at_end(signs[place], LAST)
+        return Rolled(signs[place].after(1 - trips), place, turn - trips + 1, guard)
 
     found: Between = {}
     place = end

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schedgen.conform.refusal import Refusal
+from schedgen.emulator.ptx.tree import Instruction
 from schedgen.lift.cells import Cells, every
 from schedgen.lift.items import Item, Role, Touch, Word
 
@@ -24,6 +25,8 @@ class Wrong(Exception):
     """An execution for ``trips`` iterations of its tiles that goes wrong."""
 
     trips: tuple[int, ...] = ()
+    at: Instruction | None = None
+    """Where it shows."""
 
 
 class Hang(Wrong):
@@ -32,6 +35,7 @@ class Hang(Wrong):
     def __init__(self, waiting: Sequence[tuple[Role, Item]]) -> None:
         super().__init__("a hang")
         self.waiting = tuple(waiting)
+        self.at = waiting[0][1].instruction
 
 
 class Miscount(Wrong):
@@ -40,6 +44,7 @@ class Miscount(Wrong):
     def __init__(self, role: Role, item: Item, text: str) -> None:
         super().__init__(text)
         self.role, self.item, self.text = role, item, text
+        self.at = item.instruction
 
 
 @dataclass

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from schedgen.conform.skeleton import Action, Branch, Exit, Items, Loop, all_loops
 from schedgen.conform.terms import Term, addends, below
+from schedgen.lift.breaks import cut
 from schedgen.lift.evaluate import is_leaf_of_block
 
 Group = tuple[tuple[Term, int], ...]
@@ -70,6 +71,19 @@ class Trip:
         fitting = [group for group in found if all(self._covers(group, t) for t in terms)]
         return max(fitting, key=lambda g: sum(_depth(t) for t, _ in g), default=None)
 
+    def divided(self) -> tuple[Group, tuple[Term, ...]]:
+        """The trip count, none if there is none; and where data has loops divide it among them."""
+        group = self.group() or ()
+        terms = list(dict.fromkeys(self._asked()))
+        if all(self._covers(group, term, self._is_open) for term in terms):
+            return group, ()
+        found = cut(terms, self._known, self._is_open) or ()
+        return (((found[0], 1),), found[1:]) if len(found) > 1 else (group, ())
+
+    def _is_open(self, leaf: Term) -> bool:
+        """Whether a leaf is the same for all threads of a block, and nobody knows it."""
+        return not leaf.parts and leaf.op != "const" and self.uniform(leaf)
+
     def _asked(self) -> Iterator[Term]:
         """Conditions that innermost loops end on, with what their registers begin with."""
         for items in self.skeletons:
@@ -93,8 +107,12 @@ class Trip:
     def _known(self, term: Term) -> bool:
         return self.uniform(term) and term.number is None and term not in self.tiles
 
-    def _covers(self, group: Group, whole: Term) -> bool:
-        """Whether a term depends on the leaves of a group only through the group's sum."""
+    def _covers(
+        self, group: Group, whole: Term, data: Callable[[Term], bool] = lambda _: False
+    ) -> bool:
+        """Whether a term depends on the leaves of a group, and on ``data``, only through the
+        group's sum.
+        """
         leaves = {leaf for term, _ in group for leaf in below(term) if _is_data(leaf)}
         inside, of_group = [whole], dict(group)
         seen: set[Term] = set()
@@ -103,7 +121,7 @@ class Trip:
             if term in seen:
                 continue
             seen.add(term)
-            if term in leaves:
+            if term in leaves or data(term):
                 return False
             pairs = dict(addends(term)[1]) if term.op == "sum" or term in of_group else {}
             ratio = {pairs[t] / f if t in pairs else 0.0 for t, f in of_group.items()}

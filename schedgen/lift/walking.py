@@ -46,6 +46,9 @@ class Following(Walk):
         first = self.registers.read(state, left) if in_memory else self.terms.make("registers?")
         return (first, *found)
 
+    def _tests(self, one: Instruction) -> bool:
+        return kind_of(one) == "wait"
+
     def _straight(self, block: Block, state: State, found: list[Item]) -> None:
         for number in range(block.begin, block.end):
             one = self.kernel.body[number]

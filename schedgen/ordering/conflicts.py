@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import product
 
+from schedgen.ordering.steps import section_of
 from schedgen.program.model import Program, Run
 from schedgen.program.operations import Access
 
@@ -22,7 +23,7 @@ class Kind(Enum):
 
     SAME    both in the loop, later one ``distance`` iterations after, in the same tile
     LATER   both in the loop, at least ``distance`` iterations after, in a later tile
-    OUTER   in the same tile, at least one of them outside of the loop
+    OUTER   in the same tile, at least one of them once per tile
     TILES   ``distance`` tiles after
     """
 
@@ -63,29 +64,32 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-SECTIONS = {"before": 0, "loop": 1, "after": 2}
+LOOP = 2
+PLACES = {"before": 0, "first": 1, "loop": LOOP, "last": 3, "after": 4}
 
 
-def sections(program: Program) -> dict[str, int]:
-    """Where each operation runs: 0 before, 1 in, 2 after the loop."""
+def places(program: Program) -> dict[str, int]:
+    """Where in a tile each operation is meant to be. In the loop, what runs in the first iteration
+    alone comes before what runs in each, and what runs in the last alone behind that.
+    """
     found: dict[str, int] = {}
     for role in program.roles:
         listed = {"before": role.before, "loop": role.loop, "after": role.after}
         for section, steps in listed.items():
             for step in steps:
                 if isinstance(step.action, Run):
-                    found[step.action.operation] = SECTIONS[section]
+                    found[step.action.operation] = PLACES[section_of(section, step)]
     return found
 
 
 def conflicts(program: Program) -> Iterator[Conflict]:
     """All orders that ``program`` has to keep, the nearest instances of each pair."""
-    section = sections(program)
+    place = places(program)
     accesses = [
         (operation.name, access)
         for operation in program.operations
         for access in operation.accesses
-        if operation.name in section
+        if operation.name in place
     ]
     by_allocation: dict[str, list[tuple[str, Access]]] = {}
     for name, access in accesses:
@@ -94,7 +98,7 @@ def conflicts(program: Program) -> Iterator[Conflict]:
         slots = program.allocation[allocation].slots
         for (a, first), (b, second) in product(uses, uses):
             if first.overlaps(second) and (first.write or second.write):
-                yield from _pair(a, b, first, second, section[a], section[b], slots)
+                yield from _pair(a, b, first, second, place[a], place[b], slots)
 
 
 def _pair(
@@ -128,7 +132,7 @@ def _pair_of_tiles(
     """Orders of storage that keeps its slot for a tile, or is filled several times per tile."""
     scale, gap = first.version.scale, second.version.offset - first.version.offset
     if gap % slots == 0:
-        if where_a == where_b == 1:
+        if where_a == where_b == LOOP:
             if first.order < second.order:
                 yield Conflict(a, b, first, second, Kind.SAME, 0)
             yield Conflict(a, b, first, second, Kind.SAME, 1)

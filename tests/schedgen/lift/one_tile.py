@@ -10,10 +10,10 @@ A, B = 1024, 1024 + STAGES * STAGE
 FULL, EMPTY = 0, 8 * STAGES
 DESCRIPTOR = 1 << 62 | 64 << 32 | 1 << 16
 """Rows of 128 bytes, swizzled, groups of 8 of them 1024 bytes apart, K-major."""
-_D = ", ".join(f"%f{n}" for n in range(32))
+ACCUMULATORS = ", ".join(f"%f{n}" for n in range(32))
 
 
-def _wait(number: str, first: int, parity: str, label: str) -> str:
+def wait(number: str, first: int, parity: str, label: str) -> str:
     """Until the phase of iteration ``number`` is complete, or the one before with the other
     parity."""
     return f"""
@@ -41,7 +41,8 @@ _PRODUCT = f"""
     cvt.u64.u32 %right, %b;
     add.s64 %left, %left, {DESCRIPTOR};
     add.s64 %right, %right, {DESCRIPTOR};
-    wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{_D}}}, %left, %right, 1, 1, 1, 0, 0;
+    wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+        {{{ACCUMULATORS}}}, %left, %right, 1, 1, 1, 0, 0;
     wgmma.commit_group.sync.aligned;"""
 
 
@@ -64,7 +65,7 @@ _PRODUCER = f"""
 PRODUCER:
     elect.sync _|%one, -1;
     mov.u32 %i, 0;
-COPY:{_wait("%i", EMPTY, "xor.b32 %phase, %phase, 1;", "WAIT_EMPTY")}
+COPY:{wait("%i", EMPTY, "xor.b32 %phase, %phase, 1;", "WAIT_EMPTY")}
     add.u32 %at, %at, {FULL - EMPTY};
     @%one mbarrier.arrive.expect_tx.shared.b64 _, [%at], {2 * STAGE};{_copy("a", A)}{_copy("b", B)}
     add.u32 %i, %i, 1;
@@ -73,11 +74,11 @@ COPY:{_wait("%i", EMPTY, "xor.b32 %phase, %phase, 1;", "WAIT_EMPTY")}
     bra END;"""
 
 _CONSUMER = f"""
-    mov.u32 %i, 0;{_wait("%i", FULL, "", "WAIT_FIRST")}{_PRODUCT}
+    mov.u32 %i, 0;{wait("%i", FULL, "", "WAIT_FIRST")}{_PRODUCT}
     mov.u32 %i, 1;
     setp.ge.s32 %more, %i, %n;
     @%more bra EPILOGUE;
-MULTIPLY:{_wait("%i", FULL, "", "WAIT_FULL")}{_PRODUCT}
+MULTIPLY:{wait("%i", FULL, "", "WAIT_FULL")}{_PRODUCT}
     wgmma.wait_group.sync.aligned 1;
     xor.b32 %slot, %slot, 1;
     shl.b32 %at, %slot, 3;

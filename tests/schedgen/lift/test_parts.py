@@ -8,9 +8,10 @@ from schedgen.conform.refusal import Refusal
 from schedgen.conform.skeleton import Carried, Exit, Loop
 from schedgen.conform.terms import Term, Terms
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
+from schedgen.lift.breaks import cut, least
 from schedgen.lift.cutoff import Limits, Looker
 from schedgen.lift.evaluate import Worths
-from schedgen.lift.lift import plan
+from schedgen.lift.lift import divided, plan
 from schedgen.lift.operands import spans_of
 from schedgen.lift.rings import rings
 from schedgen.lift.rolling import Counted, Sign, agrees, rolled
@@ -176,3 +177,55 @@ def test_what_depends_on_data_is_worth_nothing() -> None:
     )
     both = terms.make("and?", terms.compare("eq", data, terms.const(0)), terms.const(0))
     assert worths.of(both) == 0
+
+
+def lengths(terms: Terms) -> tuple[Term, Term, list[Term]]:
+    """A trip count, where it is divided, and what conditions of two loops depend on."""
+    keys, rows = (terms.make("loaded?", terms.symbol(f"parameter {n}"), 0) for n in (0, 1))
+    ends = (terms.make("sar", one, 7) for one in (keys, terms.sum(((keys, 1), (rows, -1)), 0)))
+    trip = terms.extreme("min", *ends)
+    behind = terms.sum(((keys, 1), (rows, -1)), -128)
+    place = terms.extreme("max", terms.make("sar", behind, 7), terms.const(0))
+    both = terms.extreme("min", terms.sum(((trip, 1),), -1), place)
+    return trip, place, [terms.sum(((trip, 1), (place, -1)), 0), both, trip]
+
+
+def is_no_number(term: Term) -> bool:
+    return term.number is None
+
+
+def test_the_fewest_terms_that_conditions_depend_on_are_found() -> None:
+    trip, place, asked = lengths(Terms())
+    assert cut(asked, is_no_number, is_no_number) == (trip, place)
+    assert least(place) == 0
+    assert least(trip) is None
+
+
+def test_three_places_are_too_many() -> None:
+    terms = Terms()
+    asked = [terms.make("loaded?", terms.symbol(f"parameter {n}"), 0) for n in range(3)]
+    assert cut(asked, is_no_number, is_no_number) is None
+
+
+def test_a_condition_on_data_itself_has_no_cut() -> None:
+    _, _, asked = lengths(Terms())
+    assert cut(asked, lambda _: False, is_no_number) is None
+
+
+def test_divided_loops_are_compared_with_all_places() -> None:
+    found = Limits(4, 2, parts=2)
+    assert (found.trips, found.beyond) == (20, 6)
+    cases = list(divided(found, [0], tiled=False))
+    assert cases[0] == ((1,), (0,))
+    assert cases[-1] == ((20,), (26,))
+    assert ((3,), (9,)) in cases
+    assert ((1,), (-6,)) in list(divided(found, [None], tiled=False))
+
+
+def test_a_multiple_of_a_turn_is_compared_only_where_nothing_is_divided() -> None:
+    terms = Terms()
+    trip, place = terms.symbol("n"), terms.symbol("m")
+    condition = terms.compare("lt", terms.sum(((terms.symbol("i"), 2),), 1), trip)
+    assert Looker([trip], [3]).limits([(loop(terms, condition),)])
+    with pytest.raises(Refusal, match="multiple of a turn"):
+        Looker([trip], [3], [place]).limits([(loop(terms, condition),)])
