@@ -70,8 +70,11 @@ class Accesses:
 
     def access(
         self, who: Who, cells: Cells, *, write: bool, atomic: bool = False, same: bool = False
-    ) -> None:
-        """Checks one access and enters it; ``same``: a write of what was there already."""
+    ) -> list[Part]:
+        """Checks one access and enters it; ``same``: a write of what was there already.
+
+        Returns where it is in which shadow.
+        """
         flags = (WRITE if write else 0) | (ATOMIC if atomic else 0) | (SAME if same else 0)
         number = self._state.records.add(who.agent, who.clock, who.origin, flags)
         before = self.predecessor if cells.space is Space.GLOBAL else None
@@ -82,7 +85,8 @@ class Accesses:
         ):
             before.early(self.side(self._state.records.get(number), cells), cells)
         manners = self._manners(who, write, atomic)
-        for part in self._state.memory.parts(cells):
+        parts = self._state.memory.parts(cells)
+        for part in parts:
             shadow, place, pages, _ = part
             conflict = self._after_touches(who, number, cells, part, manners)
             conflict = conflict or self._after_writes(who, number, cells, part)
@@ -92,6 +96,7 @@ class Accesses:
             # Beside a write of the same bytes: what follows has to be ordered after both.
             manner = Manner.ATOMIC_WRITE if write else Manner.ATOMIC_READ if atomic else Manner.READ
             shadow.touch((who.agent.cluster, who.agent.column, manner), place, pages, number)
+        return parts
 
     def allocate(self, cells: Cells) -> None:
         """Tensor memory is given out: as new."""

@@ -40,7 +40,13 @@ class Layer(Protocol):
 
 
 class Shadow(Protocol):
-    """The shadow of one memory, or of a part of it. ``pages`` are those of the place."""
+    """The shadow of one memory, or of a part of it. ``pages`` are those of the place.
+
+    Attributes:
+        changes: how often accesses were entered.
+    """
+
+    changes: int
 
     def last_writes(self, place: Place) -> list[int]:
         """The numbers of the last plain writes of these cells, 0 for cells without one."""
@@ -90,6 +96,7 @@ class DenseShadow:
 
     def __init__(self, size: int) -> None:
         self._size = size
+        self.changes = 0
         self._written = Dense(size)
         self._touched: dict[Key, Dense] = {}
 
@@ -117,6 +124,7 @@ class DenseShadow:
         return found
 
     def write(self, place: Place, pages: int, number: int) -> None:
+        self.changes += 1
         place.put(self._written.numbers, number)
         for touched in self._touched.values():
             if touched.pages & pages:
@@ -124,6 +132,7 @@ class DenseShadow:
                 touched.pages &= ~_inner_pages(place)
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
+        self.changes += 1
         touched = self._touched.get(key)
         if touched is None:
             touched = self._touched[key] = Dense(self._size, key[2])
