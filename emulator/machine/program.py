@@ -46,7 +46,7 @@ class Stretch:
 
 class Decoded:
     """Steps that launches of one kernel and of its mutants share: decoding takes as long as a small
-    launch. Valid for launches with the same parameters, target and switches.
+    launch. Valid for launches with the same target and switches.
 
     Attributes:
         steps: by the identity of an instruction, which is kept alive beside its step.

@@ -19,15 +19,16 @@ _KEPT = 4096
 
 
 class Spot:
-    """What is known of an array of offsets: the least, the greatest, and all bits that are set in
-    one of them."""
+    """What is known of an array of offsets: the least, the greatest, all bits that are set in one
+    of them, and whether they differ from each other."""
 
-    __slots__ = ("_indices", "high", "joined", "low", "offsets")
+    __slots__ = ("_indices", "different", "high", "joined", "low", "offsets")
 
     def __init__(self, offsets: Offsets) -> None:
         self.offsets = offsets
         lanes = offsets.tolist()
         self.low, self.high = min(lanes), max(lanes)
+        self.different = len(set(lanes)) == len(lanes)
         self.joined = 0
         for lane in lanes:
             self.joined |= lane

@@ -183,7 +183,7 @@ def distinct(numbers: Numbers) -> list[int]:
         return sorted(set(numbers.tolist()))
     first = int(numbers[0])
     changes = numbers[1:] != numbers[:-1]
-    if not np.count_nonzero(changes):
+    if 1 not in changes.tobytes():  # several times faster than any()
         return [first]
     found = set(numbers[1:][changes].tolist())
     found.add(first)
