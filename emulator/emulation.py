@@ -18,7 +18,6 @@ from schedgen.emulator.launched import (
     parameters_of,
     triggers,
 )
-from schedgen.emulator.instructions.table import load
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT, STALL, Statistics, execute
 from schedgen.emulator.machine.machine import POISON
@@ -105,9 +104,8 @@ class Emulator:
         module, kernel = self._parsed(launch)
         before = Contents(launch.allocations) if self.schedules or self._judges else None
         self._before, self._earlier = before, (self._triggered, self._running)
-        load()
-        begin = perf_counter()
         decoded = self.decoded or decoded_of(launch, module, kernel, self.switches)
+        begin = perf_counter()
 
         def under(seed: int) -> Execution:
             parts = launch, module, kernel, self.order(seed), before, decoded

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from schedgen.emulator.instructions.table import load
 from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.launch.stacks import callers_of
 from schedgen.emulator.machine.lanes import EmulationError
@@ -83,6 +84,7 @@ def _decoded(ptx: str, kernel: str, switches: Switches) -> Decoded:
 def decoded_of(launch: Launch, module: Module, kernel: Kernel, switches: Switches) -> Decoded:
     """What earlier launches of a kernel have decoded, as long as few others were since; none of
     it counts as executed yet."""
+    load()
     if module is not module_of(launch.ptx):  # a mutant
         return Decoded()
     decoded = _decoded(launch.ptx, kernel.name, switches)

@@ -97,7 +97,7 @@ _Stored = tuple[Box, "tuple[Cta, int]", tuple[str, str] | None]
 class _Store(WarpOperation):
     """Shared memory to global memory, or a reduction there."""
 
-    __slots__ = ("_block", "_box", "_offset", "_reduction", "_where")
+    __slots__ = ("_block", "_box", "_offset", "_reduction", "_size", "_where")
 
     def __init__(
         self,
@@ -111,6 +111,7 @@ class _Store(WarpOperation):
         self._where = where
         self._box = box
         self._block, self._offset = source
+        self._size = box.size
         self._reduction = reduction
 
     def execute(self) -> None:
@@ -118,10 +119,10 @@ class _Store(WarpOperation):
         box.operand.check_unchanged(machine, self._where)
         check_source(self.warp, self._block, self._where)
         tensor = box.operand.tensor
-        found = chunks_of(self._block)[box_chunks(box.size, self._offset, tensor.swizzle)]
+        found = chunks_of(self._block)[box_chunks(self._size, self._offset, tensor.swizzle)]
         data = found.view(np.uint8).reshape(box.shape)
         if machine.tracking:
-            cells = shared_cells(self._block, self._offset, box.size)
+            cells = shared_cells(self._block, self._offset, self._size)
             machine.tracker.access(self.handle, cells, write=False)
         for part, view, cells in box.parts:
             inside = data[part.place]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.machine.lanes import EmulationError, Lanes
-from schedgen.emulator.machine.spots import Offsets, spot_of
+from schedgen.emulator.machine.spots import Offsets, Spot, spot_of
 from schedgen.emulator.order.tracker import Cells, Space
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -79,9 +79,8 @@ class Flat:
         Raises:
             EmulationError: one is not.
         """
-        spot = spot_of(offsets)
-        lanes = [] if spot is not None else offsets.tolist()
-        low, high = (spot.low, spot.high) if spot is not None else (min(lanes), max(lanes))
+        spot = spot_of(offsets) or Spot(offsets)
+        low, high = spot.low, spot.high
         if low < 0 or high + size > self.size:
             raise EmulationError(
                 f"PTX line {where.line}: {where.name}: {size} bytes at offset "
@@ -89,11 +88,10 @@ class Flat:
                 "the address arithmetic, or the shapes of the tensors passed"
             )
         align = align or size
-        if spot is not None and not self.origin:
-            joined = spot.joined
-        else:
+        joined = spot.joined
+        if self.origin % align:
             joined = 0
-            for lane in lanes or offsets.tolist():
+            for lane in offsets.tolist():
                 joined |= lane + self.origin
         if joined % align:
             bad = next(lane for lane in offsets.tolist() if (lane + self.origin) % align)

@@ -7,8 +7,9 @@ times each: one is decoded, with registers that stand for any, and the others pu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -45,12 +46,10 @@ class Templates:
 
     def _shape(self, operand: Operand, slots: list[int]) -> Hashable | None:
         """What counts about an operand; adds its registers to ``slots``."""
-        kind = type(operand)
-        if kind is Register:
-            name = operand.name  # pyright: ignore[reportAttributeAccessIssue]
-            slot = self._decoder.slot.get(name)
+        if isinstance(operand, Register):
+            slot = self._decoder.slot.get(operand.name)
             if slot is None:
-                return name if name == "_" else None
+                return "_" if operand.name == "_" else None
             slots.append(slot)
             return self._decoder.types[slot]
         if isinstance(operand, Immediate):
@@ -95,17 +94,23 @@ class Templates:
         return found
 
 
-def _numbered(operand: Operand, number: object) -> Operand:
+def _numbered(operand: Operand, number: Iterator[int]) -> Operand:
     """An operand with the next numbers in place of its registers."""
     match operand:
         case Register("_"):
             return operand
         case Register():
-            return Register(str(next(number)))  # pyright: ignore
+            return Register(str(next(number)))
         case Vector(items):
             return Vector(tuple(_numbered(item, number) for item in items))
         case _:
             return operand
+
+
+class _Promise(Protocol):
+    """What a register may hold in place of lanes (`instructions.in_flight`)."""
+
+    def now(self) -> Lanes: ...
 
 
 class _Single:
@@ -127,8 +132,8 @@ class _Single:
             lanes = source.constant
             if lanes is None:
                 lanes = registers[source.slot]
-                if type(lanes) is not np.ndarray:  # a promise
-                    lanes = lanes.now()  # pyright: ignore
+                if type(lanes) is not np.ndarray:
+                    lanes = cast(_Promise, lanes).now()
                 if source.seen is not None:
                     lanes = source.of(lanes)
             values.append(lanes)

@@ -250,21 +250,11 @@ class Operations:
         self._enter(operation, agent, clock, access)
 
     def _enter(self, operation: Operation, agent: Agent, clock: int, access: Held) -> None:
-        cells, write, atomic = access
-        if operation.entered is not None:
-            self._enter_once(operation.entered, operation, agent, clock, access)
-            return
-        self._put(operation, agent, clock, access)
-
-    def _enter_once(
-        self,
-        entered: dict[Hashable, _Entered],
-        operation: Operation,
-        agent: Agent,
-        clock: int,
-        access: Held,
-    ) -> None:
         """Enters an access, unless another lane's copy has just made the same one."""
+        entered = operation.entered
+        if entered is None:
+            self._put(operation, agent, clock, access)
+            return
         cells, write, atomic = access
         index = cells.index
         place = (index.start, index.stop) if isinstance(index, slice) else id(index)

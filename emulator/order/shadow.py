@@ -32,6 +32,9 @@ class Manner(IntEnum):
     ATOMIC_WRITE = 2
 
 
+EVERY = tuple(Manner)
+ATOMIC_WRITES = (Manner.ATOMIC_WRITE,)
+
 Key = tuple[int, int, Manner]
 """Cluster and column of the agent, and manner."""
 
@@ -116,6 +119,7 @@ class DenseShadow:
         self.unit = gcd(size, unit)
         self._written = Dense(size, unit=self.unit)
         self._touched: dict[Key, Dense] = {}
+        self._atomics = False
 
     @property
     def written(self) -> Layer:
@@ -133,6 +137,8 @@ class DenseShadow:
         self, place: Place, pages: int, manners: tuple[Manner, ...]
     ) -> list[tuple[Layer, int]]:
         found: list[tuple[Layer, int]] = []
+        if manners is ATOMIC_WRITES and not self._atomics:
+            return found
         place = self._groups(place)
         for touched in self._touched.values():
             if touched.pages & pages and touched.manner in manners:
@@ -144,10 +150,13 @@ class DenseShadow:
         self.changes += 1
         groups = self._groups(place)
         groups.put(self._written.numbers, number)
+        inner = -1
         for touched in self._touched.values():
             if touched.pages & pages:
+                if inner < 0:
+                    inner = _inner_pages(place)
                 groups.put(touched.numbers, 0)
-                touched.pages &= ~_inner_pages(place)
+                touched.pages &= ~inner
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
         self.changes += 1
@@ -155,6 +164,7 @@ class DenseShadow:
         touched = self._touched.get(key)
         if touched is None:
             touched = self._touched[key] = Dense(self._size, key[2], self.unit)
+            self._atomics |= key[2] is Manner.ATOMIC_WRITE
         place.put(touched.numbers, number)
         touched.pages |= pages
         if touched.manner is Manner.ATOMIC_WRITE:
