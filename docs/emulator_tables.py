@@ -29,7 +29,9 @@ def parts() -> dict[str, Callable[[], str]]:
         "emulator-race": race,
         "race-mutants": race_mutants,
         "lift": lambda: table("lift", LIFT),
-        "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
+        "emulator-speed": lambda: table(
+            "emulate", (*SPEED, "CPU seconds", "instructions/s", "later launches/s")
+        ),
         "emulator-growth": lambda: table(
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")
         ),
