@@ -3,10 +3,10 @@
     python benchmarks/emulate.py [--save]
 
 Attention forward with 512 queries and keys and head_dim 128, a product of 512 x 512 matrices: the
-least seconds of three first launches, each of a kernel compiled anew, and of five later ones, which
-find its instructions decoded. Products of 256 x 256 x k for the growth: the least seconds of five
-runs after a first one, and what 1024 more of k took. Seconds are processor time of the execution,
-without compilation; whether the result is right is checked as well.
+seconds of the first launch, and the least of five later ones, which find instructions decoded.
+Products of 256 x 256 x k for the growth: the least seconds of five runs after a first one, and what
+1024 more of k took. Seconds are processor time of the execution, without compilation; whether the
+result is right is checked as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from report import keep, table
 
 from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
-from schedgen.driver.emulating import Outcome, compiled
+from schedgen.driver.emulating import compiled
 from schedgen.driver.proved import prove_solution
 from schedgen.driver.solution import solve
 from schedgen.kernel import Kernel
@@ -34,7 +34,6 @@ ATTENTION = {"batch": 1, "seq_q": 512, "seq_k": 512, "heads": 1, "heads_k": 1, "
 SIDE = 512
 GROWTH = (512, 1024, 2048, 4096, 8192)
 RUNS = 5
-FIRST = 3
 
 
 @cache
@@ -46,26 +45,23 @@ def emitted(spec: str, target: str) -> tuple[str, Kernel, str]:
 
 
 def row(spec: str, target: str, extents: Mapping[str, int], races: bool) -> Row:
-    """First launches and later ones."""
+    """The first launch and later ones."""
     text, kernel, arch = emitted(spec, target)
-    first: list[Outcome] = []
-    later: list[Outcome] = []
     # Of one thread, so that what else the computer does changes little.
-    with patch("schedgen.emulator.emulation.perf_counter", process_time):
-        for _ in range(FIRST):
-            with compiled(text, kernel, arch, races=races) as made:
-                first.append(made.run(extents))
-                if len(first) == FIRST:
-                    later = [made.run(extents) for _ in range(RUNS)]
-    outcome = first[0]
-    seconds, again = (min(run.report.seconds for run in runs) for runs in (first, later))
+    with (
+        patch("schedgen.emulator.emulation.perf_counter", process_time),
+        compiled(text, kernel, arch, races=races) as made,
+    ):
+        runs = [made.run(extents) for _ in range(RUNS + 1)]
+    outcome, seconds = runs[0], runs[0].report.seconds
+    again = min(run.report.seconds for run in runs[1:])
     count = outcome.report.statistics.instructions
     return {
         "kernel": spec,
         "arch": arch,
         "extents": " ".join(f"{name}={size}" for name, size in outcome.extents.items()),
         "race checker": "on" if races else "off",
-        "correct": all(run.correct and run.clean for run in (*first, *later)),
+        "correct": all(run.correct and run.clean for run in runs),
         "warp instructions": count,
         "CPU seconds": f"{seconds:.2f}",
         "instructions/s": int(round(count / seconds, -2)),
