@@ -365,6 +365,10 @@ def test_all_lanes_of_a_warp_issue_one_store() -> None:
     assert (race.earlier.iteration, race.later.iteration) == (0, 1)
 
 
+def _never(_entered: object) -> bool:
+    return False
+
+
 @pytest.mark.parametrize("at", range(5))
 @pytest.mark.parametrize("write", [True, False])
 def test_each_lane_of_one_store_meets_others(
@@ -384,7 +388,7 @@ def test_each_lane_of_one_store_meets_others(
         return list(k.checker.kept.all())
 
     once = found()
-    monkeypatch.setattr(operations._Entered, "stands", lambda _self: False)
+    monkeypatch.setattr(operations._Entered, "stands", _never)
     assert once == found()
     assert bool(once) == (at < 4)
 
