@@ -32,7 +32,9 @@ def parts() -> dict[str, Callable[[], str]]:
         "bugs": bugs,
         "lift": lambda: table("lift", LIFT),
         "lift-mutants": lambda: table("lift_mutants", MUTANTS),
-        "emulator-speed": lambda: table("emulate", (*SPEED, "CPU seconds", "instructions/s")),
+        "emulator-speed": lambda: table(
+            "emulate", (*SPEED, "CPU seconds", "instructions/s", "later launches/s")
+        ),
         "emulator-growth": lambda: table(
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")
         ),

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from schedgen.emulator.contents import OTHER, UNUSED, Contents, independent
 from schedgen.emulator.launch.capture import Allocation, Launch
-from schedgen.emulator.launched import Lines, kernel_of, module_of, parameters_of, triggers
+from schedgen.emulator.launched import (
+    Lines,
+    decoded_of,
+    kernel_of,
+    module_of,
+    parameters_of,
+    triggers,
+)
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT, STALL, Statistics, execute
 from schedgen.emulator.machine.machine import POISON
@@ -97,8 +104,8 @@ class Emulator:
         module, kernel = self._parsed(launch)
         before = Contents(launch.allocations) if self.schedules or self._judges else None
         self._before, self._earlier = before, (self._triggered, self._running)
+        decoded = self.decoded or decoded_of(launch, module, kernel, self.switches)
         begin = perf_counter()
-        decoded = self.decoded or Decoded()
 
         def under(seed: int) -> Execution:
             parts = launch, module, kernel, self.order(seed), before, decoded

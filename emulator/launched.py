@@ -6,10 +6,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from schedgen.emulator.instructions.table import load
 from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.launch.stacks import callers_of
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import Statistics
+from schedgen.emulator.machine.program import Decoded
+from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.ptx.parse import parse
 from schedgen.emulator.ptx.tree import Kernel, Location, Module
 
@@ -71,6 +74,22 @@ class Lines:
 def module_of(ptx: str) -> Module:
     """The parsed text, as long as few others were parsed since."""
     return parse(ptx)
+
+
+@lru_cache(maxsize=16)
+def _decoded(ptx: str, kernel: str, switches: Switches) -> Decoded:
+    return Decoded()
+
+
+def decoded_of(launch: Launch, module: Module, kernel: Kernel, switches: Switches) -> Decoded:
+    """What earlier launches of a kernel have decoded, as long as few others were since; none of
+    it counts as executed yet."""
+    load()
+    if module is not module_of(launch.ptx):  # a mutant
+        return Decoded()
+    decoded = _decoded(launch.ptx, kernel.name, switches)
+    decoded.held.clear()
+    return decoded
 
 
 def kernel_of(module: Module, launch: Launch) -> Kernel:

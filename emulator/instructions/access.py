@@ -11,7 +11,8 @@ from schedgen.emulator.instructions.operands import executing, spread
 from schedgen.emulator.machine.addresses import resolver
 from schedgen.emulator.machine.block import SharedMemory
 from schedgen.emulator.machine.lanes import Lanes
-from schedgen.emulator.machine.memory import Flat, Offsets
+from schedgen.emulator.machine.memory import Flat
+from schedgen.emulator.machine.spots import Offsets, Spot, spot_of
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
@@ -58,6 +59,15 @@ class Access:
                 result = np.zeros((self.count, len(addresses)), values.dtype)
             result[:, lanes] = values
         return result
+
+    def single(self, warp: Warp, addresses: Lanes) -> tuple[Flat, Spot] | None:
+        """The memory that all addresses are in and what is known of the offsets, if that is
+        known; they are checked then."""
+        ((flat, offsets, _), *others) = resolver(self.space)(warp, addresses, self.where)
+        if others or flat.origin or (spot := spot_of(offsets)) is None:
+            return None
+        flat.check(offsets, self.width * self.count, self.where)
+        return flat, spot
 
     def put(self, warp: Warp, addresses: Lanes, values: Lanes) -> None:
         """Stores (count, n) elements to n addresses."""

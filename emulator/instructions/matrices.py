@@ -15,6 +15,7 @@ two before the products that want them there (``fp4_shift_A``).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from schedgen.emulator.instructions.memory import rows_of
 from schedgen.emulator.instructions.operands import address, items
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import spaces
-from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, error
+from schedgen.emulator.machine.lanes import LANES, UNSIGNED, Decoder, Lanes, error
 from schedgen.emulator.ptx.tree import Instruction, Operand
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _B = np.arange(4)
 """Byte of a register."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Layout:
     """``row`` and ``column`` (registers, 32, 4): where each byte of each lane's register lies.
 
@@ -52,6 +53,23 @@ class _Layout:
     column: NDArray[Any]
     rows: int
     bits: int = 8
+
+    @cached_property
+    def together(self) -> int:
+        """How many bytes of a register lie side by side in one row: 4, 2 or 1."""
+        for size in (4, 2):
+            row, column = (each.reshape(-1, size) for each in (self.row, self.column))
+            beside = (column == column[:, :1] + np.arange(size)).all()
+            if beside and (row == row[:, :1]).all() and not (column[:, 0] % size).any():
+                return size
+        return 1
+
+    def elements(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(registers, 32, n) numbers of elements of `together` bytes in a memory in which the rows
+        begin at these offsets."""
+        size = self.together
+        row, column = self.row[..., ::size], self.column[..., ::size]
+        return (offsets[row] + column) // size
 
 
 def _halves(number: int, *, transposed: bool) -> _Layout:
@@ -84,6 +102,7 @@ def _unpacked_rows(number: int, bits: int) -> _Layout:
     return _Layout(row, np.broadcast_to(4 * (_T % 4) + _B, row.shape), 8 * number, bits)
 
 
+@lru_cache(maxsize=64)
 def _layout(opcode: str, kind: tuple[str, ...], number: int) -> _Layout | None:
     """The layout of a form, None if there is no such form; ``kind`` is its shape and types."""
     if not number:
@@ -146,7 +165,16 @@ def _ldmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
     addresses = address(instruction.operands[1], decoder, instruction)
 
     def run(warp: Warp) -> None:
-        fetched = access.fetch(warp, _rows(warp, addresses(warp), layout, instruction))
+        rows = _rows(warp, addresses(warp), layout, instruction)
+        known = access.single(warp, rows) if layout.bits == 8 else None
+        if known is not None:
+            flat, spot = known
+            index = spot.index(layout, layout.elements)
+            for write, lanes in zip(writes, flat.views[layout.together][index], strict=True):
+                write(warp, lanes.view(np.uint32)[:, 0])
+            access.report(warp, flat, spot.offsets, write=False)
+            return
+        fetched = access.fetch(warp, rows)
         matrices = _unpacked(fetched, layout.bits)
         registers = matrices[layout.column, layout.row].view(np.uint32)[..., 0]
         for write, lanes in zip(writes, registers, strict=True):
@@ -161,10 +189,20 @@ def _stmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
     access, layout = _form(instruction, vector)
     reads = [decoder.read(item, "b32", instruction) for item in items(vector)]
     addresses = address(instruction.operands[0], decoder, instruction)
+    kind = UNSIGNED[layout.together]
 
     def run(warp: Warp) -> None:
         rows = _rows(warp, addresses(warp), layout, instruction)
         registers = np.ascontiguousarray(rows_of(warp, reads))
+        known = access.single(warp, rows)
+        if known is not None and known[1].different:
+            flat, spot = known
+            index, view = spot.index(layout, layout.elements), flat.views[layout.together]
+            values = registers[..., None].view(kind)
+            same = warp.machine.tracking and 0 not in (view[index] == values).tobytes()
+            view[index] = values
+            access.report(warp, flat, spot.offsets, write=True, same=same)
+            return
         matrices = np.empty((_ROW_BYTES, layout.rows), np.uint8)
         matrices[layout.column, layout.row] = registers.view(np.uint8).reshape(layout.row.shape)
         access.put(warp, rows, matrices)

@@ -159,14 +159,17 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
         values = executing(warp, addresses(warp)).tolist()
         amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
         state = 0
-        for value in dict.fromkeys(values):
+        different = dict.fromkeys(values)
+        for value in different:
             block, offset = locate(warp, value, instruction, remote=form.remote)
             barrier = block.mbarrier(offset, instruction)
             if not sink and block is not warp.block:
                 raise error(
                     instruction, "an arrive on a remote mbarrier returns no state (rule B8)"
                 )
-            mine = [a for v, a in zip(values, amounts, strict=True) if v == value]
+            mine = amounts
+            if len(different) > 1:
+                mine = [a for v, a in zip(values, amounts, strict=True) if v == value]
             count = len(mine) if expects else sum(mine)
             if expects:
                 barrier.expect(sum(mine), instruction)

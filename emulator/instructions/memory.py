@@ -70,14 +70,14 @@ def _ld(instruction: Instruction, decoder: Decoder, environment: Environment) ->
 
     if access.space not in ("param", "param::entry") or not _fixed(instruction):
         return run
-    known: list[Lanes] = []
 
     def parameter(warp: Warp) -> None:
-        """Parameters never change: all warps and lanes read what the first one read."""
-        if not known:
+        """Parameters never change: all warps and lanes of a launch read what the first one read."""
+        rows = warp.machine.kept.get(parameter)
+        if rows is None:
             one = access.fetch(warp, addresses(warp)[:1]).view(seen)
-            known.append(np.repeat(one, 32, axis=1))
-        put(warp, known[0])
+            rows = warp.machine.kept[parameter] = np.repeat(one, 32, axis=1)
+        put(warp, rows)
 
     return parameter
 

@@ -33,7 +33,7 @@ from schedgen.emulator.layouts.tiles import (
     fill,
     padded,
 )
-from schedgen.emulator.machine.lanes import Decoder, error
+from schedgen.emulator.machine.lanes import Decoder, Lanes, error
 from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.machine.switches import OutOfBoundsBytes
 from schedgen.emulator.order.tracker import Queue
@@ -90,10 +90,14 @@ class _Load(WarpOperation):
         return f"{super().explain()}, that reports to the mbarrier at {signals}"
 
 
+_Stored = tuple[Box, "tuple[Cta, int]", tuple[str, str] | None]
+"""What a store copies, from where, and how it reduces."""
+
+
 class _Store(WarpOperation):
     """Shared memory to global memory, or a reduction there."""
 
-    __slots__ = ("_block", "_box", "_offset", "_reduction", "_where")
+    __slots__ = ("_block", "_box", "_offset", "_reduction", "_size", "_where")
 
     def __init__(
         self,
@@ -107,6 +111,7 @@ class _Store(WarpOperation):
         self._where = where
         self._box = box
         self._block, self._offset = source
+        self._size = box.size
         self._reduction = reduction
 
     def execute(self) -> None:
@@ -114,10 +119,10 @@ class _Store(WarpOperation):
         box.operand.check_unchanged(machine, self._where)
         check_source(self.warp, self._block, self._where)
         tensor = box.operand.tensor
-        found = chunks_of(self._block)[box_chunks(box.size, self._offset, tensor.swizzle)]
+        found = chunks_of(self._block)[box_chunks(self._size, self._offset, tensor.swizzle)]
         data = found.view(np.uint8).reshape(box.shape)
         if machine.tracking:
-            cells = shared_cells(self._block, self._offset, box.size)
+            cells = shared_cells(self._block, self._offset, self._size)
             machine.tracker.access(self.handle, cells, write=False)
         for part, view, cells in box.parts:
             inside = data[part.place]
@@ -212,22 +217,31 @@ def _store(form: Form, operation: str | None) -> Execute:
     form.finish(2 + hinted)
     sources = address(form.operands[1], form.decoder, where)
 
+    def one(warp: Warp, lanes: tuple[Lanes, ...], start: int, lane: int) -> _Stored:
+        box = source.box(warp, lanes, lane, store=True)
+        from_ = place(warp, start, where, remote=False)
+        check_range(*from_, box.size, ALIGNMENT, where)
+        element = box.operand.tensor.element
+        if element.is_padded:
+            raise error(where, f"elements {element.name} can only be loaded")
+        if operation is None:
+            return box, from_, None
+        type_ = type_of(operation, element)
+        if type_ is None:
+            raise error(where, f".{operation} does not exist for {element.name} elements")
+        return box, from_, (operation, type_)
+
     def run(warp: Warp) -> None:
         lanes, found = source.read(warp), sources(warp)
+        values = list(zip(*(each.tolist() for each in (found, *lanes)), strict=True))
+        known: dict[tuple[int, ...], _Stored] = {}
         for lane in lanes_of(warp):
-            box = source.box(warp, lanes, lane, store=True)
-            from_ = place(warp, int(found[lane]), where, remote=False)
-            check_range(*from_, box.size, ALIGNMENT, where)
-            element = box.operand.tensor.element
-            if element.is_padded:
-                raise error(where, f"elements {element.name} can only be loaded")
-            reduction = None
-            if operation is not None:
-                type_ = type_of(operation, element)
-                if type_ is None:
-                    raise error(where, f".{operation} does not exist for {element.name} elements")
-                reduction = operation, type_
-            store = _Store(warp, where, box, from_, reduction)
+            start, map_, *_ = value = values[lane]
+            if value in known:  # CuTe DSL lets all lanes of a warp issue the same copy
+                source.used(warp, map_)
+            else:
+                known[value] = one(warp, lanes, start, lane)
+            store = _Store(warp, where, *known[value])
             warp.machine.operations.issue(store)
             warp.bulk.add(store)
 

@@ -83,6 +83,12 @@ class Source:
         """Lanes of the map's address and of the coordinates."""
         return tuple(read(warp) for read in (self.map, *self.coordinates))
 
+    def used(self, warp: Warp, map_: int) -> None:
+        """Tells the race checker that a lane uses the map at an address."""
+        if warp.machine.tracking:
+            cells = Cells(Space.GLOBAL, -1, slice(map_, map_ + SIZE))
+            warp.machine.tracker.map_use(warp.number, cells, self.where.line)
+
     def box(self, warp: Warp, lanes: tuple[Lanes, ...], lane: int, *, store: bool) -> Box:
         """The box that one lane names.
 
@@ -94,10 +100,7 @@ class Source:
         operand = tensor_map(warp, int(first[lane]), where)
         if not store:
             operand.check_begin(warp.machine, where)
-        if warp.machine.tracking:
-            start = int(first[lane])
-            cells = Cells(Space.GLOBAL, -1, slice(start, start + SIZE))
-            warp.machine.tracker.map_use(warp.number, cells, where.line)
+        self.used(warp, int(first[lane]))
         tensor = operand.tensor
         if tensor.rank != self.rank:
             raise error(where, f"the tensor map has {tensor.rank} dimensions, not {self.rank}")

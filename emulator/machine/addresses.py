@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from schedgen.emulator.machine.block import RANK_SHIFT
 from schedgen.emulator.machine.lanes import EmulationError, Lanes
 from schedgen.emulator.machine.memory import Flat, Offsets
+from schedgen.emulator.machine.spots import offsets_of, spot_of
 from schedgen.emulator.machine.warp import Warp
 from schedgen.emulator.ptx.tree import Instruction
 
@@ -51,7 +52,7 @@ def spaces(modifiers: tuple[str, ...]) -> str:
 
 def _shared(warp: Warp, addresses: Lanes, where: Instruction) -> list[Part]:
     block = warp.block
-    offsets = addresses.astype(np.int64) - int(block.base)
+    offsets = offsets_of(addresses, int(block.base))
     if block.cluster.size > 1 and (offsets >> RANK_SHIFT).any():
         bad = next(a for a in addresses.tolist() if a >> RANK_SHIFT != block.rank)
         raise EmulationError(
@@ -62,6 +63,10 @@ def _shared(warp: Warp, addresses: Lanes, where: Instruction) -> list[Part]:
 
 
 def _cluster(warp: Warp, addresses: Lanes, where: Instruction) -> list[Part]:
+    base = int(warp.block.base)
+    wide = offsets_of(addresses, base)
+    if (spot := spot_of(wide)) is not None and spot.low >= 0 and spot.high <= _OFFSET:
+        return [(warp.block.cluster.peer(warp.block.rank, where).shared, wide, None)]
     wide = addresses.astype(np.int64)
     ranks = wide >> RANK_SHIFT
     found = set(ranks.tolist())

@@ -15,6 +15,7 @@ from schedgen.emulator.machine.memory import Flat, Offsets
 from schedgen.emulator.machine.operations import Groups, InOrder
 from schedgen.emulator.machine.participants import Participant
 from schedgen.emulator.machine.registers import Registers
+from schedgen.emulator.machine.spots import spot_of
 from schedgen.emulator.machine.tensor import TensorMemory
 from schedgen.emulator.order.tracker import Space
 from schedgen.emulator.ptx.tree import Instruction
@@ -40,11 +41,13 @@ class SharedMemory(Flat):
         Raises:
             EmulationError: one does.
         """
-        if not self.barriers or int(offsets.min()) >= self._high:
+        if not self.barriers:
+            return
+        spot = spot_of(offsets)
+        low, high = (spot.low, spot.high) if spot is not None else (offsets.min(), offsets.max())
+        if low >= self._high or high + size <= self._low:
             return
         last = offsets + (size - 1)
-        if int(last.max()) < self._low:
-            return
         hit = self._guard[offsets // SIZE] | self._guard[last // SIZE]
         for middle in range(SIZE, size - 1, SIZE):
             hit |= self._guard[(offsets + middle) // SIZE]

@@ -28,6 +28,9 @@ Compute = Callable[..., Any]
 """(lanes, …) -> lanes of the only target, or a tuple of them, for any number of lanes."""
 
 
+_BYTES = {kind: np.dtype(kind).itemsize for kind in (*NUMPY.values(), *UNSIGNED.values())}
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A register or a literal, ``constant``. ``seen``: as which type lanes are seen; None: as they
@@ -42,9 +45,10 @@ class Source:
         """Lanes of the register as the instruction sees them (`Decoder.read`)."""
         if self.seen is None:
             return lanes
-        if lanes.itemsize == np.dtype(self.seen).itemsize:
+        size = _BYTES[self.seen]
+        if lanes.itemsize == size:
             return lanes.view(self.seen)
-        return lanes.astype(UNSIGNED[np.dtype(self.seen).itemsize]).view(self.seen)
+        return lanes.astype(UNSIGNED[size]).view(self.seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,11 @@ class Target:
         """Results as the register keeps them (`Decoder.write`)."""
         if lanes.dtype == self.kept:
             return lanes
-        same = lanes.itemsize == np.dtype(self.kept).itemsize
+        same = lanes.itemsize == _BYTES[self.kept]
         return lanes.view(self.kept) if same else lanes.astype(self.kept)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Elementwise:
     """A step that may be computed together with others of the same ``key``.
 

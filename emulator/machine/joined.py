@@ -10,7 +10,7 @@ by lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +23,40 @@ LEAST = 2
 """Instructions of a run below which nothing is gained."""
 
 
+class Functions:
+    """Functions of runs that were met, by what the runs are but for the numbers of registers.
+
+    Code that is unrolled around loads or stores has the same run many times.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[Compute, tuple[int, ...], tuple[int, ...]]] = {}
+
+    def of(self, steps: Sequence[Elementwise]) -> tuple[Compute, list[int], list[int]]:
+        """The function of a run, and the registers that it takes and returns."""
+        places: dict[int, int] = {}
+        for step in steps:
+            for one in (*step.sources, *step.targets):
+                places.setdefault(one.slot, len(places))
+        shape = tuple(
+            (
+                step.key, step.compute,
+                tuple([(places[one.slot], one.seen) for one in step.sources]),
+                tuple([places[one.slot] for one in step.targets]),
+            )
+            for step in steps
+        )  # fmt: skip
+        known = self._known.get(shape)
+        if known is None:
+            plan = Plan(steps)
+            inputs = tuple(places[slot] for slot in plan.inputs)
+            outputs = tuple(places[slot] for slot in plan.outputs)
+            known = self._known[shape] = _Writer(plan).function(), inputs, outputs
+        compute, inputs, outputs = known
+        slots = list(places)
+        return compute, [slots[place] for place in inputs], [slots[place] for place in outputs]
+
+
 class Joined:
     """A step: instructions in a row, all elementwise.
 
@@ -31,15 +65,12 @@ class Joined:
         failed: the step in which an error was met.
     """
 
-    __slots__ = ("_compute", "_inputs", "_readers", "failed", "steps")
+    __slots__ = ("_compute", "_inputs", "_outputs", "failed", "steps")
 
-    def __init__(self, steps: Sequence[Elementwise]) -> None:
+    def __init__(self, steps: Sequence[Elementwise], functions: Functions | None = None) -> None:
         self.steps = tuple(steps)
         self.failed: object = None
-        plan = Plan(self.steps)
-        self._inputs = tuple(plan.inputs)
-        self._readers = [self._reader(slot) for slot in self._inputs]
-        self._compute = _Writer(plan).function()
+        self._compute, self._inputs, self._outputs = (functions or Functions()).of(steps)
 
     def __call__(self, warp: WarpState) -> None:
         """Executes the run for the executing lanes of a warp.
@@ -52,12 +83,16 @@ class Joined:
             return
         registers = warp.registers
         values: list[Any] = [registers[slot] for slot in self._inputs]
-        self.failed = self.steps[0]  # where a run begins, if it is none of the promises below
         for at, lanes in enumerate(values):
             if type(lanes) is not np.ndarray:  # a promise; they are touched in their order
-                self.failed = self._readers[at]
-                values[at] = lanes.now()
-        self._compute(registers, values)
+                try:
+                    values[at] = lanes.now()
+                except BaseException:
+                    self.failed = self._reader(self._inputs[at])
+                    raise
+        self.failed = self.steps[0]  # where a run begins
+        for slot, lanes in zip(self._outputs, self._compute(values), strict=True):
+            registers[slot] = lanes
 
     def _reader(self, slot: int) -> Elementwise:
         """The first step that reads a register."""
@@ -69,8 +104,8 @@ class Joined:
             step.run(warp)
 
 
-Compute = Callable[[list[Lanes], list[Lanes]], None]
-"""Takes the registers of a warp, and those that the run reads; changes the first."""
+Compute = Callable[[list[Lanes]], tuple[Lanes, ...]]
+"""Takes the registers that the run reads, returns those that it writes."""
 
 
 class _Writer:
@@ -81,7 +116,7 @@ class _Writer:
         self._plan = plan
         self._known: dict[str, Any] = {"concatenate": np.concatenate}
         self._names: dict[object, str] = {}
-        self._lines = ["def compute(registers, values):"]
+        self._lines = ["def compute(values):"]
 
     def function(self) -> Compute:
         plan = self._plan
@@ -91,9 +126,7 @@ class _Writer:
             self._known[f"v{number}"] = constant
         for group in plan.groups:
             self._group(group)
-        for slot, number in plan.outputs.items():
-            self._line(f"registers[{slot}] = v{number}")
-        self._line("return")
+        self._line(f"return {_tuple(tuple(plan.outputs.values()))}")
         exec(compile("\n".join(self._lines), "<joined instructions>", "exec"), self._known)
         return cast(Compute, self._known["compute"])
 

@@ -32,6 +32,8 @@ PROCESSORS = 148
 """Streaming multiprocessors of a B200, each of which holds one CTA here."""
 SHARED_LIMIT = 227 * 1024
 """Bytes of shared memory that a CTA may have on sm_90 and sm_100, the system's part aside."""
+_GARBAGE = 50_000
+"""Objects that may become garbage before the collector looks."""
 _REGISTERS = 64 * 1024
 
 
@@ -162,15 +164,20 @@ def execute(
 @contextmanager
 def _settled_heap() -> Generator[None]:
     """Lets the garbage collector pass over what was there before: torch, the DSL and a parsed
-    kernel are some million objects, and a launch makes enough for it to go through them often."""
-    if gc.get_freeze_count():  # the program does so itself
-        yield
-        return
-    gc.freeze()
+    kernel are some million objects, and a launch makes enough for it to go through them often.
+    Hardly any of what a launch makes is garbage before it ends: it looks for some more rarely."""
+    thresholds = gc.get_threshold()
+    frozen = gc.get_freeze_count()  # the program does so itself
+    if not frozen:
+        gc.freeze()
+    if thresholds[0]:
+        gc.set_threshold(max(thresholds[0], _GARBAGE), *thresholds[1:])
     try:
         yield
     finally:
-        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        if not frozen:
+            gc.unfreeze()
 
 
 class _Layout:

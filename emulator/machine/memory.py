@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.machine.lanes import EmulationError, Lanes
+from schedgen.emulator.machine.spots import Offsets, Spot, spot_of
 from schedgen.emulator.order.tracker import Cells, Space
 from schedgen.emulator.ptx.tree import Instruction
-
-Offsets = NDArray[np.int64]
-"""One byte offset per accessing lane."""
 
 _ALIGN = 16  # of the base of the views: the widest access
 _COUNTS: dict[int, Any] = {n: np.arange(n, dtype=np.int64)[:, None] for n in (1, 2, 4, 8, 16)}
@@ -81,8 +79,8 @@ class Flat:
         Raises:
             EmulationError: one is not.
         """
-        lanes = offsets.tolist()
-        low, high = min(lanes), max(lanes)
+        spot = spot_of(offsets) or Spot(offsets)
+        low, high = spot.low, spot.high
         if low < 0 or high + size > self.size:
             raise EmulationError(
                 f"PTX line {where.line}: {where.name}: {size} bytes at offset "
@@ -90,11 +88,13 @@ class Flat:
                 "the address arithmetic, or the shapes of the tensors passed"
             )
         align = align or size
-        joined = 0
-        for lane in lanes:
-            joined |= lane + self.origin
+        joined = spot.joined
+        if self.origin % align:
+            joined = 0
+            for lane in offsets.tolist():
+                joined |= lane + self.origin
         if joined % align:
-            bad = next(lane for lane in lanes if (lane + self.origin) % align)
+            bad = next(lane for lane in offsets.tolist() if (lane + self.origin) % align)
             raise EmulationError(
                 f"PTX line {where.line}: {where.name}: address {bad + self.origin:#x} ({bad} bytes "
                 f"into {self.name}) is not a multiple of {align} bytes"
@@ -116,18 +116,27 @@ class Flat:
     def holds(self, offsets: Offsets, values: Lanes, width: int, count: int) -> bool:
         """Whether (count, lanes) elements are there already; accesses that are in no range are no
         matter of this."""
-        low, high = int(offsets.min()), int(offsets.max()) + width * count
-        if low < 0 or high > self.size or ((offsets + self.origin) % width).any():
+        spot = spot_of(offsets)
+        if spot is not None and not self.origin:
+            low, high, aligned = spot.low, spot.high + width * count, not spot.joined % width
+        else:
+            low, high = int(offsets.min()), int(offsets.max()) + width * count
+            aligned = not ((offsets + self.origin) % width).any()
+        if low < 0 or high > self.size or not aligned:
             return False
-        return bool((self.views[width][self._index(offsets, width, count)] == values).all())
+        equal = self.views[width][self._index(offsets, width, count)] == values
+        return 0 not in equal.tobytes()
 
     def cells(self, offsets: Offsets, size: int) -> Cells:
         """What an access of ``size`` bytes from each offset touches."""
-        return Cells(self.space, self.cta, offsets + self.origin, size)
+        index = offsets + self.origin if self.origin else offsets
+        return Cells(self.space, self.cta, index, size)
 
     def _index(self, offsets: Offsets, width: int, count: int) -> Offsets:
         if self._skip:
             offsets = offsets + self._skip
+        elif (spot := spot_of(offsets)) is not None:
+            return spot.index((width, count), lambda o: _COUNTS[count] + o // width)
         elements = offsets // width if width > 1 else offsets
         return _COUNTS[count] + elements
 

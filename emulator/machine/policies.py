@@ -112,7 +112,9 @@ class Adversarial:
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
         self._turn += 1
-        due = [index for index, operation in enumerate(pending) if operation.due <= self._turn]
+        due: Sequence[int] = range(len(pending))  # no other operation has a delay of its own
+        if self._delay == "mixed":
+            due = [at for at, operation in enumerate(pending) if operation.due <= self._turn]
         late = self._delay == "late" and self._turn % _LATEST
         if late and not ready:
             return self._latest(pending)
@@ -136,8 +138,8 @@ class Adversarial:
         for kind in kinds:
             self._kinds.setdefault(kind, self._random.random())
         first = max(kinds, key=lambda kind: self._kinds[kind])
-        own = [at for at, operation in enumerate(pending) if operation.name == first]
-        return own[0] if self._random.random() < _OLDEST else self._random.choice(own)
+        own = (at for at, operation in enumerate(pending) if operation.name == first)
+        return next(own) if self._random.random() < _OLDEST else self._random.choice([*own])
 
     def admit(self, operation: Operation) -> None:
         mixed = self._delay == "mixed"

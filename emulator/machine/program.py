@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
 from schedgen.emulator.machine.conditions import Condition, Meeting
 from schedgen.emulator.machine.elementwise import Elementwise
-from schedgen.emulator.machine.joined import LEAST, Joined
+from schedgen.emulator.machine.joined import LEAST, Functions, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.machine.steps import Control, Run
+from schedgen.emulator.machine.templates import Templates
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
 from schedgen.emulator.ptx.synchronization import synchronizes
 from schedgen.emulator.ptx.tree import Instruction
@@ -45,12 +46,13 @@ class Stretch:
 
 class Decoded:
     """Steps that launches of one kernel and of its mutants share: decoding takes as long as a small
-    launch. Valid for launches with the same parameters, target and switches.
+    launch. Valid for launches with the same target and switches.
 
     Attributes:
         steps: by the identity of an instruction, which is kept alive beside its step.
         images: memory of parameters and variables by name: steps know its address.
         joined: what runs of steps were joined to, by the identities of the steps.
+        functions: those of what was joined.
         held: lines of synchronization whose guard held in some lane, ever.
         hear: is told when a warp has executed synchronization, with what it has to wait for, if
             anything; None: nobody listens.
@@ -60,6 +62,7 @@ class Decoded:
         self.steps: dict[int, tuple[Instruction, Execute | Control]] = {}
         self.images: dict[str, NDArray[np.uint8]] = {}
         self.joined: dict[tuple[int, ...], Joined] = {}
+        self.functions = Functions()
         self.held: set[int] = set()
         self.hear: Hear | None = None
 
@@ -84,9 +87,12 @@ class Program:
         self.stretches: list[Stretch | None] = [None] * (len(kernel.body) + 1)
         self._labels = set(kernel.labels.values())
         self._steps: dict[int, Execute | Control] = {}
-        self._decoded = decoded
-        self._held: set[int] = set() if decoded is None else decoded.held
-        self._hear = None if decoded is None else decoded.hear
+        self._decoded = decoded or Decoded()
+        self._held = self._decoded.held
+        self._hear = self._decoded.hear
+        self._templates = Templates(
+            self.decoder, lambda where, decoder: build(where, decoder, environment)
+        )
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -128,10 +134,10 @@ class Program:
         stretch.parts = tuple(parts)
 
     def _joined(self, steps: list[Elementwise]) -> Joined:
-        known = {} if self._decoded is None else self._decoded.joined
+        known = self._decoded.joined
         key = tuple(map(id, steps))
         if key not in known:
-            known[key] = Joined(steps)
+            known[key] = Joined(steps, self._decoded.functions)
         return known[key]
 
     def problems(self) -> Iterator[tuple[Instruction, EmulationError]]:
@@ -150,7 +156,7 @@ class Program:
 
     def _known(self, instruction: Instruction) -> Execute | Control:
         """A step that another launch has decoded, or a new one."""
-        if self._decoded is None or instruction.opcode in _PLACED:
+        if instruction.opcode in _PLACED:
             return self._build(instruction)
         known = self._decoded.steps.get(id(instruction))
         if known is None:
@@ -159,6 +165,9 @@ class Program:
         return known[1]
 
     def _build(self, instruction: Instruction) -> Execute | Control:
+        step = self._templates.step(instruction)
+        if step is not None:
+            return self._guarded(instruction, step)
         step = build(instruction, self.decoder, self.environment)
         if self._hear is not None and synchronizes(instruction):
             step = _heard(step, self._hear, instruction)

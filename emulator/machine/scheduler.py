@@ -22,7 +22,7 @@ from schedgen.emulator.machine.warp import Group, Warp
 _PATIENCE = 4_000
 """Instructions per ready warp without any synchronization, after which others are revived: those
 that run may be waiting for them in global memory."""
-_OFTEN = 3
+_OFTEN = 2
 """Executions of a stretch after which it is worth to look for what may be computed together."""
 _GLANCE = 64
 """Turns between two looks at the clock."""

@@ -17,7 +17,7 @@ from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
 from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.records import ATOMIC, FREED, SAME, WRITE, Origin, Record
-from schedgen.emulator.order.shadow import Layer, Manner
+from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, Layer, Manner
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Proxy, Space
 
@@ -70,8 +70,11 @@ class Accesses:
 
     def access(
         self, who: Who, cells: Cells, *, write: bool, atomic: bool = False, same: bool = False
-    ) -> None:
-        """Checks one access and enters it; ``same``: a write of what was there already."""
+    ) -> list[Part]:
+        """Checks one access and enters it; ``same``: a write of what was there already.
+
+        Returns where it is in which shadow.
+        """
         flags = (WRITE if write else 0) | (ATOMIC if atomic else 0) | (SAME if same else 0)
         number = self._state.records.add(who.agent, who.clock, who.origin, flags)
         before = self.predecessor if cells.space is Space.GLOBAL else None
@@ -82,7 +85,8 @@ class Accesses:
         ):
             before.early(self.side(self._state.records.get(number), cells), cells)
         manners = self._manners(who, write, atomic)
-        for part in self._state.memory.parts(cells):
+        parts = self._state.memory.parts(cells)
+        for part in parts:
             shadow, place, pages, _ = part
             conflict = self._after_touches(who, number, cells, part, manners)
             conflict = conflict or self._after_writes(who, number, cells, part)
@@ -92,6 +96,7 @@ class Accesses:
             # Beside a write of the same bytes: what follows has to be ordered after both.
             manner = Manner.ATOMIC_WRITE if write else Manner.ATOMIC_READ if atomic else Manner.READ
             shadow.touch((who.agent.cluster, who.agent.column, manner), place, pages, number)
+        return parts
 
     def allocate(self, cells: Cells) -> None:
         """Tensor memory is given out: as new."""
@@ -109,7 +114,7 @@ class Accesses:
             self._over(who, freed, peer, self._given_back.pop(_key(peer), None))
             self._given_back[_key(cells)] = self._last(cells)
         for part in self._state.memory.parts(cells):
-            if not self._after_touches(who, freed, cells, part, tuple(Manner)):
+            if not self._after_touches(who, freed, cells, part, EVERY):
                 self._after_writes(who, freed, cells, part)
             part.shadow.write(part.place, part.pages, freed)
 
@@ -118,7 +123,7 @@ class Accesses:
         found: dict[int, tuple[int, int, int]] = {}
         for part in self._state.memory.parts(cells):
             written = [(part.shadow.written, one) for one in part.shadow.last_writes(part.place)]
-            touched = part.shadow.touches(part.place, part.pages, tuple(Manner))
+            touched = part.shadow.touches(part.place, part.pages, EVERY)
             for layer, number in (*written, *touched):
                 if number:
                     found[number] = _overlap(part, layer, number)
@@ -143,20 +148,21 @@ class Accesses:
     def _manners(self, who: Who, write: bool, atomic: bool) -> tuple[Manner, ...]:
         """Which accesses other than plain writes this one may conflict with."""
         if write:
-            return tuple(Manner)
+            return EVERY
         if atomic or not (self._read_read and who.asynchronous):
-            return (Manner.ATOMIC_WRITE,)
-        return (Manner.READ, Manner.ATOMIC_READ, Manner.ATOMIC_WRITE)
+            return ATOMIC_WRITES
+        return EVERY
 
     def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> bool:
         """Whether there was a conflict."""
         conflict, shadow = False, part.shadow
+        asynchronous = self._other_cta is not Verdict.OFF and who.agent.kind in _ASYNC_WRITERS
         for earlier in shadow.last_writes(part.place):
             if earlier == 0:
                 self._unwritten(who, number, cells, part)
             elif not self._ordered(who, earlier, cells.space):
                 conflict |= self._conflict(who, earlier, number, cells, part, shadow.written)
-            elif who.agent.kind in _ASYNC_WRITERS and self._other_cta is not Verdict.OFF:
+            elif asynchronous:
                 self._other_block(who, earlier, number, cells, part)
         return conflict
 
@@ -174,13 +180,15 @@ class Accesses:
         records = self._state.records
         agent = records.agents[earlier]
         assert agent is not None
-        clock = records.clocks[earlier]
-        fenced = who.asynchronous and agent.kind in self._state.fenced
-        if agent.cluster != who.agent.cluster:
+        clock, column = records.clocks[earlier], agent.column
+        if agent.cluster == who.agent.cluster:
+            if column < who.vector.size and who.vector.item(column) >= clock:
+                return True
+            fenced = who.asynchronous and agent.kind in self._state.fenced
+        else:
+            fenced = who.asynchronous and agent.kind in self._state.fenced
             row = FENCED_GLOBAL if fenced else CAUSAL
-            return who.view.knows(row, agent.cluster, agent.column, clock)
-        if agent.column < who.vector.size and who.vector[agent.column] >= clock:
-            return True
+            return who.view.knows(row, agent.cluster, column, clock)
         # Behind a read the fence may be anybody's on the way (S5).
         read = fenced and self._reads_anywhere and not records.flags[earlier] & WRITE
         shared = space is not Space.GLOBAL
@@ -238,8 +246,10 @@ class Accesses:
 
     def _other_block(self, who: Who, earlier: int, number: int, cells: Cells, part: Part) -> None:
         """S3: same proxy is not enough where another thread block issued the other write."""
+        if cells.space is not Space.SHARED:
+            return
         before, now = self._state.records.get(earlier), self._state.records.get(number)
-        if cells.space is not Space.SHARED or before.origin.cta == now.origin.cta:
+        if before.origin.cta == now.origin.cta:
             return
         if not now.writes or not {before.agent.kind, now.agent.kind} <= _ASYNC_WRITERS:
             return
@@ -252,8 +262,10 @@ class Accesses:
         )
 
     def _unwritten(self, who: Who, number: int, cells: Cells, part: Part) -> None:
+        if cells.space is Space.GLOBAL or self._uninitialized is Verdict.OFF:
+            return
         now = self._state.records.get(number)
-        if now.writes or cells.space is Space.GLOBAL or self._uninitialized is Verdict.OFF:
+        if now.writes:
             return
         about = "unwritten", now.origin.line, cells.space
         if keys := self._met.setdefault(about, []):

@@ -214,9 +214,12 @@ class Findings:
         """Is told of each finding."""
         self.beyond = 0
         """How often something was met that is not kept."""
+        self.met = 0
+        """How often anything was met in this execution."""
 
     def add(self, finding: Finding) -> None:
         """Keeps a finding, or counts one that is known."""
+        self.met += 1
         if finding.rule in self._demoted and finding.severity is Severity.ERROR:
             finding = replace(finding, severity=Severity.WARNING)
         if self.listener is not None:
@@ -246,6 +249,7 @@ class Findings:
 
     def again(self, key: Hashable) -> None:
         """Counts one more of a known kind."""
+        self.met += 1
         known = self._kept.get(key)
         if known is None:
             self.beyond += 1

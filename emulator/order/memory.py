@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.order.footprint import Footprint, Ranges
 from schedgen.emulator.order.places import Place, Span, place
-from schedgen.emulator.order.shadow import DenseShadow, Layer, Shadow, pages_of
+from schedgen.emulator.order.shadow import UNIT, DenseShadow, Layer, Shadow, pages_of
 from schedgen.emulator.order.sparse import SparseShadow
 from schedgen.emulator.order.tracker import Cells, Space
 
@@ -22,7 +23,14 @@ TENSOR_CELLS = LANES * COLUMNS
 """PTX ISA 9.7.16.1."""
 _CHUNK = 20  # log2 of the bytes of global memory that share a shadow
 _CHUNK_BYTES = 1 << _CHUNK
-_KEPT = 1024  # places of arrays that come again
+_KEPT = 4096  # places of arrays that come again
+
+
+@lru_cache(maxsize=_KEPT)
+def _span(start: int, stop: int) -> tuple[Place, int]:
+    """Consecutive cells, and the pages that they are in."""
+    span = Span(start, stop)
+    return span, pages_of(span)
 
 
 class Part(NamedTuple):
@@ -73,7 +81,9 @@ class Memory:
             shadows, size = self._tensor, TENSOR_CELLS
         shadow = shadows.get(cells.cta)
         if shadow is None:
-            shadow = shadows[cells.cta] = DenseShadow(size)
+            # Memories of one launch are mostly used alike.
+            unit = min((one.unit for one in shadows.values()), default=UNIT)
+            shadow = shadows[cells.cta] = DenseShadow(size, unit)
         where, pages = self._place(index, cells.width, size, cells.space)
         return [Part(shadow, where, pages, 0)]
 
@@ -88,7 +98,9 @@ class Memory:
     def _place(
         self, index: NDArray[np.int64] | slice, width: int, size: int, space: Space
     ) -> tuple[Place, int]:
-        if isinstance(index, slice) or index.flags.writeable:
+        if isinstance(index, slice):
+            return _span(index.start, index.stop)
+        if index.flags.writeable:
             where = place(index, width, size)
             return where, pages_of(where)
         key = id(index), width, space

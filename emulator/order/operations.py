@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from schedgen.emulator.order.knowledge import (
     met,
 )
 from schedgen.emulator.order.mbarriers import Barrier
+from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.records import Origin
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Queue, Space
@@ -32,10 +34,27 @@ from schedgen.emulator.order.warps import Warp
 _TRACKED = frozenset((Queue.BULK_LOAD, Queue.STORE_ASYNC))
 _PER_THREAD = frozenset((Queue.BULK_LOAD, Queue.BULK_STORE))
 """Copies that each lane issues for itself: those of one instruction are one access, as the lanes of
-a warp count as ordered. (CuTe DSL compiles bulk stores that all lanes of a warp issue.)"""
+a warp count as ordered. CuTe DSL compiles bulk stores that all lanes of a warp issue: 32 times the
+same copy, which is looked at once as long as nothing else comes in between (`_Entered`)."""
 
 Held = tuple[Cells, bool, bool]
 """An access whose stream is not known yet: cells, write, atomic."""
+
+
+class _Entered(NamedTuple):
+    """An access that was entered and met nothing: another one of the same instruction to the same
+    cells changes nothing, while the ``parts`` that it touched have had so many ``changes``.
+
+    ``cells`` are kept because the identity of their index stands for them.
+    """
+
+    cells: Cells
+    parts: list[Part]
+    changes: list[int]
+
+    def stands(self) -> bool:
+        """Whether nothing came after it."""
+        return [part.shadow.changes for part in self.parts] == self.changes
 
 
 class Operation:
@@ -46,11 +65,12 @@ class Operation:
         clock: its number in the stream of its warp, where that has one.
         held: accesses of a copy whose mbarrier has not been told yet.
         ends: the mbarriers on which it completes, and in which phases.
+        entered: what copies of one instruction have accessed; None: not one of several.
     """
 
     __slots__ = (
-        "agents", "born", "chain", "clock", "ends", "held", "origin", "queue", "vectors", "view",
-        "warp",
+        "agents", "born", "chain", "clock", "ends", "entered", "held", "origin", "queue",
+        "vectors", "view", "warp",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +88,17 @@ class Operation:
         self.held: list[Held] = []
         self.ends: list[tuple[Barrier, int]] = []
         self.vectors: dict[Space, NDArray[np.int32]] = {}
+        self.entered: dict[Hashable, _Entered] | None = None
+
+    def again(self) -> Operation:
+        """The same, issued by another lane of the warp in the same instruction."""
+        other = Operation(self.warp, self.queue, self.origin, self.view, self.born, self.chain)
+        other.agents, other.clock = self.agents, self.clock
+        other.vectors = self.vectors
+        if self.entered is None:
+            self.entered = {}
+        other.entered = self.entered
+        return other
 
 
 class Operations:
@@ -80,8 +111,8 @@ class Operations:
         self._finished: dict[int, tuple[Warp, int, Origin]] = {}
         """cp.async, which an mbarrier may track later, and tcgen05.ld, whose registers are read
         later."""
-        self._origins: dict[int, Origin] = {}
-        """By warp, of the last of its copies."""
+        self._copies: dict[int, Operation] = {}
+        """By warp, the last of its copies."""
         self._next = 1
         self._literal = state.switches.bulk_clause is BulkClause.LITERAL
         self._strict = state.switches.async_scope is AsyncScope.STRICT
@@ -103,13 +134,16 @@ class Operations:
     ) -> int:
         """A warp issues an operation; returns its handle."""
         state = self._state
-        again = queue in _PER_THREAD and state.is_last(number, line)
+        handle = self._next
+        self._next += 1
+        if queue in _PER_THREAD and state.is_last(number, line):
+            operation = self._open[handle] = self._copies[number].again()
+            if queue is Queue.BULK_LOAD:
+                _, operation.clock = self._stream(operation.warp, queue, chain)
+            return handle
         warp = state.warp(number)
         warp.touch()
-        origin = self._origins[number] if again else state.origin(warp, line, queue)
-        if queue in _PER_THREAD:
-            self._origins[number] = origin
-            state.note(number, line)
+        origin = state.origin(warp, line, queue)
         agents, clock = self._stream(warp, queue, chain)
         view = warp.message()
         for other in together:
@@ -118,8 +152,9 @@ class Operations:
                 view = Message(view.cluster, met(view.rows, theirs.rows), view.foreign)
         operation = Operation(warp, queue, origin, view, len(state.records), chain)
         operation.agents, operation.clock = agents, clock
-        handle = self._next
-        self._next += 1
+        if queue in _PER_THREAD:
+            self._copies[number] = operation
+            state.note(number, line)
         self._open[handle] = operation
         return handle
 
@@ -215,6 +250,24 @@ class Operations:
         self._enter(operation, agent, clock, access)
 
     def _enter(self, operation: Operation, agent: Agent, clock: int, access: Held) -> None:
+        """Enters an access, unless another lane's copy has just made the same one."""
+        entered = operation.entered
+        if entered is None:
+            self._put(operation, agent, clock, access)
+            return
+        cells, write, atomic = access
+        index = cells.index
+        place = (index.start, index.stop) if isinstance(index, slice) else id(index)
+        key = agent, clock, cells.space, cells.cta, place, cells.width, write, atomic
+        known = entered.get(key)
+        if known is not None and known.stands():
+            return
+        met = self._state.findings.met
+        parts = self._put(operation, agent, clock, access)
+        if self._state.findings.met == met:
+            entered[key] = _Entered(cells, parts, [part.shadow.changes for part in parts])
+
+    def _put(self, operation: Operation, agent: Agent, clock: int, access: Held) -> list[Part]:
         cells, write, atomic = access
         vector = operation.vectors.get(cells.space)
         if vector is None:
@@ -223,7 +276,7 @@ class Operations:
             agent, clock, operation.origin, vector, operation.view,
             agent.kind not in self._state.fenced, operation.born,
         )  # fmt: skip
-        self._accesses.access(who, cells, write=write, atomic=atomic)
+        return self._accesses.access(who, cells, write=write, atomic=atomic)
 
     # -- what an operation is ordered after -----------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,22 @@ _SMALL = 1024
 """Entries up to which looking for a regular pattern costs less than it saves."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Span:
     """Consecutive cells."""
 
     start: int
     stop: int
+    scaled: Scaled = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def grain(self) -> int:
+        """The place consists of aligned groups of so many cells."""
+        return gcd(self.start, self.stop)
+
+    def divided(self, unit: int) -> Span:
+        """The same place in a memory of groups of ``unit`` cells, which divides the grain."""
+        return Span(self.start // unit, self.stop // unit)
 
     def get(self, memory: Cells1) -> Cells1:
         return memory[self.start : self.stop]
@@ -38,7 +49,7 @@ class Span:
         return np.array([self.start]), self.stop - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Grid:
     """``width`` cells of each of some consecutive rows of a memory that is ``stride`` wide."""
 
@@ -47,6 +58,15 @@ class Grid:
     rows: int
     column: int
     width: int
+    scaled: Scaled = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def grain(self) -> int:
+        return gcd(self.stride, self.column, self.width)
+
+    def divided(self, unit: int) -> Grid:
+        column, width = self.column // unit, self.width // unit
+        return Grid(self.stride // unit, self.row, self.rows, column, width)
 
     def get(self, memory: Cells1) -> Cells1:
         return self._window(memory).ravel()
@@ -70,12 +90,20 @@ class Grid:
         return table[self.row : self.row + self.rows, self.column : self.column + self.width]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Blocks:
     """Aligned blocks of ``width`` cells; ``index`` has their numbers."""
 
     width: int
     index: NDArray[np.int64]
+    scaled: Scaled = field(default=None, init=False, repr=False)
+
+    @property
+    def grain(self) -> int:
+        return self.width
+
+    def divided(self, unit: int) -> Blocks:
+        return Blocks(self.width // unit, self.index)
 
     def get(self, memory: Cells1) -> Cells1:
         if self.width == 1:
@@ -101,6 +129,15 @@ class Blocks:
 
 
 Place = Span | Grid | Blocks
+Scaled = tuple[int, Place] | None
+"""Of a place: a unit that it was divided by, and what came of that."""
+
+
+def divided(place: Place, unit: int) -> Place:
+    """A place in units that divide its grain; remembered with the place."""
+    if place.scaled is None or place.scaled[0] != unit:
+        place.scaled = unit, place if unit == 1 else place.divided(unit)
+    return place.scaled[1]
 
 
 def place(index: NDArray[np.int64] | slice, width: int, size: int) -> Place:

@@ -39,6 +39,7 @@ class SparseShadow:
 
     def __init__(self, size: int) -> None:
         self._size = size
+        self.changes = 0
         self._written: Dense | None = None
         self._marks: NDArray[np.bool_] | None = None
         self._entries: dict[object, _Entry] = {}
@@ -68,6 +69,7 @@ class SparseShadow:
         return found
 
     def write(self, place: Place, pages: int, number: int) -> None:
+        self.changes += 1
         place.put(self._numbers().numbers, number)
         near = list(self._near(pages))
         if not near:
@@ -83,6 +85,7 @@ class SparseShadow:
         place.put(marks, False)
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
+        self.changes += 1
         name = key, _token(place)
         known = self._entries.get(name)
         if known is not None:

@@ -13,9 +13,8 @@ its `track` calls were made, and is not optional.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +51,7 @@ class Queue(StrEnum):
     """st.async and red.async: end by complete-tx on an mbarrier (`track`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
+class Cells(NamedTuple):
     """Bytes that one access touches.
 
     ``index``: byte addresses, flat int64 array or a slice. SHARED: offsets in the shared memory of
@@ -68,7 +66,7 @@ class Cells:
 
     space: Space
     cta: int
-    index: NDArray[np.int64] | slice
+    index: NDArray[np.int64] | slice  # pyright: ignore[reportIncompatibleMethodOverride]
     width: int = 1
 
 

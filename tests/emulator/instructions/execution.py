@@ -15,6 +15,7 @@ from schedgen.emulator.instructions.table import Environment, build
 from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, Step
 from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.machine.templates import Templates
 from schedgen.emulator.ptx.parse import parse
 
 for family in (
@@ -103,6 +104,16 @@ def decoded_all(texts: Sequence[str]) -> tuple[Decoder, list[tuple[Step, ...]]]:
     counts = [text.count(";") for text in texts]
     ends = list(accumulate(counts))
     return decoder, [tuple(steps[end - n : end]) for end, n in zip(ends, counts, strict=True)]
+
+
+def decoded_twice(text: str) -> tuple[Decoder, tuple[Step, ...], list[Step]]:
+    """The steps of a text, and those that templates make of it."""
+    registers = "\n".join(f".reg .{type_} %{name}<10>;" for name, type_ in PREFIXES.items())
+    kernel = parse(_PTX.format(registers=registers, text=text)).kernels["k"]
+    decoder, steps = decoded(text)
+    environment = Environment(kernel, "sm_100a", Switches(), {})
+    templates = Templates(decoder, lambda where, into: build(where, into, environment))
+    return decoder, steps, [cast(Step, templates.step(one)) for one in kernel.body[:-1]]
 
 
 def execute(

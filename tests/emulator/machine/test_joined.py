@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from schedgen.emulator.machine.elementwise import Elementwise
-from schedgen.emulator.machine.joined import Joined
+from schedgen.emulator.machine.joined import Functions, Joined
 from schedgen.emulator.machine.lanes import Lanes
-from tests.emulator.instructions.execution import ALL, Warp, decoded_all
+from tests.emulator.instructions.execution import ALL, Warp, decoded_all, decoded_twice
 
 FORMS = (
     "add.f32 %f{}, %f{}, %f{};",
@@ -77,6 +77,38 @@ def test_random_code(seed: int, full: bool) -> None:
     for first, second in zip(one.registers, other.registers, strict=True):
         assert first.dtype == second.dtype
         assert first.tobytes() == second.tobytes()
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["all lanes", "some lanes"])
+def test_templates(full: bool) -> None:
+    """Steps with other registers put in place do what those do that were decoded for them."""
+    numbers, values = random.Random(0), np.random.default_rng(0)
+    lines = [_text(numbers, 60) for _ in range(4)]
+    decoder, steps, again = decoded_twice("\n".join(lines))
+    active = ALL if full else values.random(32) < 0.5
+    one, other = Warp(decoder, active), Warp(decoder, active)
+    for name in decoder.slot:
+        if decoder.types[decoder.slot[name]] != "b128":
+            bits = values.integers(0, 256, 8 * 32, np.uint8).view(np.uint64)
+            one[name[1:]] = other[name[1:]] = bits
+    with np.errstate(all="ignore"):
+        for step, template in zip(steps, again, strict=True):
+            assert isinstance(template, Elementwise)
+            step(one)
+            template(other)
+    for first, second in zip(one.registers, other.registers, strict=True):
+        assert first.dtype == second.dtype
+        assert first.tobytes() == second.tobytes()
+
+
+def test_runs_that_differ_in_registers_share_a_function() -> None:
+    text = "add.f32 %f{0}, %f{1}, 0f3F800000;\nmul.f32 %f{1}, %f{0}, %f{0};"
+    decoder, (first, second) = decoded_all((text.format(1, 2), text.format(5, 3)))
+    functions, warp = Functions(), Warp(decoder, ALL)
+    warp["f2"], warp["f3"] = np.full(32, 2, np.float32), np.full(32, 3, np.float32)
+    for steps in (first, second):
+        Joined([step for step in steps if isinstance(step, Elementwise)], functions)(warp)
+    assert [warp[name].view(np.float32)[0] for name in ("f1", "f2", "f5", "f3")] == [3, 9, 4, 16]
 
 
 def test_what_is_alike_is_computed_once() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.order.memory import Memory
 from schedgen.emulator.order.places import Blocks, Grid, Span, place
-from schedgen.emulator.order.shadow import DenseShadow, Key, Manner, Shadow, pages_of
+from schedgen.emulator.order.shadow import EVERY, DenseShadow, Key, Manner, Shadow, pages_of
 from schedgen.emulator.order.sparse import SparseShadow
 from schedgen.emulator.order.tracker import Cells, Space
 
@@ -120,6 +120,36 @@ def test_random_accesses(kind: type[DenseShadow | SparseShadow], seed: int) -> N
             key = keys[number] = 0, rng.randrange(3), rng.choice([Manner.READ, Manner.ATOMIC_READ])
             shadow.touch(key, where, pages, number)
             naive.touch(key, cells, number)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_of_cells(seed: int) -> None:
+    """A shadow that keeps groups of cells as one says what one of single cells says."""
+    rng = random.Random(seed)
+    grouped, single = DenseShadow(SIZE), DenseShadow(SIZE, 1)
+    units: list[int] = []
+    for number, align in enumerate((16, 32) * 8 + (4, 16) * 8 + (1, 6) * 4, 1):
+        start = rng.randrange(64) * align
+        index: NDArray[np.int64] | slice = slice(start, start + rng.randint(1, 64) * align)
+        if rng.random() < 0.5:
+            index = align * np.array(rng.sample(range(64), 8)) + start
+        where = place(index, align, SIZE)
+        pages = pages_of(where)
+        assert grouped.last_writes(where) == single.last_writes(where)
+        found, expected = (
+            [(n, layer.overlap(where, n).tolist()) for layer, n in one.touches(where, pages, EVERY)]
+            for one in (grouped, single)
+        )
+        assert found == expected
+        key = 0, rng.randrange(3), rng.choice(EVERY)
+        written = rng.random() < 0.5
+        for one in (grouped, single):
+            if written:
+                one.write(where, pages, number)
+            else:
+                one.touch(key, where, pages, number)
+        units.append(grouped.unit)
+    assert (units[0], units[-1]) == (16, 1)
 
 
 def test_an_atomic_write_initializes() -> None:

@@ -1,0 +1,146 @@
+"""Elementwise instructions that differ in their registers alone are decoded once.
+
+What such an instruction computes depends on its opcode, modifiers, literals and the types of its
+registers, and on nothing else (`elementwise.elementwise`). Unrolled code has few of these, many
+times each: one is decoded, with registers that stand for any, and the others put theirs in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from typing import Protocol, cast
+
+import numpy as np
+
+from schedgen.emulator.machine.elementwise import Compute, Elementwise, Source, Target
+from schedgen.emulator.machine.lanes import Decoder, EmulationError, Lanes, WarpState
+from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
+
+Build = Callable[[Instruction, Decoder], object]
+"""Makes the step of an instruction."""
+
+
+class Templates:
+    """Decoded instructions of one kernel, by what they are but for their registers."""
+
+    def __init__(self, decoder: Decoder, build: Build) -> None:
+        self._decoder = decoder
+        self._build = build
+        self._known: dict[Hashable, Elementwise | None] = {}
+        self._sources: dict[tuple[int, object], Source] = {}
+        self._targets: dict[int, Target] = {}
+
+    def step(self, instruction: Instruction) -> Elementwise | None:
+        """The step of an instruction; None where it has to be decoded by itself."""
+        slots: list[int] = []
+        shapes = [self._shape(operand, slots) for operand in instruction.operands]
+        if None in shapes:
+            return None
+        key = instruction.opcode, instruction.modifiers, *shapes
+        if key in self._known:
+            template = self._known[key]
+        else:
+            template = self._known[key] = self._template(instruction, slots)
+        return None if template is None else self._filled(template, slots)
+
+    def _shape(self, operand: Operand, slots: list[int]) -> Hashable | None:
+        """What counts about an operand; adds its registers to ``slots``."""
+        if isinstance(operand, Register):
+            slot = self._decoder.slot.get(operand.name)
+            if slot is None:
+                return "_" if operand.name == "_" else None
+            slots.append(slot)
+            return self._decoder.types[slot]
+        if isinstance(operand, Immediate):
+            return type(operand.value), repr(operand.value)
+        if isinstance(operand, Vector):
+            shapes = tuple(self._shape(item, slots) for item in operand.items)
+            return None if None in shapes else shapes
+        return None
+
+    def _template(self, instruction: Instruction, slots: list[int]) -> Elementwise | None:
+        """An instruction with one register after the other, each of the type that it has here."""
+        decoder, number = self._decoder, iter(range(len(slots)))
+        names = {str(at): decoder.types[slot] for at, slot in enumerate(slots)}
+        operands = tuple(_numbered(operand, number) for operand in instruction.operands)
+        general = replace(instruction, operands=operands, guard=None)
+        try:
+            step = self._build(general, Decoder(names, decoder.symbol, decoder.shared))
+        except EmulationError:
+            return None  # it will be met again, with the names of its registers
+        return step if isinstance(step, Elementwise) else None
+
+    def _filled(self, template: Elementwise, slots: list[int]) -> Elementwise:
+        sources = tuple([self._source(one, slots) for one in template.sources])
+        targets = tuple([self._target(one, slots) for one in template.targets])
+        run = _Single(template.compute, sources, targets)
+        return Elementwise(run, template.key, template.compute, sources, targets)
+
+    def _source(self, general: Source, slots: list[int]) -> Source:
+        if general.constant is not None:
+            return general
+        key = slot, _ = slots[general.slot], general.seen
+        found = self._sources.get(key)
+        if found is None:
+            found = self._sources[key] = Source(slot, None, general.kept, general.seen)
+        return found
+
+    def _target(self, general: Target, slots: list[int]) -> Target:
+        slot = slots[general.slot]
+        found = self._targets.get(slot)
+        if found is None:
+            found = self._targets[slot] = Target(slot, general.kept)
+        return found
+
+
+def _numbered(operand: Operand, number: Iterator[int]) -> Operand:
+    """An operand with the next numbers in place of its registers."""
+    match operand:
+        case Register("_"):
+            return operand
+        case Register():
+            return Register(str(next(number)))
+        case Vector(items):
+            return Vector(tuple(_numbered(item, number) for item in items))
+        case _:
+            return operand
+
+
+class _Promise(Protocol):
+    """What a register may hold in place of lanes (`instructions.in_flight`)."""
+
+    def now(self) -> Lanes: ...
+
+
+class _Single:
+    """An elementwise step by itself, in whichever lanes execute."""
+
+    __slots__ = ("_compute", "_sources", "_targets")
+
+    def __init__(
+        self, compute: Compute | None, sources: tuple[Source, ...], targets: tuple[Target, ...]
+    ) -> None:
+        self._compute = compute
+        self._sources = sources
+        self._targets = targets
+
+    def __call__(self, warp: WarpState) -> None:
+        registers = warp.registers
+        values: list[Lanes] = []
+        for source in self._sources:
+            lanes = source.constant
+            if lanes is None:
+                lanes = registers[source.slot]
+                if type(lanes) is not np.ndarray:
+                    lanes = cast(_Promise, lanes).now()
+                if source.seen is not None:
+                    lanes = source.of(lanes)
+            values.append(lanes)
+        result = values[0] if self._compute is None else self._compute(*values)
+        results = (result,) if len(self._targets) == 1 else result
+        for target, lanes in zip(self._targets, results, strict=True):
+            kept = target.of(lanes)
+            if not warp.full:
+                kept = np.where(warp.active, kept, registers[target.slot])
+            registers[target.slot] = kept
