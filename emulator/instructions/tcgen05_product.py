@@ -159,8 +159,9 @@ class Product(WarpOperation):
             bytes_ = words.view(np.uint8)
             pairs = np.stack([bytes_ & np.uint8(15), bytes_ >> np.uint8(4)], axis=-1)
             return values(pairs.reshape(len(words), -1), product.a)
-        codes = words.view(_UNSIGNED[product.bits])
-        return values(held(codes, product.a) if product.bits == 8 else codes, product.a)
+        if product.bits == 8:
+            return values(held(words.view(np.uint8), product.a), product.a)
+        return values(words.view(_UNSIGNED[product.bits]), product.a)
 
     def _scaled_a(self, block: Block, a: Floats) -> Floats:
         return self._scaled(block, a, 0) if self._operands.factors else a
