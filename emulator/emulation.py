@@ -204,9 +204,7 @@ class Emulator:
     ) -> Statistics:
         memory = HostMemory()
         for one in launch.allocations:
-            memory.register(one.start, one.size, one.name, released=one.released)
-            if one.slack:
-                memory.register_slack(one.end, one.slack, one.name)
+            memory.register(one.start, one.size, one.name, released=one.released, slack=one.slack)
         return execute(
             kernel,
             grid=launch.grid,

@@ -154,10 +154,13 @@ class HostMemory:
         self.on_slack: Callable[[Instruction, Flat], None] | None = None
         """Told of accesses to ranges that are registered as no tensor's."""
 
-    def register(self, address: int, size: int, name: str, *, released: bool = False) -> Flat:
+    def register(
+        self, address: int, size: int, name: str, *, released: bool = False, slack: int = 0
+    ) -> Flat:
         """Makes ``size`` bytes at a host address accessible to kernels.
 
         The caller keeps them alive. A range that is registered already may be registered again.
+        Behind it are ``slack`` bytes, as allocators round up, that no kernel has a right to.
 
         Raises:
             EmulationError: the range overlaps another one.
@@ -185,13 +188,10 @@ class HostMemory:
         self._regions.insert(at, region)
         if released:
             self._released.add(address)
+        if slack:
+            self.register(address + size, slack, f"what is behind {name}")
+            self._slack.add(address + size)
         return region
-
-    def register_slack(self, address: int, size: int, name: str) -> None:
-        """Bytes that are there behind a range of that name, as allocators round up, and that no
-        kernel has a right to."""
-        self.register(address, size, f"what is behind {name}")
-        self._slack.add(address)
 
     def map(self, address: int, data: NDArray[np.uint8], size: int, name: str) -> Flat:
         """Makes ``size`` bytes of ``data``, whose memory begins at a multiple of 16 bytes, be at an

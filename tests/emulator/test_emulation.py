@@ -99,27 +99,6 @@ def test_result_and_report() -> None:
     assert (run.emulator.coverage.instructions, run.emulator.coverage.unexecuted()) == (4, ())
 
 
-def test_launches_of_one_kernel_share_what_was_decoded() -> None:
-    """With other parameters, and what was executed is told of each launch."""
-    ptx = PTX.replace("st.shared.b32 [%r3], %r1;", "ld.param.b32 %r8, [more];\n"
-        "setp.ne.s32 %p3, %r8, 0; add.s32 %r9, %r1, %r8;\n"
-        "@%p3 fence.proxy.async;\nst.shared.b32 [%r3], %r9;",
-    ).replace(".param .u64 out", ".param .u64 out, .param .u32 more")  # fmt: skip
-    run = Run(ptx)
-    value = ctypes.c_uint32(0)
-    pointers = (ctypes.c_void_p * 2)(
-        ctypes.addressof(run._address),  # pyright: ignore[reportPrivateUsage]
-        ctypes.addressof(value),
-    )
-    run.launch = replace(run.launch, parameters=Parameters(ctypes.addressof(pointers)))
-    for more in (5, 0, 7):
-        value.value = more
-        run()
-        assert run.out.tolist() == [one + more for one in RIGHT]
-    first, second, third = (len(r.statistics.executed) for r in run.emulator.reports)
-    assert (second, third) == (first - 1, first)
-
-
 def test_race_is_raised_after_the_run() -> None:
     run = Run(without(WAIT))
     with pytest.raises(RaceError, match=r"read after .*write.*\n.*st\.shared"):

@@ -99,8 +99,8 @@ class StandIn:
 
 
 def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) -> None:
-    """Factors (batch, rows) of both operands; (batch, blocks of 128 along k, rows); or (batch,),
-    with ``alpha`` beside them.
+    """Factors (batch, rows) of both operands; (batch, blocks of 128 along k, rows), four for each
+    128 rows of b; or (batch,), with ``alpha`` beside them.
     """
     a, b, scale_a, scale_b, d = tensors
     if alpha:
@@ -110,6 +110,7 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
     if not blocks:
         d.copy_(scale_a[..., None] * (a.float() @ b.float().mT) * scale_b[:, None])
         return
+    scale_b = scale_b.repeat_interleave(32, -1)[..., : b.shape[-2]]
     factors = (s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b))
     a, b = (x.float() * factor for x, factor in zip((a, b), factors, strict=True))
     d.copy_(a @ b.mT)

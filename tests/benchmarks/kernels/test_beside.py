@@ -183,7 +183,7 @@ def test_reference_of_blocks(scripts: dict[str, Any], launches: list[str]) -> No
     assert a.factors.mT.contiguous().mT.stride() == (1, 130)
     found = scaled_gemm(a.data, b.data.mT, a.factors.mT.contiguous().mT, b.factors.mT)
     assert script.error(rows, wanted, found) < 3e-3
-    assert launches == ["gemm_fp8_blocks_sm_90a_e4m3.py"]
+    assert launches == ["gemm_fp8_blocks_sm_90a_e4m3_blocks.py"]
 
 
 def test_deep_gemm(scripts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

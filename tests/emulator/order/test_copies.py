@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from schedgen.emulator.machine.switches import AsyncScope, BulkClause, Verdict
-from schedgen.emulator.order import operations
-from schedgen.emulator.order.findings import Finding, Missing, Severity
+from schedgen.emulator.order.findings import Missing, Severity
 from schedgen.emulator.order.tracker import Queue
 from tests.emulator.order.kernel import Kernel, memory, shared
 
@@ -363,34 +362,6 @@ def test_all_lanes_of_a_warp_issue_one_store() -> None:
     k.stored(k.checker.issue(4, Queue.BULK_STORE, line), OUT, to=(0, 256))
     race = k.race()
     assert (race.earlier.iteration, race.later.iteration) == (0, 1)
-
-
-def _never(_entered: object) -> bool:
-    return False
-
-
-@pytest.mark.parametrize("at", range(5))
-@pytest.mark.parametrize("write", [True, False])
-def test_each_lane_of_one_store_meets_others(
-    at: int, write: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is the same in all lanes is looked at once, unless something comes in between."""
-
-    def found() -> list[tuple[Finding, int]]:
-        k = Kernel()
-        line = k.at()
-        copies = [k.checker.issue(4, Queue.BULK_STORE, line) for _ in range(4)]
-        for number, copy in enumerate(copies):
-            if number == at:
-                k.checker.generic(1, shared(OUT), write=write, line=k.at())
-                k.checker.generic(1, memory((0, 64)), write=not write, line=k.at())
-            k.stored(copy, OUT, to=(0, 256))
-        return list(k.checker.kept.all())
-
-    once = found()
-    monkeypatch.setattr(operations._Entered, "stands", _never)
-    assert once == found()
-    assert bool(once) == (at < 4)
 
 
 @pytest.mark.parametrize("shift", [0, 1024])

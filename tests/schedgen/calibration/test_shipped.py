@@ -24,7 +24,7 @@ SOME = (
     "attention_parts head_dim=64",  # as many iterations as a scalar says
     "attention_kvcache_parts head_dim=128 page_size=16",  # lengths and pages
     "gemm_grouped tile_n=128",  # groups of one ragged extent, tiles numbered densely
-    "gemm_fp8_blocks dtype=e4m3",  # an extent that counts iterations
+    "gemm_fp8_blocks dtype=e4m3 factors_b=blocks",  # an extent that counts iterations
     "gemm_parts tile_n=128",  # k in parts
 )
 
