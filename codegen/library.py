@@ -33,6 +33,16 @@ def in_turns(turn, least, trips):
     return cutlass.min(trips, cutlass.max(Int32(turn), Int32(least)))
 
 
+def blocks_of(vector, count):
+    """The value of the block of columns that each element of a thread's fragment lies in."""
+    few = cute.make_rmem_tensor(cute.size(vector), vector.element_type)
+    cute.autovec_copy(vector, few)
+    registers = cute.make_rmem_tensor(count, vector.element_type)
+    for v in range(count):
+        registers[v] = few[v * cute.size(vector) // count]
+    return registers
+
+
 def part_of(tensor, first, count):
     """Neighbouring elements of a vector or of registers."""
     return cute.make_tensor(tensor.iterator + first, cute.make_layout(count))

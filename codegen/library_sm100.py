@@ -97,16 +97,6 @@ def store_rows(registers, vector, thread):
     vector[thread] = registers[0]
 
 
-def blocks_of(vector, count):
-    """The value of the block of columns that each element of a thread's fragment lies in."""
-    few = cute.make_rmem_tensor(cute.size(vector), vector.element_type)
-    cute.autovec_copy(vector, few)
-    registers = cute.make_rmem_tensor(count, vector.element_type)
-    for v in range(count):
-        registers[v] = few[v * cute.size(vector) // count]
-    return registers
-
-
 def columns_of(vector, thread):
     """The values of all columns."""
     registers = cute.make_rmem_tensor(cute.size(vector), vector.element_type)

@@ -120,16 +120,6 @@ def store_rows(registers: cute.Tensor, vector: cute.Tensor, thread: Int32):
             vector[thread // 32 * 16 + thread % 32 // 4 + 8 * v] = registers[v]
 
 
-def blocks_of(vector, count):
-    """The value of the block of columns that each element of a thread's fragment lies in."""
-    few = cute.make_rmem_tensor(cute.size(vector), vector.element_type)
-    cute.autovec_copy(vector, few)
-    registers = cute.make_rmem_tensor(count, vector.element_type)
-    for v in range(count):
-        registers[v] = few[v * cute.size(vector) // count]
-    return registers
-
-
 def columns_of(vector, thread):
     """The values of a thread's columns, for each element of its fragment."""
     count = cute.size(vector) // 2

@@ -50,8 +50,8 @@ def test_it_costs_less_than_a_value_for_each_column() -> None:
 
 @pytest.mark.parametrize(("count", "rule"), [("3", "shape-mismatch"), ("32", "shape-mismatch")])
 def test_blocks_are_of_whole_eights_of_columns(count: str, rule: str) -> None:
-    text = read_spec(SPEC).source.text.replace("tile_n, 4)", f"tile_n, {count})")
-    text = text.replace("{n_factors: 4}", f"{{n_factors: {count}}}")
+    text = read_spec(SPEC).source.text.replace("tile_n / 32)", f"{count})")
+    text = text.replace("{n_factors: tile_n / 32}", f"{{n_factors: {count}}}")
     with pytest.raises(SpecError, match=rule):
         bound(text)
 
