@@ -62,9 +62,16 @@ def headline() -> str:
         lines.append(
             f"| {family} | {len(rows)} | {' | '.join(cells)} | {', '.join(peers[family])} |"
         )
-    sources = [(name, _results(name)["environment"]) for name in ("h200", "gemm")]
-    source = ", ".join(f"`{name}.json` ({where['date']})" for name, where in sources)
-    return "\n".join(lines) + f"\n\n*{sources[0][1]['gpu']}; in `benchmarks/results`: {source}*"
+    found = {name: _results(name) for name in ("h200", "gemm")}
+    source = ", ".join(f"`{n}.json` ({_dates(one, one['rows'])})" for n, one in found.items())
+    gpu = found["h200"]["environment"]["gpu"]
+    return "\n".join(lines) + f"\n\n*{gpu}; in `benchmarks/results`: {source}*"
+
+
+def _dates(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """When rows of a file were measured: days of their own, or that of the file."""
+    days = {str(row.get("date", found["environment"]["date"])) for row in rows}
+    return " and ".join(sorted(days))
 
 
 def _results(name: str) -> dict[str, Any]:
@@ -192,7 +199,7 @@ def on_gpu(name: str, problem: Sequence[str], only: str = "") -> str:
         lines.append([_cell(cell) for cell in cells])
     where = found["environment"]
     source = (
-        f"*{where['date']}, {where['gpu']}, torch {where['torch']}, "
+        f"*{_dates(found, rows)}, {where['gpu']}, torch {where['torch']}, "
         f"nvidia-cutlass-dsl {where['nvidia-cutlass-dsl']}; `benchmarks/results/{name}.json`*"
     )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
@@ -316,7 +323,8 @@ def polar_on_gpu() -> str:
         cells += [mine["floor ms"], *(mine[share] for share in shares)]
         lines.append([_cell(cell) for cell in (*cells, mine["error"], mine["defect"])])
     where = found["environment"]
-    source = f"*{where['date']}, {where['gpu']}; `benchmarks/results/h200.json`*"
+    rows = [row for group in groups.values() for row in group.values()]
+    source = f"*{_dates(found, rows)}, {where['gpu']}; `benchmarks/results/h200.json`*"
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{source}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -318,8 +319,12 @@ def polar_rows(serial: bool = False, peers: Collection[str] = polar.PEERS) -> It
 
 
 def where() -> dict[str, str]:
-    """The GPU, and versions of the peers that are installed."""
-    found = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    """The day, the GPU, and versions of the peers that are installed."""
+    found = {
+        "date": date.today().isoformat(),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+    }
     for package in (*_PEERS, "nvidia-cutlass-dsl"):
         with suppress(PackageNotFoundError):
             found[package] = version(package)
