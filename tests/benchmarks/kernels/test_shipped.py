@@ -241,7 +241,8 @@ def test_command(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(app, ["bench", "gemm"]).exit_code == 1
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     lines = run(app, ["bench", "gemm"]).stdout.splitlines()
-    assert lines[0].startswith("date 2") and ", gpu a GPU, " in lines[0]
+    assert lines[0].startswith("date 2")
+    assert ", gpu a GPU, " in lines[0]
     assert lines[1].split()[:5] == ["spec", "m", "n", "k", "tile"]
     assert lines[2].split()[:5] == ["gemm", "64", "64", "64", "64x64x128"]
     assert lines[2].index("schedgen") == lines[1].index("provider")
