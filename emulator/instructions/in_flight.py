@@ -8,7 +8,7 @@ operation is about to write cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from schedgen.emulator.machine.lanes import Lanes
 from schedgen.emulator.machine.operations import Groups
-from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Pair, Register, Vector
+from schedgen.emulator.ptx.tree import Instruction, touched
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
@@ -39,7 +39,7 @@ class Promise(NDArrayOperatorsMixin):
 
     __slots__ = ("index", "owner", "registers", "slot")
 
-    def __init__(self, owner: Owner, index: int, registers: list[Lanes], slot: int) -> None:
+    def __init__(self, owner: Owner, index: int, registers: list[Any], slot: int) -> None:
         self.owner = owner
         self.index = index
         self.registers = registers
@@ -48,7 +48,7 @@ class Promise(NDArrayOperatorsMixin):
     def now(self) -> Lanes:
         """The lanes; from now on the register holds them."""
         lanes = self.owner.lanes(self.index)
-        if cast(Any, self.registers[self.slot]) is self:
+        if self.registers[self.slot] is self:
             self.registers[self.slot] = lanes
         return lanes
 
@@ -76,13 +76,13 @@ class Promise(NDArrayOperatorsMixin):
         return iter(self.now())
 
 
-def promise(warp: Warp, owner: Owner, slots: list[int]) -> list[Promise]:
+def promise(warp: Warp, owner: Owner, slots: Sequence[int]) -> list[Promise]:
     """Makes an operation the owner of registers; a slot of -1 is the destination ``_``."""
-    registers = warp.registers
+    registers: list[Any] = warp.registers
     made = [Promise(owner, index, registers, slot) for index, slot in enumerate(slots)]
     for one in made:
         if one.slot >= 0:
-            registers[one.slot] = cast(Any, one)
+            registers[one.slot] = one
     return made
 
 
@@ -123,25 +123,7 @@ def touching(warp: Warp, name: str) -> Instruction | None:
     end = stretch.end if stretch is not None else warp.pc
     for instruction in body[max(warp.pc - 1, 0) : end]:
         if instruction.opcode != "wgmma" and any(
-            name == found for operand in instruction.operands for found in _registers(operand)
+            name == found for operand in instruction.operands for found in touched(operand)
         ):
             return instruction
     return None
-
-
-def _registers(operand: Operand) -> Iterator[str]:
-    match operand:
-        case Register(name):
-            yield name
-        case Vector(items):
-            for item in items:
-                yield from _registers(item)
-        case Pair(first, second):
-            yield from _registers(first)
-            yield from _registers(second)
-        case Address(base, _, coordinates):
-            for part in (base, *coordinates):
-                if part is not None:
-                    yield from _registers(part)
-        case _:
-            pass

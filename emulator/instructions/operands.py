@@ -72,9 +72,11 @@ def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction, rule: str =
     Raises:
         EmulationError: they differ.
     """
-    values = executing(warp, lanes).tolist()
-    first = values[0]
-    if values.count(first) != len(values):
+    lanes = executing(warp, lanes)
+    first = lanes.item(0)
+    bits = lanes.tobytes()
+    if bits != bits[: lanes.itemsize] * lanes.size:
+        values = lanes.tolist()
         problem = f"{what} differs between the lanes: {values}"
         if not rule:
             raise error(where, problem)

@@ -236,11 +236,13 @@ def _store(form: Form, operation: str | None) -> Execute:
         values = list(zip(*(each.tolist() for each in (found, *lanes)), strict=True))
         known: dict[tuple[int, ...], _Stored] = {}
         for lane in lanes_of(warp):
-            start, map_, *_ = value = values[lane]
+            value = values[lane]
             if value in known:  # CuTe DSL lets all lanes of a warp issue the same copy
-                source.used(warp, map_)
+                if operation is None:
+                    continue  # which leaves the same, and begins and ends together with the others
+                source.used(warp, value[1])
             else:
-                known[value] = one(warp, lanes, start, lane)
+                known[value] = one(warp, lanes, value[0], lane)
             store = _Store(warp, where, *known[value])
             warp.machine.operations.issue(store)
             warp.bulk.add(store)

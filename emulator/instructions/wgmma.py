@@ -144,7 +144,7 @@ def _mma(instruction: Instruction, decoder: Decoder, environment: Environment) -
         _agree(product, member, (matrix_a, matrix_b, scale), instruction)
         old = _accumulators(member, group, product, d, names, instruction)
         registers = [_operand(member, slot, names, instruction) for slot in a]
-        product.join(member, old, list(zip(a, registers, strict=True)))
+        product.join(member, d, old, list(zip(a, registers, strict=True)))
 
     return run
 

@@ -70,11 +70,18 @@ class Product(Joint):
             chunks(matrix, rows, shape.k, shape.bits, k_major=not turned)
         self.operands = a, b, keep
 
-    def join(self, member: Member, old: list[Any] | None, a: list[tuple[int, Any]]) -> None:
+    def join(
+        self,
+        member: Member,
+        d: tuple[int, ...],
+        old: list[Any] | None,
+        a: list[tuple[int, Any]],
+    ) -> None:
         """A warp has executed the instruction.
 
         Args:
             member: the warp.
+            d: slots of its registers of D.
             old: its registers of D, or None if they are those of the preceding product.
             a: slots and lanes of its registers of A.
         """
@@ -88,16 +95,10 @@ class Product(Joint):
         if before is not None:
             member.waited.discard(before)
         if old is not None or not accumulator.promises[number]:
-            slots = [*self._slots()]
             part = Part(accumulator, member)
-            accumulator.promises[number] = promise(member.warp, part, slots)
+            accumulator.promises[number] = promise(member.warp, part, d)
         if len(self._old) == WARPS:
             self._issue(member)
-
-    def _slots(self) -> tuple[int, ...]:
-        names = self.warp.program.decoder.slot
-        vector: Any = self.where.operands[0]
-        return tuple(names[one.name] for one in vector.items)
 
     def _issue(self, last: Member) -> None:
         group, machine = self._group, self.warp.machine

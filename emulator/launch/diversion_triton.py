@@ -35,7 +35,8 @@ def divert_triton(stack: ExitStack, gpu: Target, receiver: TritonReceiver, folde
     Raises:
         LaunchError: its version is one whose internals differ.
     """
-    if find_spec("triton") is None:
+    found = find_spec("triton")
+    if found is None or found.origin is None:  # none, or a folder of that name
         return
     tuning = _Tuning()
     try:

@@ -6,8 +6,8 @@ the mode with 32-byte atoms are those of CUTLASS ``include/cute/arch/mma_sm100_d
 Every layout keeps 16-byte chunks whole, so that reading an operand means gathering chunks.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,7 @@ _TCGEN05_SWIZZLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixDescriptor:
+class MatrixDescriptor(NamedTuple):
     """A decoded descriptor.
 
     Attributes:

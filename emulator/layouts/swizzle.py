@@ -38,6 +38,8 @@ class Pattern:
 class Swizzle(Enum):
     """The modes, named by span and, where that is not 16, by the bytes that stay together."""
 
+    __hash__ = object.__hash__  # that of Enum takes longer, and is a part of many keys
+
     NONE = Pattern(span=16, lines=0, shift=0, repeat=16)
     B32 = Pattern(span=32, lines=1, shift=0, repeat=256)
     B64 = Pattern(span=64, lines=3, shift=0, repeat=512)

@@ -153,8 +153,8 @@ def _unused(where: Instruction) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def repeated(constant: Lanes, times: int) -> Lanes:
-    """A literal for the lanes of several registers."""
-    lanes = np.full(times * LANES, constant[0])
-    lanes.flags.writeable = False
-    return lanes
+def repeated(constant: Lanes, times: int, lanes: int = LANES) -> Lanes:
+    """A literal for the ``lanes`` of several registers."""
+    every = np.full(times * lanes, constant[0])
+    every.flags.writeable = False
+    return every

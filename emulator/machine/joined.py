@@ -5,12 +5,13 @@ converted. Within a run of instructions that have no effect but on registers, th
 and do not need each other are computed by one call of numpy on all of their lanes. Which ones that
 are is decided once, by their dependences (`plans`), and written down as a Python function, so that
 operands need not be looked up any more. Results are those of one instruction after the other, lane
-by lane.
+by lane. Warps that are in the same place may have theirs computed by one call, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -30,10 +31,13 @@ class Functions:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[Compute, tuple[int, ...], tuple[int, ...]]] = {}
+        self._known: dict[Hashable, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {}
 
-    def of(self, steps: Sequence[Elementwise]) -> tuple[Compute, list[int], list[int]]:
-        """The function of a run, and the registers that it takes and returns."""
+    def of(
+        self, steps: Sequence[Elementwise], wanted: Collection[int] | None = None
+    ) -> tuple[Function, list[int], list[int]]:
+        """The function of a run, and the registers that it takes and returns; only some of those
+        that it writes are ``wanted``."""
         places: dict[int, int] = {}
         for step in steps:
             for one in (*step.sources, *step.targets):
@@ -46,12 +50,13 @@ class Functions:
             )
             for step in steps
         )  # fmt: skip
-        known = self._known.get(shape)
+        kept = None if wanted is None else tuple([slot in wanted for slot in places])
+        known = self._known.get((shape, kept))
         if known is None:
-            plan = Plan(steps)
+            plan = Plan(steps, wanted)
             inputs = tuple(places[slot] for slot in plan.inputs)
             outputs = tuple(places[slot] for slot in plan.outputs)
-            known = self._known[shape] = _Writer(plan).function(), inputs, outputs
+            known = self._known[shape, kept] = _Writer(plan).function(), inputs, outputs
         compute, inputs, outputs = known
         slots = list(places)
         return compute, [slots[place] for place in inputs], [slots[place] for place in outputs]
@@ -60,17 +65,29 @@ class Functions:
 class Joined:
     """A step: instructions in a row, all elementwise.
 
-    Attributes:
+    Args:
         steps: the instructions.
+        functions: of other runs, where one of these may be found.
+        wanted: registers that instructions outside of the run have, if that is known; what it
+            writes to others is not kept unless it reads it when it is executed again.
+
+    Attributes:
         failed: the step in which an error was met.
     """
 
-    __slots__ = ("_compute", "_inputs", "_outputs", "failed", "steps")
+    __slots__ = ("_alone", "_function", "_inputs", "_outputs", "failed", "steps")
 
-    def __init__(self, steps: Sequence[Elementwise], functions: Functions | None = None) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Elementwise],
+        functions: Functions | None = None,
+        wanted: Collection[int] | None = None,
+    ) -> None:
         self.steps = tuple(steps)
         self.failed: object = None
-        self._compute, self._inputs, self._outputs = (functions or Functions()).of(steps)
+        found = (functions or Functions()).of(steps, wanted)
+        self._function, self._inputs, self._outputs = found
+        self._alone = self._function.of(1)
 
     def __call__(self, warp: WarpState) -> None:
         """Executes the run for the executing lanes of a warp.
@@ -81,6 +98,17 @@ class Joined:
         if not warp.full:
             self._one_by_one(warp)
             return
+        values = self.read(warp)
+        registers = warp.registers
+        for slot, lanes in zip(self._outputs, self._alone(values), strict=True):
+            registers[slot] = lanes
+
+    def read(self, warp: WarpState) -> list[Lanes]:
+        """The registers that the run reads.
+
+        Raises:
+            EmulationError: one must not be touched yet.
+        """
         registers = warp.registers
         values: list[Any] = [registers[slot] for slot in self._inputs]
         for at, lanes in enumerate(values):
@@ -91,8 +119,17 @@ class Joined:
                     self.failed = self._reader(self._inputs[at])
                     raise
         self.failed = self.steps[0]  # where a run begins
-        for slot, lanes in zip(self._outputs, self._compute(values), strict=True):
-            registers[slot] = lanes
+        return values
+
+    def together(self, warps: Sequence[WarpState], values: Sequence[list[Lanes]]) -> None:
+        """Executes the run for all lanes of several warps, whose registers were `read`."""
+        count = len(warps)
+        joined = [np.concatenate(one) for one in zip(*values, strict=True)]
+        every = [warp.registers for warp in warps]
+        results = self._function.of(count)(joined)
+        for slot, lanes in zip(self._outputs, results, strict=True):
+            for registers, own in zip(every, lanes.reshape(count, LANES), strict=True):
+                registers[slot] = own
 
     def _reader(self, slot: int) -> Elementwise:
         """The first step that reads a register."""
@@ -108,27 +145,55 @@ Compute = Callable[[list[Lanes]], tuple[Lanes, ...]]
 """Takes the registers that the run reads, returns those that it writes."""
 
 
+class Function:
+    """What a run computes, for the lanes of one warp or of several.
+
+    Args:
+        text: of a Python function ``compute``.
+        known: what its names mean that are not its own.
+        sized: those of them that depend on the number of lanes.
+    """
+
+    def __init__(
+        self, text: str, known: dict[str, Any], sized: dict[str, Callable[[int], Any]]
+    ) -> None:
+        self._code = compile(text, "<joined instructions>", "exec")
+        self._known = known
+        self._sized = sized
+        self._made: dict[int, Compute] = {}
+
+    def of(self, warps: int) -> Compute:
+        """The function for so many warps."""
+        found = self._made.get(warps)
+        if found is None:
+            sized = {name: make(warps * LANES) for name, make in self._sized.items()}
+            names = {**self._known, **sized}
+            exec(self._code, names)
+            found = self._made[warps] = cast(Compute, names["compute"])
+        return found
+
+
 class _Writer:
     """Writes the function of a plan. Names: ``v3`` a value, ``g3`` the results of a group, ``k3``
-    something that is known now."""
+    something that is known now, ``s3`` something that is known with the number of lanes."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._known: dict[str, Any] = {"concatenate": np.concatenate}
+        self._sized: dict[str, Callable[[int], Any]] = {}
         self._names: dict[object, str] = {}
         self._lines = ["def compute(values):"]
 
-    def function(self) -> Compute:
+    def function(self) -> Function:
         plan = self._plan
         if plan.inputs:
             self._line(f"{_tuple(range(len(plan.inputs)))} = values")
         for number, constant in enumerate(plan.constants, len(plan.inputs)):
-            self._known[f"v{number}"] = constant
+            self._sized[f"v{number}"] = partial(repeated, constant, 1)
         for group in plan.groups:
             self._group(group)
         self._line(f"return {_tuple(tuple(plan.outputs.values()))}")
-        exec(compile("\n".join(self._lines), "<joined instructions>", "exec"), self._known)
-        return cast(Compute, self._known["compute"])
+        return Function("\n".join(self._lines), self._known, self._sized)
 
     def _line(self, text: str) -> None:
         self._lines.append(f"    {text}")
@@ -139,6 +204,14 @@ class _Writer:
         if name is None:
             name = self._names[id(thing)] = f"k{len(self._names)}"
             self._known[name] = thing
+        return name
+
+    def _later(self, key: Hashable, make: Callable[[int], Any]) -> str:
+        """The name of something that depends on the number of lanes."""
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = f"s{len(self._names)}"
+            self._sized[name] = make
         return name
 
     def _group(self, group: Group) -> None:
@@ -161,17 +234,20 @@ class _Writer:
                 self._line(f"{results[at]} = {text}")
             if group.kept[at]:
                 rows = _tuple(range(first, first + group.count))
-                self._line(f"{rows} = {results[at]}.reshape({group.count}, {LANES})")
+                shape = self._later(("rows", group.count), partial(_rows, group.count))
+                self._line(f"{rows} = {results[at]}.reshape({shape})")
 
     def _operand(self, operand: Operand, count: int) -> str:
         source = operand.source
         if source.constant is not None:
-            return self._name(source.constant if count == 1 else repeated(source.constant, count))
+            key = "constant", id(source.constant), count
+            return self._later(key, partial(repeated, source.constant, count))
         if operand.values:
             return self._seen(_gathered(operand.values), source)
         name, stop = f"g{operand.result}", operand.start + count
         if count != operand.size:
-            name = f"{name}[{operand.start * LANES}:{stop * LANES}]"
+            part = self._later(("part", operand.start, stop), partial(_part, operand.start, stop))
+            name = f"{name}[{part}]"
         return self._seen(name, source)
 
     def _seen(self, text: str, source: Source) -> str:
@@ -190,6 +266,14 @@ def _gathered(values: Sequence[int]) -> str:
 
 def _tuple(values: Sequence[int]) -> str:
     return f"({''.join(f'v{value}, ' for value in values)})"
+
+
+def _rows(count: int, lanes: int) -> tuple[int, int]:
+    return count, lanes
+
+
+def _part(start: int, stop: int, lanes: int) -> slice:
+    return slice(start * lanes, stop * lanes)
 
 
 def _sample(group: Group) -> tuple[Lanes, ...]:

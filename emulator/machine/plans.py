@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from schedgen.emulator.machine.elementwise import Compute, Elementwise, Source, Target
@@ -47,9 +47,14 @@ class Plan:
 
     A value is a register that is read before it is written, an input, or a result. Before they have
     an order, results are named ``(index of the instruction, index of the target)``.
+
+    Args:
+        steps: the instructions.
+        wanted: registers that have to hold, at the end, what the run leaves in them; None: all.
+            What the run reads from before is wanted in any case.
     """
 
-    def __init__(self, steps: Sequence[Elementwise]) -> None:
+    def __init__(self, steps: Sequence[Elementwise], wanted: Collection[int] | None = None) -> None:
         self._steps = steps
         self.inputs: list[int] = []
         self.groups: list[Group] = []
@@ -57,6 +62,8 @@ class Plan:
         """Of each instruction, what it reads: ``None`` for a literal."""
         self._constants: dict[Hashable, Lanes] = {}
         last = self._name()
+        if wanted is not None:
+            last = {slot: v for slot, v in last.items() if slot in wanted or slot in self.inputs}
         self._numbers: dict[Hashable, int] = {}
         self._places: dict[Hashable, tuple[int, int]] = {}
         """Of a result: the number of the result of its group, and its place in that."""

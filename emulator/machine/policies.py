@@ -33,6 +33,8 @@ class Policy(Protocol):
     """Instructions that a warp executes before others may."""
     clusters: int
     """Clusters that are started at once; further ones start when these cannot go on."""
+    together: bool
+    """Whether warps of a warpgroup that are in the same place have their turns side by side."""
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
         """An index into ``ready`` followed by ``pending``, which are not both empty."""
@@ -53,6 +55,7 @@ class RoundRobin:
     def __init__(self, quantum: int = 512) -> None:
         self.quantum = quantum
         self.clusters = 1
+        self.together = True
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
         return len(ready) if pending else 0
@@ -71,6 +74,7 @@ class Seeded:
         self._random = random.Random(seed)
         self.quantum = self._random.choice((8, 32, 128, 512))
         self.clusters = self._random.choice((1, 2, 4))
+        self.together = False
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
         return self._random.randrange(len(ready) + len(pending))
@@ -100,6 +104,7 @@ class Adversarial:
         self._random = random.Random(seed)
         self.quantum = self._random.choice((16, 64, 1024))
         self.clusters = self._random.choice((1, 2))
+        self.together = False
         self._delay = delay or ("late", "mixed", "early")[seed % 3]
         self._seed = seed
         self._spurious = {"late": 3 / 4, "mixed": 1 / 2, "early": 1 / 4}[self._delay]

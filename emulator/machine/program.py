@@ -22,8 +22,10 @@ from schedgen.emulator.machine.steps import Control, Run
 from schedgen.emulator.machine.templates import Templates
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
 from schedgen.emulator.ptx.synchronization import synchronizes
-from schedgen.emulator.ptx.tree import Instruction
+from schedgen.emulator.ptx.tree import Instruction, Kernel, touched
 
+_OFTEN = 2
+"""Executions of a stretch after which it is worth to look for what may be computed together."""
 _MEMBERS = frozenset({"shfl", "vote", "match", "redux", "elect"})
 """Opcodes whose last operand is a mask of the lanes that have to execute them together."""
 
@@ -33,7 +35,8 @@ class Stretch:
     """Instructions that are executed in one go: steps, then perhaps one that may block or branch.
 
     ``end`` is the index of the instruction after the last one; ``times`` counts executions.
-    ``steps`` has a step for each instruction. ``parts`` do the same, and may do several in one.
+    ``steps`` has a step for each instruction. ``parts`` do the same, and do several in one where
+    they are ``joined``.
     """
 
     start: int
@@ -42,6 +45,7 @@ class Stretch:
     control: Run | None
     parts: tuple[Execute, ...]
     times: int = 0
+    joined: bool = False
 
 
 class Decoded:
@@ -51,7 +55,10 @@ class Decoded:
     Attributes:
         steps: by the identity of an instruction, which is kept alive beside its step.
         images: memory of parameters and variables by name: steps know its address.
-        joined: what runs of steps were joined to, by the identities of the steps.
+        joined: what runs of steps were joined to, by the identities of the steps, and for which
+            kernel: what others of its instructions have is kept.
+        often: identities of the instructions with which stretches begin whose steps were joined:
+            they are so from the start in further launches.
         functions: those of what was joined.
         held: lines of synchronization whose guard held in some lane, ever.
         hear: is told when a warp has executed synchronization, with what it has to wait for, if
@@ -61,10 +68,19 @@ class Decoded:
     def __init__(self) -> None:
         self.steps: dict[int, tuple[Instruction, Execute | Control]] = {}
         self.images: dict[str, NDArray[np.uint8]] = {}
-        self.joined: dict[tuple[int, ...], Joined] = {}
+        self.joined: dict[tuple[int, ...], tuple[Kernel, Joined]] = {}
+        self.often: set[int] = set()
         self.functions = Functions()
         self.held: set[int] = set()
         self.hear: Hear | None = None
+        self._uses: tuple[Kernel, Counter[str]] | None = None
+
+    def uses(self, kernel: Kernel) -> Counter[str]:
+        """How often the instructions of a kernel have each register."""
+        if self._uses is None or self._uses[0] is not kernel:
+            found = Counter(name for one in kernel.body for name in _registers(one))
+            self._uses = kernel, found
+        return self._uses[1]
 
 
 Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
@@ -85,6 +101,7 @@ class Program:
             kernel.registers, environment.symbols.__getitem__, environment.shared
         )
         self.stretches: list[Stretch | None] = [None] * (len(kernel.body) + 1)
+        self._names = tuple(kernel.registers)
         self._labels = set(kernel.labels.values())
         self._steps: dict[int, Execute | Control] = {}
         self._decoded = decoded or Decoded()
@@ -120,10 +137,20 @@ class Program:
                 steps.append(step)
         stretch = Stretch(start, at, tuple(steps), control, tuple(steps))
         self.stretches[start] = stretch
+        if id(body[start]) in self._decoded.often:
+            self.join(stretch)
         return stretch
+
+    def count(self, stretch: Stretch, times: int) -> None:
+        """A stretch was executed; what comes again is worth looking at more closely."""
+        stretch.times += times
+        if not stretch.joined and stretch.times >= _OFTEN:
+            self.join(stretch)
 
     def join(self, stretch: Stretch) -> None:
         """Lets elementwise instructions of a stretch that follow each other compute together."""
+        stretch.joined = True
+        self._decoded.often.add(id(self.kernel.body[stretch.start]))
         parts: list[Execute] = []
         for together, group in groupby(stretch.steps, lambda step: type(step) is Elementwise):
             steps = list(group)
@@ -134,11 +161,18 @@ class Program:
         stretch.parts = tuple(parts)
 
     def _joined(self, steps: list[Elementwise]) -> Joined:
-        known = self._decoded.joined
-        key = tuple(map(id, steps))
-        if key not in known:
-            known[key] = Joined(steps, self._decoded.functions)
-        return known[key]
+        known, key = self._decoded.joined, tuple(map(id, steps))
+        kernel, joined = known.get(key, (None, None))
+        if joined is None or kernel is not self.kernel:
+            joined = Joined(steps, self._decoded.functions, self._wanted(steps))
+            known[key] = self.kernel, joined
+        return joined
+
+    def _wanted(self, steps: list[Elementwise]) -> frozenset[int]:
+        """The registers of a run that other instructions have, too."""
+        inside = Counter(one.slot for step in steps for one in (*step.sources, *step.targets))
+        uses, names = self._decoded.uses(self.kernel), self._names
+        return frozenset(slot for slot, n in inside.items() if slot >= 0 and uses[names[slot]] > n)
 
     def problems(self) -> Iterator[tuple[Instruction, EmulationError]]:
         """Instructions that cannot be executed, with why, in the order of the text."""
@@ -221,6 +255,14 @@ class Program:
             members = self.decoder.read(instruction.operands[-1], "b32", instruction)
         run = step.run if isinstance(step, Control) else _without_result(step)
         return Control(_meet(instruction, condition, members, run), guarded=True)
+
+
+def _registers(instruction: Instruction) -> Iterator[str]:
+    """Those of an instruction, one for each time that it is named."""
+    if instruction.guard is not None:
+        yield instruction.guard.register
+    for operand in instruction.operands:
+        yield from touched(operand)
 
 
 def _noted(run: Callable[[Warp], Condition | None], held: set[int], line: int) -> Run:

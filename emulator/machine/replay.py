@@ -109,6 +109,7 @@ class Recording:
         self._policy = policy
         self.quantum = policy.quantum
         self.clusters = policy.clusters
+        self.together = False
         self._state = _Turns()
         self._delays: dict[tuple[Agent, int], tuple[Agent, int]] = {}
         self._early: list[Early] = []
@@ -157,6 +158,7 @@ class Replayed:
     def __init__(self, schedule: Schedule, name: str = "the schedule of a finding") -> None:
         self.quantum = schedule.quantum
         self.clusters = schedule.clusters
+        self.together = False
         self.held: dict[Delay, list[int]] = {}
         self._name = name
         self._state = _Turns()

@@ -7,6 +7,7 @@ reconvergence go on; timed waits expire; and then it is a deadlock, which is exp
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, thread_time
@@ -14,16 +15,16 @@ from typing import NoReturn
 
 from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition, Meeting
 from schedgen.emulator.machine.explain import deadlock, hottest, located
-from schedgen.emulator.machine.lanes import DeadlockError, EndlessError
+from schedgen.emulator.machine.joined import Joined
+from schedgen.emulator.machine.lanes import DeadlockError, EndlessError, Lanes
 from schedgen.emulator.machine.policies import Policy
+from schedgen.emulator.machine.program import Stretch
 from schedgen.emulator.machine.residency import Grid
-from schedgen.emulator.machine.warp import Group, Warp
+from schedgen.emulator.machine.warp import Group, Warp, company
 
 _PATIENCE = 4_000
 """Instructions per ready warp without any synchronization, after which others are revived: those
 that run may be waiting for them in global memory."""
-_OFTEN = 2
-"""Executions of a stretch after which it is worth to look for what may be computed together."""
 _GLANCE = 64
 """Turns between two looks at the clock."""
 _EXPIRIES = 3
@@ -76,7 +77,14 @@ class Scheduler:
                 if choice < len(ready):
                     warp = ready.pop(choice)
                     warp.queued = False
-                    self._turn(warp)
+                    others = company(warp) if policy.together else ()
+                    if others:
+                        for other in others:
+                            ready.remove(other)
+                            other.queued = False
+                        self._common_turn([warp, *others])
+                    else:
+                        self._turn(warp)
                 else:
                     machine.operations.run(choice - len(ready))
             elif not self._revive():
@@ -115,9 +123,7 @@ class Scheduler:
                     step(warp)
                 end = warp.pc = stretch.end
                 left -= end - stretch.start
-                stretch.times += 1
-                if stretch.times == _OFTEN:
-                    program.join(stretch)
+                program.count(stretch, 1)
                 control = step = stretch.control
                 if control is not None:
                     condition = control(warp)
@@ -133,6 +139,69 @@ class Scheduler:
             raise located(problem, warp, stretch, step) from problem
         finally:
             machine.executed += budget - left
+
+    def _common_turn(self, warps: list[Warp]) -> None:
+        """Warps that are in the same place run as in a turn of each, side by side, until they part.
+
+        What a run of elementwise instructions computes is computed for all of them at once.
+        """
+        machine, program = self._machine, self._grid.program
+        for warp in warps:
+            warp.settle()
+        left = self._policy.quantum
+        executed = 0
+        stretch: Stretch | None = None
+        step: object = None
+        warp = warps[0]
+        try:
+            while warps:
+                pc = warps[0].pc
+                stretch = program.stretches[pc] or program.decode(pc)
+                for step in stretch.parts:
+                    if isinstance(step, Joined):
+                        values: list[list[Lanes]] = []
+                        for warp in warps:
+                            values.append(step.read(warp))
+                        step.together(warps, values)
+                    else:
+                        for warp in warps:
+                            step(warp)
+                end = stretch.end
+                size = end - stretch.start
+                left -= size
+                executed += size * len(warps)
+                program.count(stretch, len(warps))
+                going: list[Warp] = []
+                step = stretch.control
+                for warp in warps:
+                    warp.pc = end
+                    if step is not None:
+                        condition = step(warp)
+                        warp.resumed = None
+                        if condition is not None and not self._stop(warp, condition, end):
+                            continue
+                    going.append(warp)
+                warps = self._part(going, left)
+        except Exception as problem:
+            raise located(problem, warp, stretch, step) from problem
+        finally:
+            machine.executed += executed
+
+    def _part(self, warps: list[Warp], left: int) -> list[Warp]:
+        """Those that are still in one place with all of their lanes, the most that there are; the
+        others have turns of their own, as all have that have used up their quantum."""
+        pc = warps[0].pc if warps else -1
+        if left > 0 and all(w.pc == pc and w.full and not w.groups for w in warps):
+            return warps
+        places = Counter(warp.pc for warp in warps if warp.full and not warp.groups)
+        pc, count = places.most_common(1)[0] if places else (-1, 0)
+        stay: list[Warp] = []
+        for warp in warps:
+            if left > 0 and count > 1 and warp.pc == pc and warp.full and not warp.groups:
+                stay.append(warp)
+            else:
+                self._pause(warp)
+        return stay
 
     def _stop(self, warp: Warp, condition: Condition, end: int) -> bool:
         """Takes lanes that cannot go on aside. Returns whether other lanes can."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import Any
 
 import numpy as np
 
@@ -107,12 +107,6 @@ def _numbered(operand: Operand, number: Iterator[int]) -> Operand:
             return operand
 
 
-class _Promise(Protocol):
-    """What a register may hold in place of lanes (`instructions.in_flight`)."""
-
-    def now(self) -> Lanes: ...
-
-
 class _Single:
     """An elementwise step by itself, in whichever lanes execute."""
 
@@ -126,14 +120,14 @@ class _Single:
         self._targets = targets
 
     def __call__(self, warp: WarpState) -> None:
-        registers = warp.registers
+        registers: list[Any] = warp.registers  # lanes or promises
         values: list[Lanes] = []
         for source in self._sources:
             lanes = source.constant
             if lanes is None:
                 lanes = registers[source.slot]
                 if type(lanes) is not np.ndarray:
-                    lanes = cast(_Promise, lanes).now()
+                    lanes = lanes.now()
                 if source.seen is not None:
                     lanes = source.of(lanes)
             values.append(lanes)

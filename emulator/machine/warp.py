@@ -287,6 +287,25 @@ class Warp:
         )
 
 
+def company(warp: Warp) -> list[Warp]:
+    """Other warps of its warpgroup that may have a turn, too, and have come to the same place as
+    it, all of them with all lanes."""
+    place = _place(warp)
+    if place < 0:
+        return []
+    first = warp.rank - warp.rank % WARPGROUP
+    group = warp.siblings[first : first + WARPGROUP]
+    return [other for other in group if other.queued and _place(other) == place]
+
+
+def _place(warp: Warp) -> int:
+    """Where all lanes of a warp go on; -1: they are in different places, or have to wait."""
+    if len(warp.groups) != 1:
+        return -1
+    (group,) = warp.groups
+    return group.pc if group.condition is None and group.mask.tobytes() == ONES else -1
+
+
 def lanes_text(mask: NDArray[np.bool_]) -> str:
     """Lanes as ``0-3,8``."""
     numbers = np.flatnonzero(mask).tolist()

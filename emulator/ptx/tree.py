@@ -102,6 +102,27 @@ def registers_of(operand: Operand) -> Iterator[str]:
             return
 
 
+def touched(operand: Operand) -> Iterator[str]:
+    """All registers that an operand has, those of addresses, too."""
+    match operand:
+        case Address(base, _, coordinates):
+            for part in (base, *coordinates):
+                if part is not None:
+                    yield from touched(part)
+        case Vector(items):
+            for item in items:
+                yield from touched(item)
+        case Pair(first, second):
+            yield from touched(first)
+            yield from touched(second)
+        case Negated(register):
+            yield register.name
+        case Register(name):
+            yield name
+        case _:
+            return
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """``@p`` or ``@!p`` before an instruction."""

@@ -131,3 +131,41 @@ def test_what_is_alike_is_computed_once() -> None:
     calls.clear()
     joined(Warp(decoder, ALL))
     assert calls == [8 * 32]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_warps_together(count: int) -> None:
+    """Values, literals, results that several take, and what is done to a slice of a group."""
+    text = "\n".join(
+        f"mul.f32 %f{i}, %f{i}, 0f40000000;\nadd.f32 %f{i}, %f{i}, %f9;" for i in range(1, 5)
+    )
+    text += "\nmov.b32 %r1, 7;\nadd.f32 %f5, %f1, %f2;\nadd.f32 %f6, %f3, %f4;"
+    decoder, (steps,) = decoded_all((text,))
+    joined = Joined([step for step in steps if isinstance(step, Elementwise)])
+    pairs = [(Warp(decoder, ALL), Warp(decoder, ALL)) for _ in range(count)]
+    for number, pair in enumerate(pairs):
+        for warp in pair:
+            for i in (*range(1, 5), 9):
+                warp[f"f{i}"] = np.arange(32, dtype=np.float32) + 100 * i + number
+    for one, _ in pairs:
+        joined(one)
+    others = [other for _, other in pairs]
+    joined.together(others, [joined.read(other) for other in others])
+    for one, other in pairs:
+        for first, second in zip(one.registers, other.registers, strict=True):
+            assert first.dtype == second.dtype
+            assert first.tobytes() == second.tobytes()
+
+
+def test_registers_that_nobody_else_has_are_not_kept() -> None:
+    text = "add.f32 %f1, %f2, %f3;\nmul.f32 %f4, %f1, %f1;\nadd.f32 %f5, %f5, %f4;"
+    decoder, (steps,) = decoded_all((text,))
+    run = [step for step in steps if isinstance(step, Elementwise)]
+    warp = Warp(decoder, ALL)
+    for name in ("f2", "f3", "f5"):
+        warp[name] = np.ones(32, np.float32)
+    before = warp["f1"]
+    Joined(run, wanted={decoder.slot["%f4"]})(warp)
+    assert warp["f1"] is before  # only the run itself has it
+    assert warp["f4"].view(np.float32)[0] == 4
+    assert warp["f5"].view(np.float32)[0] == 5  # it adds to what it was

@@ -205,3 +205,35 @@ def test_late_operations_of_a_kind_come_together() -> None:
         loads_last += names[:4] == ["product"] * 4
     assert together > 10
     assert 3 < loads_last < 17
+
+
+PARTING = f"""
+    mov.b32 %r1, %r39; mov.b32 %r2, 0;
+    L: add.s32 %r1, %r1, 3; xor.b32 %r1, %r1, 5; mul.lo.s32 %r3, %r1, %r1;
+    add.s32 %r2, %r2, 1; setp.lt.s32 %p1, %r2, 8; @%p1 bra L;
+    shr.u32 %r4, %r39, 5; setp.eq.s32 %p2, %r4, 2; @%p2 bra ALONE;
+    setp.eq.s32 %p3, %r39, 33; @%p3 bra ALONE;
+    add.s32 %r3, %r3, 1; mul.lo.s32 %r3, %r3, 7; bra JOIN;
+    ALONE: sub.s32 %r3, %r3, 1; xor.b32 %r3, %r3, 9;
+    JOIN: bar.sync 0;
+    add.s32 %r3, %r3, %r1; add.s32 %r3, %r3, %r2;
+    {store("%r3")}
+"""
+
+
+def test_warps_side_by_side() -> None:
+    """Results, instructions and turns are those of warps that have turns of their own."""
+    alone = RoundRobin()
+    alone.together = False
+    expected, outcome = run(PARTING, threads=288, policy=alone), run(PARTING, threads=288)
+    assert outcome.out.tolist() == expected.out.tolist()
+    assert outcome.statistics.instructions == expected.statistics.instructions
+    assert outcome.statistics.lines == expected.statistics.lines
+
+
+def test_an_error_side_by_side_names_the_warp() -> None:
+    text = f"""shr.u32 %r1, %r39, 5; setp.eq.s32 %p1, %r1, 2; mov.b64 %rd1, %rd38;
+        selp.b64 %rd2, 0, %rd1, %p1; st.global.b32 [%rd2], %r1; {store("%r1")}"""
+    with pytest.raises(EmulationError, match="warp 2 of CTA") as caught:
+        run(text, threads=128)
+    assert f"PTX line {FIRST + 1}" in str(caught.value)
