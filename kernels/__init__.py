@@ -41,6 +41,7 @@ from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.of_spec import SpecKernel, kernel
+from schedgen.kernels.quantized_op import quantized_gemm
 from schedgen.kernels.rms_op import gemm_rms, gemm_scaled
 from schedgen.kernels.scaled_op import scaled_gemm
 from schedgen.kernels.variants.blocks import Blocks
@@ -74,6 +75,7 @@ __all__ = [
     "kernel",
     "load",
     "polar",
+    "quantized_gemm",
     "scaled_attention",
     "scaled_gemm",
     "symmetric_gemm",

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
-from schedgen.kernels import attention_scaled_op, scaled_op, split
+from schedgen.kernels import attention_scaled_op, quantized_op, scaled_op, split
 from schedgen.kernels.attention_arguments import HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
 from schedgen.kernels.attention_backward import CONVERT, DELTA, QUERIES, UNORDERED, WHOLE
@@ -158,12 +158,15 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
 
 
 def _scaled() -> Iterator[Shipped]:
-    """Kernels of 8-bit and 4-bit operands."""
+    """Kernels of 8-bit and 4-bit operands, or results."""
     eight = attention_scaled_op.DTYPES.values(), attention_scaled_op.HEAD_DIMS
     for target, dtype, dim in product(TARGETS, *eight):
         for causal in ((), (("causal", "true"),)):
             settings = (("head_dim", str(dim)), ("dtype", dtype), *causal)
             yield Shipped(attention_scaled_op.SPEC, target, settings)
+    for target, dtype in product(TARGETS, ("bf16", "fp16")):
+        for out in quantized_op.OUTPUTS.values():
+            yield Shipped(quantized_op.SPEC, target, (("dtype", dtype), ("out", out)))
     for target in TARGETS:
         long = {"dtype": "e4m3"} | scaled_op.LONG_SETTINGS
         yield Shipped(scaled_op.LONG, target, tuple(long.items()))

@@ -33,6 +33,9 @@ from schedgen.kernels import (
 CPU = torch.device("cpu")
 
 
+_FUSED = ("gemm_gated", "gemm_quantized", "gemm_rms", "gemm_scaled", "rms_factors")
+
+
 class StandIn:
     """Stands in for `Launcher`; remembers which files were launched."""
 
@@ -68,7 +71,7 @@ class StandIn:
             bias = functional.pad(bias, (0, tensors[3].shape[-1] - len(bias)))
             b = b if "_kn" in self.name else b.mT
             tensors[3].copy_(functional.gelu(a @ b + bias, approximate="tanh"))
-        elif self.name.startswith(("gemm_gated", "gemm_rms", "gemm_scaled", "rms_factors")):
+        elif self.name.startswith(_FUSED):
             _fused(self.name, tensors, scalars)
         elif self.name.startswith("gemm_grouped"):
             _grouped(tensors, kn="_kn" in self.name, along_k="grouped_k_" in self.name)
@@ -116,6 +119,17 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
     d.copy_(a @ b.mT)
 
 
+def _quantized(tensors: Sequence[Tensor], least: float) -> None:
+    """Factors (batch, blocks of 128 columns, rows)."""
+    a, b, d, factors = tensors
+    whole = a.float() @ b.float().mT
+    for n in range(factors.shape[1]):
+        part = slice(128 * n, 128 * (n + 1))
+        top = whole[..., part].abs().amax(-1).clamp(min=least)
+        factors[:, n] = top / 448
+        d[..., part] = (whole[..., part] * (448 / top)[..., None]).to(d.dtype)
+
+
 def _grouped(tensors: Sequence[Tensor], *, kn: bool, along_k: bool) -> None:
     """Rows of each group, others stay what they were; or a matrix of each, added up along rows."""
     a, b, ends, out = tensors
@@ -142,6 +156,8 @@ def _fused(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> No
     *given, out = tensors
     if name.startswith("gemm_rms"):
         _with_squares(tensors, scalars, int((re.search(r"_tile_n(\d+)", name) or [0, 256])[1]))
+    elif name.startswith("gemm_quantized"):
+        _quantized(tensors, *scalars)
     elif name.startswith("rms_factors"):
         inverse, eps = scalars
         out.copy_((given[0].sum(1) * inverse + eps).rsqrt())

@@ -30,6 +30,8 @@ from schedgen.kernels import (
     keys,
     layouts,
     library,
+    quantized_gemm,
+    scaled_gemm,
     symmetric_gemm,
 )
 from schedgen.kernels.regenerate import TARGETS
@@ -194,6 +196,22 @@ def test_normalization_between_products(m: int, n: int, residual: bool) -> None:
     gate, up = wanted[:, :40], wanted[:, 40:]
     found = gemm_gated(d, w[:40].mT, w[40:].mT, row_scale=r)
     assert torch.allclose(found.double(), functional.silu(gate) * up, rtol=2**-7, atol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(130, 264, 72), (2, 13, 200, 40)])
+def test_quantized_between_products(shape: tuple[int, ...]) -> None:
+    """An 8-bit result with factors of blocks, and the product that takes them."""
+    *outer, n, k = shape
+    a, b = random(*outer, k), random(k, n, seed=1)
+    d, factors = quantized_gemm(a, b)
+    wanted = a.double() @ b.double()
+    restored = d.double() * factors.double().repeat_interleave(128, -1)[..., :n]
+    assert ((restored - wanted).abs() <= wanted.abs() / 16 + factors.max() / 256).all()
+    w = random(48, n, seed=2).to(torch.float8_e4m3fn)
+    rows, of_rows = d.reshape(-1, n), factors.reshape(-1, factors.shape[-1])
+    scale = torch.ones(-(-n // 128), 1)
+    found = scaled_gemm(rows, w.mT, of_rows, scale).double()
+    assert torch.allclose(found, restored.reshape(-1, n) @ w.double().mT, rtol=2**-6, atol=0.1)
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
         "scale": random(1, m, dtype=torch.float32, seed=5),
         "c": random(1, m, n, seed=3) * (m != n),
         "bias": random(n, seed=4),
+        **({"least": torch.tensor(1e-4)} if "quantized" in name else {}),
         **_SCALARS,
     }
 
@@ -181,4 +182,5 @@ def scaled_attention_inputs(seq_q: int, seq_k: int) -> dict[str, torch.Tensor]:
 def parts_of(name: str) -> dict[str, int]:
     """Extents of a shipped spec that its inputs do not have: parts of k, splits of keys, tiles."""
     more = {"gemm_parts": {"part": 2}, "attention_parts": {"split": 2}, "gemm_rms": {"n_tiles": 2}}
+    more["gemm_quantized"] = {"n_blocks": 3}
     return more.get(name, {})
