@@ -149,6 +149,8 @@ class Elements:
         target = self.target(operand, rows=rows, at=at)
         if keep:
             value = f"new_{operand.parameter}"
+            if operand.dtype != "f32":  # later formulas read it as it is stored
+                text = f"Float32({text}).to({DTYPES[operand.dtype]})"
             self.source.add(f"{value} = Float32({text})")
             self.made[operand.parameter] = text = value
         if rows and operand.dtype != "f32":

@@ -43,9 +43,20 @@ class Pairs:
             return False
         if any(name.distance and self.operands[name.name].in_registers for name in names):
             return False
+        if self._narrow_again(formulas):
+            return False
         nodes = [node for _, formula in formulas for node in walk(formula) if self._varies(node)]
         saves = elements.polynomial > 0 or any(map(_saves, nodes))
         return saves and all(map(_is_packed, nodes))
+
+    def _narrow_again(self, formulas: Formulas) -> bool:
+        """Whether a formula reads what one before it has made, and has rounded."""
+        made: set[str] = set()
+        for output, formula in formulas:
+            if made & {name.name for name in references(formula)}:
+                return True
+            made |= {output} if self.operands[output].dtype != "f32" else set()
+        return False
 
     def write(self, formulas: Formulas, at: str) -> None:
         """Two elements of each output; ``at`` is the place of the first one in registers."""

@@ -46,7 +46,9 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 """
     library = LIBRARY
     fences = _FENCES
-    products = Products("tcgen05", TMEM_LANES, 16, 256, (Space.SMEM, Space.TMEM), Space.TMEM)
+    products = Products(
+        "tcgen05", TMEM_LANES, 16, 256, (Space.SMEM, Space.TMEM), Space.TMEM, factors=True
+    )
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)

@@ -28,6 +28,7 @@ class Products:
         left: memory spaces of the left operand.
         result: memory space of the result.
         bytes_along_k: whether operands of 8 bits have to lie along k.
+        factors: whether threads can convert numbers to factors of blocks, e8m0.
     """
 
     instruction: str
@@ -37,6 +38,7 @@ class Products:
     left: tuple[Space, ...]
     result: Space
     bytes_along_k: bool = False
+    factors: bool = False
 
 
 def refusals(plan: Plan, products: Products) -> list[EmitError]:
@@ -78,6 +80,8 @@ def _all(plan: Plan, products: Products) -> Iterator[EmitError]:
                 yield from _product(plan, products, operation)
             elif operation.kind in (Kind.LOAD, Kind.STORE):
                 yield from _copy(plan, operation)
+            elif operation.kind is Kind.MAP and not products.factors:
+                yield from _factors(plan, operation)
         except EmitError as error:
             yield error
 
@@ -175,6 +179,19 @@ def _product(plan: Plan, products: Products, operation: Operation) -> Iterator[E
     if products.bytes_along_k and DTYPE_BITS[b.region.dtype] == 8:
         yield from _along_k(which, operation, a, b)
     yield from _places_of_product(products, operation, a, b, d)
+
+
+def _factors(plan: Plan, operation: Operation) -> Iterator[EmitError]:
+    """Formulas whose values would be converted to factors."""
+    for output, _ in operation.formulas:
+        if plan.part(operation, output).region.dtype == "e8m0":
+            yield EmitError(
+                f"{operation.name}: '{plan.part(operation, output).region.base}' is e8m0, to which "
+                "this architecture converts nothing",
+                operation,
+                rule="no-emitter-for-dtype",
+                fix="make it f32, or choose a target for sm_100a",
+            )
 
 
 def _along_k(which: str, operation: Operation, a: Part, b: Part) -> Iterator[EmitError]:

@@ -166,7 +166,10 @@ def _scaled() -> Iterator[Shipped]:
             yield Shipped(attention_scaled_op.SPEC, target, settings)
     for target, dtype in product(TARGETS, ("bf16", "fp16")):
         for out in quantized_op.OUTPUTS.values():
-            yield Shipped(quantized_op.SPEC, target, (("dtype", dtype), ("out", out)))
+            settings = ("dtype", dtype), ("out", out)
+            yield Shipped(quantized_op.SPEC, target, settings)
+            if target == "b200":  # Hopper's threads convert nothing to e8m0
+                yield Shipped(quantized_op.SPEC, target, (*settings, ("factor", "e8m0")))
     for target in TARGETS:
         long = {"dtype": "e4m3"} | scaled_op.LONG_SETTINGS
         yield Shipped(scaled_op.LONG, target, tuple(long.items()))

@@ -26,6 +26,18 @@ POISON = 0xFF
 """Bytes of storage that nothing has written: not a number in every data type."""
 
 
+def cast(values: torch.Tensor, dtype: str) -> torch.Tensor:
+    """float32 numbers in a data type of specs: to factors of blocks they are rounded up."""
+    if dtype != "e8m0":
+        return values.to(TORCH[dtype])
+    bits = values.to(torch.float32).abs().view(torch.int32)
+    exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0).to(torch.int32)
+    # Subnormal numbers above 2^-127 have the exponent 2^-126 and anything less the least one.
+    exponent = torch.where(bits <= 1 << 22, 0, exponent).clamp(max=254)
+    codes = torch.where(values.isnan(), 255, exponent).to(torch.uint8)
+    return codes.view(TORCH[dtype])
+
+
 def span(kernel: Kernel, name: str) -> tuple[int, int, int, int]:
     """Rows [begin, end) and columns [begin, end) of a piece within its region."""
     piece = kernel.piece[name]

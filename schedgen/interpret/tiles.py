@@ -13,7 +13,7 @@ import torch
 from schedgen.elements import elements, tile_numbers
 from schedgen.expressions import Expression, Name, references
 from schedgen.interpret.formulas import compute
-from schedgen.interpret.pieces import TORCH, assemble, split, unpacked, whole
+from schedgen.interpret.pieces import assemble, cast, split, unpacked, whole
 from schedgen.interpret.problem import Coordinates, InterpretationError, Problem
 from schedgen.kernel import Kernel, Operation, Read
 from schedgen.layouts import PACKED
@@ -120,8 +120,8 @@ class _Execution:
     def make(self, operand: str, value: torch.Tensor) -> None:
         """Note what an operand becomes, cast to the data type of its buffer."""
         row0, row1, column0, column1 = whole(self.kernel, self.operands[operand])
-        dtype = TORCH[self._dtype(operand)]
-        self.done[operand] = value.to(dtype).broadcast_to(row1 - row0, column1 - column0)
+        made = cast(value, self._dtype(operand))
+        self.done[operand] = made.broadcast_to(row1 - row0, column1 - column0)
 
     def loaded(self) -> torch.Tensor:
         """The tile of a load."""

@@ -30,9 +30,9 @@ class Map(OperationBase):
     KEYS: ClassVar[str] = "`to`: buffer -> formula, `polynomial`"
     MEANING: ClassVar[str] = (
         "element-wise formulas, evaluated in f32 and cast to the data type of the output. Outputs "
-        "are computed in order; a later formula may use an earlier output. `polynomial`: share of "
-        "its MUFU instructions, meant for exponentials, that is computed by a polynomial on FMA "
-        "units (7.45 FMA slots each)"
+        "are computed in order; a later formula may use an earlier output, as it is stored. "
+        "`polynomial`: share of its MUFU instructions, meant for exponentials, that is computed by "
+        "a polynomial on FMA units (7.45 FMA slots each)"
     )
 
     kind: Literal["map"]

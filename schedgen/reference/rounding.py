@@ -39,9 +39,22 @@ FORMATS = {
 }
 
 
+FACTORS = "e8m0"
+"""Of factors of blocks: powers of two, to which numbers are rounded up, so that no number of a
+block is too large for its format once it is divided by its factor (PTX ISA,
+cvt.rp.satfinite.ue8m0x2)."""
+
+
 def rounded(values: Array, dtype: str) -> Array:
-    """``values`` rounded to nearest, ties to even; infinite beyond the largest number."""
+    """``values`` rounded to nearest, ties to even; infinite beyond the largest number. To `FACTORS`
+    they are rounded up, in their magnitude, from the smallest to the largest factor.
+    """
     form = FORMATS[dtype]
+    if dtype == FACTORS:
+        mantissa, exponent = np.frexp(np.abs(values))
+        power = np.clip(exponent - (mantissa == 0.5), form.least_exponent, 127)
+        made = np.where(mantissa == 0, 2.0**form.least_exponent, np.ldexp(1.0, power))
+        return np.where(np.isnan(values), values, made)
     with np.errstate(invalid="ignore", over="ignore"):
         _, exponent = np.frexp(values)
         lowest = np.maximum(exponent - 1, form.least_exponent) - (form.precision - 1)

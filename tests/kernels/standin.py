@@ -120,14 +120,18 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
 
 
 def _quantized(tensors: Sequence[Tensor], least: float) -> None:
-    """Factors (batch, blocks of 128 columns, rows)."""
+    """Factors (batch, blocks of 128 columns, rows); powers of two of 32."""
     a, b, d, factors = tensors
+    wide = factors.dtype is torch.float32
+    size = 128 if wide else 32
     whole = a.float() @ b.float().mT
     for n in range(factors.shape[1]):
-        part = slice(128 * n, 128 * (n + 1))
-        top = whole[..., part].abs().amax(-1).clamp(min=least)
-        factors[:, n] = top / 448
-        d[..., part] = (whole[..., part] * (448 / top)[..., None]).to(d.dtype)
+        part = slice(size * n, size * (n + 1))
+        factor = whole[..., part].abs().amax(-1).clamp(min=least) / 448
+        if not wide:
+            factor = factor.log2().ceil().exp2()
+        factors[:, n] = factor.to(factors.dtype)
+        d[..., part] = (whole[..., part] / factor[..., None]).to(d.dtype)
 
 
 def _grouped(tensors: Sequence[Tensor], *, kn: bool, along_k: bool) -> None:

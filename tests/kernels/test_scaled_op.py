@@ -103,7 +103,7 @@ class Emulated(ByTorch):
         assert not report.errors, report.text
 
 
-def _install(patch: pytest.MonkeyPatch, arch: str, kind: type[ByTorch]) -> None:
+def install(patch: pytest.MonkeyPatch, arch: str, kind: type[ByTorch]) -> None:
     patch.setattr(checks, "devices", lambda **_: CPU)  # pyright: ignore
     patch.setattr(scaled_op, "architecture", lambda _: arch)  # pyright: ignore
     patch.setattr(scaled_op, "multiprocessors", lambda _: 2)  # pyright: ignore
@@ -120,7 +120,7 @@ def _install(patch: pytest.MonkeyPatch, arch: str, kind: type[ByTorch]) -> None:
 def torch_only(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were launched."""
     monkeypatch.setattr(ByTorch, "calls", [])
-    _install(monkeypatch, "sm_90a", ByTorch)
+    install(monkeypatch, "sm_90a", ByTorch)
     return ByTorch.calls
 
 
@@ -324,7 +324,7 @@ def test_no_gradients(torch_only: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_emulated_rows(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
-    _install(monkeypatch, arch, Emulated)
+    install(monkeypatch, arch, Emulated)
     a, b = small(130, 136), small(264, 136, seed=1)
     rows = 2.0 ** torch.randint(-2, 3, (130, 1))
     wanted = rounded(a.double() * rows / 2, b)
@@ -339,7 +339,7 @@ def test_emulated_rows(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_emulated_long_blocks(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
-    _install(monkeypatch, arch, Emulated)
+    install(monkeypatch, arch, Emulated)
     _long_blocks((), 130, 136, 264)
 
 
@@ -356,7 +356,7 @@ def test_emulated_blocks(
     k: int,
 ) -> None:
     """Bit by bit, in tiles of both widths, with ends of blocks, groups and tiles."""
-    _install(monkeypatch, "sm_100a", Emulated)
+    install(monkeypatch, "sm_100a", Emulated)
     a = Quantized(dtype, factor, batch, m, k)
     b = Quantized(dtype, factor, batch, n, k, seed=1)
     found = scaled_gemm(a.data, b.data.mT, a.scale, b.scale, alpha=0.5)
