@@ -43,6 +43,7 @@ from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.of_spec import SpecKernel, kernel
 from schedgen.kernels.quantized_op import quantized_gemm
 from schedgen.kernels.rms_op import gemm_rms, gemm_scaled
+from schedgen.kernels.rotary_op import gemm_rotary
 from schedgen.kernels.scaled_op import scaled_gemm
 from schedgen.kernels.variants.blocks import Blocks
 from schedgen.kernels.variants.errors import VariantError
@@ -70,6 +71,7 @@ __all__ = [
     "gemm",
     "gemm_gated",
     "gemm_rms",
+    "gemm_rotary",
     "gemm_scaled",
     "grouped_gemm",
     "kernel",

@@ -33,7 +33,7 @@ from schedgen.kernels import (
 CPU = torch.device("cpu")
 
 
-_FUSED = ("gemm_gated", "gemm_quantized", "gemm_rms", "gemm_scaled", "rms_factors")
+_FUSED = ("gemm_gated", "gemm_quantized", "gemm_rms", "gemm_rotary", "gemm_scaled", "rms_factors")
 
 
 class StandIn:
@@ -119,6 +119,15 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
     d.copy_(a @ b.mT)
 
 
+def _turned(tensors: Sequence[Tensor]) -> None:
+    """Pairs of columns, turned by the angles of their rows."""
+    a, first, second, cosine, sine, *out = tensors
+    x, y = (torch.einsum("bmk,hnk->bmhn", a.float(), b.float()) for b in (first, second))
+    cosine, sine = cosine[:, :, None], sine[:, :, None]
+    for made, turned in zip(out, (x * cosine - y * sine, y * cosine + x * sine), strict=True):
+        made.copy_(turned)
+
+
 def _quantized(tensors: Sequence[Tensor], least: float) -> None:
     """Factors (batch, blocks of 128 columns, rows); powers of two of 32."""
     a, b, d, factors = tensors
@@ -162,6 +171,8 @@ def _fused(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> No
         _with_squares(tensors, scalars, int((re.search(r"_tile_n(\d+)", name) or [0, 256])[1]))
     elif name.startswith("gemm_quantized"):
         _quantized(tensors, *scalars)
+    elif name.startswith("gemm_rotary"):
+        _turned(tensors)
     elif name.startswith("rms_factors"):
         inverse, eps = scalars
         out.copy_((given[0].sum(1) * inverse + eps).rsqrt())

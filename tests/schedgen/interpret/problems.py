@@ -103,6 +103,12 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
     if name == "gemm_chain":
         shapes = {"a": (1, 300, 128), "b": (1, inner, 128), "c": (1, inner, 128)}
         return {key: random(*shape, seed=len(key)) for key, shape in shapes.items()}
+    if name == "gemm_rotary":
+        weights = {
+            key: random(3, 64, inner, seed=n) for n, key in enumerate(("b_first", "b_second"))
+        }
+        turns = {key: random(2, 200, 64, dtype=torch.float32, seed=5) for key in ("cosine", "sine")}
+        return {"a": random(2, 200, inner, seed=4), **weights, **turns}
     m, n = (300, 300) if "symmetric" in name else (200, 300)
     if name.endswith("_sum"):
         p = random(1, trips, m, n, dtype=torch.float32, seed=1)
