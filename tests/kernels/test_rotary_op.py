@@ -32,7 +32,9 @@ def angles(*shape: int) -> tuple[Tensor, Tensor]:
 def turned(a: Tensor, b: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """In float64."""
     half = cosine.shape[-1]
-    x, y = (a.double() @ b.double()).unflatten(-1, (-1, 2, half)).unbind(-2)
+    sums = a.double() @ b.double()
+    pairs = sums.view(*sums.shape[:-1], -1, 2, half)
+    x, y = pairs.select(-2, 0), pairs.select(-2, 1)
     c, s = cosine.double()[..., None, :], sine.double()[..., None, :]
     return torch.cat([x * c - y * s, y * c + x * s], -1)
 
