@@ -8,6 +8,7 @@ again for the embedding.
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -88,10 +89,10 @@ def _shape(a: Tensor, b: Tensor, cosine: Tensor, sine: Tensor) -> tuple[int, ...
         if one.dtype is not torch.float32:
             raise ArgumentTypeError(name, f"its dtype is {one.dtype}", "torch.float32", ".float()")
         try:
-            fits = torch.broadcast_shapes(one.shape, (*outer, m, half)) == (*outer, m, half)
+            seen = cast("torch.Size", torch.broadcast_shapes(one.shape, (*outer, m, half)))
         except RuntimeError:
-            fits = False
-        if not fits:
+            seen = None
+        if seen != (*outer, m, half):
             got, allowed = (
                 f"its shape is {tuple(one.shape)}",
                 f"what broadcasts to {(*outer, m, half)}",
