@@ -21,6 +21,7 @@ from schedgen.kernels.attention_backward import attention_backward
 from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks
 from schedgen.kernels.attention_scaled_op import scaled_attention
+from schedgen.kernels.cross_entropy_op import linear_cross_entropy
 from schedgen.kernels.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -75,6 +76,7 @@ __all__ = [
     "gemm_scaled",
     "grouped_gemm",
     "kernel",
+    "linear_cross_entropy",
     "load",
     "polar",
     "quantized_gemm",

@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING
 
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
-from schedgen.kernels import attention_scaled_op, quantized_op, rotary_op, scaled_op, split
+from schedgen.kernels import (
+    attention_scaled_op,
+    cross_entropy_op,
+    quantized_op,
+    rotary_op,
+    scaled_op,
+    split,
+)
 from schedgen.kernels.attention_arguments import HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
 from schedgen.kernels.attention_backward import CONVERT, DELTA, QUERIES, UNORDERED, WHOLE
@@ -124,6 +131,7 @@ def shipped() -> Iterator[Shipped]:
             one = Product(arch, dtype, b_layout=layout, grouped=True)
             for tile in sizes(one):  # none of fp16
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        yield Shipped(cross_entropy_op.SPEC, target, (("dtype", dtype),))
         for half in rotary_op.HALVES:
             yield Shipped(rotary_op.SPEC, target, (("dtype", dtype), ("half", str(half))))
         one = Product(arch, dtype, groups_along_k=True)

@@ -128,15 +128,28 @@ class Placing:
                 if store.source in self.layout.present and self.layout.rank(store.source) == 1:
                     continue
                 return tiled[0], tiled[1]
+        return self._counting
+
+    @property
+    def _counting(self) -> tuple[str, str]:
+        """The same where only values of rows are stored: columns are what these count tiles of."""
+        counts = self.spec.loops.counted
+        for store in self.spec.stores:
+            *outer, rows = self.spec.arguments[store.to].shape
+            along = {counts[extent] for extent in outer if extent in counts}
+            if len(along) == 1 and not store.transposed:
+                return rows, along.pop()
         return "", ""
 
     # -- extents -------------------------------------------------------------------------------
 
     @cached_property
     def _stored(self) -> dict[str, None]:
-        """The extents of all tensors that are stored."""
+        """The extents of all tensors that are stored, and those along which these count tiles."""
         shapes = [self.spec.arguments[store.to].shape for store in self.spec.stores]
-        return {extent: None for shape in shapes for extent in shape}
+        stored = {extent: None for shape in shapes for extent in shape}
+        counts = self.spec.loops.counted
+        return stored | {counts[extent]: None for extent in stored if extent in counts}
 
     @cached_property
     def walked(self) -> set[str]:

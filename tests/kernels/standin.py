@@ -33,7 +33,15 @@ from schedgen.kernels import (
 CPU = torch.device("cpu")
 
 
-_FUSED = ("gemm_gated", "gemm_quantized", "gemm_rms", "gemm_rotary", "gemm_scaled", "rms_factors")
+_FUSED = (
+    "gemm_gated",
+    "gemm_lse",
+    "gemm_quantized",
+    "gemm_rms",
+    "gemm_rotary",
+    "gemm_scaled",
+    "rms_factors",
+)
 
 
 class StandIn:
@@ -128,6 +136,17 @@ def _turned(tensors: Sequence[Tensor]) -> None:
         made.copy_(turned)
 
 
+def _of_rows(tensors: Sequence[Tensor], scale: float, columns: int) -> None:
+    """Logarithms of sums of exponentials, and logits of targets, of each output tile."""
+    a, b, target, lse, logit = tensors
+    logits = a.float() @ b.float().mT * (scale * math.log(2))
+    for n in range(lse.shape[1]):
+        part = logits[..., columns * n : columns * (n + 1)]
+        lse[:, n] = part.logsumexp(-1)
+        at = torch.arange(columns * n, columns * n + part.shape[-1])
+        logit[:, n] = (part * (target[..., None] == at)).sum(-1)
+
+
 def _quantized(tensors: Sequence[Tensor], least: float) -> None:
     """Factors (batch, blocks of 128 columns, rows); powers of two of 32."""
     a, b, d, factors = tensors
@@ -170,7 +189,9 @@ def _fused(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> No
     if name.startswith("gemm_rms"):
         _with_squares(tensors, scalars, int((re.search(r"_tile_n(\d+)", name) or [0, 256])[1]))
     elif name.startswith("gemm_quantized"):
-        _quantized(tensors, *scalars)
+        _quantized(tensors, scalars[0])
+    elif name.startswith("gemm_lse"):
+        _of_rows(tensors, scalars[0], 256 if "sm_90a" in name else 128)
     elif name.startswith("gemm_rotary"):
         _turned(tensors)
     elif name.startswith("rms_factors"):

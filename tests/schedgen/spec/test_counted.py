@@ -46,6 +46,16 @@ def test_places() -> None:
     assert coverage_mistakes(one) == []
 
 
+def test_tiles_that_results_only_count() -> None:
+    """No result has n: tiles are cut along it because they are counted along it."""
+    one = kernel("gemm_lse")
+    assert [axis.extent for axis in one.grid] == ["batch", "m", "n"]
+    assert counted(one) == {"n_tiles": ("n", 256, 1)}
+    rows, columns = one.operation["LOGIT[1,0]"].places
+    assert (rows.along, columns.along, columns.block, columns.offset) == ("m", "n", 256, 32)
+    assert coverage_mistakes(one) == []
+
+
 def test_as_many_as_tiles() -> None:
     one = kernel("gemm_rms", tile_n="96")
     for n, tiles in ((1, 1), (96, 1), (97, 2), (1000, 11)):
