@@ -17,8 +17,9 @@ from schedgen.driver.binding import kernels_of
 from schedgen.expressions import ExpressionError
 from schedgen.interpret.sequential import run
 from schedgen.kernels.variants.backward import KEYS, QUERIES
-from schedgen.kernels.variants.calling import LOG2_E, Asked, asked, spec_of, variant_of
+from schedgen.kernels.variants.calling import LOG2_E, Asked, asked, expressed, sizes_of, spec_of
 from schedgen.machine_file import read_machine
+from tests.fuzz.fuzzer import fuzzer
 from tests.kernels.variants.test_spec import COLUMN, HEADS, MASKS, ROW, SEQ_K, SEQ_Q, SLOPE
 from tests.schedgen.interpret.problems import random
 
@@ -52,6 +53,7 @@ def wanted_of(
     """Logarithms of sums, row sums of dout * out, and the gradients."""
     leaves = [x.double().requires_grad_() for x in operands]
     q, k, v = (x.transpose(1, 2) for x in leaves)
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
     scores = score(q @ k.mT / 8).masked_fill(~kept, -math.inf)
     lse = scores.logsumexp(3)
     p = (scores - lse.masked_fill(lse == -math.inf, 0.0)[..., None]).exp()
@@ -67,21 +69,18 @@ def gradients(
     score: Callable[[Tensor], Tensor],
     kept: Tensor,
     target: str,
+    shape: tuple[int, int, int, int, int] = (2, SEQ_Q, SEQ_K, HEADS, HEADS),
 ) -> None:
-    """Those of the specs are right."""
-    q, dout = (random(2, SEQ_Q, HEADS, 64, seed=n) for n in (2, 3))
-    k, v = (random(2, SEQ_K, HEADS, 64, seed=n) for n in (0, 1))
+    """Those of the specs are right. ``shape``: batch, seq_q, seq_k, heads, heads_k."""
+    batch, seq_q, seq_k, heads, heads_k = shape
+    q, dout = (random(batch, seq_q, heads, 64, seed=n) for n in (2, 3))
+    k, v = (random(batch, seq_k, heads_k, 64, seed=n) for n in (0, 1))
     lse, delta, right = wanted_of((q, k, v), score, kept, dout)
-    scale = LOG2_E * (1 if wanted.score else 1 / 8)
     sums = (lse * LOG2_E).where(lse > -1e30, 1e30).float()
     inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout, "lse": sums}
-    inputs |= {"delta": delta.float(), "scale": torch.tensor(scale), "factor": torch.tensor(1 / 8)}
-    inputs |= {"given_head": torch.arange(2.0), "given_batch": torch.arange(2.0)}
-    for vector in variant_of(wanted).vectors:
-        if vector.name:
-            inputs[vector.argument] = given[vector.name]
-    numbers = {n: v for n, v in given.items() if not isinstance(v, Tensor)}
-    inputs |= {f"given_{name}": torch.tensor(float(value)) for name, value in numbers.items()}
+    inputs |= {"delta": delta.float()}
+    for name, value in expressed(wanted, sizes_of(q, k), q, 1 / 8, None, given).items():
+        inputs[name] = value if isinstance(value, Tensor) else torch.tensor(value)
     found: dict[str, Tensor] = {}
     for base in BOTH:
         spec = spec_of(replace(wanted, base=base))
@@ -89,8 +88,10 @@ def gradients(
         names = {argument.name for argument in kernel.arguments}
         found |= run(kernel, {name: value for name, value in inputs.items() if name in names})
     for name, its in zip(("dq", "dk", "dv"), right, strict=True):
-        most = max(1.0, its.abs().max().item())
-        torch.testing.assert_close(found[name].double(), its, rtol=0, atol=1.2e-2 * most)
+        mine, most = found[name].double(), max(1.0, its.abs().max().item())
+        if mine.shape != its.shape:  # of each head, where some share keys
+            mine = mine.unflatten(2, (heads_k, -1)).sum(3)
+        torch.testing.assert_close(mine, its, rtol=0, atol=1.2e-2 * most)
 
 
 @pytest.mark.parametrize("target", ["h200", "b200"])
@@ -108,6 +109,15 @@ def test_scores(score: str, target: str) -> None:
     logarithm = "log" in score
     mask, kept = ("column <= row", COLUMN <= ROW) if logarithm else (None, EVERYTHING)
     gradients(asked(mask, score, False, None, given), given, formula, kept, target)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_random_masks(number: int) -> None:
+    """Those that `benchmarks/masks.py` draws, in tiles that are smaller than they would be."""
+    one = fuzzer("fuzzing.mask_expressions").case(0, number)
+    wanted = asked(one.mask.text, None, False, None, one.given)
+    target = ("h200", "b200")[number % 2]
+    gradients(wanted, one.given, lambda s: s, one.kept(), target, one.shape)
 
 
 def test_causal_beside_all_of_it() -> None:
