@@ -90,7 +90,7 @@ def gradients(
     for name, its in zip(("dq", "dk", "dv"), right, strict=True):
         mine, most = found[name].double(), max(1.0, its.abs().max().item())
         if mine.shape != its.shape:  # of each head, where some share keys
-            mine = mine.unflatten(2, (heads_k, -1)).sum(3)
+            mine = mine.view(*mine.shape[:2], heads_k, -1, mine.shape[3]).sum(3)
         torch.testing.assert_close(mine, its, rtol=0, atol=1.2e-2 * most)
 
 
