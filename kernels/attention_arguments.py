@@ -14,6 +14,9 @@ HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
 SPLIT_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
 """head_dim of q and k, and of v, with which keys can be split."""
 
+GRADIENT_DIMS = (64, 128)
+"""head_dim of q, k and v that there are kernels of gradients for."""
+
 
 def check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
     """Raises ArgumentValueError or ArgumentTypeError: operands do not fit together."""

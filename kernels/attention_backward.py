@@ -23,8 +23,7 @@ from schedgen.kernels.operators import Operator
 
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
 WHOLE, CONVERT = "attention_bwd", "attention_bwd_convert"
-HEAD_DIMS = (64, 128)
-"""Head dimensions of q, k and v that there are kernels for."""
+HEAD_DIMS = attention_arguments.GRADIENT_DIMS
 DTYPES = ("bf16",)
 """Types, by their names in specs, that there are kernels for."""
 ARCHITECTURES = ("sm_90a", "sm_100a")

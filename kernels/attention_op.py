@@ -15,7 +15,7 @@ from schedgen.kernels.attention_decode import SPLIT, decoded
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
-from schedgen.kernels.variants import calling
+from schedgen.kernels.variants import calling, gradients
 from schedgen.kernels.variants.blocks import Blocks, blocks_of
 
 _FEW, _LONG = 64, SPLIT
@@ -83,8 +83,9 @@ def attention(
     `attention_decode`: in splits, of which the sequence alone decides.
 
     A row of q that sees no key gives 0, and -inf as its ``lse``: with ``causal``, the first
-    ``seq_q - seq_k`` rows; without keys, all. Without ``mask``, ``score`` and ``sinks`` there are
-    gradients in bfloat16 for a head_dim of 64 and 128 (`attention_backward`).
+    ``seq_q - seq_k`` rows; without keys, all. There are gradients of q, k, v and sinks for a
+    head_dim of 64 and 128, in bfloat16; with ``mask``, ``score`` or ``sinks`` in float16, too
+    (docs/backward.md). Tensors that expressions name have none.
 
     Args:
         q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 32 to 256 in steps of 32;
@@ -196,11 +197,33 @@ def _variant(
         raise ArgumentValueError("blocks", "there is no mask", "None", fix)
     wanted = replace(wanted, blocks=listed)
     device = _checked(q, k, v, scale, wanted, sinks, given)
+
+    def compute() -> tuple[Tensor, Tensor]:
+        return _computed(q, k, v, scale, wanted, sinks, given, blocks, device)
+
+    learned = [q, k, v, *calling.tensors(given).values(), *([] if sinks is None else [sinks])]
+    if not _derived(*learned):
+        return compute()
+    return gradients.attend(compute, (q, k, v), wanted, scale, sinks, given)
+
+
+def _computed(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    wanted: calling.Asked,
+    sinks: Tensor | None,
+    given: calling.Given,
+    blocks: Blocks | bool | None,
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
+    """What a variant returns, without gradients."""
     if not q.numel() or not k.shape[1]:
         out, lse = _empty(q, v)
         return out.zero_(), lse.fill_(-math.inf) if sinks is None else lse.copy_(sinks[:, None])
     function, arrays = _function(q, v, wanted, device), None
-    if listed:
+    if wanted.blocks:
         one = blocks if isinstance(blocks, Blocks) else blocks_of(function, wanted, q, k, given)
         arrays = one.arguments(wanted, function, q, k, given)
     return calling.call(function, wanted, (q, k, v), scale, sinks, given, arrays)

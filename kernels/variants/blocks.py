@@ -19,9 +19,10 @@ from schedgen.expressions import Logical, parse
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants.calling import Asked, Given, elements, sizes_of, variant_of
+from schedgen.kernels.variants.conditions import CAUSAL
 from schedgen.kernels.variants.intervals import Interval, Truth, condition, constant, known
 from schedgen.kernels.variants.reading import SIZES, Vector
-from schedgen.kernels.variants.spec import CAUSAL, COUNTS, FULLS, LISTED, listed_along
+from schedgen.kernels.variants.spec import COUNTS, FULLS, LISTED, listed_along
 
 _AXES = ("batch", "head", "row", "column")
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from schedgen.codegen.compiling import CompileError
-from schedgen.codegen.errors import EmitError
+from schedgen.errors import SchedgenError
 from schedgen.kernels import cache, checks
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel, function_of, kernel, target_for
+from schedgen.kernels.variants.backward import EDITS, KEYS
+from schedgen.kernels.variants.conditions import FACTOR, Variant
 from schedgen.kernels.variants.reading import COORDINATES, SCORE, SIZES, Vector, number_name, read
-from schedgen.kernels.variants.spec import BASE, FACTOR, NAME, SINK, Variant, edited, opaque, order
+from schedgen.kernels.variants.spec import BASE, NAME, SINK, edited, opaque, order
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ log = logging.getLogger("schedgen.kernels")
 LOG2_E = math.log2(math.e)
 MOST_WHOLE = 1 << 24
 """Whole numbers are exact in float32 below it."""
-FEWER_KEYS = (96, 64, 48, 32)
-"""Keys of an iteration that are tried, one after the other, where a kernel has too few registers
-with as many as the spec of attention has."""
+SMALLER = (96, 80, 64, 48, 32)
+"""Sizes of an iteration that are tried, one after the other, where a kernel has too few registers
+with that of its spec."""
+WALKED = {KEYS: "queries"}
+"""Parameters for how many columns an iteration has, by spec; of others it is ``keys``."""
 _RESERVED = {*COORDINATES, *SIZES, SCORE}
 Given = Mapping[str, Tensor | int | float]
 
@@ -139,7 +142,8 @@ def spec_of(wanted: Asked) -> Spec:
     for name in sorted(unused):
         got = "it is given, but no expression names it"
         raise ArgumentValueError(name, got, "arguments of mask and score", f"leave {name} out")
-    return spec_from_data(edited(read_spec(wanted.base).source.data, variant), f"{NAME}.yaml")
+    data = EDITS.get(wanted.base, edited)(read_spec(wanted.base).source.data, variant)
+    return spec_from_data(data, f"{data['kernel']}.yaml")
 
 
 _made: dict[tuple[Asked, str, tuple[tuple[str, str], ...]], Path] = {}
@@ -174,17 +178,20 @@ def kernel_of(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...])
     if not path.exists():
         cache.write(path, spec.source.text)
     store, made_from = Store(), [spec.source.sha256, target, sorted(settings)]
-    keys = store.get("keys of a variant", made_from)
-    if keys is None:
-        keys = _keys(spec, target, dict(settings), store)
-        store.put("keys of a variant", made_from, keys)
+    size = store.get("size of an iteration", made_from)
+    parameter = WALKED.get(wanted.base, "keys")
+    if size is None:
+        size = _size(spec, target, dict(settings), parameter, store)
+        store.put("size of an iteration", made_from, size)
     given: dict[str, Any] = dict(settings)
-    return kernel(path, target=target, **given, **({"keys": keys} if keys else {}))
+    return kernel(path, target=target, **given, **({parameter: size} if size else {}))
 
 
-def _keys(spec: Spec, target: str, settings: Mapping[str, str], store: Store) -> str:
-    """Keys of an iteration with which the compiler accepts the best schedule; "" for those of the
-    spec, with which others are looked for if none does.
+def _size(
+    spec: Spec, target: str, settings: Mapping[str, str], parameter: str, store: Store
+) -> str:
+    """The size of an iteration with which the compiler accepts the best schedule; "" for that of
+    the spec, with which others are looked for if none does.
     """
     from schedgen.driver.attempts import acceptable, compiled
     from schedgen.driver.binding import kernels_of
@@ -194,18 +201,18 @@ def _keys(spec: Spec, target: str, settings: Mapping[str, str], store: Store) ->
 
     machine = read_machine(target)
     bound = kernels_of(spec, machine, settings)[0]
-    most = int(dict(bound.parameters)["keys"])
-    fewer = [str(keys) for keys in FEWER_KEYS if keys < most]
-    for keys in ("", *fewer) if fewer else ():
-        log.info("attention with %s keys in an iteration", keys or most)
-        more = {"keys": keys} if keys else {}
+    most = int(dict(bound.parameters)[parameter])
+    fewer = [str(size) for size in SMALLER if size < most]
+    for size in ("", *fewer) if fewer else ():
+        log.info("attention with %s=%s in an iteration", parameter, size or most)
+        more = {parameter: size} if size else {}
         try:
             made = emission(spec, machine, {**settings, **more}, log.info, store=store)
             report = compiled(made, Variation(), store, conform=False).report
-        except (EmitError, CompileError):
+        except SchedgenError:  # that of the spec's size is raised later, if none fits
             continue
         if acceptable(report):
-            return keys
+            return size
     return ""
 
 

@@ -1,22 +1,28 @@
 """The spec of a variant: one of attention, such as that of packed sequences, edited as data.
 
-What is kept is split where it is joined by ``and``. What compares sums of coordinates goes into the
-mask of the spec, which costs nothing in iterations that it keeps as a whole; the rest is asked of
-each element. Which iterations an output tile needs follows from both.
+What is kept goes into the mask of the spec or into a formula of scores
+(`schedgen.kernels.variants.conditions`), and gradients are other edits of other specs
+(`schedgen.kernels.variants.backward`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
-from schedgen.codegen.errors import EmitError
-from schedgen.codegen.masks import always
-from schedgen.expressions import Binary, Expression, Logical, Name, fold, parse, references, render
-from schedgen.expressions.ranges import Columns, Rows, columns_of
-from schedgen.kernels.variants.reading import EXTENTS, SCORE, Read, Vector, number_name
+from schedgen.expressions import Expression, Name, references, render
+from schedgen.kernels.variants.conditions import (
+    FACTOR,
+    ROWS,
+    Variant,
+    buffer,
+    iterations,
+    joined,
+    scored,
+    split,
+)
+from schedgen.kernels.variants.reading import EXTENTS, Vector, number_name
 
 BASE = "attention_fwd"
 NAME = "attention_variant"
@@ -24,53 +30,10 @@ NOTHING = "-1e16"
 """The score of what is not kept: far below the first maximum."""
 FIRST_MAXIMUM = "-1e15"
 """In the place of -inf, so that rows of which nothing is kept so far need no special case."""
-FACTOR, SINK = "factor", "sink"
-_SIZES = ("seq_q", "seq_k")
-_BLOCK = "tiles * rows"
-_MOST = 1500
-"""Characters of a formula for the range of iterations; a longer one is left out."""
+SINK = "sink"
 _KEYS = "min(where(accumulator == 'registers' or tiles == 1, 128, 96)"
 """Fewer keys in an iteration where a row of scores is in the registers of one thread, beside what
 is computed of it."""
-CAUSAL = "column <= row + seq_k - seq_q"
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What distinguishes a kernel of attention from the shipped ones.
-
-    Attributes:
-        mask: what is kept; None: everything.
-        score: what a score becomes; None: it stays.
-        causal: whether keys after the diagonal are left out, too.
-        sinks: whether each head has a logit without a value.
-        whole: numbers of the caller that are whole.
-        blocks: whether a list says which blocks of keys a tile of queries takes.
-    """
-
-    mask: Read | None = None
-    score: Read | None = None
-    causal: bool = False
-    sinks: bool = False
-    whole: frozenset[str] = frozenset()
-    blocks: bool = False
-
-    @property
-    def reads(self) -> list[Read]:
-        return [read for read in (self.mask, self.score) if read is not None]
-
-    @property
-    def vectors(self) -> list[Vector]:
-        return list(dict.fromkeys(v for read in self.reads for v in read.vectors.values()))
-
-    @property
-    def numbers(self) -> list[str]:
-        return sorted({name for read in self.reads for name in read.numbers})
-
-    @property
-    def names(self) -> dict[str, Expression]:
-        """What stands in the spec for names of the expressions."""
-        return {name: value for read in self.reads for name, value in read.names.items()}
 
 
 def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
@@ -83,11 +46,11 @@ def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     data["about"] = "a variant of attention, made of expressions"
     del data["parameters"]["causal"]
     data["buffers"]["m"]["initial"] = FIRST_MAXIMUM
-    _arguments(data, variant)
+    arguments(data, variant)
     for vector in variant.vectors:
         _load(data, vector)
-    in_mask, elsewhere = _split(variant)
-    _put(data["operations"]["body"], "MASK", {"keep": render(_all(in_mask))})
+    in_mask, elsewhere = split(variant)
+    put(data["operations"]["body"], "MASK", {"keep": render(joined(in_mask))})
     score = _score(variant, elsewhere)
     if score is not None:
         data["parameters"]["keys"]["derive"] = f"{_KEYS}, {data['parameters']['keys']['derive']})"
@@ -95,13 +58,13 @@ def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
         if variant.blocks and elsewhere:
             _in_parts(data["operations"]["body"], made, variant, elsewhere)
         else:
-            _insert(data["operations"]["body"], {**made, "to": {"rS": score}}, before="MASK")
-    _put(data["operations"]["after"], "INV", {"to": _ends(variant)})
+            insert(data["operations"]["body"], {**made, "to": {"rS": score}}, before="MASK")
+    put(data["operations"]["after"], "INV", {"to": _ends(variant)})
     del data["loops"]["tile_trips"]
     if variant.blocks:
         _walk(data, listed_along(variant))
     else:
-        data["loops"] |= _iterations(variant, in_mask, elsewhere)
+        data["loops"] |= iterations(variant, in_mask, elsewhere)
     return data
 
 
@@ -109,8 +72,8 @@ def opaque(variant: Variant) -> bool:
     """Whether which keys a row sees depends on elements of the caller's tensors in a way from which
     no range of iterations follows.
     """
-    _, elsewhere = _split(variant)
-    loaded = {_buffer(vector) for vector in variant.vectors if vector.along is not None}
+    _, elsewhere = split(variant)
+    loaded = {buffer(vector) for vector in variant.vectors if vector.along is not None}
     named = ({name.name for name in references(condition)} for condition in elsewhere)
     return any(names & loaded for names in named)
 
@@ -127,7 +90,7 @@ def listed_along(variant: Variant) -> tuple[str, ...]:
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def _arguments(data: dict[str, Any], variant: Variant) -> None:
+def arguments(data: dict[str, Any], variant: Variant) -> None:
     """Tensors before results, numbers behind the last tensor."""
     given: dict[str, Any] = data["arguments"]
     tensors = {name: one for name, one in given.items() if one["shape"]}
@@ -156,8 +119,8 @@ def order(vector: Vector) -> list[int]:
 
 def _load(data: dict[str, Any], vector: Vector) -> None:
     """Elements of a vector along rows or columns of a tile are in shared memory."""
-    name, buffer = vector.argument, _buffer(vector)
-    along = {"from": name, "to": buffer}
+    name, where = vector.argument, buffer(vector)
+    along = {"from": name, "to": where}
     match vector.along:
         case "row":
             shape = {"space": "smem", "shape": ["rows"], "per": ["tile"], "lives": "tile"}
@@ -166,24 +129,20 @@ def _load(data: dict[str, Any], vector: Vector) -> None:
         case "column":
             shape = {"space": "smem", "shape": [1, "keys"], "depth": 2}
             made = {"id": f"L_{name}", "kind": "load", **along}
-            _insert(data["operations"]["body"], made, before="QK")
+            insert(data["operations"]["body"], made, before="QK")
         case _:
             return
-    data["buffers"][buffer] = shape
-
-
-def _buffer(vector: Vector) -> str:
-    return f"s_{vector.argument}"
+    data["buffers"][where] = shape
 
 
 # -- operations ------------------------------------------------------------------------------------
 
 
-def _put(operations: list[dict[str, Any]], name: str, keys: Mapping[str, Any]) -> None:
+def put(operations: list[dict[str, Any]], name: str, keys: Mapping[str, Any]) -> None:
     next(one for one in operations if one["id"] == name).update(keys)
 
 
-def _insert(operations: list[dict[str, Any]], made: dict[str, Any], *, before: str) -> None:
+def insert(operations: list[dict[str, Any]], made: dict[str, Any], *, before: str) -> None:
     at = next(n for n, one in enumerate(operations) if one["id"] == before)
     operations.insert(at, made)
 
@@ -197,77 +156,18 @@ def _in_parts(
     """Scores in all blocks; conditions of elements in blocks that are not kept as a whole."""
     if variant.score is not None:
         score = _score(variant, [])
-        _insert(operations, {**made, "to": {"rS": score}}, before="MASK")
-    kept = f"where({render(_all(elsewhere))}, rS, {NOTHING})"
+        insert(operations, {**made, "to": {"rS": score}}, before="MASK")
+    kept = f"where({render(joined(elsewhere))}, rS, {NOTHING})"
     keep = {**made, "id": "KEEP", "when": "partly > 0", "to": {"rS": kept}}
-    _insert(operations, keep, before="MASK")
-
-
-def _tiles(variant: Variant) -> dict[str, Expression]:
-    """Names of the spec for all names: buffers where vectors are loaded."""
-    found = variant.names
-    for read in variant.reads:
-        loaded = {n: v for n, v in read.vectors.items() if v.along is not None}
-        found |= {name: Name(_buffer(vector)) for name, vector in loaded.items()}
-    return found
-
-
-def _conjuncts(node: Expression) -> Iterator[Expression]:
-    match node:
-        case Logical("and", left, right):
-            yield from _conjuncts(left)
-            yield from _conjuncts(right)
-        case _:
-            yield node
-
-
-def _all(conditions: list[Expression]) -> Expression:
-    first, *rest = conditions
-    for other in rest:
-        first = Logical("and", first, other)
-    return first
-
-
-def _kept(variant: Variant) -> Iterator[tuple[Expression, Expression]]:
-    """Conditions of what is kept: as formulas of the spec, and as they are given."""
-    for text in ("column < seq_k", *([CAUSAL] if variant.causal else [])):
-        yield parse(text), parse(text)
-    if variant.mask is not None:
-        names = _tiles(variant)
-        pairs = zip(_conjuncts(variant.mask.written), _conjuncts(variant.mask.given), strict=True)
-        yield from ((fold(one, names), fold(other, names)) for one, other in pairs)
-
-
-def _split(variant: Variant) -> tuple[list[Expression], list[Expression]]:
-    """Conditions for the mask of the spec, and those that are asked of each element."""
-    loaded = {_buffer(vector) for vector in variant.vectors if vector.along is not None}
-    in_mask: list[Expression] = []
-    elsewhere: list[Expression] = []
-    for condition, _ in _kept(variant):
-        names = {name.name for name in references(condition)}
-        fits = not names & loaded and _is_sum(condition)
-        (in_mask if fits else elsewhere).append(condition)
-    return in_mask, elsewhere
-
-
-def _is_sum(condition: Expression) -> bool:
-    """Whether a mask of a spec can say when it keeps a whole tile."""
-    try:
-        always(condition, "row", "column", 1, 1)
-    except EmitError:
-        return False
-    return True
+    insert(operations, keep, before="MASK")
 
 
 def _score(variant: Variant, elsewhere: list[Expression]) -> str | None:
     """What scores become before they are masked; None if they stay."""
-    value: Expression = Name("rS")
-    if variant.score is not None:
-        scaled = Binary("*", Name("rS"), Name(FACTOR))
-        value = fold(variant.score.written, {**_tiles(variant), SCORE: scaled})
+    value = render(scored(variant, ROWS, Name("rS")))
     if elsewhere:
-        return f"where({render(_all(elsewhere))}, {render(value)}, {NOTHING})"
-    return None if variant.score is None else render(value)
+        return f"where({render(joined(elsewhere))}, {value}, {NOTHING})"
+    return None if variant.score is None else value
 
 
 def _ends(variant: Variant) -> dict[str, str]:
@@ -302,28 +202,3 @@ def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
     tiles = {_OF_QUERIES: "seq_q"}
     walk = {"list": LISTED, "count": COUNTS, "full": FULLS, "tiles": tiles}
     data["loops"]["walk"] = walk
-
-
-# -- iterations ------------------------------------------------------------------------------------
-
-
-def _iterations(
-    variant: Variant, in_mask: list[Expression], elsewhere: list[Expression]
-) -> dict[str, str]:
-    """Which iterations an output tile has, as far as conditions tell. Where the mask of the spec
-    speaks of rows only what it keeps counts, since that is what the reader holds against it.
-    """
-    speaks = any(Name("row") in references(condition) for condition in in_mask)
-    whole = frozenset({*_SIZES, *(number_name(name) for name in variant.whole)})
-    rows = Rows(parse(f"tile_row * {_BLOCK}"), parse(f"(tile_row + 1) * {_BLOCK} - 1"), whole)
-    counted = [given for one, given in _kept(variant) if one in in_mask or not speaks]
-    counted = [one for one in counted if one != parse("column < seq_k")]
-    if not counted:
-        return {}
-    found: Columns = columns_of(_all(counted), rows)
-    ranges: dict[str, str] = {}
-    if found.first is not None:
-        ranges["tile_first"] = render(Binary("//", found.first, Name("keys")))
-    if found.end is not None:
-        ranges["tile_trips"] = f"ceil({render(Binary('/', found.end, Name('keys')))})"
-    return {key: text for key, text in ranges.items() if len(text) <= _MOST}

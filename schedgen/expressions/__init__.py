@@ -13,8 +13,9 @@ It serves two purposes with one grammar:
 from schedgen.expressions.arithmetic import Value, Values, evaluate, evaluate_int
 from schedgen.expressions.arrays import Array, evaluate_arrays
 from schedgen.expressions.counting import OperationCounts, count_operations
+from schedgen.expressions.derivatives import derivative
 from schedgen.expressions.errors import ExpressionError
-from schedgen.expressions.folding import fold, of_this_iteration
+from schedgen.expressions.folding import common, fold, of_this_iteration, replaced
 from schedgen.expressions.formulas import check_condition, check_formula
 from schedgen.expressions.functions import ELEMENTWISE, Function
 from schedgen.expressions.influence import without_influence
@@ -56,7 +57,9 @@ __all__ = [
     "Values",
     "check_condition",
     "check_formula",
+    "common",
     "count_operations",
+    "derivative",
     "evaluate",
     "evaluate_arrays",
     "evaluate_int",
@@ -65,5 +68,6 @@ __all__ = [
     "parse",
     "references",
     "render",
+    "replaced",
     "without_influence",
 ]

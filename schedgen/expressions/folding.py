@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from schedgen.expressions.nodes import (
     Binary,
@@ -13,7 +14,10 @@ from schedgen.expressions.nodes import (
     Expression,
     Logical,
     Name,
+    Number,
     Unary,
+    references,
+    walk,
 )
 
 
@@ -61,6 +65,39 @@ def of_this_iteration(node: Expression, names: Collection[str]) -> Expression:
             return replace(node, arguments=tuple(map(renewed, node.arguments)))
         case _:
             return node
+
+
+def replaced(node: Expression, part: Expression, by: Expression) -> Expression:
+    """``node`` with ``by`` wherever ``part`` stands in it."""
+    if node == part:
+        return by
+    match node:
+        case Unary():
+            return replace(node, operand=replaced(node.operand, part, by))
+        case Binary() | Compare() | Logical():
+            left, right = (replaced(side, part, by) for side in (node.left, node.right))
+            return replace(node, left=left, right=right)
+        case Call():
+            arguments = tuple(replaced(argument, part, by) for argument in node.arguments)
+            return replace(node, arguments=arguments)
+        case _:
+            return node
+
+
+def common(formulas: Sequence[Expression], name: str) -> Expression:
+    """The largest part of the first one without which none of ``formulas`` names ``name``: what
+    they make of it before they differ; the name itself if that is nothing.
+    """
+    known = Name(name)
+    for part in walk(formulas[0]):
+        if part != known and known in references(part) and not isinstance(part, Compare | Logical):
+            rest = (replaced(formula, part, ZERO) for formula in formulas)
+            if not any(known in references(formula) for formula in rest):
+                return part
+    return known
+
+
+ZERO = Number(Fraction(0))
 
 
 def _logical(node: Logical, left: Expression, right: Expression) -> Expression:

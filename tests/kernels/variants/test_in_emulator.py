@@ -78,6 +78,30 @@ def test_flash_attn() -> None:
     assert_right(found, given, bias.masked_fill(~kept, -math.inf), sinks)
 
 
+def assert_near(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
+    for mine, its in zip(found, wanted, strict=True):
+        its_own = its.nan_to_num(0.0)
+        assert (mine.double() - its_own).abs().max() <= 1e-2 * max(1.0, its_own.abs().max())
+
+
+def test_gradients_of_windows() -> None:
+    """Of a ragged problem with a shared head, and of sinks, also through logarithms of sums."""
+    leaves = [x.requires_grad_() for x in operands()]
+    leaves.append(torch.tensor([0.5, -1.0]).requires_grad_())
+    q, k, v, sinks = leaves
+    found = flash_attn_func(q, k, v, window_size=(40, 5), sinks=sinks, return_lse=True)
+    given = torch.randn(found[0].shape).bfloat16(), torch.randn(found[1].shape)
+    mine = torch.autograd.grad(found, leaves, given)
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    kept = (COLUMN >= DIAGONAL - 40) & (COLUMN <= DIAGONAL + 5)
+    q, k, v = (x.transpose(1, 2) for x in exact[:3])
+    scores = (q @ k.mT / 8).masked_fill(~kept, -math.inf)
+    sums = torch.logaddexp(scores.logsumexp(3), exact[3][:, None])
+    result = ((scores - sums[..., None]).exp() @ v).transpose(1, 2)
+    total = (result * given[0].double()).sum() + (sums * given[1].double()).sum()
+    assert_near(mine, torch.autograd.grad(total, exact))
+
+
 def test_documents() -> None:
     """With rows that see nothing."""
     given = operands()

@@ -105,6 +105,18 @@ def test_scores() -> None:
     assert_right(found, operands, scores, COLUMN <= ROW + SEQ_K - SEQ_Q)
 
 
+def test_names_of_equal_length() -> None:
+    """Of a mask's vector and of a score's, which are read apart."""
+    given = {"doc": DOC, "slope": SLOPE}
+    mask, score = "doc[column] < 2", "score + slope[head]"
+    _, found, operands = computed(mask, score, given)
+
+    def scores(plain: Tensor) -> Tensor:
+        return plain + SLOPE[:, None, None]
+
+    assert_right(found, operands, scores, (DOC < 2).expand(SEQ_Q, SEQ_K))
+
+
 def test_sinks() -> None:
     """Also where a row sees nothing else."""
     _, found, (q, k, v) = computed("column < row - 5", None, {}, sinks=SINK)

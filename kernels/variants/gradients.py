@@ -1,0 +1,200 @@
+"""Gradients of variants: of q, k, v and sinks, by kernels that are made on the first backward pass.
+
+`attention` calls a variant through `attend` where gradients are asked for. The kernels are those of
+`schedgen.kernels.attention_backward`, with the mask and the score of the variant in them
+(`schedgen.kernels.variants.backward`); no sum goes across CTAs, so the same inputs give the same
+bits. Block lists are not used here: which iterations are needed follows from formulas alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from schedgen.errors import SchedgenError
+from schedgen.expressions import ExpressionError
+from schedgen.kernels import checks, keys
+from schedgen.kernels.attention_arguments import GRADIENT_DIMS, dims
+from schedgen.kernels.errors import GradientError, KernelError
+from schedgen.kernels.of_spec import SpecKernel
+from schedgen.kernels.variants import calling
+from schedgen.kernels.variants.backward import KEYS, QUERIES
+from schedgen.kernels.variants.errors import VariantError
+
+DELTA = "attention_bwd_delta"
+Results = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a variant, but for its tensors.
+
+    Attributes:
+        compute: the forward pass: the result, and the logarithms of sums.
+        wanted: the variant.
+        scale: the softmax scale.
+        given: numbers that its expressions name.
+        names: tensors that these name, in the order in which they are passed.
+    """
+
+    compute: Callable[[], Results]
+    wanted: calling.Asked
+    scale: float
+    given: Mapping[str, int | float]
+    names: tuple[str, ...]
+
+
+def attend(
+    compute: Callable[[], Results],
+    operands: tuple[Tensor, Tensor, Tensor],
+    wanted: calling.Asked,
+    scale: float,
+    sinks: Tensor | None,
+    given: calling.Given,
+) -> Results:
+    """What ``compute`` returns for q, k and v, with gradients of these and of ``sinks``."""
+    tensors = calling.tensors(given)
+    numbers = {name: value for name, value in given.items() if not isinstance(value, Tensor)}
+    call = Call(compute, wanted, scale, numbers, tuple(tensors))
+    applied: Callable[..., Any] = _Attention.apply  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return applied(call, *operands, sinks, *tensors.values())
+
+
+class _Attention(Function):
+    @staticmethod
+    def forward(ctx: Any, call: Call, *tensors: Tensor | None) -> Results:
+        out, lse = call.compute()
+        ctx.call = call
+        ctx.save_for_backward(*tensors, out, lse)
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        call: Call = ctx.call
+        q, k, v, sinks, *tensors, out, lse = ctx.saved_tensors
+        needed = dict(zip(call.names, ctx.needs_input_grad[5:], strict=True))
+        for name in (name for name, wanted in needed.items() if wanted):
+            fix = f"pass {name}.detach(), or compute it in torch where it is learned"
+            raise GradientError(f"attention has no gradient of '{name}'; fix: {fix}")
+        nothing = [None] * len(tensors)
+        if dout is None and dlse is None:
+            return None, None, None, None, None, *nothing
+        dout = torch.zeros_like(out) if dout is None else dout
+        applied: Callable[..., Any] = _Gradients.apply  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        found = applied(call, dout, dlse, q, k, v, sinks, out, lse, *tensors)
+        return None, *found, *nothing
+
+
+class _Gradients(Function):
+    """They are differentiated no further, which is said where somebody tries."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *given: Any) -> Any:
+        del ctx
+        dout, dlse, q, k, v, sinks, out, lse, *tensors = given
+        named = {**call.given, **dict(zip(call.names, tensors, strict=True))}
+        results = out, lse
+        return backward(dout, (q, k, v), results, dlse, call.wanted, call.scale, sinks, named)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        del ctx
+        fix = "call it without create_graph, or detach its gradients"
+        raise GradientError(f"gradients of attention have no backward pass; fix: {fix}")
+
+
+def backward(
+    dout: Tensor,
+    operands: tuple[Tensor, Tensor, Tensor],
+    results: Results,
+    dlse: Tensor | None,
+    wanted: calling.Asked,
+    scale: float,
+    sinks: Tensor | None,
+    given: calling.Given,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The gradients of q, k, v and sinks.
+
+    Args:
+        dout: (batch, seq_q, heads, head_dim), the gradient of the result.
+        results: the result, and the logarithms of sums, (batch, heads, seq_q).
+        dlse: the gradient of these; None: 0.
+
+    Raises:
+        GradientError: there are no kernels for the head_dim, the GPU or the variant, whose score
+            may have no derivative.
+    """
+    (q, k, v), (out, lse) = operands, results
+    if not q.numel() or not k.numel():
+        zero = torch.zeros_like(lse) if dlse is None else dlse
+        dsinks = None if sinks is None else zero.sum((0, 2)).to(sinks.dtype)
+        return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v), dsinks
+    of_sums, of_keys, of_queries = _kernels(q, v, wanted)
+    delta, lse2 = of_sums(do=dout.contiguous(), o=out, lse=lse)
+    if dlse is not None:
+        delta = delta - dlse  # the gradient of a score is p * (dp - delta + dlse)
+    sizes = calling.sizes_of(q, k)
+    passed: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout.contiguous()}
+    passed |= {"lse": lse2, "delta": delta}
+    passed |= calling.expressed(wanted, sizes, q, scale, None, given)
+    dk, dv = of_keys(**passed)
+    dq = of_queries(**passed)
+    if k.shape[2] != q.shape[2]:  # in float32, rounded once
+        dk, dv = (each.view(*k.shape[:3], -1, each.shape[3]).sum(3) for each in (dk, dv))
+    return dq, dk, dv, None if sinks is None else _of_sinks(sinks, lse, delta)
+
+
+def _of_sinks(sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
+    """A sink takes its share of each row, which has no value."""
+    share = (sinks.float()[:, None] - lse).exp().nan_to_num(0.0)  # -inf of both: no share
+    return -(share * delta).sum((0, 2)).to(sinks.dtype)
+
+
+def _kernels(
+    q: Tensor, v: Tensor, wanted: calling.Asked
+) -> tuple[SpecKernel, SpecKernel, SpecKernel]:
+    """Of row sums, of the gradients of keys and values, and of that of queries."""
+    head_dim, head_dim_v = q.shape[3], v.shape[3]
+    if head_dim not in GRADIENT_DIMS or head_dim_v != head_dim:
+        raise GradientError(
+            f"attention has no gradients with a head_dim of {head_dim} and {head_dim_v} of v; "
+            f"there are kernels for {' and '.join(map(str, GRADIENT_DIMS))}, the same for v; fix: "
+            "pad with zeros and pass softmax_scale, or call it under torch.no_grad()"
+        )
+    target = calling.target_of(keys.architecture(q.device))
+    dtype = {"dtype": checks.DTYPES[q.dtype]}
+    settings = tuple((dims(head_dim, head_dim_v) | dtype).items())
+    # sinks are in the logarithms of sums, and lists say nothing that masks do not
+    plain = replace(wanted, sinks=False, blocks=False)
+    of_sums = calling.Asked(None, None, False, False, (), DELTA)
+    return (
+        _kernel(of_sums, target, tuple(dtype.items())),
+        _kernel(replace(plain, base=KEYS), target, settings),
+        _kernel(replace(plain, base=QUERIES), target, settings),
+    )
+
+
+def _kernel(
+    wanted: calling.Asked, target: str, settings: tuple[tuple[str, str], ...]
+) -> SpecKernel:
+    try:
+        return calling.kernel_of(wanted, target, settings)
+    except ExpressionError as error:
+        assert wanted.score is not None  # what is read there was read before, but for derivatives
+        shown = VariantError("score", wanted.score, "no-derivative", error)
+        message = f"attention has no gradients with this score, which has no derivative:\n{shown}"
+        raise GradientError(message) from None
+    except KernelError:
+        raise
+    except SchedgenError as error:
+        raise GradientError(
+            f"attention has no gradients of this variant on {target}: no kernel of {wanted.base} "
+            f"is accepted with its mask and its score; fix: call it under torch.no_grad(), or make "
+            f"the expressions shorter\n{error}"
+        ) from error
