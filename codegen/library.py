@@ -57,6 +57,20 @@ def as_dtype(registers, dtype):
     return converted
 
 
+def of_bytes(registers):
+    """Whole numbers of 8 bits as float32. With its sign flipped such a number is 128 more, and in
+    the low bits of 1024 in half precision it is added to that: two are put there at a time.
+    """
+    words = cute.recast_tensor(registers, Int32)
+    pairs = cute.make_rmem_tensor(cute.size(registers) // 2, Int32)
+    for v in range(cute.size(pairs)):
+        flipped, first = words[v // 2] ^ Int32(-0x7F7F7F80), v % 2 * 0x202
+        pairs[v] = cute.arch.prmt(flipped, Int32(0x64646464), Int32(0x4140 + first))
+    numbers = cute.make_rmem_tensor(cute.size(registers), Float32)
+    numbers.store((cute.recast_tensor(pairs, Float16).load() - Float16(1152.0)).to(Float32))
+    return numbers
+
+
 def instance_of(warp, first):
     """Which of the roles it is whose warps begin with the first one, four each."""
     return (warp - first) // 4

@@ -1,6 +1,10 @@
 """Functions of generated files for Hopper."""
 
-LIBRARY = '''
+from __future__ import annotations
+
+from schedgen.codegen.library_panels import PANELS
+
+_OWN = '''
 def tile_layout(rows, columns, slots, dtype):
     """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
@@ -69,6 +73,20 @@ def matrices_of(operation, tile, registers, thread):
     layout = cute.make_layout(fragment_of(tile, thread).shape)
     mine = copy.get_slice(thread)
     return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
+
+
+def load_bytes(tile, registers, thread):
+    """A thread's elements of 8 bits, two neighbours of each 8 columns at a time. Pieces of both of
+    its rows are exchanged alike.
+    """
+    _, count, stride = panel_shape(tile)
+    words = cute.recast_tensor(registers, cutlass.Int16)
+    row, below = thread // 32 * 16 + thread % 32 // 4, cute.crd2idx((8, 0), tile.layout)
+    for v in range(cute.size(words)):
+        panel, piece = divmod(v // 4, count)
+        pointer = piece_at(tile, row, (row * count >> 3) & (count - 1), 2, piece)
+        pointer += panel * stride + v % 2 * below + v // 2 % 2 * 8 + thread % 4 * 2
+        words[v] = cute.recast_ptr(pointer, dtype=cutlass.Int16).load()
 
 
 def load_tile(tile, registers, thread, transpose=False):
@@ -201,3 +219,4 @@ def exchange_bytes(registers, to):
         words[v] = cute.arch.prmt(one, other, low)
         words[v + 1] = cute.arch.prmt(one, other, high)
 '''
+LIBRARY = PANELS + _OWN

@@ -5,14 +5,17 @@ from __future__ import annotations
 from functools import partial
 from math import gcd
 
-from schedgen.codegen.dtypes import DTYPES
+from schedgen.codegen.dtypes import AS_FLOAT, DTYPES
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.pairs import Pairs
 from schedgen.expressions import Expression, references
 from schedgen.kernel import Space
+from schedgen.layouts import DTYPE_BITS
 
+_BYTE = 8
+"""Bits of elements whose tiles have a function of their own that loads them."""
 _ALIKE = 8
 """Columns that are written at a time if they all have the same value."""
 
@@ -190,6 +193,10 @@ class Pieces:
             count = self.elements.fragment.elements(span)
             self.source.add(f"{to} = cute.make_rmem_tensor({count}, {DTYPES[operand.dtype]})")
             self.load(operand, to, span, piece)
+            if operand.dtype in AS_FLOAT:
+                convert = AS_FLOAT[operand.dtype].format(to)
+                self.source.uses(convert.partition("(")[0])
+                self.source.add(f"{to} = {convert}")
             again = operand.space is Space.TMEM and operand.name in written(self.operation)
             wait |= again or (operand.space is Space.TMEM and bool(piece))
         if wait:
@@ -224,8 +231,10 @@ class Pieces:
         else:
             first = [f"{span} * piece"] if piece else []
             arguments = [operand.parameter, registers, self.elements.thread(), *first]
-            self.source.uses("load_tile")
-            self.source.call("load_tile", arguments)
+            of_bytes = DTYPE_BITS[operand.dtype] == _BYTE
+            function = self.elements.fragment.load_bytes if of_bytes else "load_tile"
+            self.source.uses(function)
+            self.source.call(function, arguments)
 
     def store(self, registers: str, operand: Operand, span: int, piece: str) -> None:
         if operand.space is Space.TMEM:

@@ -18,6 +18,7 @@ TORCH = {
     "e5m2": torch.float8_e5m2,
     "e8m0": torch.float8_e8m0fnu,
     "e2m1x2": torch.uint8,
+    "i8": torch.int8,
     "i32": torch.int32,
 }
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)

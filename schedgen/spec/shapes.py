@@ -10,6 +10,7 @@ from schedgen.expressions.nodes import walk
 from schedgen.kernel import Piece, Space, Work
 from schedgen.layouts import DTYPE_BITS
 from schedgen.operations.base import size
+from schedgen.operations.widening import WIDENING
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
 from schedgen.spec.values import Location, Path
@@ -129,6 +130,16 @@ class Shapes:
             message = "the share of polynomials is a number from 0 to 1"
             self.fail("out-of-range", message, key, "write for example 3/16")
         return None
+
+    def widened(self, work: Work) -> Work:
+        """Return ``work`` with what makes float32 of the elements of 8 bits that formulas read."""
+        read = {read.piece for read in self.draft.reads}
+        pieces = {piece.name: piece for group in self.draft.operands.values() for piece in group}
+        for name in sorted(read):
+            region = self.layout.regions[pieces[name].region]
+            if region.dtype in WIDENING and len(region.shape) > 1:
+                work = WIDENING[region.dtype].added(work, pieces[name].bytes)
+        return work
 
     def traffic(self, work: Work) -> Work:
         """Return ``work`` with what is moved to and from tensor memory and shared memory."""
