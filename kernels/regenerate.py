@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from schedgen.codegen.facts import file_name
 from schedgen.driver import lock_file
-from schedgen.kernels import attention_scaled_op, scaled_op, split
+from schedgen.kernels import attention_scaled_op, mixed_op, scaled_op, split
 from schedgen.kernels.attention_arguments import HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
 from schedgen.kernels.attention_backward import CONVERT, DELTA, QUERIES, UNORDERED, WHOLE
@@ -175,6 +175,10 @@ def _scaled() -> Iterator[Shipped]:
         for dtype, factor in scaled_op.BLOCK:
             of = (("dtype", scaled_op.NAMES[dtype]), ("factor", scaled_op.NAMES[factor]))
             yield Shipped(scaled_op.BLOCKS, "b200", (*of, *tile))
+    every = product(TARGETS, mixed_op.WEIGHTS.values(), mixed_op.FACTORS, mixed_op.ROWS)
+    for target, weights, factors, rows in every:
+        settings = mixed_op.settings(weights, factors, rows)
+        yield Shipped(mixed_op.SPEC, target, tuple(settings.items()))
 
 
 def emitted(kernel: Shipped, store: Store | None = None) -> Emission:

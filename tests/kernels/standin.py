@@ -26,6 +26,7 @@ from schedgen.kernels import (
     keys,
     layouts,
     library,
+    mixed_op,
     rms_op,
     scaled_op,
 )
@@ -72,8 +73,8 @@ class StandIn:
             _fused(self.name, tensors, scalars)
         elif self.name.startswith("gemm_grouped"):
             _grouped(tensors, kn="_kn" in self.name, along_k="grouped_k_" in self.name)
-        elif self.name.startswith("gemm_fp8"):
-            _scaled(tensors, blocks="_blocks" in self.name, alpha=scalars)
+        elif self.name.startswith(("gemm_fp8", "gemm_mixed")):
+            _narrow(self.name, tensors, scalars)
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
@@ -98,6 +99,14 @@ class StandIn:
         return (a.mT if "_km" in self.name else a), (b if "_kn" in self.name else b.mT)
 
 
+def _narrow(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+    """Operands of which one or both have 8 bits."""
+    if name.startswith("gemm_mixed"):
+        _mixed(tensors, groups="_groups" in name)
+    else:
+        _scaled(tensors, blocks="_blocks" in name, alpha=scalars)
+
+
 def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) -> None:
     """Factors (batch, rows) of both operands; (batch, blocks of 128 along k, rows), four for each
     128 rows of b; or (batch,), with ``alpha`` beside them.
@@ -114,6 +123,16 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
     factors = (s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b))
     a, b = (x.float() * factor for x, factor in zip((a, b), factors, strict=True))
     d.copy_(a @ b.mT)
+
+
+def _mixed(tensors: Sequence[Tensor], *, groups: bool) -> None:
+    """Weights (batch, n, k) with factors (batch, n), or of groups of 128 (batch, groups, n)."""
+    a, w, scale, d = tensors
+    if not groups:
+        d.copy_(a.float() @ w.float().mT * scale[:, None])
+        return
+    of_k = scale.mT.repeat_interleave(128, -1)[..., : w.shape[-1]]
+    d.copy_(a.float() @ (w.float() * of_k).to(a.dtype).float().mT)
 
 
 def _grouped(tensors: Sequence[Tensor], *, kn: bool, along_k: bool) -> None:
@@ -276,11 +295,11 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     patch.setattr(checks, "devices", _cpu)
     patch.setattr(library, "launcher", partial(launcher, calls))
-    for module in (keys, choosing, scaled_op):
+    for module in (keys, choosing, mixed_op, scaled_op):
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
-    for module in (choosing, scaled_op):
+    for module in (choosing, mixed_op, scaled_op):
         patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
-    for module in (gemm_op, gated_op, grouped_op, rms_op, scaled_op):
+    for module in (gemm_op, gated_op, grouped_op, rms_op, mixed_op, scaled_op):
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     for cached in (gemm_op._along_m, grouped_op._kernel_along_k):  # pyright: ignore[reportPrivateUsage]
         cached.cache_clear()
