@@ -21,7 +21,7 @@ class Fragment:
     the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``. ``packed`` says
     whether there are instructions for two neighbouring elements. A tile has a multiple of
     ``repeat`` columns. ``load_bytes`` is the library's function that loads tiles of 8-bit elements
-    from shared memory.
+    from shared memory, ``load_halves`` the one for elements of two numbers.
     """
 
     rows: int
@@ -34,6 +34,7 @@ class Fragment:
     packed: bool
     repeat: int = 1
     load_bytes: str = "load_tile"
+    load_halves: str = "load_tile"
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
@@ -65,6 +66,7 @@ WGMMA = Fragment(
     packed=False,
     repeat=8,
     load_bytes="load_bytes",
+    load_halves="load_halves",
 )
 """Results of wgmma.
 

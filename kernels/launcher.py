@@ -31,6 +31,7 @@ DTYPES = {
     "e8m0": torch.float8_e8m0fnu,
     "e2m1x2": torch.uint8,
     "i8": torch.int8,
+    "i4x2": torch.uint8,
     "i32": torch.int32,
 }
 """Data types of arguments."""

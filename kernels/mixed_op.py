@@ -1,8 +1,8 @@
-"""Products of 16-bit activations and 8-bit weights: ``torch.ops.schedgen.mixed_gemm``.
+"""Products of 16-bit activations and weights of 8 or 4 bits: ``torch.ops.schedgen.mixed_gemm``.
 
-Weights are read as they are, half of the bytes that bfloat16 has, and converted on the way to the
-tensor cores, which multiply 16-bit numbers. Factors of columns are applied to the result in
-float32; those of groups along k to the weights, which are then rounded to bfloat16.
+Weights are read as they are, half of the bytes that bfloat16 has, or a quarter, and converted on
+the way to the tensor cores, which multiply 16-bit numbers. Factors of columns are applied to the
+result in float32; those of groups along k to the weights, which are then rounded to bfloat16.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from schedgen.kernels import gemm_arguments as arguments
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
 from schedgen.kernels.operators import Operator
+from schedgen.layouts import PACKED
 
 SPEC = "gemm_mixed"
-WEIGHTS = {torch.float8_e4m3fn: "e4m3", torch.int8: "i8"}
+WEIGHTS = {torch.float8_e4m3fn: "e4m3", torch.int8: "i8", torch.uint8: "i4x2"}
 """Data types of weights, as specs call them."""
 FACTORS = ("channels", "groups")
 """Of columns of b, and of `GROUP` numbers along k of these."""
@@ -31,14 +32,16 @@ ROWS, COLUMNS = (128, 64, 16), 128
 
 
 def mixed_gemm(a: Tensor, b: Tensor, scale_b: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """a @ (scale_b b) for weights b of 8 bits, accumulated in float32 and rounded once to bfloat16.
+    """a @ (scale_b b) for narrow weights b, accumulated in float32 and rounded once to bfloat16.
 
     Weights are read along k, so ``b`` is the transposed view of a row-major matrix as a rule, such
     as ``weight.mT``; others are copied. There is no backward pass.
 
     Args:
         a: (..., m, k), bfloat16.
-        b: (..., k, n), float8_e4m3fn or int8, with the batch dimensions of a, or without any.
+        b: (..., k, n), float8_e4m3fn or int8, with the batch dimensions of a, or without any; or
+            (..., k / 2, n), uint8: two whole numbers from -8 to 7 that are neighbours along k, in
+            two's complement, the first one in the lower half.
         scale_b: float32, of one element or (..., 1, n), applied to the result; or
             (..., ceil(k / 128), n), a number for each 128 along k, which is multiplied into the
             weights before they are rounded to bfloat16. Batch dimensions as of b.
@@ -65,13 +68,16 @@ def mixed_gemm(a: Tensor, b: Tensor, scale_b: Tensor, *, out: Tensor | None = No
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Of a product: the result's ``shape``; batches of b, with ``m`` rows of a each."""
+    """Of a product: the result's ``shape``; batches of b, with ``m`` rows of a each; ``k`` numbers
+    are ``elements`` of b.
+    """
 
     shape: torch.Size
     batch: int
     m: int
     n: int
     k: int
+    elements: int
     factors: str
 
 
@@ -90,9 +96,11 @@ def _sizes(a: Tensor, b: Tensor, scale_b: Tensor) -> _Sizes:
             got = f"it has {tensor.dim()} dimensions"
             raise ArgumentValueError(name, got, shape, f"{name}.unsqueeze(...)")
     (*outer, m, k), (*of_b, k_b, n) = a.shape, b.shape
-    if k_b != k:
+    numbers = PACKED.get(WEIGHTS[b.dtype], 1)
+    if numbers * k_b != k:
         got, fix = f"its shape is {tuple(b.shape)}", "transpose an operand with .mT"
-        raise ArgumentValueError("b", got, f"(..., {k}, n), as a is {tuple(a.shape)}", fix)
+        rows = k if numbers == 1 else f"{k} / {numbers}"
+        raise ArgumentValueError("b", got, f"(..., {rows}, n), as a is {tuple(a.shape)}", fix)
     if of_b and of_b != outer:
         got, fix = f"its shape is {tuple(b.shape)}", "expand an operand"
         allowed = f"the batch dimensions of a, {tuple(outer)}, or none"
@@ -105,9 +113,8 @@ def _sizes(a: Tensor, b: Tensor, scale_b: Tensor) -> _Sizes:
         got = f"its shape is {tuple(scale_b.shape)}"
         fix = f"scale_b.reshape{columns}"
         raise ArgumentValueError("scale_b", got, f"{columns}, {groups}, or one element", fix)
-    return _Sizes(
-        torch.Size((*outer, m, n)), batch, rows, n, k, FACTORS[0] if by_column else FACTORS[1]
-    )
+    factors = FACTORS[0] if by_column else FACTORS[1]
+    return _Sizes(torch.Size((*outer, m, n)), batch, rows, n, k, k_b, factors)
 
 
 # -- computation ----------------------------------------------------------------------------------
@@ -123,7 +130,7 @@ def _compute(
         out.zero_()
         return
     rows = layouts.accessible(a.reshape(sizes.batch, sizes.m, sizes.k))
-    weights = layouts.accessible(b.mT.reshape(sizes.batch, sizes.n, sizes.k))
+    weights = layouts.accessible(b.mT.reshape(sizes.batch, sizes.n, sizes.elements))
     if sizes.factors == FACTORS[0]:
         spread = scale_b.reshape(()) if scale_b.numel() == 1 else scale_b
         spread = spread.expand(*b.shape[:-2], 1, sizes.n)

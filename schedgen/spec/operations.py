@@ -285,9 +285,10 @@ def _numbers(operation: kernel.Operation, draft: Draft, shapes: Shapes) -> bool:
             fix = "write to a buffer of another data type"
             draft.error("bad-dtype", message, Location(shapes.path), fix=fix)
             return False
-        if dtype in PACKED:
+        if dtype in PACKED and not (dtype in WHOLE and operation.kind is kernel.Kind.MAP):
+            does = "read by maps" if dtype in WHOLE else "multiplied"
             message = f"'{operand}' is {dtype}: its elements are {PACKED[dtype]} numbers "
-            message += "each, which are only moved and multiplied"
+            message += f"each, which are only moved and {does}"
             fix = "compute in another data type"
             draft.error("bad-dtype", message, Location(shapes.path), fix=fix)
             return False

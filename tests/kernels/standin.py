@@ -128,6 +128,9 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
 def _mixed(tensors: Sequence[Tensor], *, groups: bool) -> None:
     """Weights (batch, n, k) with factors (batch, n), or of groups of 128 (batch, groups, n)."""
     a, w, scale, d = tensors
+    if w.dtype is torch.uint8:  # pairs of numbers of 4 bits
+        pairs = torch.stack((w & 15, w >> 4), -1).reshape(*w.shape[:-1], -1).char()
+        w = (pairs - 16 * (pairs > 7))[..., : a.shape[-1]]
     if not groups:
         d.copy_(a.float() @ w.float().mT * scale[:, None])
         return

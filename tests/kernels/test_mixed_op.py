@@ -48,6 +48,17 @@ def weights(*shape: int, dtype: torch.dtype = E4M3, seed: int = 1) -> Tensor:
     return torch.randint(-8, 9, shape, generator=generator).to(dtype)
 
 
+def quantized(*shape: int, dtype: torch.dtype, seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Weights (..., k, n) as the function takes them, and as numbers."""
+    *outer, n, k = shape
+    if dtype is not torch.uint8:
+        b = weights(*outer, n, k, dtype=dtype, seed=seed).mT
+        return b, b.double()
+    numbers = torch.randint(-8, 8, shape, generator=torch.Generator().manual_seed(seed))
+    pairs = (numbers[..., 0::2] & 15) | ((numbers[..., 1::2] & 15) << 4)
+    return pairs.to(torch.uint8).mT, numbers.double().mT
+
+
 def powers(*shape: int, seed: int = 2) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return 2.0 ** torch.randint(-2, 3, shape, generator=generator)
@@ -63,7 +74,7 @@ def of_groups(scale: Tensor, k: int) -> Tensor:
     return scale.repeat_interleave(128, -2)[..., :k, :]
 
 
-@pytest.mark.parametrize("dtype", [E4M3, torch.int8])
+@pytest.mark.parametrize("dtype", list(mixed_op.WEIGHTS))
 @pytest.mark.parametrize("outer", [(), (2,), (2, 3)])
 @pytest.mark.parametrize(("m", "n", "k"), [(5, 16, 32), (130, 40, 24), (1, 7, 300)])
 def test_results(
@@ -72,12 +83,12 @@ def test_results(
     """Of weights with batches and without, with all factors that there may be."""
     a, one = activations(*outer, m, k), torch.tensor([0.5])
     for of_b in {outer, ()}:
-        b = weights(*of_b, n, k, dtype=dtype).mT
+        b, numbers = quantized(*of_b, n, k, dtype=dtype)
         columns, groups = powers(*of_b, 1, n), powers(*of_b, -(-k // 128), n)
-        assert torch.equal(mixed_gemm(a, b, columns), rounded(a, b.double() * columns))
-        assert torch.equal(mixed_gemm(a, b, one), rounded(a, b.double() / 2))
+        assert torch.equal(mixed_gemm(a, b, columns), rounded(a, numbers * columns))
+        assert torch.equal(mixed_gemm(a, b, one), rounded(a, numbers / 2))
         found = mixed_gemm(a, b, groups)
-        assert torch.equal(found, rounded(a, b.double() * of_groups(groups, k)))
+        assert torch.equal(found, rounded(a, numbers * of_groups(groups, k)))
         assert ("groups" in calls[-1]) is (k > 128)  # one group is a factor of the column
     assert all(f"_{mixed_op.WEIGHTS[dtype]}" in name for name in calls)
 
@@ -133,6 +144,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("fp16", lambda: mixed_gemm(A.half(), B, ONE), TypeError, "a"),
     ("16-bit weights", lambda: mixed_gemm(A, B.bfloat16(), ONE), TypeError, "b"),
     ("half factors", lambda: mixed_gemm(A, B, ONE.half()), TypeError, "scale_b"),
+    ("pairs", lambda: mixed_gemm(A, B.to(torch.uint8), ONE), ValueError, "b"),
     ("k", lambda: mixed_gemm(A, B.mT, ONE), ValueError, "b"),
     ("batches", lambda: mixed_gemm(A, B.expand(2, 256, 8), ONE), ValueError, "b"),
     ("vector", lambda: mixed_gemm(A[0], B, ONE), ValueError, "a"),
@@ -151,13 +163,13 @@ CHECKS = ("test_autograd_registration", "test_faketensor", "test_aot_dispatch_dy
 """Those of opcheck that torch can do with numbers of 8 bits: it cannot compare schemas."""
 
 
-@pytest.mark.parametrize("dtype", [E4M3, torch.int8])
+@pytest.mark.parametrize("dtype", list(mixed_op.WEIGHTS))
 def test_opcheck_and_shapes(calls: list[str], dtype: torch.dtype) -> None:
-    b = weights(8, 256, dtype=dtype).mT
+    b, _ = quantized(8, 256, dtype=dtype)
     torch.library.opcheck(torch.ops.schedgen.mixed_gemm.default, (A, b, ONE), test_utils=CHECKS)
     with FakeTensorMode():
         a = torch.empty(2, 5, 32, device="cuda", dtype=torch.bfloat16)
-        w = torch.empty(7, 32, device="cuda", dtype=dtype)
+        w = torch.empty(7, 16 if dtype is torch.uint8 else 32, device="cuda", dtype=dtype)
         found = mixed_gemm(a, w.mT, torch.ones((), device="cuda"))
         assert (found.shape, found.dtype) == ((2, 5, 7), torch.bfloat16)
 
@@ -180,7 +192,7 @@ def test_no_gradients(calls: list[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("dtype", [E4M3, torch.int8])
+@pytest.mark.parametrize("dtype", list(mixed_op.WEIGHTS))
 @pytest.mark.parametrize(("m", "n", "k"), [(130, 136, 264), (5, 200, 136)])
 def test_emulated(
     monkeypatch: pytest.MonkeyPatch, arch: str, dtype: torch.dtype, m: int, n: int, k: int
@@ -196,8 +208,8 @@ def test_emulated(
         return Emulated([], file_name(spec, arch, settings))
 
     monkeypatch.setattr(library, "launcher", launcher)
-    a, b = activations(m, k), weights(n, k, dtype=dtype).mT
+    a, (b, numbers) = activations(m, k), quantized(n, k, dtype=dtype)
     columns, groups = powers(1, n), powers(-(-k // 128), n)
-    assert torch.equal(mixed_gemm(a, b, columns), rounded(a, b.double() * columns))
+    assert torch.equal(mixed_gemm(a, b, columns), rounded(a, numbers * columns))
     found = mixed_gemm(a, b, groups)
-    assert torch.equal(found, rounded(a, b.double() * of_groups(groups, k)))
+    assert torch.equal(found, rounded(a, numbers * of_groups(groups, k)))
