@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from schedgen.codegen.dtypes import DTYPES
+from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import LOG2_E, code, library_functions
 from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.operands import Operand, Shape, written
@@ -13,7 +14,7 @@ from schedgen.codegen.registers import initial_value
 from schedgen.codegen.source import Source
 from schedgen.expressions import Call, Expression, Name, references
 from schedgen.expressions.nodes import walk
-from schedgen.kernel import Operation
+from schedgen.kernel import Operation, Space
 
 Formulas = Sequence[tuple[str, Expression]]
 """Outputs with what they become."""
@@ -167,6 +168,13 @@ class Elements:
         operand = self.operands.get(name.name)
         if operand is None:
             return name.name
+        if operand.numbers > 1 and operand.space is not Space.SMEM:
+            raise EmitError(
+                f"{self.operation.name}: '{name.name}' is in {operand.space}, and its elements are "
+                f"{operand.numbers} numbers each",
+                rule="space-of-pairs",
+                fix="read it where it is in smem",
+            )
         parameter = operand.parameter
         made = self.made.get(f"{parameter}@" if name.distance else parameter)
         if made is not None:

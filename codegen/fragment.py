@@ -20,7 +20,8 @@ class Fragment:
     apart; element v is in the one with the number ``row``, an expression over ``v``. Its column is
     the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``. ``packed`` says
     whether there are instructions for two neighbouring elements. A tile has a multiple of
-    ``repeat`` columns.
+    ``repeat`` columns. ``load_bytes`` is the library's function that loads tiles of 8-bit elements
+    from shared memory, ``load_halves`` the one for elements of two numbers.
     """
 
     rows: int
@@ -32,6 +33,8 @@ class Fragment:
     column_step: str
     packed: bool
     repeat: int = 1
+    load_bytes: str = "load_tile"
+    load_halves: str = "load_tile"
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
@@ -62,6 +65,8 @@ WGMMA = Fragment(
     column_step="8 * (v // 4) + v % 2",
     packed=False,
     repeat=8,
+    load_bytes="load_bytes",
+    load_halves="load_halves",
 )
 """Results of wgmma.
 

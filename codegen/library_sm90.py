@@ -1,6 +1,10 @@
 """Functions of generated files for Hopper."""
 
-LIBRARY = '''
+from __future__ import annotations
+
+from schedgen.codegen.library_panels import PANELS
+
+_OWN = '''
 def tile_layout(rows, columns, slots, dtype):
     """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = warpgroup.SmemLayoutAtomKind
@@ -69,6 +73,44 @@ def matrices_of(operation, tile, registers, thread):
     layout = cute.make_layout(fragment_of(tile, thread).shape)
     mine = copy.get_slice(thread)
     return copy, mine, mine.retile(cute.make_tensor(registers.iterator, layout))
+
+
+def load_bytes(tile, registers, thread):
+    """A thread's elements of 8 bits, two neighbours of each 8 columns at a time. Pieces of both of
+    its rows are exchanged alike.
+    """
+    _, count, stride = panel_shape(tile)
+    words = cute.recast_tensor(registers, cutlass.Int16)
+    row, below = thread // 32 * 16 + thread % 32 // 4, cute.crd2idx((8, 0), tile.layout)
+    for v in range(cute.size(words)):
+        panel, piece = divmod(v // 4, count)
+        pointer = piece_at(tile, row, (row * count >> 3) & (count - 1), 2, piece)
+        pointer += panel * stride + v % 2 * below + v // 2 % 2 * 8 + thread % 4 * 2
+        words[v] = cute.recast_ptr(pointer, dtype=cutlass.Int16).load()
+
+
+def load_halves(tile, registers, thread):
+    """A thread's bytes of two numbers of 4 bits each, one of the four bytes of each 8 numbers: it
+    loads those of the four threads of a row, of both of its rows, and chooses.
+    """
+    _, count, stride = panel_shape(tile)
+    words = cute.recast_tensor(registers, Int32)
+    row, below = thread // 32 * 16 + thread % 32 // 4, cute.crd2idx((8, 0), tile.layout)
+    mine = thread % 4 * 0x11 + 0x40
+    for v in range(0, cute.size(words), 2):
+        panel, piece = divmod(v // 2, count)
+        pointer = piece_at(tile, row, (row * count >> 3) & (count - 1), 16, piece)
+        both = []
+        for more in (0, below):
+            four = cute.make_rmem_tensor(4, Int32)
+            at = cute.recast_ptr(pointer + panel * stride + more, dtype=Int32)
+            cute.autovec_copy(cute.make_tensor(at, cute.make_layout(4)), four)
+            both.append(four)
+        for n in range(2):
+            first, second = (
+                cute.arch.prmt(both[0][w], both[1][w], mine) for w in range(2 * n, 2 * n + 2)
+            )
+            words[v + n] = cute.arch.prmt(first, second, Int32(0x5410))
 
 
 def load_tile(tile, registers, thread, transpose=False):
@@ -201,3 +243,4 @@ def exchange_bytes(registers, to):
         words[v] = cute.arch.prmt(one, other, low)
         words[v + 1] = cute.arch.prmt(one, other, high)
 '''
+LIBRARY = PANELS + _OWN

@@ -9,7 +9,8 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import identifier
 from schedgen.codegen.plan import Part, Plan
 from schedgen.expressions import Expression
-from schedgen.kernel import Operation, Space
+from schedgen.kernel import Kind, Operation, Space
+from schedgen.layouts import PACKED
 from schedgen.operations import KINDS
 
 
@@ -45,6 +46,11 @@ class Operand:
     @property
     def dtype(self) -> str:
         return self.part.region.dtype
+
+    @property
+    def numbers(self) -> int:
+        """Numbers in an element."""
+        return PACKED.get(self.dtype, 1)
 
 
 def operands_of(plan: Plan, operation: Operation) -> dict[str, Operand]:
@@ -113,8 +119,11 @@ def columns_of(operation: Operation, operands: dict[str, Operand]) -> int:
 
     A row of fewer values has one for each block of these columns.
     """
+    computes = operation.kind is Kind.MAP  # with the numbers that elements consist of
     found = {
-        operand.part.rows if _turned(operation, operand) else operand.part.columns
+        operand.part.rows
+        if _turned(operation, operand)
+        else operand.part.columns * (operand.numbers if computes else 1)
         for operand in operands.values()
         if operand.shape is Shape.TILE
     }

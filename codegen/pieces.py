@@ -5,14 +5,20 @@ from __future__ import annotations
 from functools import partial
 from math import gcd
 
-from schedgen.codegen.dtypes import DTYPES
+from schedgen.codegen.dtypes import AS_FLOAT, DTYPES
 from schedgen.codegen.elements import Elements, Formulas
+from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.pairs import Pairs
 from schedgen.expressions import Expression, references
-from schedgen.kernel import Space
+from schedgen.kernel import Kind, Space
+from schedgen.layouts import DTYPE_BITS
 
+_BYTE = 8
+"""Bits of elements whose tiles have a function of their own that loads them."""
+_LINE = 16
+"""Bytes of a row that a thread of Hopper loads at a time to choose its pairs of numbers."""
 _ALIKE = 8
 """Columns that are written at a time if they all have the same value."""
 
@@ -187,9 +193,14 @@ class Pieces:
                 self.source.uses(*(["part_of"] if piece else []), "columns_of")
                 self.source.add(f"{to} = columns_of({part}, {self.elements.thread()})")
                 continue
-            count = self.elements.fragment.elements(span)
+            packed = operand.numbers
+            count = self.elements.fragment.elements(span) // packed
             self.source.add(f"{to} = cute.make_rmem_tensor({count}, {DTYPES[operand.dtype]})")
-            self.load(operand, to, span, piece)
+            self.load(operand, to, span // packed, piece)
+            if operand.dtype in AS_FLOAT:
+                convert = AS_FLOAT[operand.dtype].format(to)
+                self.source.uses(convert.partition("(")[0])
+                self.source.add(f"{to} = {convert}")
             again = operand.space is Space.TMEM and operand.name in written(self.operation)
             wait |= again or (operand.space is Space.TMEM and bool(piece))
         if wait:
@@ -224,8 +235,25 @@ class Pieces:
         else:
             first = [f"{span} * piece"] if piece else []
             arguments = [operand.parameter, registers, self.elements.thread(), *first]
-            self.source.uses("load_tile")
-            self.source.call("load_tile", arguments)
+            function = self._loader(operand, span)
+            self.source.uses(function)
+            self.source.call(function, arguments)
+
+    def _loader(self, operand: Operand, span: int) -> str:
+        """The function that loads ``span`` elements of each row of a tile in shared memory."""
+        fragment = self.elements.fragment
+        if DTYPE_BITS[operand.dtype] != _BYTE:
+            return "load_tile"
+        if operand.numbers == 1 or self.operation.kind is not Kind.MAP:
+            return fragment.load_bytes
+        if fragment.load_halves != "load_tile" and span % _LINE:
+            raise EmitError(
+                f"{self.operation.name}: threads load {_LINE} bytes of '{operand.parameter}' at a "
+                f"time, and rows of {span} are no multiple",
+                rule="columns-of-pairs",
+                fix=f"make its columns a multiple of {_LINE}",
+            )
+        return fragment.load_halves
 
     def store(self, registers: str, operand: Operand, span: int, piece: str) -> None:
         if operand.space is Space.TMEM:

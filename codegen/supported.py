@@ -10,7 +10,7 @@ from schedgen.codegen.plan import SWIZZLED_ROWS, Part, Plan, View
 from schedgen.kernel import Kernel, Kind, Operation, Region, Space
 from schedgen.layouts import DTYPE_BITS
 
-_DTYPES = ("bf16", "fp16", "f32", "e4m3", "e5m2", "e8m0", "e2m1x2")
+_DTYPES = ("bf16", "fp16", "f32", "e4m3", "e5m2", "e8m0", "e2m1x2", "i8", "i4x2")
 _MULTIPLIED = ("bf16", "fp16", "e4m3", "e5m2", "e2m1x2")
 _STEP_BYTES = 32
 """Bytes of a row of the left operand that one instruction multiplies."""

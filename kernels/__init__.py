@@ -37,6 +37,7 @@ from schedgen.kernels.gated_op import gemm_gated
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 from schedgen.kernels.grouped_op import grouped_gemm
 from schedgen.kernels.library import load
+from schedgen.kernels.mixed_op import mixed_gemm
 from schedgen.kernels.newton_schulz.muon import Muon
 from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
@@ -78,6 +79,7 @@ __all__ = [
     "kernel",
     "linear_cross_entropy",
     "load",
+    "mixed_gemm",
     "polar",
     "quantized_gemm",
     "scaled_attention",

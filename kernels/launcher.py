@@ -30,6 +30,8 @@ DTYPES = {
     "e5m2": torch.float8_e5m2,
     "e8m0": torch.float8_e8m0fnu,
     "e2m1x2": torch.uint8,
+    "i8": torch.int8,
+    "i4x2": torch.uint8,
     "i32": torch.int32,
 }
 """Data types of arguments."""

@@ -26,6 +26,7 @@ from schedgen.driver import lock_file
 from schedgen.kernels import (
     attention_scaled_op,
     cross_entropy_op,
+    mixed_op,
     quantized_op,
     rotary_op,
     scaled_op,
@@ -191,12 +192,16 @@ def _scaled() -> Iterator[Shipped]:
         for dtype, factor in scaled_op.BLOCK:
             of = (("dtype", scaled_op.NAMES[dtype]), ("factor", scaled_op.NAMES[factor]))
             yield Shipped(scaled_op.BLOCKS, "b200", (*of, *tile))
+    every = product(TARGETS, mixed_op.WEIGHTS.values(), mixed_op.FACTORS, mixed_op.ROWS)
+    for target, weights, factors, rows in every:
+        settings = mixed_op.settings(weights, factors, rows)
+        yield Shipped(mixed_op.SPEC, target, tuple(settings.items()))
 
 
 def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
-    """What ``kernel`` should be: where warpgroups take registers from others, or multiply, it is
-    compiled, to see whether they are enough. What ``store`` has is not solved again. Raises
-    SchedgenError.
+    """What ``kernel`` should be: where warpgroups take registers from others, multiply, or make
+    operands of products, it is compiled, to see whether registers are enough. What ``store`` has
+    is not solved again. Raises SchedgenError.
     """
     from schedgen.driver.emitting import emission
     from schedgen.driver.selecting import compiled_emission
@@ -213,7 +218,8 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
 
 def needs_compiler(file: str) -> bool:
     """Whether only the compiler can say that the kernel of a generated file is acceptable."""
-    return "setmaxregister_increase" in file or "warpgroup.wait_group(" in file
+    unrolled = "store_columns("  # threads make operands of products: many registers at a time
+    return any(m in file for m in ("setmaxregister_increase", "warpgroup.wait_group(", unrolled))
 
 
 def differences(path: Path, store: Store | None = None) -> list[str]:

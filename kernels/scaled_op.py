@@ -287,7 +287,7 @@ def _kernel(
     arch, sms = architecture(device), multiprocessors(device)
     settings = {"dtype": NAMES[dtype], **dict(more)}
     every = [settings] if spec == LONG else [_with_columns(settings, c) for c in COLUMNS]
-    known = [one for one in every if math.isfinite(_cycles(spec, arch, tuple(one.items())))]
+    known = [one for one in every if math.isfinite(cycles(spec, arch, tuple(one.items())))]
     if not known:
         what = "factors of blocks are Blackwell's" if spec == BLOCKS else "there is none"
         raise DeviceError(f"there is no kernel of {spec} for {arch}: {what}")
@@ -296,7 +296,7 @@ def _kernel(
         columns = int(one.get("tile_n", COLUMNS[0]))
         batch, m, n, k = shape
         tiles = batch * -(-m // 128) * -(-n // columns)
-        return -(-tiles // sms) * (-(-k // 128) + AROUND) * _cycles(spec, arch, tuple(one.items()))
+        return -(-tiles // sms) * (-(-k // 128) + AROUND) * cycles(spec, arch, tuple(one.items()))
 
     return library.launcher(device, spec, **min(known, key=needed))
 
@@ -307,7 +307,7 @@ def _with_columns(settings: dict[str, str], columns: int) -> dict[str, str]:
 
 
 @cache
-def _cycles(spec: str, arch: str, chosen: tuple[tuple[str, str], ...]) -> float:
+def cycles(spec: str, arch: str, chosen: tuple[tuple[str, str], ...]) -> float:
     """Of an iteration; infinite if there is no such kernel."""
     found = lock_file.locked(spec, arch, dict(chosen))
     return math.inf if found is None else found.schedule.ii_cycles

@@ -11,11 +11,16 @@ DTYPE_BITS = {
     "e5m2": 8,
     "e8m0": 8,
     "e2m1x2": 8,
+    "i8": 8,
+    "i4x2": 8,
 }
 """Bits of an element. Elements of e2m1x2 are pairs of numbers of 4 bits, the first one in the lower
-half (OCP Microscaling Formats)."""
-PACKED = {"e2m1x2": 2}
+half (OCP Microscaling Formats), those of i4x2 pairs of whole numbers from -8 to 7 in two's
+complement, in the same order; i8 are whole numbers from -128 to 127."""
+PACKED = {"e2m1x2": 2, "i4x2": 2}
 """Numbers in an element, where these are more than one."""
+WHOLE = frozenset({"i8", "i4x2"})
+"""Data types of whole numbers: they are loaded, moved, and read by formulas, as float32."""
 
 SCALED_ROWS, SCALE_LANES, SCALE_BYTES = 128, 32, 16
 """Scale factors of 128 rows and 4 blocks along k are a tile of 32 lanes and 16 bytes: byte 4 c + j

@@ -59,7 +59,8 @@ class Runs(Taker):
         operation = self.footprints.plan.operation(action.operation)
         kind = "load" if loads else "add" if adds(operation) else "store"
         footprints = [p for p in self.footprints_of(one, action) if p.write == loads]
-        parts = [part for footprint in footprints for part in footprint.parts]
+        # Pieces that lie beside each other in a panel are swizzled together, and have its bytes.
+        parts = list({part for footprint in footprints for part in footprint.parts})
         found: list[int] = []
         while True:
             event = self.take(kind, one.text)

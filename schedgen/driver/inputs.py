@@ -20,7 +20,7 @@ from schedgen.extents import beyond, covered
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel, Kind
-from schedgen.layouts import PACKED
+from schedgen.layouts import PACKED, WHOLE
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.sums import summed
@@ -120,6 +120,8 @@ def random_inputs(
             values = values.abs() if positive or argument.name in factors else values
             if argument.dtype in PACKED:
                 values = torch.randint(256, shape, generator=generator)
+            elif argument.dtype in WHOLE:
+                values = torch.randint(0 if positive else -128, 128, shape, generator=generator)
             found[argument.name] = values = aligned(argument, shape).copy_(values)
             said = {name: array(kernel, name, extents) for name in arrays}
             spoil(kernel, argument, values, said, extents)

@@ -80,9 +80,11 @@ def spoil(
     arrays: Mapping[str, torch.Tensor],
     extents: Mapping[str, int],
 ) -> None:
-    """NaN where a tensor that is loaded has nothing that belongs to anyone: behind the sizes, in
-    pages that no table lists. Whoever lets it into a result is found out.
+    """NaN, or the largest whole number, where a tensor that is loaded has nothing that belongs to
+    anyone: behind the sizes, in pages that no table lists. Whoever lets it into a result is found
+    out.
     """
+    nothing = torch.nan if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max
     for one in kernel.ragged:
         sizes = sizes_of(kernel, one, extents)
         if one.table and one.pages in argument.passed:
@@ -93,8 +95,8 @@ def spoil(
             for row, size in zip(table, sizes, strict=True):
                 for n in range(-(-size // one.page_size)):
                     used[row[n], : size - n * one.page_size] = True
-            pages[~used] = torch.nan
+            pages[~used] = nothing
         elif {one.of, one.extent} <= {*argument.passed[:-1]}:
             of, along = argument.passed.index(one.of), argument.passed.index(one.extent)
             for row, size in zip(tensor.movedim((of, along), (0, 1)), sizes, strict=True):
-                row[size:] = torch.nan
+                row[size:] = nothing

@@ -18,6 +18,8 @@ TORCH = {
     "e5m2": torch.float8_e5m2,
     "e8m0": torch.float8_e8m0fnu,
     "e2m1x2": torch.uint8,
+    "i8": torch.int8,
+    "i4x2": torch.uint8,
     "i32": torch.int32,
 }
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -93,5 +95,13 @@ def initial_tile(region: Region) -> torch.Tensor:
 
 def unpacked(pairs: torch.Tensor) -> torch.Tensor:
     """Pairs of numbers of 4 bits [rows, columns] as float32, lower halves first."""
-    codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).reshape(pairs.shape[0], -1).long()
-    return torch.tensor((*E2M1, *(-value for value in E2M1)))[codes]
+    return torch.tensor((*E2M1, *(-value for value in E2M1)))[_codes(pairs)]
+
+
+def whole_halves(pairs: torch.Tensor) -> torch.Tensor:
+    """The same of whole numbers in two's complement."""
+    return (((_codes(pairs) + 8) & 15) - 8).to(torch.float32)
+
+
+def _codes(pairs: torch.Tensor) -> torch.Tensor:
+    return torch.stack((pairs & 15, pairs >> 4), dim=-1).reshape(pairs.shape[0], -1).long()

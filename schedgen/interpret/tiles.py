@@ -13,7 +13,7 @@ import torch
 from schedgen.elements import elements, tile_numbers
 from schedgen.expressions import Expression, Name, references
 from schedgen.interpret.formulas import compute
-from schedgen.interpret.pieces import assemble, cast, split, unpacked, whole
+from schedgen.interpret.pieces import assemble, cast, split, unpacked, whole, whole_halves
 from schedgen.interpret.problem import Coordinates, InterpretationError, Problem
 from schedgen.kernel import Kernel, Operation, Read
 from schedgen.layouts import PACKED
@@ -185,7 +185,9 @@ class _Execution:
         if name.name in self.operands:
             if name.distance == 0 and (made := self._made(name.name)) is not None:
                 return made.to(torch.float32)
-            found = self._operand(name.name, name.distance).to(torch.float32)
+            found = self._operand(name.name, name.distance)
+            packed = self._dtype(name.name) in PACKED
+            found = whole_halves(found) if packed else found.to(torch.float32)
             return found.repeat_interleave(self._block(found.shape), 1)
         if name.name in ("row", "column"):
             return self._axis(name.name)

@@ -88,6 +88,10 @@ class Shapes(Protocol):
         """A number from 0 to 1, None after reporting anything else."""
         ...
 
+    def widened(self, work: Work) -> Work:
+        """``work`` with what makes float32 of the elements of 8 bits that formulas read."""
+        ...
+
     def traffic(self, work: Work) -> Work:
         """``work`` with what is moved to and from tensor memory and shared memory."""
         ...

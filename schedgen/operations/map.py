@@ -77,7 +77,8 @@ class Map(OperationBase):
             return None
         emulated = ceil(work.mufu * share)
         slots = ceil(emulated * POLYNOMIAL_SLOTS)
-        return shapes.traffic(replace(work, fma=work.fma + slots, mufu=work.mufu - emulated))
+        work = replace(work, fma=work.fma + slots, mufu=work.mufu - emulated)
+        return shapes.traffic(shapes.widened(work))
 
     def _share(self, shapes: Shapes) -> Fraction | None:
         """The share of exp2 that FMA units compute, or None after reporting that it is wrong."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from schedgen.kernel import Operation, Space, Work
-from schedgen.layouts import DTYPE_BITS
+from schedgen.layouts import DTYPE_BITS, WHOLE
 from schedgen.operations.base import Operand, OperationBase, size
 from schedgen.operations.contexts import Alignment, Draft, Execution, Path, Shapes
 from schedgen.operations.fields import Arithmetic, Identifier
@@ -142,6 +142,11 @@ class Mma(OperationBase):
         if a == "f32":
             message = f"tensor cores do not multiply f32, and '{self.a}' is f32"
             fix = "use tf32, or 16-bit or 8-bit operands"
+            return shapes.fail("dtype-mismatch", message, "a", fix)
+        if a in WHOLE:
+            message = f"'{self.a}' is {a}, whose products are whole numbers of 32 bits, which no "
+            message += "buffer has"
+            fix = "convert it to bf16 or fp16 in a map, and multiply that"
             return shapes.fail("dtype-mismatch", message, "a", fix)
         if a != b:
             return shapes.fail("dtype-mismatch", f"a is {a} and b is {b}", "b", f"make both {a}")

@@ -77,15 +77,14 @@ class Reduce(OperationBase):
     def work(self, shapes: Shapes) -> Work | None:
         rows, columns = shapes.shape("from")
         lanes = rows * columns
-        return shapes.traffic(
-            Work(
-                rows=rows,
-                columns=columns,
-                alu=lanes if self.op == "max" else 0,
-                fma=lanes if self.op == "sum" else 0,
-                row_steps=sum(shapes.counts(name).row_steps for name in self.then),
-            )
+        work = Work(
+            rows=rows,
+            columns=columns,
+            alu=lanes if self.op == "max" else 0,
+            fma=lanes if self.op == "sum" else 0,
+            row_steps=sum(shapes.counts(name).row_steps for name in self.then),
         )
+        return shapes.traffic(shapes.widened(work))
 
     @staticmethod
     def align(alignment: Alignment, operation: Operation) -> None:

@@ -44,7 +44,8 @@ class Scan(OperationBase):
     def work(self, shapes: Shapes) -> Work | None:
         rows, columns = shapes.shape("from")
         # An addition for each element, and its share of what the threads of a row exchange.
-        return shapes.traffic(Work(rows=rows, columns=columns, fma=2 * rows * columns))
+        work = Work(rows=rows, columns=columns, fma=2 * rows * columns)
+        return shapes.traffic(shapes.widened(work))
 
     @staticmethod
     def align(alignment: Alignment, operation: Operation) -> None:

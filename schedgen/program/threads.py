@@ -8,8 +8,8 @@ everybody.
 
 from __future__ import annotations
 
-from schedgen.kernel import Kernel, Operation, Piece, Region, Space
-from schedgen.layouts import DTYPE_BITS
+from schedgen.kernel import Kernel, Kind, Operation, Piece, Region, Space
+from schedgen.layouts import DTYPE_BITS, PACKED, TMEM_LANES
 from schedgen.machine import Machine
 from schedgen.program.operations import Spread
 
@@ -46,6 +46,8 @@ def spread_of(
     if operation.turned == ("to" if write else "from"):
         return _across(region, piece, rows)
     lanes = _lanes(region, rows, _columns(kernel, operation, region))
+    if rows < TMEM_LANES and operation.kind is Kind.MAP and region.dtype in PACKED:
+        lanes = "fragment of numbers"  # of one thread those of each 8, and not of each 8 elements
     return _whole(Spread("rows", rows // WARPS, lanes), piece, rows)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from schedgen.errors import SchedgenError
 from schedgen.expressions.nodes import Name
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Region
-from schedgen.layouts import DTYPE_BITS
+from schedgen.layouts import DTYPE_BITS, PACKED
 from schedgen.reference.estimate import (
     Estimate,
     added,
@@ -31,7 +31,7 @@ from schedgen.reference.estimate import (
 )
 from schedgen.reference.expected import Expected
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
-from schedgen.reference.operands import factor, taking_turns, unit
+from schedgen.reference.operands import factor, taking_turns, unit, whole_halves
 from schedgen.reference.problem import Sizes, deciding, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
 from schedgen.reference.rounding import Array
@@ -354,7 +354,9 @@ class _Execution:
         if pieces is not None:
             if name.distance == 0 and pieces in self.made:
                 return self.made[pieces]
-            return self._blocks(self.tile.operand(pieces, name.distance))
+            found = self.tile.operand(pieces, name.distance)
+            packed = self._dtype(name.name) in PACKED
+            return self._blocks(whole_halves(found) if packed else found)
         if name.name in ("row", "column"):
             return self._axis(name.name)
         if name.name == PARTLY:

@@ -42,6 +42,13 @@ def halves(pairs: Array) -> Array:
     return found
 
 
+def whole_halves(pairs: Estimate) -> Estimate:
+    """The same of whole numbers in two's complement."""
+    codes = np.nan_to_num(pairs.value).astype(np.int64)
+    found = np.stack((codes % 16, codes // 16), axis=-1).reshape(codes.shape[0], -1)
+    return exact(np.where(found > 7, found - 16, found).astype(np.float64))
+
+
 def _number(code: np.ndarray) -> Array:
     """E2M1: a sign, two bits of an exponent with a bias of 1, one bit behind the point."""
     sign, exponent, half = code // 8, code // 2 % 4, code % 2

@@ -35,6 +35,8 @@ FORMATS = {
     "e4m3": Format(4, -6, 448.0),
     "e5m2": Format(3, -14, 57344.0),
     "e8m0": Format(1, -127, 2.0**127),
+    "i8": Format(8, 0, 128.0),  # as loaded; nothing is rounded to it
+    "i4x2": Format(8, 0, 255.0),  # bytes, as the next ones
     "e2m1x2": Format(8, 0, 255.0),  # bytes: numbers only where they are multiplied
 }
 

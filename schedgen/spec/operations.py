@@ -14,7 +14,7 @@ from schedgen import kernel
 from schedgen.errors import suggest
 from schedgen.expressions import Expression, Number, fold, references
 from schedgen.kernel import Kind, Phase, Read
-from schedgen.layouts import PACKED
+from schedgen.layouts import PACKED, WHOLE
 from schedgen.operations import Condition, Operation
 from schedgen.spec import schema
 from schedgen.spec.dimensions import MAX_INSTANCES, Index, check_names, instance_name
@@ -272,14 +272,23 @@ _MOVE = (kernel.Kind.LOAD, kernel.Kind.STORE, kernel.Kind.COPY, kernel.Kind.MMA)
 
 
 def _numbers(operation: kernel.Operation, draft: Draft, shapes: Shapes) -> bool:
-    """Whether an operation of elements has elements that are numbers, and not several each."""
+    """Whether an operation of elements has elements that are numbers, and not several each, and
+    makes none that nothing is rounded to.
+    """
     if operation.kind in _MOVE:
         return True
     for operand in draft.operands:
         dtype = shapes.dtype(operand)
-        if dtype in PACKED:
+        if dtype in WHOLE and {piece.name for piece in shapes.pieces(operand)} & {*draft.writes}:
+            message = f"'{operand}' is {dtype}: whole numbers are loaded, moved and read by "
+            message += "formulas, and nothing is rounded to them"
+            fix = "write to a buffer of another data type"
+            draft.error("bad-dtype", message, Location(shapes.path), fix=fix)
+            return False
+        if dtype in PACKED and not (dtype in WHOLE and operation.kind is kernel.Kind.MAP):
+            does = "read by maps" if dtype in WHOLE else "multiplied"
             message = f"'{operand}' is {dtype}: its elements are {PACKED[dtype]} numbers "
-            message += "each, which are only moved and multiplied"
+            message += f"each, which are only moved and {does}"
             fix = "compute in another data type"
             draft.error("bad-dtype", message, Location(shapes.path), fix=fix)
             return False

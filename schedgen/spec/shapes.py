@@ -8,8 +8,9 @@ from fractions import Fraction
 from schedgen.expressions import Call, Name, OperationCounts, count_operations, references
 from schedgen.expressions.nodes import walk
 from schedgen.kernel import Piece, Space, Work
-from schedgen.layouts import DTYPE_BITS
+from schedgen.layouts import DTYPE_BITS, PACKED
 from schedgen.operations.base import size
+from schedgen.operations.widening import WIDENING
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
 from schedgen.spec.values import Location, Path
@@ -33,6 +34,11 @@ class Shapes:
         rows = max(p.row1 for p in pieces) - min(p.row0 for p in pieces)
         width = max(p.byte1 for p in pieces) - min(p.byte0 for p in pieces)
         return rows, width * 8 // DTYPE_BITS[self.dtype(operand)]
+
+    def numbers(self, operand: str) -> tuple[int, int]:
+        """Return the same of the numbers that elements consist of."""
+        rows, columns = self.shape(operand)
+        return rows, columns * PACKED.get(self.dtype(operand), 1)
 
     def bytes(self, operand: str) -> int:
         """Return the bytes of an operand."""
@@ -75,7 +81,7 @@ class Shapes:
                 return False
             if name.name not in self.draft.operands:
                 continue
-            other = self.shape(name.name)
+            other = self.numbers(name.name)
             if other[0] not in (1, shape[0]) or not self._columns_fit(name.name, shape):
                 message = f"'{name.name}' is {size(other)}, what is computed is {size(shape)}"
                 fix = "make the shapes equal, or broadcast one row, one column, or a row of values "
@@ -85,7 +91,7 @@ class Shapes:
         return True
 
     def _columns_fit(self, operand: str, shape: tuple[int, int]) -> bool:
-        rows, columns = self.shape(operand)
+        rows, columns = self.numbers(operand)
         if columns in (1, shape[1]):
             return True
         return rows == 1 and not shape[1] % columns and not shape[1] // columns % _BLOCK
@@ -129,6 +135,16 @@ class Shapes:
             message = "the share of polynomials is a number from 0 to 1"
             self.fail("out-of-range", message, key, "write for example 3/16")
         return None
+
+    def widened(self, work: Work) -> Work:
+        """Return ``work`` with what makes float32 of the elements of 8 bits that formulas read."""
+        read = {read.piece for read in self.draft.reads}
+        pieces = {piece.name: piece for group in self.draft.operands.values() for piece in group}
+        for name in sorted(read):
+            region = self.layout.regions[pieces[name].region]
+            if region.dtype in WIDENING and len(region.shape) > 1:
+                work = WIDENING[region.dtype].added(work, pieces[name].bytes)
+        return work
 
     def traffic(self, work: Work) -> Work:
         """Return ``work`` with what is moved to and from tensor memory and shared memory."""

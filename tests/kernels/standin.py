@@ -26,6 +26,7 @@ from schedgen.kernels import (
     keys,
     layouts,
     library,
+    mixed_op,
     rms_op,
     scaled_op,
 )
@@ -83,8 +84,8 @@ class StandIn:
             _fused(self.name, tensors, scalars)
         elif self.name.startswith("gemm_grouped"):
             _grouped(tensors, kn="_kn" in self.name, along_k="grouped_k_" in self.name)
-        elif self.name.startswith("gemm_fp8"):
-            _scaled(tensors, blocks="_blocks" in self.name, alpha=scalars)
+        elif self.name.startswith(("gemm_fp8", "gemm_mixed")):
+            _narrow(self.name, tensors, scalars)
         elif self.name.startswith("gemm_chain"):
             a, b, c, _ = (x.float() for x in tensors)
             tensors[3].copy_((a @ b.mT) @ c)
@@ -107,6 +108,14 @@ class StandIn:
     def _as_written(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """(..., m, k) and (..., k, n)."""
         return (a.mT if "_km" in self.name else a), (b if "_kn" in self.name else b.mT)
+
+
+def _narrow(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+    """Operands of which one or both have 8 bits."""
+    if name.startswith("gemm_mixed"):
+        _mixed(tensors, groups="_groups" in name)
+    else:
+        _scaled(tensors, blocks="_blocks" in name, alpha=scalars)
 
 
 def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) -> None:
@@ -160,6 +169,19 @@ def _quantized(tensors: Sequence[Tensor], least: float) -> None:
             factor = factor.log2().ceil().exp2()
         factors[:, n] = factor.to(factors.dtype)
         d[..., part] = (whole[..., part] / factor[..., None]).to(d.dtype)
+
+
+def _mixed(tensors: Sequence[Tensor], *, groups: bool) -> None:
+    """Weights (batch, n, k) with factors (batch, n), or of groups of 128 (batch, groups, n)."""
+    a, w, scale, d = tensors
+    if w.dtype is torch.uint8:  # pairs of numbers of 4 bits
+        pairs = torch.stack((w & 15, w >> 4), -1).reshape(*w.shape[:-1], -1).char()
+        w = (pairs - 16 * (pairs > 7))[..., : a.shape[-1]]
+    if not groups:
+        d.copy_(a.float() @ w.float().mT * scale[:, None])
+        return
+    of_k = scale.mT.repeat_interleave(128, -1)[..., : w.shape[-1]]
+    d.copy_(a.float() @ (w.float() * of_k).to(a.dtype).float().mT)
 
 
 def _grouped(tensors: Sequence[Tensor], *, kn: bool, along_k: bool) -> None:
@@ -328,11 +350,11 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     patch.setattr(checks, "devices", _cpu)
     patch.setattr(library, "launcher", partial(launcher, calls))
-    for module in (keys, choosing, scaled_op):
+    for module in (keys, choosing, mixed_op, scaled_op):
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
-    for module in (choosing, scaled_op):
+    for module in (choosing, mixed_op, scaled_op):
         patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
-    for module in (gemm_op, gated_op, grouped_op, rms_op, scaled_op):
+    for module in (gemm_op, gated_op, grouped_op, rms_op, mixed_op, scaled_op):
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     for cached in (gemm_op._along_m, grouped_op._kernel_along_k):  # pyright: ignore[reportPrivateUsage]
         cached.cache_clear()

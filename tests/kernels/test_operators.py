@@ -25,6 +25,7 @@ from schedgen.kernels import (
     gemm_op,
     library,
     load,
+    mixed_op,
     native,
     of_file,
     operators,
@@ -54,6 +55,7 @@ OPERATORS = [
     *(rms_op._gemm_scaled, rms_op._gemm_scaled_out),  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._symmetric_gemm_out,  # pyright: ignore[reportPrivateUsage]
+    *(mixed_op._mixed_gemm, mixed_op._mixed_gemm_out),  # pyright: ignore[reportPrivateUsage]
     *(scaled_op._scaled_gemm, scaled_op._scaled_gemm_out),  # pyright: ignore[reportPrivateUsage]
 ]
 _RUN = ctypes.CFUNCTYPE(

@@ -124,6 +124,10 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
         scale = torch.tensor(0.25)
         inputs = {"a": random(1, m, inner, seed=1), "b": random(1, n, inner, seed=2)}
         return {**inputs, "target": target, "scale": scale}
+    if name == "gemm_mixed":
+        w = random(1, n, inner, seed=2).to(torch.float8_e4m3fn)
+        scale = random(1, n, dtype=torch.float32, seed=3)
+        return {"a": random(1, m, inner, seed=1), "w": w, "scale": scale}
     inner *= parts_of(name).get("part", 1)
     b = random(1, n, inner, seed=1)
     return {
