@@ -76,8 +76,8 @@ def test_kernel_is_made_from_its_lock(one: Locked) -> None:
     assert facts.program_sha256 == one.kernel.program
     assert one.kernel.settings.items() <= dict(facts.settings).items()
     said = dict(facts.settings)
-    kinds = {one.kernel.settings.get("dtype", "f32"), "f32", "i32"}  # lengths and pages
-    kinds |= {said[key] for key in ("out", "factor") if key in said}
+    kinds = {"f32", "i32"}  # lengths and pages
+    kinds |= {said[key] for key in ("dtype", "out", "factor", "weights") if key in said}
     assert {p.dtype for p in facts.tensors} <= kinds
 
 
