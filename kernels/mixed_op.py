@@ -131,6 +131,7 @@ def _compute(
         return
     rows = layouts.accessible(a.reshape(sizes.batch, sizes.m, sizes.k))
     weights = layouts.accessible(b.mT.reshape(sizes.batch, sizes.n, sizes.elements))
+    weights = _whole_tiles(weights, sizes.k) if b.dtype is torch.uint8 else weights
     if sizes.factors == FACTORS[0]:
         spread = scale_b.reshape(()) if scale_b.numel() == 1 else scale_b
         spread = spread.expand(*b.shape[:-2], 1, sizes.n)
@@ -146,6 +147,17 @@ def _compute(
     run.launch((rows, weights, layouts.accessible(factors), target), ())
     if not direct:
         out.copy_(target.reshape(out.shape))
+
+
+def _whole_tiles(pairs: Tensor, k: int) -> Tensor:
+    """(batch, n, elements) of numbers of 4 bits, filled up with zeros to whole tiles of 128 numbers
+    along k, which the kernel counts."""
+    elements = -(-k // 128) * 64
+    if pairs.shape[-1] == elements:
+        return pairs
+    whole = pairs.new_zeros((*pairs.shape[:-1], elements))
+    whole.narrow(-1, 0, pairs.shape[-1]).copy_(pairs)
+    return whole
 
 
 def settings(weights: str, factors: str, rows: int) -> dict[str, str]:

@@ -41,7 +41,7 @@ def emulated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             self.text = path.read_text("utf-8")
 
         def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-            views = [t.as_strided(t.shape, (*layouts.strides(t), 1)) for t in tensors]
+            views = [t.detach().as_strided(t.shape, (*layouts.strides(t), 1)) for t in tensors]
             report = launched(self.text, request.param, views, scalars)
             assert not report.errors, report.text
 

@@ -120,7 +120,8 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
         blocks = -(-inner // 128) if name.endswith("_blocks") else None
         return scaled_inputs(m, n, inner, blocks)
     if name == "gemm_lse":
-        target = torch.arange(m, dtype=torch.float32)[None] + 90
+        n = 128  # one tile on each target
+        target = torch.arange(m, dtype=torch.float32)[None] - 30
         scale = torch.tensor(0.25)
         inputs = {"a": random(1, m, inner, seed=1), "b": random(1, n, inner, seed=2)}
         return {**inputs, "target": target, "scale": scale}
@@ -197,5 +198,5 @@ def scaled_attention_inputs(seq_q: int, seq_k: int) -> dict[str, torch.Tensor]:
 def parts_of(name: str) -> dict[str, int]:
     """Extents of a shipped spec that its inputs do not have: parts of k, splits of keys, tiles."""
     more = {"gemm_parts": {"part": 2}, "attention_parts": {"split": 2}, "gemm_rms": {"n_tiles": 2}}
-    more["gemm_quantized"], more["gemm_lse"] = {"n_blocks": 3}, {"n_tiles": 2}
+    more |= {"gemm_quantized": {"n_blocks": 3}, "gemm_lse": {"n_tiles": 1}}
     return more.get(name, {})
