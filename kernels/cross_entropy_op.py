@@ -12,10 +12,9 @@ import math
 import torch
 from torch import Tensor
 
-from schedgen.driver import lock_file
 from schedgen.kernels import checks, layouts, library
 from schedgen.kernels import gemm_arguments as arguments
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.launcher import architecture
 from schedgen.kernels.operators import Operator
 
@@ -69,17 +68,13 @@ def _compute(
         return torch.full(shape, math.log(b.shape[-1]), device=a.device), torch.zeros(
             shape, device=a.device
         )
-    arch = architecture(device)
-    settings = {"dtype": checks.DTYPES[a.dtype]}
-    if lock_file.locked(SPEC, arch, settings) is None:
-        raise DeviceError(f"there is no kernel of {SPEC} for {arch}")
-    tiles = -(-b.shape[-1] // COLUMNS[arch])
+    kernel = library.launcher(device, SPEC, dtype=checks.DTYPES[a.dtype])
+    tiles = -(-b.shape[-1] // COLUMNS[architecture(device)])
     rows = layouts.accessible(a.reshape(1, -1, a.shape[-1]))
     columns = layouts.accessible(b.mT.unsqueeze(0))
     wanted = layouts.accessible(target.reshape(1, -1).float())
     like = wanted.new_empty(1)
     lse, logit = (layouts.room(like, (1, tiles, rows.shape[1])) for _ in range(2))
-    kernel = library.launcher(device, SPEC, **settings)
     kernel.launch((rows, columns, wanted, lse, logit), (scale * LOG2_E,))
     return lse.logsumexp(1).view(shape), logit.sum(1).view(shape)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from schedgen.kernels import checks, layouts, library, scaled_op
 from schedgen.kernels import gemm_arguments as arguments
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
 from schedgen.kernels.operators import Operator
 from schedgen.layouts import PACKED
@@ -177,8 +177,6 @@ def _kernel(
         rows: scaled_op.cycles(SPEC, arch, tuple(settings(weights, factors, rows).items()))
         for rows in ROWS
     }
-    if math.isinf(min(cycles.values())):
-        raise DeviceError(f"there is no kernel of {SPEC} for {arch}: there is none")
 
     def needed(rows: int) -> float:
         batch, m, n, k = shape

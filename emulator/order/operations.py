@@ -34,8 +34,9 @@ from schedgen.emulator.order.warps import Warp
 _TRACKED = frozenset((Queue.BULK_LOAD, Queue.STORE_ASYNC))
 _PER_THREAD = frozenset((Queue.BULK_LOAD, Queue.BULK_STORE))
 """Copies that each lane issues for itself: those of one instruction are one access, as the lanes of
-a warp count as ordered. CuTe DSL compiles bulk stores that all lanes of a warp issue: 32 times the
-same copy, which is looked at once as long as nothing else comes in between (`_Entered`)."""
+a warp count as ordered. CuTe DSL compiles bulk stores that all lanes of a warp issue. Of tensor
+copies such stores are one operation (`instructions.tma`); sums and other copies are 32, which are
+looked at once as long as nothing else comes in between (`_Entered`)."""
 
 Held = tuple[Cells, bool, bool]
 """An access whose stream is not known yet: cells, write, atomic."""

@@ -109,18 +109,10 @@ def touched(operand: Operand) -> Iterator[str]:
             for part in (base, *coordinates):
                 if part is not None:
                     yield from touched(part)
-        case Vector(items):
-            for item in items:
-                yield from touched(item)
-        case Pair(first, second):
-            yield from touched(first)
-            yield from touched(second)
         case Negated(register):
             yield register.name
-        case Register(name):
-            yield name
         case _:
-            return
+            yield from registers_of(operand)
 
 
 @dataclass(frozen=True, slots=True)

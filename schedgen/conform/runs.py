@@ -60,7 +60,7 @@ class Runs(Taker):
         kind = "load" if loads else "add" if adds(operation) else "store"
         footprints = [p for p in self.footprints_of(one, action) if p.write == loads]
         # Pieces that lie beside each other in a panel are swizzled together, and have its bytes.
-        parts = list({part for footprint in footprints for part in footprint.parts})
+        parts = list(dict.fromkeys(part for one in footprints for part in one.parts))
         found: list[int] = []
         while True:
             event = self.take(kind, one.text)

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal
 
 from schedgen.expressions.errors import ExpressionError
-from schedgen.expressions.folding import fold
+from schedgen.expressions.folding import ZERO, fold
 from schedgen.expressions.nodes import (
     Binary,
     Call,
@@ -27,7 +27,7 @@ from schedgen.expressions.nodes import (
 )
 from schedgen.expressions.parsing import parse
 
-ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
+ONE = Number(Fraction(1))
 _OF_X: Mapping[str, str] = {
     "exp2": "0.6931471805599453 * exp2(x)",
     "log2": "1.4426950408889634 * rcp(x)",

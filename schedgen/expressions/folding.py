@@ -20,6 +20,8 @@ from schedgen.expressions.nodes import (
     walk,
 )
 
+ZERO = Number(Fraction(0))
+
 
 def fold(node: Expression, values: Mapping[str, Expression]) -> Expression:
     """``node`` with values for names, and without conditions that these decide."""
@@ -95,9 +97,6 @@ def common(formulas: Sequence[Expression], name: str) -> Expression:
             if not any(known in references(formula) for formula in rest):
                 return part
     return known
-
-
-ZERO = Number(Fraction(0))
 
 
 def _logical(node: Logical, left: Expression, right: Expression) -> Expression:

@@ -20,6 +20,7 @@ from schedgen.codegen.facts import file_name
 from schedgen.kernels import (
     checks,
     choosing,
+    cross_entropy_op,
     gated_op,
     gemm_op,
     grouped_op,
@@ -213,7 +214,8 @@ def _fused(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> No
     elif name.startswith("gemm_quantized"):
         _quantized(tensors, scalars[0])
     elif name.startswith("gemm_lse"):
-        _of_rows(tensors, scalars[0], 256 if "sm_90a" in name else 128)
+        arch = "sm_90a" if "sm_90a" in name else "sm_100a"
+        _of_rows(tensors, scalars[0], cross_entropy_op.COLUMNS[arch])
     elif name.startswith("gemm_rotary"):
         _turned(tensors)
     elif name.startswith("rms_factors"):
