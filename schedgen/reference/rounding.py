@@ -54,7 +54,8 @@ def rounded(values: Array, dtype: str) -> Array:
     form = FORMATS[dtype]
     if dtype == FACTORS:
         mantissa, exponent = np.frexp(np.abs(values))
-        power = np.clip(exponent - (mantissa == 0.5), form.least_exponent, 127)
+        power = np.where(np.isinf(values), 127, exponent - (mantissa == 0.5))
+        power = np.clip(power, form.least_exponent, 127)
         made = np.where(mantissa == 0, 2.0**form.least_exponent, np.ldexp(1.0, power))
         return np.where(np.isnan(values), values, made)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -27,6 +27,7 @@ def place_of(page: Page, operation: str, shown: int) -> tuple[float, float]:
     """Where a slice is on its role's track, in pixels of the window, scrolled into view."""
     page.locator("#timeline canvas").scroll_into_view_if_needed()
     page.wait_for_timeout(100)
+    page.wait_for_function("timelineChart.width > 0")  # painted, however busy the machine is
     x, y = page.evaluate(
         """([op, shown]) => {
             const slice = sliceOf.get(`${op} ${shown}`), box = timelineChart.canvas.getBoundingClientRect();

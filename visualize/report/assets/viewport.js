@@ -61,7 +61,7 @@ class Chart {
     return bottom > this.skipped && top < this.skipped + this.covered;
   }
   time(x) { return viewport.from + ((x - GUTTER) / this.room) * (viewport.to - viewport.from); }
-  get room() { return this.width - GUTTER - 10; }
+  get room() { return (this.width || this.box.clientWidth) - GUTTER - 10; } // also before it is painted
   request() {
     if (this.pending || !this.seen) return;
     this.pending = true;
