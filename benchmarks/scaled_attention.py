@@ -3,8 +3,8 @@
     python benchmarks/scaled_attention.py [--only full causal] [--seconds S] [--check] [--save]
                                           [--kernels] [--also NAME=VALUE ...]
 
-Operands are normal numbers, quantized to float8_e4m3fn with a factor for each head. V lies along
-the keys, as Hopper reads it; "with a copy" it lies along head_dim, and each call copies it. What
+Operands are normal numbers, quantized to float8_e4m3fn with a factor for each head. V lies as
+Hopper reads it (`attention_values`); "with a copy" each call makes it so. What
 ours is compared with ("best peer") is `attention` in bf16, of the same numbers: nobody else's FP8
 attention for Hopper is among the packages that this project installs.
 
@@ -32,7 +32,7 @@ from torch import Tensor
 
 from schedgen.benchmarks import timing
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import attention, kernel, keys, scaled_attention
+from schedgen.kernels import attention, attention_values, kernel, keys, scaled_attention
 from schedgen.kernels.attention_scaled_op import SPEC
 
 PARTS = ("full", "causal")
@@ -78,15 +78,15 @@ def problem(
     every = [quantized(torch.randn(s, generator=make, device=DEVICE)) for s in shapes]
     (q, _), (k, _), (v, _) = every
     factors = [factor for _, factor in every]
-    turned = v.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    values = attention_values(v)
     wide = [numbers(*one).bfloat16() for one in every]
     found: dict[str, timing.Run] = {
-        timing.OURS: lambda: scaled_attention(q, k, turned, *factors, causal=causal),
+        timing.OURS: lambda: scaled_attention(q, k, values, *factors, causal=causal, prepared=True),
         f"{timing.OURS} with a copy": lambda: scaled_attention(q, k, v, *factors, causal=causal),
         "bf16": lambda: attention(*wide, causal=causal),
     }
     for setting in also:
-        found[f"{timing.OURS} {setting}"] = other(setting, (q, k, turned), factors, causal=causal)
+        found[f"{timing.OURS} {setting}"] = other(setting, (q, k, values), factors, causal=causal)
     at, wanted = reference(every, causal=causal)
     flops = 4.0 * batch * heads * seq * seq * dim / (2 if causal else 1)
     return Problem(found, partial(error, at, wanted), flops)
@@ -99,11 +99,10 @@ def other(
     q, k, v = operands
     name, _, value = setting.partition("=")
     made = kernel(SPEC, head_dim=q.shape[3], causal=causal, **{name: value})
-    views = (q.permute(0, 2, 1, 3), k.permute(0, 2, 1, 3), v.permute(0, 2, 3, 1))
     of_q = factors[0]
     of_k, of_v = (f.repeat_interleave(q.shape[2] // f.shape[1], 1) for f in factors[1:])
     scale = math.log2(math.e) / math.sqrt(q.shape[3])
-    return lambda: made(*views, of_q, of_k, of_v, scale)[0].permute(0, 2, 1, 3)
+    return lambda: made(q, k, v, of_q, of_k, of_v, scale)[0]
 
 
 def reference(every: Sequence[tuple[Tensor, Tensor]], *, causal: bool) -> tuple[Tensor, Tensor]:

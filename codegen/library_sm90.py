@@ -223,6 +223,19 @@ def row_sums(registers):
     return sums
 
 
+def keep_as_results(registers, to, first):
+    """Results in 8 bits, from element ``first`` on, where a product takes them in that order: four
+    of a row, two columns each of two times 8, are one register of its left operand.
+    """
+    count = cute.size(registers)
+    lies = cute.make_layout((2, 2, 2, count // 8), stride=(1, 4, 2, 8))
+    made = cute.make_rmem_tensor(lies, Float32)
+    for v in range(count):
+        made[v] = registers[v]
+    part = cute.make_tensor(to.iterator + first, cute.make_layout(count))
+    part.store(cute.make_tensor(made.iterator, cute.make_layout(count)).load().to(to.element_type))
+
+
 def exchange_bytes(registers, to):
     """Bytes as threads have those of results, to where they have those of a left operand.
 

@@ -8,6 +8,7 @@ from enum import Enum
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.names import identifier
 from schedgen.codegen.plan import Part, Plan
+from schedgen.exchanges import kept_as_results
 from schedgen.expressions import Expression
 from schedgen.kernel import Kind, Operation, Space
 from schedgen.layouts import PACKED
@@ -27,6 +28,7 @@ class Operand:
     """A part of a region under the name of a parameter.
 
     ``given``: it was loaded under this condition, and is zero otherwise; None: it is there.
+    ``as_results``: a product takes its columns in the order in which threads have results.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Operand:
     part: Part
     shape: Shape
     given: Expression | None = None
+    as_results: bool = False
 
     @property
     def space(self) -> Space:
@@ -57,13 +60,16 @@ def operands_of(plan: Plan, operation: Operation) -> dict[str, Operand]:
     """Name in the spec -> operand; names of the same part share a parameter."""
     found: dict[str, Operand] = {}
     given: dict[Part, str] = {}
+    as_results = kept_as_results(plan.kernel)
     for name, _ in operation.operands:
         part = plan.part(operation, name)
         if part not in given:
             base = identifier(part.region.base)
             taken = {*given.values(), *plan.extents, *plan.scalars}
             given[part] = base if base not in taken else f"x_{base}_{len(given)}"
-        found[name] = Operand(name, given[part], part, _shape(part), _loaded(plan, operation, name))
+        kept = part.region.name in as_results
+        loaded = _loaded(plan, operation, name)
+        found[name] = Operand(name, given[part], part, _shape(part), loaded, kept)
     return found
 
 

@@ -162,13 +162,23 @@ class Pieces:
         for operand in made:
             name = f"out_{operand.parameter}"
             if operand.in_registers:
-                to = operand.parameter
-                if piece:
-                    self.source.uses("part_of")
-                    to = f"part_of({to}, {count} * piece, {count})"
-                self.source.add(f"{to}.store({name}.load().to({DTYPES[operand.dtype]}))")
+                self.keep(name, operand, (f"{count} * piece", count) if piece else None)
             else:
                 self.store(name, operand, span, piece)
+
+    def keep(self, made: str, operand: Operand, part: tuple[str, int] | None = None) -> None:
+        """Write what was made to a tile in registers, or to a part: its first element and how many
+        there are.
+        """
+        to = operand.parameter
+        if operand.as_results:
+            self.source.uses("keep_as_results")
+            self.source.add(f"keep_as_results({made}, {to}, {part[0] if part else 0})")
+            return
+        if part is not None:
+            self.source.uses("part_of")
+            to = f"part_of({to}, {part[0]}, {part[1]})"
+        self.source.add(f"{to}.store({made}.load().to({DTYPES[operand.dtype]}))")
 
     def _brought(self, formulas: Formulas) -> list[Operand]:
         """Operands that are copied to registers first."""

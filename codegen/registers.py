@@ -14,6 +14,7 @@ from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Code, called, code
 from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.source import Source
+from schedgen.exchanges import kept_as_results
 from schedgen.kernel import Space
 
 
@@ -52,6 +53,9 @@ class Registers:
         name = code(self.name(part))
         if self.whole(part):
             return name
+        layout = self._layout(part, self.count(part))
+        if layout:
+            return code(f"cute.make_tensor({{}}.iterator + {self.offset(part)}, {layout})", name)
         return called("part_of", name, self.offset(part), self.count(part))
 
     def offset(self, part: Part) -> int:
@@ -67,7 +71,20 @@ class Registers:
         """The arrays of all regions that a role works on."""
         for name, part in self._of_role(role).items():
             count = self.count(self.plan.covered(self.plan.pieces_of(part.region)))
-            source.add(f"{name} = cute.make_rmem_tensor({count}, {DTYPES[part.region.dtype]})")
+            shape = self._layout(part, count) or str(count)
+            source.add(f"{name} = cute.make_rmem_tensor({shape}, {DTYPES[part.region.dtype]})")
+
+    def _layout(self, part: Part, count: int) -> str:
+        """How elements lie that a product takes in the order of results: four of a row are one
+        register of its operand. '' of all others, which lie in that order.
+        """
+        if part.region.name not in self._as_results:
+            return ""
+        return f"cute.make_layout((2, 2, 2, {count // 8}), stride=(1, 4, 2, 8))"
+
+    @cached_property
+    def _as_results(self) -> frozenset[str]:
+        return kept_as_results(self.plan.kernel)
 
     def initialize(self, source: Source, role: str) -> None:
         """At the beginning of a tile."""

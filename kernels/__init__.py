@@ -20,7 +20,7 @@ from schedgen.kernels import gemm_gradients as _  # noqa: F401  # products learn
 from schedgen.kernels.attention_backward import attention_backward
 from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks
-from schedgen.kernels.attention_scaled_op import scaled_attention
+from schedgen.kernels.attention_scaled_op import attention_values, scaled_attention
 from schedgen.kernels.cross_entropy_op import linear_cross_entropy
 from schedgen.kernels.errors import (
     ArgumentTypeError,
@@ -67,6 +67,7 @@ __all__ = [
     "attention_backward",
     "attention_blocks",
     "attention_decode",
+    "attention_values",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",

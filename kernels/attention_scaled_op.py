@@ -8,6 +8,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from schedgen.exchanges import RESULT_COLUMNS
 from schedgen.kernels import attention_rows, checks, layouts, library
 from schedgen.kernels.attention_arguments import fit
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
@@ -34,6 +35,7 @@ def scaled_attention(
     *,
     softmax_scale: float | None = None,
     causal: bool = False,
+    prepared: bool = False,
     return_lse: Literal[False] = False,
 ) -> Tensor: ...
 
@@ -49,6 +51,7 @@ def scaled_attention(
     *,
     softmax_scale: float | None = None,
     causal: bool = False,
+    prepared: bool = False,
     return_lse: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
@@ -63,6 +66,7 @@ def scaled_attention(
     *,
     softmax_scale: float | None = None,
     causal: bool = False,
+    prepared: bool = False,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(softmax_scale * (scale_q q) (scale_k k)^T) (scale_v v) of 8-bit operands.
@@ -70,9 +74,8 @@ def scaled_attention(
     Conventions are those of `attention`. Exponentials are rounded to float8_e4m3fn before they are
     multiplied by v, and sums are float32. There is no backward pass.
 
-    On Hopper products of 8 bits read v along the keys: if its stride along seq_k is 1, as of
-    ``v.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)``, it is read as it is; else each call
-    copies it so. On Blackwell it is read along head_dim.
+    On Hopper products of 8 bits read v along the keys, which change places within each 16: each
+    call copies it so, unless that was done before (`attention_values`).
 
     Args:
         q: (batch, seq_q, heads, head_dim), float8_e4m3fn, head_dim 64 or 128; contiguous in the
@@ -83,6 +86,7 @@ def scaled_attention(
         scale_k, scale_v: the same, or (batch, heads_k).
         softmax_scale: above 0; ``1 / sqrt(head_dim)`` if None.
         causal: row i of q sees keys up to ``i + seq_k - seq_q`` (aligned bottom right).
+        prepared: v is what `attention_values` returned.
         return_lse: whether to return ``lse`` too.
 
     Returns:
@@ -96,8 +100,27 @@ def scaled_attention(
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
-    out, lse = OPERATOR(q, k, v, scale_q, scale_k, scale_v, scale, causal)
+    out, lse = OPERATOR(q, k, v, scale_q, scale_k, scale_v, scale, causal, prepared)
     return (out, lse) if return_lse else out
+
+
+def attention_values(v: Tensor) -> Tensor:
+    """Values as `scaled_attention` reads them with ``prepared``, for v that is used more than once.
+
+    On Hopper a copy, along keys of which each 16 are in the order in which threads have results of
+    products (``as_results`` in docs/spec.md), with zeros up to a multiple of 16; else v itself.
+
+    Args:
+        v: (batch, seq_k, heads_k, head_dim), float8_e4m3fn.
+
+    Raises:
+        ArgumentValueError: a ValueError; v has another rank.
+        DeviceError: no kernel for this GPU.
+    """
+    if v.dim() != 4:
+        got, wanted = f"its shape is {tuple(v.shape)}", "(batch, seq_k, heads_k, head_dim)"
+        raise ArgumentValueError("v", got, wanted, "pass a tensor of four dimensions")
+    return _along_keys(v) if architecture(v.device) in ALONG_KEYS else v
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -111,8 +134,10 @@ def _check(
     scale_k: Tensor,
     scale_v: Tensor,
     scale: float,
+    prepared: bool,
 ) -> None:
     """Raises ArgumentValueError or ArgumentTypeError unless arguments fit together."""
+    v = _as_given(v, k, prepared)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.dtype not in DTYPES:
             known = ", ".join(map(str, DTYPES))
@@ -143,12 +168,37 @@ def _of_heads(factor: Tensor, batch: int, heads: int) -> Tensor:
     return found.clone() if found.data_ptr() % layouts.ALIGNMENT else found
 
 
-def _values(v: Tensor, arch: str) -> Tensor:
+def _values(v: Tensor, arch: str, prepared: bool) -> Tensor:
     """v as (batch, heads_k, ...), with keys and head_dim as the kernel's tensor has them."""
-    if arch not in ALONG_KEYS:
-        checks.layout("v", v)
-        return v.permute(0, 2, 1, 3)
-    return layouts.accessible(v.permute(0, 2, 3, 1))
+    if arch in ALONG_KEYS:
+        return v if prepared else _along_keys(v)
+    checks.layout("v", v)
+    return v.permute(0, 2, 1, 3)
+
+
+def _along_keys(v: Tensor) -> Tensor:
+    """(batch, heads_k, head_dim, seq_v): along keys, those of each 16 in the order of results."""
+    batch, seq, heads, dim = v.shape
+    blocks = -(-seq // RESULT_COLUMNS)
+    found = v.new_empty((batch, heads, dim, blocks * RESULT_COLUMNS))
+    to = found.view(torch.uint8).view(batch, heads, dim, blocks, 4, 2, 2)
+    keys = v.view(torch.uint8)
+    if seq % RESULT_COLUMNS:
+        keys = torch.nn.functional.pad(keys, (0, 0, 0, 0, 0, blocks * RESULT_COLUMNS - seq))
+    to.copy_(keys.unflatten(1, (blocks, 2, 4, 2)).permute(0, 5, 6, 1, 3, 2, 4))
+    return found
+
+
+def _as_given(v: Tensor, k: Tensor, prepared: bool) -> Tensor:
+    """v with the shape of k, for checks."""
+    if not prepared or architecture(v.device) not in ALONG_KEYS:
+        return v
+    wanted = (k.shape[0], k.shape[2], k.shape[3], -(-k.shape[1] // RESULT_COLUMNS) * RESULT_COLUMNS)
+    if v.shape != wanted or not v.is_contiguous():
+        got = f"its shape is {tuple(v.shape)}, its strides are {v.stride()}"
+        fix = "pass what attention_values returned for this v, or prepared=False"
+        raise ArgumentValueError("v", got, f"{wanted}, contiguous", fix)
+    return v.permute(0, 3, 1, 2)[:, : k.shape[1]]
 
 
 # -- the operator ---------------------------------------------------------------------------------
@@ -167,9 +217,10 @@ def _fake(
     scale_v: Tensor,
     scale: float,
     causal: bool,
+    prepared: bool,
 ) -> tuple[Tensor, Tensor]:
     del causal
-    _check(q, k, v, scale_q, scale_k, scale_v, scale)
+    _check(q, k, v, scale_q, scale_k, scale_v, scale, prepared)
     return _empty(q)
 
 
@@ -182,8 +233,9 @@ def _forward(
     scale_v: Tensor,
     scale: float,
     causal: bool,
+    prepared: bool,
 ) -> tuple[Tensor, Tensor]:
-    _check(q, k, v, scale_q, scale_k, scale_v, scale)
+    _check(q, k, v, scale_q, scale_k, scale_v, scale, prepared)
     device = checks.devices(q=q, k=k, v=v, scale_q=scale_q, scale_k=scale_k, scale_v=scale_v)
     out, lse = _empty(q)
 
@@ -192,9 +244,8 @@ def _forward(
         settings |= {"causal": "true"} if causal else {}
         run = library.launcher(device, SPEC, **settings)
         factors = (_of_heads(f, q.shape[0], q.shape[2]) for f in (scale_q, scale_k, scale_v))
-        values = _values(v, architecture(device))
-        by_head, keys, results = (x.permute(0, 2, 1, 3) for x in (q, k, out))
-        tensors = (by_head, keys, values, results, lse, *factors)
+        values = _values(v, architecture(device), prepared)
+        tensors = (q, k, values, out, lse, *factors)
         run.launch(tensors, (scale * math.log2(math.e),))
 
     if out.numel():
@@ -207,6 +258,7 @@ def _forward(
 
 _SCHEMA = (
     "scaled_attention(Tensor q, Tensor k, Tensor v, Tensor scale_q, Tensor scale_k, "
-    "Tensor scale_v, float softmax_scale, bool causal) -> (Tensor out, Tensor lse)"
+    "Tensor scale_v, float softmax_scale, bool causal, "
+    "bool prepared) -> (Tensor out, Tensor lse)"
 )
 OPERATOR = Operator(_SCHEMA, _forward, _fake)

@@ -6,6 +6,10 @@ another order (PTX ISA, register fragments of wgmma): of 32 columns thread t of 
 the one to the other stays where other copies within registers disappear. Each word of four bytes
 is shuffled once among the four threads of a row, through the port of shared memory, chosen before
 that and put together behind it.
+
+A product with ``as_results`` needs none of that: it takes columns in the order that threads have
+them in, and rows of its right operand lie in that order. A thread's own bytes still lie as those of
+a left operand: of the four of two rows and 8 columns, two rows with two, then those of the next 8.
 """
 
 from __future__ import annotations
@@ -19,15 +23,38 @@ from schedgen.layouts import DTYPE_BITS
 _BITS = 8
 _WORD = 4
 """Bytes that are shuffled at a time."""
-_COLUMNS = 16
+RESULT_COLUMNS = 16
 """Columns that are exchanged among the four threads of a row, by two words of each."""
+
+
+def order_of_results(columns: int) -> list[int]:
+    """The columns of a left operand, `RESULT_COLUMNS` after the other, in the order in which four
+    threads have those of a result: 4 t + 2 h + l is where 8 h + 2 t + l goes.
+    """
+    return [
+        first + 8 * half + 2 * thread + low
+        for first in range(0, columns, RESULT_COLUMNS)
+        for thread in range(4)
+        for half in range(2)
+        for low in range(2)
+    ]
+
+
+def kept_as_results(kernel: Kernel) -> frozenset[str]:
+    """Names of the regions that products take in the order of results."""
+    return frozenset(
+        kernel.piece[name].region
+        for one in kernel.operations
+        if one.as_results
+        for name in dict(one.operands)["a"]
+    )
 
 
 def left_in_registers(
     operations: Iterable[Operation], pieces: Mapping[str, Piece], regions: Mapping[str, Region]
 ) -> frozenset[str]:
     """Names of the regions that threads have in the order of a left operand of 8 bits."""
-    products = [operation for operation in operations if operation.kind is Kind.MMA]
+    products = [one for one in operations if one.kind is Kind.MMA and not one.as_results]
     read = {pieces[name].region for one in products for name in dict(one.operands)["a"]}
     return frozenset(
         name
@@ -58,9 +85,9 @@ def exchange_mistakes(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
         if not exchanges(kernel, one):
             does = "works on it in that of results"
             fix = "work on another buffer in registers, and copy that to it"
-        elif any((piece.byte1 - piece.byte0) % _COLUMNS for piece in used):
-            does = f"copies less than {_COLUMNS} columns at a time"
-            fix = f"copy multiples of {_COLUMNS} columns"
+        elif any((piece.byte1 - piece.byte0) % RESULT_COLUMNS for piece in used):
+            does = f"copies less than {RESULT_COLUMNS} columns at a time"
+            fix = f"copy multiples of {RESULT_COLUMNS} columns"
         else:
             continue
         order = f"threads have '{found[0]}' in the order of a left operand of 8 bits"

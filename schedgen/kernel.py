@@ -230,7 +230,8 @@ class Operation:
     lie. It is empty if the spec does not tell. ``fill`` is what a mask writes, ``polynomial`` the
     share of exponentials of tiles that a polynomial computes. ``reduction`` is "add" of a store
     that adds to its tensor, maybe ``unordered``. ``interleave``: parts of factors that a copy has
-    take turns.
+    take turns. ``as_results``: a product takes columns of its left operand in the order in which
+    threads have results (`schedgen.exchanges`).
     """
 
     name: str
@@ -254,6 +255,7 @@ class Operation:
     transpose_a: bool = False
     transpose_b: bool = False
     accumulate: bool = False
+    as_results: bool = False
     fill: str | None = None
     interleave: int = 0
     polynomial: Fraction = Fraction(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.kinds.body import Body
 from schedgen.codegen.operands import Shape
@@ -29,6 +28,6 @@ def write(body: Body, operation: Operation) -> None:
     made = f"out_{to.parameter}"
     body.source.add(f"{made} = row_sums({registers})")
     if to.in_registers:
-        body.source.add(f"{to.parameter}.store({made}.load().to({DTYPES[to.dtype]}))")
+        body.pieces.keep(made, to)
     else:
         body.pieces.store(made, to, body.columns, "")

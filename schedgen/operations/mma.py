@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from schedgen.exchanges import RESULT_COLUMNS, order_of_results
 from schedgen.kernel import Operation, Space, Work
 from schedgen.layouts import DTYPE_BITS, WHOLE
 from schedgen.operations.base import Operand, OperationBase, size
@@ -23,7 +24,7 @@ class Mma(OperationBase):
 
     KEYS: ClassVar[str] = (
         "`a`, `b` operands, `d` buffer, `transpose_a`, `transpose_b`, `accumulate`, `scale_a`, "
-        "`scale_b` operands"
+        "`scale_b` operands, `as_results`"
     )
     MEANING: ClassVar[str] = (
         "d = a·b, or d += a·b. a is [m, k], or [k, m] with `transpose_a`; b is [k, n], or [n, k] "
@@ -33,7 +34,10 @@ class Mma(OperationBase):
         "value that this iteration wrote before, else to the value of the iteration before. With "
         "`scale_a` and `scale_b`, each block of 16 or 32 numbers along k has a factor for its row "
         "of a, and of b as [n, k]: tiles of 32 rows in tensor memory, with 16 bytes for 128 rows "
-        "and 4 blocks, those of further rows beside them, and then further blocks"
+        "and 4 blocks, those of further rows beside them, and then further blocks. `as_results` (an "
+        "expression), for an a of 8 bits in registers: number 4 t + 2 h + l of each 16 along k is "
+        "number 8 h + 2 t + l of a's columns (t < 4, h and l < 2), as threads have results of "
+        "products, so that none has to send bytes to another; rows of b lie in that order"
     )
 
     kind: Literal["mma"]
@@ -43,6 +47,9 @@ class Mma(OperationBase):
     transpose_a: Arithmetic = Field(False, description="a is [k, m]")
     transpose_b: Arithmetic = Field(False, description="b is [n, k]")
     accumulate: bool = Field(False, description="add to what d holds")
+    as_results: Arithmetic = Field(
+        False, description="columns of a are taken in the order in which threads have results"
+    )
     scale_a: Operand | None = Field(None, description="factors of blocks of rows of a")
     scale_b: Operand | None = Field(None, description="the same of b")
 
@@ -60,6 +67,7 @@ class Mma(OperationBase):
             "transpose_a": self.transpose_a is True,
             "transpose_b": self.transpose_b is True,
             "accumulate": self.accumulate,
+            "as_results": self.as_results is True,
         }
 
     def fits(self, shapes: Shapes) -> bool:
@@ -95,6 +103,8 @@ class Mma(OperationBase):
         a, b = execution.factor("a"), execution.factor("b")
         if execution.operation.transpose_a:
             a = a.T
+        if execution.operation.as_results:
+            a = a[:, order_of_results(a.shape[1])]
         if execution.operation.scaled:
             a, b = (
                 scaled(factor, execution.factor(f"scale_{name}"))
@@ -156,6 +166,8 @@ class Mma(OperationBase):
         if shapes.space("b") is not Space.SMEM:
             message = f"b must be in shared memory, and '{self.b}' is in {shapes.space('b')}"
             return shapes.fail("wrong-space", message, "b", "use 'space: smem'")
+        if self.as_results and not self._keeps_results(shapes):
+            return False
         if self.transpose_a and shapes.space("a") is not Space.SMEM:
             message = f"an a of [k, m] must be in shared memory, and '{self.a}' is in "
             fix = "use 'space: smem', or load a as [m, k], without 'transpose_a'"
@@ -168,6 +180,20 @@ class Mma(OperationBase):
             message = f"'{self.d}' is both an operand and the result"
             fix = "write the product to another buffer"
             return shapes.fail("wrong-operand", message, "d", fix)
+        return True
+
+    def _keeps_results(self, shapes: Shapes) -> bool:
+        """Whether a left operand can be taken in the order of results."""
+        columns, bits = shapes.shape("a")[1], DTYPE_BITS[shapes.dtype("a")]
+        if shapes.space("a") is not Space.REGISTERS or bits != 8:
+            message = f"'{self.a}' has {bits} bits in {shapes.space('a')}, and only left operands "
+            message += "of 8 bits in registers lie in another order than results"
+            fix = "remove 'as_results'"
+            return shapes.fail("wrong-operand", message, "a", fix)
+        if columns % RESULT_COLUMNS:
+            message = f"'{self.a}' has {columns} columns, and {RESULT_COLUMNS} change places"
+            fix = f"make it a multiple of {RESULT_COLUMNS} columns"
+            return shapes.fail("shape-mismatch", message, "a", fix)
         return True
 
 

@@ -7,7 +7,7 @@ analysis (Higham, Accuracy and Stability of Numerical Algorithms, 3.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,11 @@ class Estimate:
 
     def copy(self) -> Estimate:
         return Estimate(self.value.copy(), self.magnitude.copy(), self.error.copy())
+
+    def columns(self, order: Sequence[int]) -> Estimate:
+        """Its columns in another order."""
+        parts = np.broadcast_arrays(self.value, self.magnitude, self.error)
+        return Estimate(*(part[:, order] for part in parts))
 
     def repeat(self, times: int) -> Estimate:
         """Each column so many times."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from schedgen.errors import SchedgenError
+from schedgen.exchanges import order_of_results
 from schedgen.expressions.nodes import Name
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Region
 from schedgen.layouts import DTYPE_BITS, PACKED
@@ -285,6 +286,8 @@ class _Execution:
         operation = self.operation
         a, b = self._factor("a"), self._factor("b")
         a = a.transposed if operation.transpose_a else a
+        if operation.as_results:
+            a = a.columns(order_of_results(a.value.shape[1]))
         each = unit(self._dtype("d"), self._dtype("a"))
         found = product(a, b.transposed if operation.transpose_b else b, each)
         if operation.accumulate:

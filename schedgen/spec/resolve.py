@@ -94,7 +94,7 @@ def _operations(entries: list[Operation], scope: Scope, phase: str) -> list[Oper
         if isinstance(entry, Mma):
             turned = {
                 key: scope.truth(getattr(entry, key), (*path, number, key))
-                for key in ("transpose_a", "transpose_b")
+                for key in ("transpose_a", "transpose_b", "as_results")
             }
             one = entry.model_copy(update=turned)
         elif isinstance(entry, Copy) and entry.interleave is not None:

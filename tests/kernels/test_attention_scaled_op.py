@@ -14,7 +14,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from schedgen.codegen.facts import file_name
 from schedgen.driver.emulating import launched
 from schedgen.errors import SchedgenError
+from schedgen.exchanges import order_of_results
 from schedgen.kernels import attention_scaled_op, checks, layouts, library, scaled_attention
+from schedgen.kernels.attention_scaled_op import attention_values
 from tests.kernels import refusals
 
 Operands = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -33,12 +35,19 @@ class ByTorch:
         self.calls.append((self.name, tensors))
         assert all(layouts.problem(tensor) is None for tensor in tensors[:5])
         q, k, v, o, lse, scale_q, scale_k, scale_v = tensors
-        v = v.mT if "sm_90a" in self.name else v
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        v = in_order(v) if "sm_90a" in self.name else v.transpose(1, 2)
         scale, causal = scalars[0] * math.log(2), "causal" in self.name
         out, sums = reference(q, k, v, scale_q, scale_k, scale_v, scale, causal)
-        o.copy_(out.transpose(1, 2))
+        o.copy_(out)
         lse.copy_(sums)
+
+
+def in_order(v: Tensor) -> Tensor:
+    """(batch, seq_v, heads, head_dim) of values along keys in the order of results."""
+    keys = v.permute(0, 3, 1, 2)
+    found = torch.empty_like(keys)
+    found[:, order_of_results(keys.shape[1])] = keys
+    return found
 
 
 class Emulated(ByTorch):
@@ -61,7 +70,7 @@ def reference(
     causal: bool,
 ) -> tuple[Tensor, Tensor]:
     """In float64; rows that see nothing give 0. Factors are of one element or of heads."""
-    group = q.shape[2] // k.shape[2]
+    group, v = q.shape[2] // k.shape[2], v[:, : k.shape[1]]
 
     def numbers(x: Tensor, factor: Tensor) -> Tensor:
         heads = x.double().transpose(1, 2).repeat_interleave(q.shape[2] // x.shape[2], 1)
@@ -136,19 +145,24 @@ def test_factors_of_operands(arch: str) -> None:
     assert near(found, reference(q, k, v, *factors, 0.25, False)[0], 4e-3)
 
 
-def test_values_along_keys(arch: str) -> None:
-    """As Hopper reads them they are not copied, and neither are they on Blackwell as they are."""
-    q, k, v, *_ = operands(1, 8, 32, 2, 2, 64)
+@pytest.mark.parametrize("seq", [32, 40])
+def test_prepared_values(arch: str, seq: int) -> None:
+    """Made once they are not copied again; on Blackwell they are read as they are."""
+    q, k, v, *_ = operands(1, 8, seq, 2, 2, 64)
     factors = torch.tensor(0.5), torch.tensor(2.0), torch.tensor(0.25)
-    turned = v.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
-    direct = turned if arch == "sm_90a" else v
-    found = scaled_attention(q, k, direct, *factors)
-    assert ByTorch.calls[-1][1][2].data_ptr() == direct.data_ptr()
+    prepared = attention_values(v)
+    assert (prepared is v) == (arch != "sm_90a")
+    found = scaled_attention(q, k, prepared, *factors, prepared=True)
+    assert ByTorch.calls[-1][1][2].data_ptr() == prepared.data_ptr()
     if arch == "sm_90a":
         assert torch.equal(scaled_attention(q, k, v, *factors), found)
         assert ByTorch.calls[-1][1][2].data_ptr() != v.data_ptr()
+        assert not in_order(prepared.float())[:, seq:].any()
+        with pytest.raises(SchedgenError, match="pass what attention_values returned"):
+            scaled_attention(q, k, v, *factors, prepared=True)
     else:
-        with pytest.raises(SchedgenError, match="its last dimension has stride 32"):
+        turned = v.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+        with pytest.raises(SchedgenError, match="its last dimension has stride"):
             scaled_attention(q, k, turned, *factors)
 
 
@@ -193,7 +207,7 @@ CHECKS = ("test_autograd_registration", "test_faketensor", "test_aot_dispatch_dy
 
 
 def test_opcheck_and_shapes(arch: str) -> None:
-    arguments = (Q, K, V, *FACTORS, 0.125, True)
+    arguments = (Q, K, V, *FACTORS, 0.125, True, False)
     torch.library.opcheck(torch.ops.schedgen.scaled_attention.default, arguments, test_utils=CHECKS)
     with FakeTensorMode():
         q, k = (torch.empty(2, 5, 4, 64, device="cuda", dtype=E4M3) for _ in range(2))
