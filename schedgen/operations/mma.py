@@ -34,9 +34,9 @@ class Mma(OperationBase):
         "value that this iteration wrote before, else to the value of the iteration before. With "
         "`scale_a` and `scale_b`, each block of 16 or 32 numbers along k has a factor for its row "
         "of a, and of b as [n, k]: tiles of 32 rows in tensor memory, with 16 bytes for 128 rows "
-        "and 4 blocks, those of further rows beside them, and then further blocks. `as_results` (an "
-        "expression), for an a of 8 bits in registers: number 4 t + 2 h + l of each 16 along k is "
-        "number 8 h + 2 t + l of a's columns (t < 4, h and l < 2), as threads have results of "
+        "and 4 blocks, those of further rows beside them, and then further blocks. `as_results` "
+        "(an expression), for an a of 8 bits in registers: number 4 t + 2 h + l of each 16 along k "
+        "is number 8 h + 2 t + l of a's columns (t < 4, h and l < 2), as threads have results of "
         "products, so that none has to send bytes to another; rows of b lie in that order"
     )
 
