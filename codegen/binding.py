@@ -97,8 +97,9 @@ def _ragged(one: Ragged) -> Ragged:
 
 
 def _walk(walk: Walk) -> Walk:
-    listed, count, *full = map(renamed_tensor, walk.arrays)
-    return Walk(listed, count, tuple(map(renamed, walk.axes)), *full)
+    full, order = (renamed_tensor(name) if name else "" for name in (walk.full, walk.order))
+    axes = tuple(map(renamed, walk.axes))
+    return Walk(renamed_tensor(walk.listed), renamed_tensor(walk.count), axes, full, order)
 
 
 def _both(extents: tuple[str, str]) -> tuple[str, str]:

@@ -229,7 +229,7 @@ def count_of(counts, at, most):
 
 
 def block_of(blocks, at, most):
-    """The block of an iteration: one of ``most``, whatever the array says."""
+    """A block that an array names: one of ``most``, whatever it says."""
     return cutlass.min(cutlass.max(blocks[at], 0), most - 1)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from schedgen.codegen import ir
-from schedgen.codegen.architecture import KEPT
 from schedgen.codegen.dense import BAND, DenseTiles
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import integer_condition, whole
@@ -14,11 +13,11 @@ from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
+from schedgen.codegen.tile_groups import Groups, loads_of_loop
 from schedgen.codegen.tile_trips import differ, numbers_of_tile, write_trips
 from schedgen.codegen.walks import Walks
 from schedgen.expressions import Expression
 from schedgen.extents import single_extents, uneven
-from schedgen.kernel import Kind, Operation, Phase
 from schedgen.tensors import Argument
 
 TEAM = "team"
@@ -121,31 +120,17 @@ class Tiles:
 
     def _in_groups(self, source: Source, host: dict[str, str]) -> None:
         """Computes how many tiles along the last axis follow each other in a group."""
-        inner, loads = self.axes[-1], self._loads
-        read = sum(self._bytes(load) for load in loads)
-        trips = code("cutlass.max({}, 1)", Name(self._all_trips))
-        most = code(f"{KEPT[self.plan.program.arch] // read} // {{}}", trips)
-        sharing = [p for load in loads for p in load.places if p.along == inner and p.grouped]
-        if sharing:
-            most = code("{} * ({} // {})", most, Name(inner), Name(sharing[0].extent))
-        source.comment(f"as many {inner} one after the other as what they read stays in L2")
-        if self.in_turns:
-            source.comment("slices, of which an even number balances")
-            count, others = self._count(inner), self._product(self.axes[:-2])
-            half = code("{} // (1 + {} * ({} + 1) % 2)", count, others, count)
-            most = code("cutlass.min({}, {})", most, half)
-        group = called("divisor_of", self._count(inner), most).renamed(host)
-        source.add(code("{} = {}", Name(f"{inner}_in_group"), group))
-
-    def _bytes(self, load: Operation) -> int:
-        regions = {self.plan.kernel.piece[piece].region for piece in load.writes}
-        return sum(self.plan.kernel.region[name].slot_bytes for name in regions)
-
-    @property
-    def _loads(self) -> list[Operation]:
-        """Those of the main loop."""
-        operations = self.plan.kernel.operations
-        return [o for o in operations if o.kind is Kind.LOAD and o.phase is Phase.BODY]
+        groups = Groups(
+            self.plan,
+            self.axes[-1],
+            self._all_trips,
+            rows=self._count(self.axes[-2]),
+            count=self._count(self.axes[-1]),
+            slices=self._product(self.axes[:-2]),
+            in_turns=self.in_turns,
+            ordered=self.walks.ordered == self.axes[-2],
+        )
+        groups.write(source, host)
 
     @property
     def _slices(self) -> Code:
@@ -169,7 +154,7 @@ class Tiles:
         rows = self.plan.kernel.tile_extents[0]
         if self.triangle or self.dense or self.banded or self.axes[-2:-1] != [rows]:
             return False
-        along = {place.along for load in self._loads for place in load.places}
+        along = {place.along for load in loads_of_loop(self.plan) for place in load.places}
         return rows not in along and self.axes[-1] in along
 
     @property
@@ -348,6 +333,8 @@ class Tiles:
         self.ragged.sizes(source)
         if self.dense is not None and self.uneven:
             self.dense.turn_around(source)
+        if self.walks.ordered:
+            self.walks.place(source, self._count(self.walks.ordered))
         write_trips(source, self.plan.kernel, self.walks)
 
     def counted(self, source: Source) -> None:

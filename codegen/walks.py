@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from schedgen.codegen.ir import Code, Name, called, code, joined
 from schedgen.codegen.source import Source
+from schedgen.extents import single_extents
 from schedgen.kernel import Kernel
 from schedgen.walking import most_blocks
 
@@ -28,6 +29,24 @@ class Walks:
     def coordinates(self) -> set[str]:
         """Variables that say where an output tile's elements are in the arrays."""
         return set() if self.walk is None else {f"at_{extent}" for extent in self.walk.axes}
+
+    @property
+    def ordered(self) -> str:
+        """The extent along which an array says in which order output tiles come; "" if none does,
+        or if there is one tile along it.
+        """
+        extent = self.walk.axes[-1] if self.walk is not None and self.walk.order else ""
+        return "" if extent in single_extents(self.kernel) else extent
+
+    def place(self, source: Source, count: Code) -> None:
+        """Writes which of ``count`` output tiles comes at a place in their order. Arrays have its
+        elements at that place, so that none of them is waited for to know where to read another.
+        """
+        if self.ordered and self.walk is not None:
+            at = Name(f"at_{self.ordered}")
+            source.add(code("{} = {}", self._last, at))
+            order = self._array(self.walk.order)
+            source.add(code("{} = {}", at, called("block_of", order, self._at(), count)))
 
     def refuse(self, source: Source, host: dict[str, str]) -> None:
         """No tiles where arrays have no elements for some of them."""
@@ -73,8 +92,16 @@ class Walks:
         tile: a loop over tiles would carry an address, and translation validation knows of none.
         """
         assert self.walk is not None
-        at = [*(called("opaque", Name(f"at_{extent}")) for extent in self.walk.axes), *more]
+        names = [Name(f"at_{extent}") for extent in self.walk.axes[:-1]]
+        names += [self._last] if self.walk.axes else []
+        at = [*(called("opaque", name) for name in names), *more]
         return code("({})" if len(at) > 1 else "({},)", joined(", ", at))
+
+    @property
+    def _last(self) -> Name:
+        """The variable for the last of an element's numbers."""
+        assert self.walk is not None
+        return Name(f"nth_{self.ordered}" if self.ordered else f"at_{self.walk.axes[-1]}")
 
     @staticmethod
     def _array(name: str) -> Name:

@@ -99,7 +99,9 @@ class Walk:
     An element of ``count`` is how many iterations an output tile has: its axes go along the extents
     ``axes`` of the grid, where a tile has its number. ``listed`` has an axis more: element i there
     is the block of iteration i, in place of i itself. Before iteration number ``full``, by an array
-    like ``count``, `PARTLY` is 0 in formulas, and 1 from there on; without that it is 1.
+    like ``count``, `PARTLY` is 0 in formulas, and 1 from there on; without that it is 1. With an
+    array ``order`` like ``count`` the last of an element's numbers is not that of its output tile,
+    but a place in the order of tiles; ``order`` says which tile has it, each once.
 
     What they say is limited to what there is: a tile has at least one iteration, and at most as
     many as the last axis of ``listed`` has elements; blocks are those of the trip count.
@@ -109,11 +111,12 @@ class Walk:
     count: str
     axes: tuple[str, ...]
     full: str = ""
+    order: str = ""
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """All arguments of it."""
-        return tuple(filter(None, (self.listed, self.count, self.full)))
+        return tuple(filter(None, (self.listed, self.count, self.full, self.order)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from schedgen.kernels.variants.calling import Asked, Given, elements, sizes_of, 
 from schedgen.kernels.variants.conditions import CAUSAL
 from schedgen.kernels.variants.intervals import Interval, Truth, condition, constant, known
 from schedgen.kernels.variants.reading import SIZES, Vector
-from schedgen.kernels.variants.spec import COUNTS, FULLS, LISTED, listed_along
+from schedgen.kernels.variants.spec import COUNTS, FULLS, LISTED, ORDER, listed_along
 
 _AXES = ("batch", "head", "row", "column")
 
@@ -35,8 +35,10 @@ class Blocks:
     mask names have the values that they had then.
 
     Attributes:
-        counts: (batch, heads, query_blocks), int32, without batch and heads if the mask names
-            neither: how many blocks of keys a tile of queries has.
+        order: (batch, heads, query_blocks), int32, without batch and heads if the mask names
+            neither: tiles of queries in the order in which they are computed, those with the most
+            blocks first. The others have their elements in this order, too.
+        counts: the same: how many blocks of keys a tile of queries has.
         fulls: the same: how many of these are kept as a whole.
         listed: the same and key_blocks: which ones, those that are kept as a whole first, in order;
             what is behind the count means nothing.
@@ -45,6 +47,7 @@ class Blocks:
         numbers: those that the mask names, and what they were.
     """
 
+    order: Tensor
     counts: Tensor
     fulls: Tensor
     listed: Tensor
@@ -87,7 +90,7 @@ class Blocks:
         if list(self.counts.shape[:-1]) != sizes:
             got = f"they are for {list(self.counts.shape[:-1])}"
             raise ArgumentValueError("blocks", got, f"batch and heads {sizes}", "make new ones")
-        return {COUNTS: self.counts, FULLS: self.fulls, LISTED: self.listed}
+        return {ORDER: self.order, COUNTS: self.counts, FULLS: self.fulls, LISTED: self.listed}
 
 
 def _key(wanted: Asked) -> tuple[str | None, bool, tuple[tuple[str, str], ...]]:
@@ -140,11 +143,20 @@ def blocks_of(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: 
     shape += [-(-sizes["row"] // rows), -(-sizes["column"] // keys)]
     kept = [size for size, axis in zip(shape, _AXES, strict=True) if axis in (*along, *_AXES[2:])]
     some, every = (one.broadcast_to(shape).reshape(kept) for one in (found.some, found.every))
-    empty = (~some).to(torch.uint8) + (~every).to(torch.uint8)
-    listed = torch.sort(empty, dim=-1, stable=True).indices.int()
-    counts, fulls = (one.sum(-1, dtype=torch.int32) for one in (some, every))
     lengths = sizes["row"], sizes["column"]
-    return Blocks(counts, fulls, listed, rows, keys, *lengths, numbers, wanted)
+    return Blocks(*_listed(some, every), rows, keys, *lengths, numbers, wanted)
+
+
+def _listed(some: Tensor, every: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Arrays of a walk: which tiles in order, how many blocks each has, how many of them are full,
+    and which ones.
+    """
+    kept = some.to(torch.uint8) + every.to(torch.uint8)
+    order = some.sum(-1, dtype=torch.int32).argsort(stable=True, dim=-1, descending=True)
+    kept = kept.take_along_dim(order.unsqueeze(-1), -2)
+    kept, listed = kept.sort(stable=True, dim=-1, descending=True)
+    counts, fulls = ((kept >= least).sum(-1, dtype=torch.int32) for least in (1, 2))
+    return order.int(), counts, fulls, listed.int()
 
 
 def _coordinate(axis: str, size: int, block: int, device: torch.device) -> Interval:

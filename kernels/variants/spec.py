@@ -186,19 +186,22 @@ def _ends(variant: Variant) -> dict[str, str]:
 
 # -- blocks ----------------------------------------------------------------------------------------
 
-LISTED, COUNTS, FULLS = "listed", "counts", "fulls"
+LISTED, COUNTS, FULLS, ORDER = "listed", "counts", "fulls", "order"
 _OF_QUERIES, _OF_KEYS = "query_blocks", "key_blocks"
 
 
 def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
-    """Blocks of keys from a list for each tile of queries."""
+    """Blocks of keys from a list for each tile of queries. No formula says how much work a tile is:
+    lists have those with the most first, and CTAs claim them.
+    """
     shape = [*(EXTENTS[name] for name in along), _OF_QUERIES]
     arrays = {
         COUNTS: {"shape": shape, "dtype": "i32", "about": "how many blocks of keys there are"},
         FULLS: {"shape": shape, "dtype": "i32", "about": "how many are kept whole: the first"},
+        ORDER: {"shape": shape, "dtype": "i32", "about": "of which tile: longest first"},
         LISTED: {"shape": [*shape, _OF_KEYS], "dtype": "i32", "about": "which ones"},
     }
     data["arguments"] = arrays | data["arguments"]
     tiles = {_OF_QUERIES: "seq_q"}
-    walk = {"list": LISTED, "count": COUNTS, "full": FULLS, "tiles": tiles}
-    data["loops"]["walk"] = walk
+    walk = {"list": LISTED, "count": COUNTS, "full": FULLS, "order": ORDER, "tiles": tiles}
+    data["loops"] |= {"walk": walk, "claim": "dynamic"}

@@ -28,8 +28,9 @@ def with_blocks(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
 
 
 def blocks(kernel: Kernel, name: str, extents: Mapping[str, int], seed: int) -> torch.Tensor:
-    """An array of a walk: numbers of iterations, in turn all, none, too many and one; or lists in
-    random orders, in which the last element of every other one is no block at all.
+    """An array of a walk: numbers of iterations, in turn all, none, too many and one; output tiles
+    in random orders; or lists in random orders, in which the last element of every other one is no
+    block at all.
     """
     generator = torch.Generator().manual_seed(seed)
     argument = next(a for a in kernel.arguments if a.name == name)
@@ -42,6 +43,8 @@ def blocks(kernel: Kernel, name: str, extents: Mapping[str, int], seed: int) -> 
         mix = torch.tensor([most, 0, most + _MORE, 1, max(most - 1, 1)], dtype=torch.int32)
         number = torch.arange(torch.Size(shape).numel())
         return mix[number % len(mix)].reshape(shape)
+    if name == kernel.walk.order:
+        return torch.rand(shape, generator=generator).argsort(-1).int()
     rows = torch.Size(shape[:-1]).numel()
     last = _trips(kernel, extents) - 1
     orders = [torch.randperm(shape[-1], generator=generator).clamp(max=last) for _ in range(rows)]

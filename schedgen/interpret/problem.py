@@ -108,8 +108,13 @@ class Problem:
 
     def _numbers(self, coordinates: Coordinates) -> tuple[int, ...]:
         """Where an output tile's element is in the arrays of a walk."""
-        assert self.kernel.walk is not None
-        return tuple(coordinates[extent] for extent in self.kernel.walk.axes)
+        walk = self.kernel.walk
+        assert walk is not None
+        numbers = tuple(coordinates[extent] for extent in walk.axes)
+        if not walk.order:
+            return numbers
+        order = self.inputs[walk.order][numbers[:-1]]
+        return (*numbers[:-1], int((order == numbers[-1]).nonzero()[0]))
 
     def _end(self, coordinates: Coordinates) -> int:
         """The iteration of the main loop before which an output tile ends."""

@@ -122,8 +122,9 @@ class _Evaluation:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
         named = deciding(kernel) & self.scalars.keys()
         whole = {name: int(self.scalars[name].value) for name in named}
-        arrays = kernel.walk.arrays if kernel.walk else ()
-        walked = (np.asarray(inputs[name], np.float64) for name in arrays)
+        walk = kernel.walk
+        names = (walk.listed, walk.count, walk.full, walk.order) if walk else ()
+        walked = (np.asarray(inputs[name], np.float64) if name else None for name in names)
         self.sizes = Sizes(kernel, {**extents, **sizes}, whole, *walked)
         self.sums = {n: Sum(self.tensors[n].value) for n in sorted(summed_tensors(kernel))}
         self.expected: dict[str, Expected] = {}

@@ -12,7 +12,7 @@ from schedgen.expressions.nodes import references
 from schedgen.kernel import Kernel, Kind, Operation
 from schedgen.reference.formulas import arithmetic
 from schedgen.reference.rounding import Array
-from schedgen.tensors import Place
+from schedgen.tensors import Place, Walk
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Sizes:
     blocks: Array | None = None
     counts: Array | None = None
     fulls: Array | None = None
+    order: Array | None = None
     """The arrays of a walk."""
 
     @property
@@ -56,7 +57,7 @@ class Sizes:
         """
         kernel, names = self.kernel, self.names(tile)
         if kernel.walk is not None:
-            return self._walked([tile[extent] for extent in kernel.walk.axes])
+            return self._walked(self._listed_at(kernel.walk, tile))
         end, first = self.all_trips, 0
         if kernel.tile_trips is not None:
             end = min(end, max(1, int(arithmetic(kernel.tile_trips, names))))
@@ -68,13 +69,22 @@ class Sizes:
         """Whether iteration ``number`` of an output tile is not among the full ones of a list."""
         if self.fulls is None or self.kernel.walk is None:
             return True
-        return number >= int(self.fulls[tuple(tile[extent] for extent in self.kernel.walk.axes)])
+        return number >= int(self.fulls[self._listed_at(self.kernel.walk, tile)])
 
-    def _walked(self, at: Sequence[int]) -> list[int]:
+    def _listed_at(self, walk: Walk, tile: Mapping[str, int]) -> tuple[int, ...]:
+        """Where the arrays of a walk have an output tile: at its number, or where their order has
+        that.
+        """
+        at = [tile[extent] for extent in walk.axes]
+        if self.order is not None:
+            at[-1] = self.order[tuple(at[:-1])].tolist().index(at[-1])
+        return tuple(at)
+
+    def _walked(self, at: tuple[int, ...]) -> list[int]:
         assert self.blocks is not None
         assert self.counts is not None
-        row = self.blocks[tuple(at)]
-        taken = row[: max(1, int(self.counts[tuple(at)]))]
+        row = self.blocks[at]
+        taken = row[: max(1, int(self.counts[at]))]
         last = self.all_trips - 1
         return [0 if block < 0 else last if block > last else int(block) for block in taken]
 

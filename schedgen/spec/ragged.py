@@ -34,7 +34,8 @@ def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
     if len(found) == len(spec.ragged):
         arrays = {array for one in found for array in one.arrays}
         walk = spec.loops.walk
-        arrays |= {walk.list, walk.count, walk.full or walk.list} if walk else set()
+        of_walk = (walk.list, walk.count, walk.full, walk.order) if walk else ()
+        arrays |= set(filter(None, of_walk))
         _check_integers(spec, scope, arrays)
     if spec.ragged:
         _check_loops(spec, scope)

@@ -185,6 +185,11 @@ class WalkedBlocks(Model):
         description="i32 argument like 'count': in how many iterations, the first ones, 'partly' "
         "is 0 in formulas",
     )
+    order: Identifier | None = Field(
+        None,
+        description="i32 argument like 'count': which output tile, along the last of its extents, "
+        "an element of all arrays belongs to; each once, in the order in which they are computed",
+    )
     tiles: dict[Identifier, Identifier] = Field(
         default_factory=dict[Identifier, Identifier],
         description="extents of both that count output tiles, and the extents that these are cut "

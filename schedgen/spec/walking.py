@@ -22,7 +22,8 @@ def check_walk(spec: SpecFile, scope: Scope) -> None:
     if walk is None:
         return
     before = scope.errors
-    for key, name in (("list", walk.list), ("count", walk.count), ("full", walk.full)):
+    for key in ("list", "count", "full", "order"):
+        name = getattr(walk, key)
         if name is not None:
             _check_array(spec, scope, key, name)
     if scope.errors == before:
@@ -62,7 +63,7 @@ def bind_walk(spec: SpecFile, scope: Scope, grid: Sequence[GridAxis]) -> Walk | 
             )
             scope.error("bad-walk", message, (*_PATH, "count"), fix=fix)
         axes.append(along)
-    return Walk(walk.list, walk.count, tuple(axes), walk.full or "")
+    return Walk(walk.list, walk.count, tuple(axes), walk.full or "", walk.order or "")
 
 
 def _check_array(spec: SpecFile, scope: Scope, key: str, name: str) -> None:
@@ -86,11 +87,16 @@ def _check_shapes(spec: SpecFile, scope: Scope, walk: WalkedBlocks) -> None:
         fix = f"give '{walk.list}' the shape [{', '.join([*count, 'most'])}]"
         scope.error("bad-walk", message, (*_PATH, "list"), fix=fix)
         return
-    if walk.full is not None and spec.arguments[walk.full].shape != count:
-        message = f"'{walk.full}' has shape [{', '.join(spec.arguments[walk.full].shape)}]"
-        fix = f"give it that of '{walk.count}': [{', '.join(count)}]"
-        scope.error("bad-walk", message, (*_PATH, "full"), fix=fix)
-    own = (walk.list, walk.count, walk.full)
+    for key, name in (("full", walk.full), ("order", walk.order)):
+        if name is not None and (shape := spec.arguments[name].shape) != count:
+            message = f"'{name}' has shape [{', '.join(shape)}]"
+            fix = f"give it that of '{walk.count}': [{', '.join(count)}]"
+            scope.error("bad-walk", message, (*_PATH, key), fix=fix)
+            return
+    if walk.order is not None and not count:
+        message = "there is one list for all output tiles, and so no order of it"
+        scope.error("bad-walk", message, (*_PATH, "order"), fix="remove 'order'")
+    own = (walk.list, walk.count, walk.full, walk.order)
     others = [a.shape for n, a in spec.arguments.items() if n not in own]
     used = {extent for shape in others for extent in shape}
     for extent in (listed[-1], *(extent for extent in count if extent in walk.tiles)):

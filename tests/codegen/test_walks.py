@@ -29,10 +29,11 @@ def test_text() -> None:
 
 def test_full_blocks() -> None:
     """The first ones of a list are added as they are, of others what is positive: kernels skip
-    that, and both evaluations agree.
+    that, and both evaluations agree. Lists are in the order in which output tiles are computed.
     """
     text = text_of(PARTLY, "h200")
-    assert "whole_blocks = of_wholes[(opaque(at_m),)]" in text
+    assert "at_m = block_of(of_places, (opaque(nth_m),), cute.ceil_div(m, 64))" in text
+    assert "whole_blocks = of_wholes[(opaque(nth_m),)]" in text
     assert "cutlass.select_(turn >= whole_blocks, Int32(1), Int32(0))" in text
     _, kernel = solved(PARTLY, "h200")
     sizes = default_extents(kernel, {"m": 180, "n": 300})
@@ -40,9 +41,10 @@ def test_full_blocks() -> None:
     x[:, ::2] = -3
     inputs = {
         "x": x,
-        "counts": torch.tensor([3, 3, 0], dtype=torch.int32),
-        "wholes": torch.tensor([2, -1, 5], dtype=torch.int32),
-        "blocks": torch.tensor([[0, 2, 4, 0, 0], [1, 1, 7, 0, 0], [3, 0, 0, 0, 0]]).int(),
+        "places": torch.tensor([1, 2, 0], dtype=torch.int32),
+        "counts": torch.tensor([3, 0, 3], dtype=torch.int32),
+        "wholes": torch.tensor([-1, 5, 2], dtype=torch.int32),
+        "blocks": torch.tensor([[1, 1, 7, 0, 0], [3, 0, 0, 0, 0], [0, 2, 4, 0, 0]]).int(),
     }
     found = run(kernel, inputs, sizes)["y"]
     assert found.tolist() == [-106.0] * 64 + [86.0] * 64 + [-64.0] * 52

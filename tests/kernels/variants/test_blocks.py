@@ -37,10 +37,11 @@ def listed(mask: str, *, causal: bool = False, **given: Any) -> Blocks:
 
 
 def dense(blocks: Blocks) -> Tensor:
-    """Which blocks are listed."""
+    """Which blocks are listed, by the numbers of tiles."""
     keys = blocks.listed.shape[-1]
     found = torch.zeros(blocks.listed.shape, dtype=torch.bool)
-    return found.scatter_(-1, blocks.listed.long(), torch.arange(keys) < blocks.counts[..., None])
+    found.scatter_(-1, blocks.listed.long(), torch.arange(keys) < blocks.counts[..., None])
+    return found.take_along_dim(blocks.order.argsort(-1)[..., None], -2)
 
 
 def whole(blocks: Blocks) -> Tensor:
@@ -95,6 +96,18 @@ def test_causal_documents() -> None:
     assert whole(blocks).any()
     assert not (whole(blocks) & seen(~kept)).any()
     assert (blocks.counts.dtype, blocks.listed.dtype) == (torch.int32, torch.int32)
+
+
+def test_long_tiles_come_first() -> None:
+    """In each slice, and equal ones in the order of their numbers."""
+    mask = "column <= row and per[batch, head] > row // 64 * 30 - 200"
+    for blocks in (
+        listed(mask, per=PER),
+        listed("doc[row] == docs[column]", doc=DOC[:SEQ_Q], docs=DOC),
+    ):
+        assert (blocks.counts.diff() <= 0).all()
+        assert (blocks.order.diff()[blocks.counts.diff() == 0] > 0).all()
+        assert (blocks.order.sort().values == torch.arange(blocks.order.shape[-1])).all()
 
 
 def test_what_is_not_known_is_listed() -> None:
