@@ -143,6 +143,9 @@ def blocks_of(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: 
     shape += [-(-sizes["row"] // rows), -(-sizes["column"] // keys)]
     kept = [size for size, axis in zip(shape, _AXES, strict=True) if axis in (*along, *_AXES[2:])]
     some, every = (one.broadcast_to(shape).reshape(kept) for one in (found.some, found.every))
+    if sizes["column"] % keys:  # kernels mask what lies behind the last key in blocks not full only
+        every = every.clone()
+        every[..., -1] = False
     lengths = sizes["row"], sizes["column"]
     return Blocks(*_listed(some, every), rows, keys, *lengths, numbers, wanted)
 
