@@ -118,11 +118,10 @@ def left_to_ask(keep: Expression) -> Expression:
     """What ``keep`` is for single elements where it does not hold for all of them: conditions that
     are the same for all and are joined by ``or`` do not hold then.
     """
-    match keep:
-        case Logical("or", left, right):
-            for same, other in ((left, right), (right, left)):
-                if {"row", "column"}.isdisjoint(name.name for name in references(same)):
-                    return left_to_ask(other)
+    if isinstance(keep, Logical) and keep.operator == "or":
+        for same, other in ((keep.left, keep.right), (keep.right, keep.left)):
+            if {"row", "column"}.isdisjoint(name.name for name in references(same)):
+                return left_to_ask(other)
     return keep
 
 
