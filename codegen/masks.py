@@ -114,6 +114,17 @@ def _no_sum(node: Expression) -> EmitError:
     )
 
 
+def left_to_ask(keep: Expression) -> Expression:
+    """What ``keep`` is for single elements where it does not hold for all of them: conditions that
+    are the same for all and are joined by ``or`` do not hold then.
+    """
+    if isinstance(keep, Logical) and keep.operator == "or":
+        for same, other in ((keep.left, keep.right), (keep.right, keep.left)):
+            if {"row", "column"}.isdisjoint(name.name for name in references(same)):
+                return left_to_ask(other)
+    return keep
+
+
 # -- single elements ------------------------------------------------------------------------------
 
 

@@ -5,12 +5,16 @@ it is least likely to hold. Both move by the same in each iteration, so that it 
 iteration, or from one on; where that is is a quotient that each role computes once for an output
 tile. ``and`` leaves the iterations that both sides keep, ``or`` those that either does, if that is
 one range for certain.
+
+Where the main loop takes blocks of an array, nobody knows where those are, but another array says
+how many of the first ones are full: masks and maps that ask for `PARTLY` have nothing to do there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import whole
@@ -20,6 +24,7 @@ from schedgen.codegen.masks import ORDERED
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.threads import start
 from schedgen.codegen.transfers import atom
+from schedgen.codegen.walks import WHOLE_BLOCKS
 from schedgen.expressions import (
     Binary,
     Boolean,
@@ -29,12 +34,13 @@ from schedgen.expressions import (
     Name,
     Number,
     Unary,
+    evaluate,
     references,
 )
 from schedgen.expressions.solving import OPPOSITE
 from schedgen.kernel import Kind, Operation
 from schedgen.program.model import RoleProgram, Run
-from schedgen.tensors import Place
+from schedgen.tensors import PARTLY, Place
 
 _ROW, _COLUMN = Name("row"), Name("column")
 _ZERO, _NEVER = code("0"), code("Int32(0)")
@@ -71,7 +77,7 @@ def whole_turns(plan: Plan, role: RoleProgram) -> Range | None:
     for step in role.loop:
         if isinstance(step.action, Run):
             operation = plan.operation(step.action.operation)
-            if operation.kind is Kind.MASK:
+            if masks(operation):
                 kept = _of_mask(plan, operation)
                 if kept is None:
                     return None
@@ -80,11 +86,28 @@ def whole_turns(plan: Plan, role: RoleProgram) -> Range | None:
     return None if found == Range() else found
 
 
+def full_until(plan: Plan, role: RoleProgram, turns: Range) -> bool:
+    """Whether ``turns`` of a role, those of `whole_turns`, end where blocks are not full any more
+    for all that asks for it.
+    """
+    steps = ((s.shift, s.action.operation) for s in role.loop if isinstance(s.action, Run))
+    shifts = {shift for shift, name in steps if masks(plan.operation(name))}
+    return {Range(end=code("{}", WHOLE_BLOCKS)).later(shift) for shift in shifts} == {turns}
+
+
+def masks(operation: Operation) -> bool:
+    """Whether an operation is a mask, or a map of blocks that are not full."""
+    when = operation.when
+    of_blocks = when is not None and _is_of_blocks(when)
+    return operation.kind is Kind.MASK or (operation.kind is Kind.MAP and of_blocks)
+
+
 def _of_mask(plan: Plan, operation: Operation) -> Range | None:
     """Iterations of an output tile, from its first one on."""
+    if operation.kind is not Kind.MASK:
+        assert operation.when is not None
+        return _of_blocks(Unary("not", operation.when))
     rows, columns = (_side(plan, place) for place in operation.places)
-    if rows is None or columns is None:
-        return None
     return whole_iterations(dict(operation.formulas)["keep"], rows, columns, plan.extents)
 
 
@@ -101,20 +124,22 @@ def _side(plan: Plan, place: Place) -> Side | None:
 
 
 def whole_iterations(
-    keep: Expression, rows: Side, columns: Side, extents: Collection[str]
+    keep: Expression, rows: Side | None, columns: Side | None, extents: Collection[str]
 ) -> Range | None:
     """In which iterations ``keep`` holds for all of a tile; None if nobody knows.
 
     ``extents`` are names of whole numbers. Outside of the range it may hold, too.
     """
     match keep:
+        case _ if _is_of_blocks(keep):
+            return _of_blocks(keep)
         case Boolean(value):
             return Range() if value else Range(end=_NEVER)
         case Logical(operator, left, right):
             one = whole_iterations(left, rows, columns, extents)
             other = whole_iterations(right, rows, columns, extents)
             if one is None or other is None:
-                return None
+                return None if operator == "and" else one or other
             return both(one, other) if operator == "and" else _either(one, other)
         case Unary("not", Compare(operator, left, right)) if operator in ORDERED:
             return _compared(Compare(OPPOSITE[operator], left, right), rows, columns, extents)
@@ -122,6 +147,19 @@ def whole_iterations(
             return _compared(keep, rows, columns, extents)
         case _:
             return None
+
+
+def _is_of_blocks(condition: Expression) -> bool:
+    """Whether it asks for nothing but whether a block is full."""
+    return {name.name for name in references(condition)} == {PARTLY}
+
+
+def _of_blocks(keep: Expression) -> Range:
+    """Iterations in which such a condition holds: full ones come first."""
+    full, others = (bool(evaluate(keep, {PARTLY: Fraction(partly)})) for partly in (0, 1))
+    if full:
+        return Range(end=None if others else code("{}", WHOLE_BLOCKS))
+    return Range(first=code("{}", WHOLE_BLOCKS)) if others else Range(end=_NEVER)
 
 
 def both(one: Range, other: Range) -> Range:
@@ -166,7 +204,9 @@ class _Sum:
         return dict(self.terms).get(of, 0)
 
 
-def _compared(keep: Compare, rows: Side, columns: Side, extents: Collection[str]) -> Range | None:
+def _compared(
+    keep: Compare, rows: Side | None, columns: Side | None, extents: Collection[str]
+) -> Range | None:
     """Of a comparison, which is that a sum is not negative."""
     left, right = _sum(keep.left, extents), _sum(keep.right, extents)
     if left is None or right is None:
@@ -176,9 +216,13 @@ def _compared(keep: Compare, rows: Side, columns: Side, extents: Collection[str]
     step, others = 0, list[tuple[Code, int]]()
     for name, side in ((_ROW, rows), (_COLUMN, columns)):
         factor = slack.factor(name)
+        if not factor:
+            continue
+        if side is None:
+            return None
         constant += min(0, factor * (side.size - 1))
         step += factor * side.step
-        others += [(side.start, factor)] if factor and side.start != _ZERO else []
+        others += [(side.start, factor)] if side.start != _ZERO else []
     others += [(whole(t), factor) for t, factor in slack.terms if t not in (_ROW, _COLUMN)]
     if not step:
         holds = code("{} >= 0", _written(others, constant))

@@ -13,7 +13,7 @@ from schedgen.codegen.formulas import library_functions, scalar
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, Name, called, code
 from schedgen.codegen.merging import Body
-from schedgen.codegen.peeling import whole_turns
+from schedgen.codegen.peeling import full_until, masks, whole_turns
 from schedgen.codegen.pending import pending
 from schedgen.codegen.rolling import rolled
 from schedgen.codegen.running import Carried, Iteration
@@ -23,7 +23,7 @@ from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import TURN, Peeled, emit_loop
-from schedgen.kernel import Kind, Operation
+from schedgen.kernel import Operation
 from schedgen.program.claims import DRAW, TELL, is_claim
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
@@ -99,12 +99,19 @@ class Role:
         for step in self.role.before:
             self._step(source, step, None, True)
         self.events.end_section(source, self.role, "before")
-        turns = whole_turns(self.plan, self.role) if self.style.peeled else None
-        peeled = None if turns is None else Peeled(turns, self._step_without_masks, *self._ends)
+        peeled = self._peeled() if self.style.peeled else None
         emit_loop(source, self.role, self._step, self._state, self._end_turn, peeled)
         for step in self.role.after:
             self._step(source, step, None, True)
         self.events.end_section(source, self.role, "after")
+
+    def _peeled(self) -> Peeled | None:
+        """Turns without masks, if there are any."""
+        turns = whole_turns(self.plan, self.role)
+        if turns is None:
+            return None
+        partly = full_until(self.plan, self.role, turns)
+        return Peeled(turns, self._step_without_masks, *self._ends, partly)
 
     def _state(self, state: Carried, name: str) -> str:
         """A variable for a slot or phase that the loop carries along."""
@@ -135,9 +142,7 @@ class Role:
     ) -> None:
         """The same where masks keep everything; their events stay."""
         name = step.action.operation if isinstance(step.action, Run) else ""
-        if not (
-            runs and name and not is_claim(name) and self.plan.operation(name).kind is Kind.MASK
-        ):
+        if not (runs and name and not is_claim(name) and masks(self.plan.operation(name))):
             self._step(source, step, at, runs)
             return
         self.events.before(source, step)

@@ -8,7 +8,7 @@ the number after it. Rings with as many slots share them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from schedgen.program.operations import Number
@@ -18,11 +18,13 @@ from schedgen.program.operations import Number
 class Iteration:
     """An iteration of a role's loop, counted within its tile, from ``base`` on.
 
-    ``base``: 0, the turn of the loop, or the number of iterations of the tile.
+    ``base``: 0, the turn of the loop, or the number of iterations of the tile. ``partly``: it is
+    known to come behind those of a tile whose blocks are full.
     """
 
     base: Literal["", "turn", "trips"]
     offset: int = 0
+    partly: bool = field(default=False, compare=False)
 
     @property
     def text(self) -> str:

@@ -212,7 +212,9 @@ class Threads:
                 )
             return code(f"{{}} < {first}" if first > 1 else "{} == 0", at)
         if use == PARTLY:
-            return Walks(self.plan.kernel).partly(code("{}", 0 if at is None else at))
+            known = at is not None and at.partly
+            iteration = code("{}", 0 if at is None else at)
+            return code("Int32(1)") if known else Walks(self.plan.kernel).partly(iteration)
         if use in tile_numbers(self.plan.kernel):
             return self._tile_number(operation, use)
         if use == "row_0" and first:

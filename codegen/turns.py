@@ -34,13 +34,14 @@ TURN: Final = "turn"
 @dataclass(frozen=True, slots=True)
 class Peeled:
     """Turns that are written in another way, by ``emit``; ``first`` and ``end`` are variables for
-    where they begin and end.
+    where they begin and end. ``partly``: in those behind them blocks are not full.
     """
 
     turns: Range
     emit: Emit
     first: Name
     end: Name
+    partly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Turn:
     """The turn counted from 0, if it is one of the first ones."""
     last: int | None
     """The turn counted from ``trips``, if it is one of the last ones."""
+    partly: bool = False
+    """Whether blocks are known not to be full."""
 
     def active(self, shift: int) -> bool:
         if self.first is not None:
@@ -62,7 +65,7 @@ class Turn:
             return Iteration("", self.first - shift)
         if self.last is not None:
             return Iteration("trips", self.last - shift)
-        return Iteration(TURN, -shift)
+        return Iteration(TURN, -shift, self.partly)
 
 
 def emit_loop(
@@ -91,9 +94,10 @@ def emit_loop(
     if peeled is None:
         source.put(loop)
     else:
-        other = Source()
+        other, behind = Source(), Source()
         _turn(other, role, Turn(None, None), peeled.emit)
-        _in_parts(source, loop, other.nodes, peeled)
+        _turn(behind, role, Turn(None, None, peeled.partly), emit)
+        _in_parts(source, loop, other.nodes, behind.nodes, peeled)
     for number in range(shifts):
         source.comment(
             f"turn trips + {number}: the pipeline drains"
@@ -104,8 +108,11 @@ def emit_loop(
         end_turn(source)
 
 
-def _in_parts(source: Source, loop: Loop, body: tuple[Node, ...], peeled: Peeled) -> None:
-    """A loop as several: what comes before the turns of ``peeled``, these with ``body``, the rest.
+def _in_parts(
+    source: Source, loop: Loop, body: tuple[Node, ...], behind: tuple[Node, ...], peeled: Peeled
+) -> None:
+    """A loop as several: what comes before the turns of ``peeled``, these with ``body``, the rest
+    with ``behind``.
 
     Wherever they begin and end, the parts are the turns of the loop: each is one of these, or none.
     """
@@ -118,7 +125,7 @@ def _in_parts(source: Source, loop: Loop, body: tuple[Node, ...], peeled: Peeled
         source.add(code("{} = {}", peeled.end, called(IN_TURNS, end, least, _TRIPS)))
     stops = [*([] if first is None else [(loop.body, peeled.first)])]
     stops += [(body, _TRIPS if end is None else peeled.end)]
-    stops += [] if end is None else [(loop.body, _TRIPS)]
+    stops += [] if end is None else [(behind, _TRIPS)]
     begin: Name | None = None
     for nodes, stop in stops:
         source.put(replace(loop, body=nodes, begin=begin, end=stop))

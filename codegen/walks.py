@@ -12,7 +12,8 @@ from schedgen.extents import single_extents
 from schedgen.kernel import Kernel
 from schedgen.walking import most_blocks
 
-_WHOLE = Name("whole_blocks")
+WHOLE_BLOCKS = Name("whole_blocks")
+"""The variable with how many iterations of an output tile are full."""
 
 
 class Walks:
@@ -76,13 +77,13 @@ class Walks:
         """``whole_blocks``: how many iterations of an output tile are full, if an array says so."""
         if self.walk is None or not self.walk.full:
             return None
-        return code("{} = {}[{}]", _WHOLE, self._array(self.walk.full), self._at())
+        return code("{} = {}[{}]", WHOLE_BLOCKS, self._array(self.walk.full), self._at())
 
     def partly(self, iteration: Code) -> Code:
         """Whether an iteration may have elements that a mask leaves out: 1, or 0."""
         if self.full() is None:
             return code("Int32(1)")
-        return code("cutlass.select_({} >= {}, Int32(1), Int32(0))", iteration, _WHOLE)
+        return code("cutlass.select_({} >= {}, Int32(1), Int32(0))", iteration, WHOLE_BLOCKS)
 
     def _most(self) -> Code:
         return code("{}", Name(most_blocks(self.kernel)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import code, integer, library_functions
 from schedgen.codegen.kinds.body import Body
-from schedgen.codegen.masks import Limits, always, limits
+from schedgen.codegen.masks import Limits, always, left_to_ask, limits
 from schedgen.codegen.registers import initial_value
 from schedgen.elements import tile_numbers, whole_scalars
 from schedgen.expressions import Name, references, render
@@ -34,6 +34,7 @@ def write(body: Body, operation: Operation) -> None:
     body.elements.uses |= {"row_0", "column_0", "thread"}
     everywhere = always(keep, "row_0", "column_0", operand.part.rows, operand.part.columns)
     kernel = body.plan.kernel
+    keep = left_to_ask(keep)
     kept = limits(keep, {*body.plan.extents, *whole_scalars(kernel), *tile_numbers(kernel)})
     with body.source.block(f"if not {everywhere}:"):
         condition = _limits(body, kept) if kept else code(keep, lambda name: name.name)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from schedgen.expressions import Logical, parse
+from schedgen.expressions import Expression, Logical, parse, references
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants.calling import Asked, Given, elements, sizes_of, variant_of
@@ -120,42 +121,66 @@ def blocks_of(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: 
     """The blocks of a call; everything is computed on its GPU, which is not waited for."""
     rows, keys = tile_of(function)
     sizes = sizes_of(q, k)
-    variant = variant_of(wanted)
-    mask = variant.mask
-    assert mask is not None
     block = {"row": rows, "column": keys, "head": 1, "batch": 1}
-    names = {name: _coordinate(name, sizes[name], block[name], q.device) for name in _AXES}
-    whole = {"seq_q": sizes["row"], "seq_k": sizes["column"]}
-    names |= {name: constant(whole[name], True, q.device) for name in SIZES}
-    for name, vector in mask.vectors.items():
-        if vector.name:  # else it is a coordinate
-            names[name] = _vector(vector, sizes, block, given)
     numbers = _numbers(wanted, given)
-    for name, value in numbers:
-        names[name] = constant(value, name in variant.whole, q.device)
-    expression = mask.given
-    if wanted.causal:
-        expression = Logical("and", parse(CAUSAL), expression)
-    found = condition(expression, names)
-    found = Truth(found.some, found.some & found.every)
-    along = listed_along(variant)
+    found = _found(wanted, sizes, block, given, dict(numbers), q.device)
+    along = listed_along(variant_of(wanted))
     shape = [sizes[axis] if axis in along else 1 for axis in ("batch", "head")]
     shape += [-(-sizes["row"] // rows), -(-sizes["column"] // keys)]
     kept = [size for size, axis in zip(shape, _AXES, strict=True) if axis in (*along, *_AXES[2:])]
     some, every = (one.broadcast_to(shape).reshape(kept) for one in (found.some, found.every))
+    if sizes["column"] % keys:  # kernels mask what lies behind the last key in blocks not full only
+        every = every.clone()
+        every[..., -1] = False
     lengths = sizes["row"], sizes["column"]
     return Blocks(*_listed(some, every), rows, keys, *lengths, numbers, wanted)
+
+
+def _found(
+    wanted: Asked,
+    sizes: Mapping[str, int],
+    block: Mapping[str, int],
+    given: Given,
+    numbers: Mapping[str, float],
+    device: torch.device,
+) -> Truth:
+    """Whether a mask keeps some element of each block, and whether all of them."""
+    variant = variant_of(wanted)
+    mask = variant.mask
+    assert mask is not None
+    expression = _expression(wanted)
+    used = {name.name for name in references(expression)}
+    axes = [name for name in _AXES if name in used or not used]
+    names = {name: _coordinate(name, sizes[name], block[name], device) for name in axes}
+    whole = {"seq_q": sizes["row"], "seq_k": sizes["column"]}
+    names |= {name: constant(whole[name], True, device) for name in SIZES if name in used}
+    ends: dict[tuple[str, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
+    for name, vector in mask.vectors.items():
+        if vector.name:  # else it is a coordinate
+            names[name] = _vector(vector, sizes, block, given, ends)
+    for name, value in numbers.items():
+        names[name] = constant(value, name in variant.whole, device)
+    found = condition(expression, names)
+    return Truth(found.some, found.some & found.every)
+
+
+@lru_cache(maxsize=1024)
+def _expression(wanted: Asked) -> Expression:
+    """What a mask keeps, with ``causal``: parsing that takes longer than most of a call."""
+    mask = variant_of(wanted).mask
+    assert mask is not None
+    return Logical("and", parse(CAUSAL), mask.given) if wanted.causal else mask.given
 
 
 def _listed(some: Tensor, every: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Arrays of a walk: which tiles in order, how many blocks each has, how many of them are full,
     and which ones.
     """
-    kept = some.to(torch.uint8) + every.to(torch.uint8)
-    order = some.sum(-1, dtype=torch.int32).argsort(stable=True, dim=-1, descending=True)
-    kept = kept.take_along_dim(order.unsqueeze(-1), -2)
-    kept, listed = kept.sort(stable=True, dim=-1, descending=True)
-    counts, fulls = ((kept >= least).sum(-1, dtype=torch.int32) for least in (1, 2))
+    numbers = some.sum(-1, dtype=torch.int32)
+    counts, order = numbers.sort(stable=True, dim=-1, descending=True)
+    fulls = every.sum(-1, dtype=torch.int32).gather(-1, order)
+    kept = some.to(torch.uint8).add_(every).gather(-2, order.unsqueeze(-1).expand(some.shape))
+    listed = kept.sort(stable=True, dim=-1, descending=True).indices
     return order.int(), counts, fulls, listed.int()
 
 
@@ -166,22 +191,35 @@ def _coordinate(axis: str, size: int, block: int, device: torch.device) -> Inter
 
 
 def _vector(
-    vector: Vector, sizes: Mapping[str, int], block: Mapping[str, int], given: Given
+    vector: Vector,
+    sizes: Mapping[str, int],
+    block: Mapping[str, int],
+    given: Given,
+    ends: dict[tuple[str, tuple[int, ...]], tuple[Tensor, Tensor]],
 ) -> Interval:
-    """The least and the largest element of each block; of one that has no number anything."""
+    """The least and the largest element of each block; of one that has no number anything.
+    ``ends`` has those of tensors that were there before, in blocks of the same sizes.
+    """
     tensor = elements(vector, sizes, given)
+    key = vector.name, tuple(block[index] for index in vector.indices)
+    if key not in ends:
+        ends[key] = _ends(tensor, key[1])
+    low, high = (_along(end, vector.indices) for end in ends[key])
     whole = not tensor.is_floating_point()
-    low: Tensor = tensor.float().double()
-    high = low
-    for axis, index in enumerate(vector.indices):
-        if block[index] > 1:
-            count = -(-sizes[index] // block[index])
-            at = torch.arange(count * block[index], device=tensor.device)
-            at = at.clamp(max=sizes[index] - 1)
-            shape = (*low.shape[:axis], count, block[index], *low.shape[axis + 1 :])
-            low = low.index_select(axis, at).reshape(shape).amin(axis + 1)
-            high = high.index_select(axis, at).reshape(shape).amax(axis + 1)
-    return known(_along(low, vector.indices), _along(high, vector.indices), whole)
+    return Interval(low, high, whole) if whole else known(low, high, whole)
+
+
+def _ends(tensor: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The least and the largest element of blocks, as kernels have them."""
+    values: Tensor = tensor.float().double()
+    low = high = values
+    for axis, size in ((axis, size) for axis, size in enumerate(block) if size > 1):
+        if values.shape[axis] % size:  # the last one again and again
+            at = torch.arange(-(-values.shape[axis] // size) * size, device=tensor.device)
+            values = values.index_select(axis, at.clamp(max=values.shape[axis] - 1))
+        parts = values.reshape(*values.shape[:axis], -1, size, *values.shape[axis + 1 :])
+        low, high = parts.amin(axis + 1), parts.amax(axis + 1)
+    return low, high
 
 
 def _along(tensor: Tensor, axes: tuple[str, ...]) -> Tensor:

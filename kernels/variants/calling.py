@@ -269,8 +269,11 @@ def expressed(
     """
     variant = variant_of(wanted)
     passed: dict[str, Tensor | float] = {}
+    made: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # doc[row] and doc[column] are one tensor
     for vector in variant.vectors:
-        passed[vector.argument] = _elements(vector, sizes, like, given)
+        key = vector.name or vector.indices[0], tuple(order(vector))
+        one = _elements(vector, sizes, like, given, made.get(key))
+        passed[vector.argument] = made[key] = one
     for name in variant.numbers:
         passed[number_name(name)] = _number(name, given[name])
     if sinks is not None:
@@ -281,11 +284,16 @@ def expressed(
     return passed
 
 
-def _elements(vector: Vector, sizes: Mapping[str, int], like: Tensor, given: Given) -> Tensor:
-    """A vector as the kernel has it: float32, with its dimensions in the order of the spec."""
+def _elements(
+    vector: Vector, sizes: Mapping[str, int], like: Tensor, given: Given, made: Tensor | None
+) -> Tensor:
+    """A vector as the kernel has it: float32, with its dimensions in the order of the spec; the one
+    that was ``made`` of the same tensor, if that fits.
+    """
     if not vector.name:
         return torch.arange(sizes[vector.indices[0]], device=like.device, dtype=torch.float32)
-    return elements(vector, sizes, given).permute(order(vector)).float()
+    tensor = elements(vector, sizes, given)
+    return tensor.permute(order(vector)).float() if made is None else made
 
 
 def elements(vector: Vector, sizes: Mapping[str, int], given: Given) -> Tensor:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from schedgen.expressions import Expression, Name, references, render
+from schedgen.expressions import Expression, Logical, Name, parse, references, render
 from schedgen.kernels.variants.conditions import (
     FACTOR,
     ROWS,
@@ -50,7 +50,10 @@ def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     for vector in variant.vectors:
         _load(data, vector)
     in_mask, elsewhere = split(variant)
-    put(data["operations"]["body"], "MASK", {"keep": render(joined(in_mask))})
+    kept = joined(in_mask)
+    if variant.blocks:  # of a block that is full the mask keeps everything, too
+        kept = Logical("or", parse("partly < 1"), kept)
+    put(data["operations"]["body"], "MASK", {"keep": render(kept)})
     score = _score(variant, elsewhere)
     if score is not None:
         data["parameters"]["keys"]["derive"] = f"{_KEYS}, {data['parameters']['keys']['derive']})"

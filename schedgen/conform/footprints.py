@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from schedgen.codegen.peeling import masks
 from schedgen.codegen.plan import Plan
 from schedgen.conform.cases import Case, Turn
 from schedgen.conform.spared import spared
 from schedgen.conform.values import Array, Value
 from schedgen.kernel import Operation, Region, Space
 from schedgen.layouts import DTYPE_BITS, panel_bytes
-from schedgen.program.claims import RING
+from schedgen.program.claims import RING, is_claim
 from schedgen.program.operations import Access, Number, TileOperation
 
 WORD = 8
@@ -75,12 +76,16 @@ class Footprints:
         return self.plan.pace_ids[name] + self.number(number, case, iteration).array % slots
 
     def of(self, operation: str, case: Case, iteration: Turn | None) -> list[Footprint]:
-        """All that an operation accesses in shared and tensor memory."""
+        """All that an operation accesses in shared and tensor memory. What masks blocks that are
+        not full may be left out of a loop over full ones, and accesses nothing there.
+        """
         tile = self.program.operation[operation]
+        left_out = not is_claim(operation) and masks(self.plan.operation(operation))
         return [
             replace(
                 self.footprint(access, case, iteration),
-                needed=(operation, number) not in self._spared
+                needed=not left_out
+                and (operation, number) not in self._spared
                 and _happens(access, case, iteration),
             )
             for number, access in enumerate(tile.accesses)

@@ -263,13 +263,14 @@ class _Trials:
 
     def _peel(self, winner: int) -> int:
         """Which attempt is taken instead of the best one: the same without masks in the turns that
-        need none, where output tiles differ in their iterations and warpgroups that multiply mask
-        as well. On an H200 that was 2 to 4 % faster with causal masks, and the same where only the
-        last iteration masks (docs/adr/0022).
+        need none, where output tiles differ in their iterations, or an array says which blocks are
+        full, and warpgroups that multiply mask as well. On an H200 that was 2 to 4 % faster with
+        causal masks, and the same where only the last iteration masks (docs/adr/0022).
         """
         emitted, attempt = self.made[winner]
         kernel = emitted.solution.problem.kernel
-        differ = bool(kernel.tile_range) and uneven(bound(kernel))
+        full = kernel.walk is not None and bool(kernel.walk.full)
+        differ = full or (bool(kernel.tile_range) and uneven(bound(kernel)))
         operations = emitted.proven.program.operations if differ else ()
         if not (self.free and any(operation.engine is Engine.WGMMA for operation in operations)):
             return winner

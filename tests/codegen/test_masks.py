@@ -9,7 +9,7 @@ import pytest
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import code, integer
-from schedgen.codegen.masks import always, limits
+from schedgen.codegen.masks import always, left_to_ask, limits
 from schedgen.expressions import parse
 
 ROWS, COLUMNS = 4, 6
@@ -100,3 +100,12 @@ def test_what_is_no_limit(keep: str) -> None:
 
 def test_condition_of_an_element() -> None:
     assert code(parse("column < 3"), lambda name: name.name) == "(column < 3.0)"
+
+
+def test_what_is_left_to_ask_of_elements() -> None:
+    """What is the same for all elements does not hold where not all are kept."""
+    assert left_to_ask(parse("partly < 1 or column < row")) == parse("column < row")
+    assert left_to_ask(parse(f"({CAUSAL}) or seq_k > 5 or partly < 1")) == parse(CAUSAL)
+    both = parse("column < 3 or column < row")
+    assert left_to_ask(both) == both
+    assert left_to_ask(parse("partly < 1 and row < 5")) == parse("partly < 1 and row < 5")

@@ -12,6 +12,7 @@ from schedgen.codegen.ir import code
 from schedgen.codegen.peeling import Range, Side, both, whole_iterations, whole_turns
 from schedgen.codegen.printing import expression
 from schedgen.codegen.style import PLAIN, Style
+from schedgen.codegen.walks import WHOLE_BLOCKS
 from schedgen.expressions import parse
 from tests.codegen.examples import SPECS, plan_of, solved
 
@@ -46,6 +47,7 @@ NAMES = {
     "cutlass": SimpleNamespace(min=min, max=max, select_=select),
 }
 PEELED = Style(peeled=True)
+PARTLY = SPECS / "walked_partly.yaml"
 
 
 def side(size: int, step: int, start: str) -> Side:
@@ -100,6 +102,34 @@ def test_whole_tiles(keep: str, row_step: int, column_step: int) -> None:
 def test_what_nobody_knows(keep: str) -> None:
     sides = side(ROWS, 0, "row_0"), side(COLUMNS, 6, "column_0")
     assert whole_iterations(parse(keep), *sides, EXTENTS) is None
+
+
+def test_full_blocks_come_first() -> None:
+    """Where blocks are of a list, nobody knows where they lie, but how many are full."""
+    whole, none = code("{}", WHOLE_BLOCKS), (None, None, EXTENTS)
+    assert whole_iterations(parse("partly < 1 or column < row"), *none) == Range(end=whole)
+    assert whole_iterations(parse("not partly > 0 and row < 5 or partly == 0"), *none) == Range(
+        end=whole
+    )
+    assert whole_iterations(parse("partly > 0"), *none) == Range(first=whole)
+    assert whole_iterations(parse("partly >= 0"), *none) == Range()
+    assert whole_iterations(parse("partly < 0"), *none) == Range(end=code("Int32(0)"))
+    assert whole_iterations(parse("partly < 1 and column < seq_k"), *none) is None
+
+
+def test_a_loop_for_full_blocks() -> None:
+    """What asks for blocks that are not full is not there; behind the loop all are like that."""
+    plan = plan_of(PARTLY, "h200")
+    found = {role.name: whole_turns(plan, role) for role in plan.program.roles}
+    assert {turns for turns in found.values() if turns} == {
+        Range(end=code("{}", WHOLE_BLOCKS)).later(0)
+    }
+    text = emit(*solved(PARTLY, "h200"), style=PEELED)
+    assert "# KEEP: everything is kept" in text
+    assert "whole_end = in_turns(whole_blocks, 0, trips)" in text
+    between = text[text.index("cutlass.range(whole_end") : text.index("# END")]
+    assert "KEEP(r_rX, Int32(1))" in between
+    assert "cutlass.select_" not in between
 
 
 def test_ranges() -> None:

@@ -84,6 +84,7 @@ def test_blocks_that_are_seen(mask: str) -> None:
     assert (found & ~right).double().mean() < 0.05
     full, left_out = whole(listed(mask, **given)), seen(~kept)
     assert not (full & left_out).any()
+    assert not full[..., -1].any()  # the kernel masks what is behind the last key
     assert (~full & ~left_out).double().mean() < 0.05
 
 
