@@ -137,13 +137,13 @@ def _check(
     prepared: bool,
 ) -> None:
     """Raises ArgumentValueError or ArgumentTypeError unless arguments fit together."""
-    v = _as_given(v, k, prepared)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.dtype not in DTYPES:
             known = ", ".join(map(str, DTYPES))
             fix = "quantize it, or call attention with 16 bits"
             raise ArgumentTypeError(name, f"its dtype is {tensor.dtype}", known, fix)
-    fit(q, k, v, scale, {dim: (dim,) for dim in HEAD_DIMS})
+    turned = prepared and k.dim() == v.dim() == 4 and v.shape == _prepared_shape(k)
+    fit(q, k, k if turned else v, scale, {dim: (dim,) for dim in HEAD_DIMS})
     of_q, of_k = (q.shape[0], q.shape[2]), (k.shape[0], k.shape[2])
     every = (("scale_q", scale_q, of_q), ("scale_k", scale_k, of_k), ("scale_v", scale_v, of_k))
     for name, factor, shape in every:
@@ -168,10 +168,10 @@ def _of_heads(factor: Tensor, batch: int, heads: int) -> Tensor:
     return found.clone() if found.data_ptr() % layouts.ALIGNMENT else found
 
 
-def _values(v: Tensor, arch: str, prepared: bool) -> Tensor:
+def _values(v: Tensor, k: Tensor, arch: str, prepared: bool) -> Tensor:
     """v as (batch, heads_k, ...), with keys and head_dim as the kernel's tensor has them."""
     if arch in ALONG_KEYS:
-        return v if prepared else _along_keys(v)
+        return _as_prepared(v, k) if prepared else _along_keys(v)
     checks.layout("v", v)
     return v.permute(0, 2, 1, 3)
 
@@ -189,16 +189,18 @@ def _along_keys(v: Tensor) -> Tensor:
     return found
 
 
-def _as_given(v: Tensor, k: Tensor, prepared: bool) -> Tensor:
-    """v with the shape of k, for checks."""
-    if not prepared or architecture(v.device) not in ALONG_KEYS:
-        return v
-    wanted = (k.shape[0], k.shape[2], k.shape[3], -(-k.shape[1] // RESULT_COLUMNS) * RESULT_COLUMNS)
-    if v.shape != wanted or not v.is_contiguous():
+def _prepared_shape(k: Tensor) -> tuple[int, ...]:
+    """What `attention_values` makes of values for k where it copies them."""
+    batch, seq, heads, dim = k.shape
+    return batch, heads, dim, -(-seq // RESULT_COLUMNS) * RESULT_COLUMNS
+
+
+def _as_prepared(v: Tensor, k: Tensor) -> Tensor:
+    if v.shape != _prepared_shape(k) or not v.is_contiguous():
         got = f"its shape is {tuple(v.shape)}, its strides are {v.stride()}"
         fix = "pass what attention_values returned for this v, or prepared=False"
-        raise ArgumentValueError("v", got, f"{wanted}, contiguous", fix)
-    return v.permute(0, 3, 1, 2)[:, : k.shape[1]]
+        raise ArgumentValueError("v", got, f"{_prepared_shape(k)}, contiguous", fix)
+    return v
 
 
 # -- the operator ---------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ def _forward(
         settings |= {"causal": "true"} if causal else {}
         run = library.launcher(device, SPEC, **settings)
         factors = (_of_heads(f, q.shape[0], q.shape[2]) for f in (scale_q, scale_k, scale_v))
-        values = _values(v, architecture(device), prepared)
+        values = _values(v, k, architecture(device), prepared)
         tensors = (q, k, values, out, lse, *factors)
         run.launch(tensors, (scale * math.log2(math.e),))
 

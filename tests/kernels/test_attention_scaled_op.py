@@ -215,6 +215,8 @@ def test_opcheck_and_shapes(arch: str) -> None:
         out, lse = scaled_attention(q, k, k, one, one, one, return_lse=True)
         assert (out.shape, out.dtype) == (q.shape, torch.bfloat16)
         assert (lse.shape, lse.dtype) == ((2, 4, 5), torch.float32)
+        turned = torch.empty(2, 4, 64, 16, device="cuda", dtype=E4M3)
+        assert scaled_attention(q, k, turned, one, one, one, prepared=True).shape == q.shape
 
 
 def test_compiled(arch: str) -> None:
