@@ -1,6 +1,7 @@
 """Variants of attention on a GPU beside flash-attn-4 and torch's compiled flex_attention.
 
-    python benchmarks/variant_speed.py --build FOLDER      # without a GPU: all kernels for H200
+    python benchmarks/variant_speed.py --build FOLDER [--only NAME ...] [--keys N]
+                                                           # without a GPU: kernels for H200
     SCHEDGEN_CACHE_DIR=FOLDER python benchmarks/variant_speed.py --kernels FOLDER [--only NAME ...]
                                                            [--without PEER ...] [--seconds S]
                                                            [--save]
@@ -14,7 +15,8 @@ the same masks as functions, with block masks made before.
 
 Times are milliseconds, eager with an overwritten L2 cache, and in CUDA graphs. Errors are relative,
 by the norm, of two heads against float64. Prints a JSON line for each candidate. ``--build`` writes
-generated files, a manifest and objects for 132 SMs, so that nothing is solved on the GPU's machine.
+generated files, a manifest and objects for 132 SMs, so that nothing is solved on the GPU's machine;
+with ``--keys`` those of documents take so many in an iteration instead of what their spec says.
 """
 
 from __future__ import annotations
@@ -118,17 +120,21 @@ def asked_of(case: Case) -> Any:
     return replace(wanted, blocks=True)
 
 
-def build(folder: Path) -> None:
-    """Makes all kernels for H200 and what is compiled of them."""
+def build(folder: Path, cases: Sequence[Case], keys: int) -> None:
+    """Makes kernels for H200 and what is compiled of them; ``keys`` of an iteration of those that
+    take blocks of a list, if it is not 0.
+    """
     os.environ["SCHEDGEN_CACHE_DIR"] = str(folder)
     from schedgen.kernels import cache
     from schedgen.kernels.variants.calling import kernel_of
 
     folder.mkdir(parents=True, exist_ok=True)
     manifest: dict[str, str] = {}
-    for case in CASES:
+    for case in cases:
         begin = time.monotonic()
-        function = kernel_of(asked_of(case), "h200", SETTINGS)
+        wanted = asked_of(case)
+        more = (("keys", str(keys)),) if keys and wanted.blocks else ()
+        function = kernel_of(wanted, "h200", (*SETTINGS, *more))
         cache.compiled(function.path, function.facts, SMS)
         manifest[case.name] = str(function.path.relative_to(folder))
         print(f"{time.monotonic() - begin:6.1f} s  {case.name}  {function.path}", flush=True)
@@ -140,7 +146,7 @@ def take(folder: Path) -> None:
     from schedgen.kernels.variants.calling import keep
 
     manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-    for case in CASES:
+    for case in (case for case in CASES if case.name in manifest):
         keep(asked_of(case), "h200", SETTINGS, folder / manifest[case.name])
 
 
@@ -313,22 +319,22 @@ def _pairs(case: Case) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description="variants of attention beside their peers")
     parser.add_argument("--build", type=Path)
+    parser.add_argument("--keys", type=int, default=0, help="of an iteration, for --build")
     parser.add_argument("--kernels", type=Path)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--without", nargs="*", default=[], help="peers, such as flex")
     parser.add_argument("--seconds", type=float, default=500.0)
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
+    cases = [case for case in CASES if not options.only or case.name in options.only]
     if options.build:
-        build(options.build.resolve())
+        build(options.build.resolve(), cases, options.keys)
         return 0
     if options.kernels:
         take(options.kernels.resolve())
     rows, begin = list[Row](), time.monotonic()
     for heads, heads_k in HEADS:
-        for case in CASES:
-            if options.only and case.name not in options.only:
-                continue
+        for case in cases:
             if time.monotonic() - begin > options.seconds:
                 print(json.dumps({"case": case.name, "heads_k": heads_k, "left out": "no time"}))
                 continue

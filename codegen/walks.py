@@ -6,6 +6,8 @@ content is one of the trip counts and blocks that a program is proven for.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from schedgen.codegen.ir import Code, Name, called, code, joined
 from schedgen.codegen.source import Source
 from schedgen.extents import single_extents
@@ -36,8 +38,7 @@ class Walks:
         """The extent along which an array says in which order output tiles come; "" if none does,
         or if there is one tile along it.
         """
-        extent = self.walk.axes[-1] if self.walk is not None and self.walk.order else ""
-        return "" if extent in single_extents(self.kernel) else extent
+        return _ordered(self.kernel)
 
     def place(self, source: Source, count: Code) -> None:
         """Writes which of ``count`` output tiles comes at a place in their order. Arrays have its
@@ -113,3 +114,10 @@ class Walks:
         assert self.walk is not None
         array = self._array(self.walk.listed)
         return called("block_of", array, self._at(iteration), Name("all_trips"))
+
+
+@lru_cache(maxsize=16)
+def _ordered(kernel: Kernel) -> str:
+    """What `Walks.ordered` says; it is asked for each block that is loaded."""
+    extent = kernel.walk.axes[-1] if kernel.walk is not None and kernel.walk.order else ""
+    return "" if extent in single_extents(kernel) else extent
