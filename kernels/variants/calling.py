@@ -196,6 +196,7 @@ def _size(
     from schedgen.driver.attempts import acceptable, compiled
     from schedgen.driver.binding import kernels_of
     from schedgen.driver.emitting import emission
+    from schedgen.driver.proved import QUICK
     from schedgen.driver.variations import Variation
     from schedgen.machine_file import read_machine
 
@@ -207,7 +208,8 @@ def _size(
         log.info("attention with %s=%s in an iteration", parameter, size or most)
         more = {parameter: size} if size else {}
         try:
-            made = emission(spec, machine, {**settings, **more}, log.info, store=store)
+            given = {**settings, **more}  # what is taken is proven by all methods later
+            made = emission(spec, machine, given, log.info, methods=QUICK, store=store)
             report = compiled(made, Variation(), store, conform=False).report
         except SchedgenError:  # that of the spec's size is raised later, if none fits
             continue
