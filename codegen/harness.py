@@ -35,7 +35,7 @@ class Harness:
         self.architecture, self.plan, self.style = architecture, architecture.plan, style
         self.transfers = Transfers(self.plan)
         self.tiles = Tiles(self.plan)
-        self.barriers, self.events = Barriers(self.plan), events
+        self.barriers, self.events = Barriers(self.plan, prompt=style.prompt), events
         self.frame = Frame(architecture, self.barriers)
         self.roles = [
             Role(self.frame, self.transfers, self.tiles, events, role, style)

@@ -174,10 +174,13 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until a phase of the barrier at ``address`` is complete; ``phase`` is its parity."""
+    """Until a phase of the barrier at ``address`` is complete; ``phase`` is its parity. ``prompt``:
+    without a hint of how long that may take.
+    """
 
     address: Code
     phase: Code
+    prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

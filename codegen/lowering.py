@@ -36,6 +36,7 @@ from schedgen.codegen.ir import (
 )
 from schedgen.codegen.numbers import Affine, Number
 from schedgen.codegen.running import Carried, Iteration, PipelineState, Running, carried
+from schedgen.codegen.style import WAIT
 
 _COMMIT_GROUP = {
     "bulk": "cute.arch.cp_async_bulk_commit_group()",
@@ -105,8 +106,10 @@ def _node(node: Node, states: States) -> Iterator[Statement]:
             yield Block(code("if {}:", joined(" and ", map(low, terms))), lowered(body, states))
         case Loop():
             yield from _loop(node)
-        case Wait(address, phase):
-            yield Line(code("cute.arch.mbarrier_wait({}, {})", low(address), low(phase)))
+        case Wait(address, phase, prompt):
+            given = low(address), low(phase)
+            hinted = code("cute.arch.mbarrier_wait({}, {})", *given)
+            yield Line(called(WAIT, *given) if prompt else hinted)
         case Arrive(address, elected, size):
             call = code("cute.arch.mbarrier_arrive({})", low(address))
             if size is not None:

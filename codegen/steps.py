@@ -18,8 +18,8 @@ from schedgen.program.operations import Number
 class Barriers:
     """Waits and arrivals."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, *, prompt: bool = False) -> None:
+        self.plan, self.prompt = plan, prompt
 
     def name(self, barrier: str) -> str:
         """The variable that points to the first word of an array."""
@@ -104,7 +104,8 @@ class Barriers:
         if self.pace(source, action):
             return
         at = self.at(action.barrier, action.number, iteration)
-        source.put(WaitNode(at, self.phase(action.barrier, action.number, iteration)))
+        phase = self.phase(action.barrier, action.number, iteration)
+        source.put(WaitNode(at, phase, self.prompt))
 
     def arrive(
         self,

@@ -20,11 +20,14 @@ class Style:
             warps execute the same instructions, see `schedgen.codegen.sharing`.
         peeled: turns in which masks keep everything are a loop of their own, without the code of
             masks, see `schedgen.codegen.peeling`; otherwise each turn asks.
+        prompt: waits give no hint of how long they may take. With one the assembler asks a barrier
+            twice, also if its phase is complete. Which is faster as a whole only a GPU tells.
     """
 
     blocks: bool = False
     shared: bool = False
     peeled: bool = False
+    prompt: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -51,6 +54,8 @@ BLOCK = "begin_block"
 """The function of the library that begins a block."""
 INSTANCE = "instance_of"
 """The function of the library that says which of several equal roles a warp has."""
+WAIT = "wait"
+"""The function of the library that waits without a hint."""
 IN_TURNS = "in_turns"
 """The function of the library for where loops of some turns begin and end."""
 
@@ -75,4 +80,5 @@ def seen(style: Style, used: Collection[str]) -> Style:
         blocks=style.blocks and BLOCK in used,
         shared=style.shared and INSTANCE in used,
         peeled=style.peeled and IN_TURNS in used,
+        prompt=style.prompt and WAIT in used,
     )
