@@ -3,12 +3,12 @@
     python benchmarks/styles.py --prepare FOLDER [--style WORD] [NAME ...]   # without a GPU
     python benchmarks/styles.py --run FOLDER [--rounds N] [--save]
 
-``--style`` is a word of `schedgen.codegen.style`, by default ``prompt``: waits without a hint of how
-long they may take. Names are beginnings of those that `schedgen calibrate --only kernels` gives; all
-shipped kernels for Hopper without them, of data types of the same speed one. Cycles are those of an
-iteration, of one output tile, as calibration measures them, in a run for each way in each round;
-the table has the least of each. A clock that is not the one of the SM that computes changes both
-alike: `gemm tile_n=128` takes 512. ``--save`` writes ``results/styles.json``.
+``--style`` is a word of `schedgen.codegen.style`, by default ``prompt``: waits without a hint of
+how long they may take. Names are beginnings of those that `schedgen calibrate --only kernels`
+gives; all shipped kernels for Hopper without them, of data types of the same speed one. Cycles are
+those of an iteration, of one output tile, as calibration measures them, in a run for each way in
+each round; the table has the least of each. On some GPUs clocks are read too high, which changes
+both alike: `gemm tile_n=128` takes 512. ``--save`` writes ``results/styles.json``.
 """
 
 from __future__ import annotations

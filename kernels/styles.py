@@ -6,31 +6,38 @@ more (`benchmarks/styles.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 WORDS = ("prompt",)
 """What no compiler decides."""
 NARROW = {"tile_n": "32", "tile_k": "256"}
 """Tiles whose loads are so small that issuing them is what takes time."""
-PROMPT: Mapping[str, Mapping[str, str]] = {
-    "attention_bwd": {},
-    "attention_bwd_convert": {},
-    "attention_bwd_q": {},
-    "attention_fp8": {},
-    "gemm": NARROW,
-    "gemm_epilogue": NARROW,
-    "gemm_symmetric": NARROW,
-    "gemm_transposed": NARROW,
-    "rms_factors": {},
+PROMPT: Mapping[str, Sequence[Mapping[str, str]]] = {
+    "attention_bwd": [{}],
+    "attention_bwd_convert": [{}],
+    "attention_bwd_q": [{}],
+    "attention_fp8": [{}],
+    "gemm": [NARROW],
+    "gemm_epilogue": [NARROW],
+    "gemm_gated": [{"tile_m": "64"}],
+    "gemm_mixed": [
+        {"weights": "i4x2"},
+        {"weights": "i8", "tile_m": "64"},
+        {"weights": "i8", "tile_m": "16"},
+    ],
+    "gemm_sum": [{}],
+    "gemm_symmetric": [NARROW],
+    "gemm_transposed": [{"tile_m": "64"}],
+    "rms_factors": [{}],
 }
-"""Specs, and the settings that the kernels have."""
+"""Specs, and settings that their kernels have, one of each list."""
 MEASURED = "h200"
 
 
 def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str, str]) -> set[str]:
     """``words`` of a style, with those of `WORDS` that were measured to be faster."""
     found = set(words) - {*WORDS}
-    wanted = PROMPT.get(spec) if target == MEASURED else None
-    if wanted is not None and wanted.items() <= settings.items():
+    wanted = PROMPT.get(spec, []) if target == MEASURED else []
+    if any(one.items() <= settings.items() for one in wanted):
         found.add("prompt")
     return found
