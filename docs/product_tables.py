@@ -19,6 +19,7 @@ _WAYS = {
     "us eagerly": ("eager ms", "of best peer eagerly"),
 }
 """How candidates are called: the columns of times, and of shares of the best peer."""
+_HUNDREDTH = 0.0095
 _SUMS = ("mean", "least", "slower")
 Rows = dict[str, Mapping[str, Any]]
 """What was measured of a problem, by candidate."""
@@ -38,6 +39,13 @@ def parts() -> dict[str, Callable[[], str]]:
     if (RESULTS / "scaled_attention.json").exists():
         found["scaled-attention"] = scaled_attention
         found["scaled-attention-means"] = lambda: means("scaled_attention")
+    if (RESULTS / "epilogues.json").exists():
+        found["epilogues"] = lambda: epilogues("rotary", "quantized")
+        found["epilogues-cross-entropy"] = lambda: epilogues("cross_entropy", names=["vocabulary"])
+        found["epilogues-mixed"] = lambda: epilogues("mixed", names=["weights"])
+        found["epilogues-means"] = lambda: means("epilogues")
+    if (RESULTS / "styles.json").exists():
+        found["styles"] = styles
     return found
 
 
@@ -61,6 +69,20 @@ def experts(*of: str) -> str:
 def scaled_attention() -> str:
     """A line for each shape with and without a causal mask: 8 bits beside 16."""
     return _beside("scaled_attention", ("part", "batch", "seq", "heads", "heads_k", "head_dim"))
+
+
+def epilogues(*of: str, names: Sequence[str] = ()) -> str:
+    """A line for each layer of some parts, beside every peer."""
+    return _beside("epilogues", ("part", "tokens", *names), *of)
+
+
+def styles() -> str:
+    """Cycles of an iteration in two ways to write a kernel, where they differ by a hundredth."""
+    found = json.loads((RESULTS / "styles.json").read_text("utf-8"))
+    rows = [row for row in found["rows"] if abs(row["share"] - 1) >= _HUNDREDTH]
+    head = list(rows[0])
+    lines = [head, ["---"] * len(head), *([str(row[name]) for name in head] for row in rows)]
+    return _table(lines, found["environment"], "styles")
 
 
 def _beside(name: str, names: Sequence[str], *of: str) -> str:

@@ -27,7 +27,7 @@ log = logging.getLogger("schedgen.kernels")
 SPACE = "schedgen"
 KEY = "CUDA"
 """The dispatch key of tensors that calls are planned for."""
-_LETTERS = {"Tensor": "T", "Tensor?": "O", "float": "F", "bool": "B", "SymInt": "I"}
+_LETTERS = {"Tensor": "T", "Tensor?": "O", "float": "F", "bool": "B", "SymInt": "I", "int": "I"}
 """Types of arguments, as `native.operator` has them."""
 _MOST_SEEN = 4096
 _PLAIN = {bool, int, float, type(None)}
@@ -70,7 +70,10 @@ class Operator:
         units: Collection[str] = (),
     ) -> None:
         self._name, self._takes, returns = _parsed(schema)
-        self._units = units
+        self._letters = "".join(
+            "W" if "!" in kind else "U" if name in units else _LETTERS[kind]
+            for name, kind in self._takes
+        )
         self._results = returns.count("Tensor")
         self._written = [n for n, (_, kind) in enumerate(self._takes) if "!" in kind]
         self._compute = compute
@@ -160,11 +163,8 @@ class Operator:
         """Whether there is something compiled; the first call looks."""
         if not self._opened:
             self._opened = True
-            letters = "".join(
-                "W" if "!" in k else "U" if n in self._units else _LETTERS[k]
-                for n, k in self._takes
-            )
-            self.native = native.operator(SPACE, f"_{self._name}", KEY, letters, self._results)
+            name = f"_{self._name}"
+            self.native = native.operator(SPACE, name, KEY, self._letters, self._results)
         return self.native is not None
 
     def _note(self, compiled: native.Native, signature: bytes, arguments: Sequence[Any]) -> None:

@@ -61,8 +61,8 @@ StyleOption = Annotated[
     typer.Option(
         "--style",
         metavar="WORD",
-        help="Write it in this way: 'peeled', a loop without masks where these keep everything; "
-        "repeatable.",
+        help="Write it in this way: 'peeled', a loop without masks where these keep everything, "
+        "'prompt', waits without a hint; repeatable.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -46,3 +46,15 @@ def test_nothing_behind_products() -> None:
     settings = {"tile_m": "64", "tile_n": "32", "slice_n": "32", "consumers": "1"}
     proven, kernel = solved("gemm", "h200", **settings)
     assert emit(proven, kernel, style=BLOCKS) == emit(proven, kernel)
+
+
+def test_prompt(tmp_path: Path) -> None:
+    """Waits of roles have no hint; nothing else differs."""
+    proven, kernel = solved("gemm", "h200")
+    plain, text = emit(proven, kernel), emit(proven, kernel, style=Style(prompt=True))
+    assert plain.count("cute.arch.mbarrier_wait(") == text.count(" wait(") - 1 > 4
+    assert "mbarrier_wait" not in text
+    assert "def wait(" not in plain
+    path = tmp_path / "kernel.py"
+    path.write_text(text, "utf-8")
+    assert read_facts(path).style == ("prompt",)

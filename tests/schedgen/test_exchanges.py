@@ -6,21 +6,27 @@ import pytest
 
 from schedgen.codegen.fragment import WGMMA
 from schedgen.driver.binding import kernels_of
-from schedgen.exchanges import exchanges, left_in_registers
+from schedgen.exchanges import exchanges, kept_as_results, left_in_registers, order_of_results
 from schedgen.kernel import Kernel
 from schedgen.machine import price
 from schedgen.machine_file import read_machine
 from schedgen.spec.reader import read_spec
 
+EXCHANGING = "attention_fp8 v_layout=dk tiles=2"
 
-def kernel(spec: str, target: str) -> Kernel:
-    return kernels_of(read_spec(spec), read_machine(target), {})[0]
+
+def kernel(words: str, target: str) -> Kernel:
+    """Of a spec and settings."""
+    spec, *settings = words.split()
+    given = dict(one.split("=") for one in settings)
+    return kernels_of(read_spec(spec), read_machine(target), given)[0]
 
 
 @pytest.mark.parametrize(
     ("spec", "target", "stay"),
     [
-        ("attention_fp8", "h200", ["STP[0]", "STP[1]"]),
+        (EXCHANGING, "h200", ["STP[0]", "STP[1]"]),
+        ("attention_fp8", "h200", []),  # a product takes P as threads have it
         ("attention_fp8", "b200", []),  # P is in tensor memory
         ("attention_fwd", "h200", []),  # 16 bits lie as results do
         ("gemm_fp8", "h200", []),  # in shared memory
@@ -37,7 +43,7 @@ def test_price() -> None:
     """64 x 128 bytes are 2048 words: a shuffle of each takes 64 cycles at 128 bytes per cycle, and
     two instructions 64 at 64 lanes.
     """
-    one, machine = kernel("attention_fp8", "h200"), read_machine("h200")
+    one, machine = kernel(EXCHANGING, "h200"), read_machine("h200")
     rates = dict(price(one.operation["STP[0]"], machine).rates)
     assert rates["SMEM"] == 64
     assert rates["ALU"] == 64
@@ -84,3 +90,20 @@ def test_exchange_of_bytes() -> None:
             found += [permuted(one, other, low), permuted(one, other, high)]
         got = b"".join(word.to_bytes(4, "little") for word in found)
         assert [divmod(byte, 32) for byte in got] == [left(t, v) for v in range(16)]
+
+
+def test_order_of_results() -> None:
+    """Bytes of a thread are those that it has as results, four of a row after the other."""
+    order = order_of_results(32)
+    for thread in range(4):
+        mine = [result(thread, v) for v in range(16)]
+        lies = [mine[v % 2 + v // 2 % 2 * 4 + v // 4 % 2 * 2 + v // 8 * 8] for v in range(16)]
+        wanted = [left(thread, v) for v in range(16)]
+        assert [row for row, _ in lies] == [row for row, _ in wanted]
+        assert [column for _, column in lies] == [order[column] for _, column in wanted]
+
+
+def test_kept_as_results() -> None:
+    one = kernel("attention_fp8", "h200")
+    assert kept_as_results(one) == {"rP[0]", "rP[1]", "rP[2]"}
+    assert not kept_as_results(kernel("attention_fp8", "b200"))

@@ -1,0 +1,26 @@
+"""Styles that were measured to be faster."""
+
+from __future__ import annotations
+
+from schedgen.driver import lock_file
+from schedgen.kernels import styles
+
+
+def test_locks_have_them() -> None:
+    """What a table says is what is shipped, and each of its entries is of a kernel."""
+    seen: set[tuple[str, int]] = set()
+    for one in lock_file.every():
+        spec, settings = one.lock.spec, one.kernel.settings
+        words = styles.styled(one.kernel.style, spec, one.lock.target, settings)
+        assert words == set(one.kernel.style), one.name
+        if "prompt" in words:
+            for number, wanted in enumerate(styles.PROMPT[spec]):
+                if wanted.items() <= settings.items():
+                    seen.add((spec, number))
+    assert seen == {(spec, n) for spec, every in styles.PROMPT.items() for n in range(len(every))}
+
+
+def test_what_is_not_measured_stays() -> None:
+    assert styles.styled(("peeled",), "rms_factors", "h200", {}) == {"peeled", "prompt"}
+    assert styles.styled(("peeled", "prompt"), "rms_factors", "b200", {}) == {"peeled"}
+    assert styles.styled((), "gemm_mixed", "h200", {"weights": "i8"}) == set()
