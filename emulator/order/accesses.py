@@ -87,7 +87,7 @@ class Accesses:
         manners = self._manners(who, write, atomic)
         parts = self._state.memory.parts(cells)
         for part in parts:
-            shadow, place, pages, _ = part
+            shadow, place, pages = part.shadow, part.place, part.pages
             conflict = self._after_touches(who, number, cells, part, manners)
             conflict = conflict or self._after_writes(who, number, cells, part)
             if write and not (atomic or (same and conflict)):
@@ -100,8 +100,8 @@ class Accesses:
 
     def allocate(self, cells: Cells) -> None:
         """Tensor memory is given out: as new."""
-        for shadow, place, pages, _ in self._state.memory.parts(cells):
-            shadow.write(place, pages, 0)
+        for part in self._state.memory.parts(cells):
+            part.shadow.write(part.place, part.pages, 0)
 
     def deallocate(self, who: Who, cells: Cells, peer: Cells | None) -> None:
         """Tensor memory is given back: that is as good as a write after which nothing may come.
@@ -334,5 +334,5 @@ def _key(cells: Cells) -> Hashable:
 
 def _overlap(part: Part, layer: Layer, earlier: int) -> tuple[int, int, int]:
     """First and last cell, and their count, of those that an earlier access left its number in."""
-    cells = layer.overlap(part.place, earlier)
-    return int(cells.min()) + part.base, int(cells.max()) + part.base, int(np.unique(cells).size)
+    cells = part.overlap(layer, earlier)
+    return int(cells.min()), int(cells.max()), int(np.unique(cells).size)

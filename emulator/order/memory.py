@@ -14,13 +14,11 @@ from schedgen.emulator.order.footprint import Footprint, Ranges
 from schedgen.emulator.order.places import Place, Span, place
 from schedgen.emulator.order.shadow import UNIT, DenseShadow, Layer, Shadow, pages_of
 from schedgen.emulator.order.sparse import SparseShadow
+from schedgen.emulator.order.tensor_cells import TENSOR_CELLS, TENSOR_UNIT, outside, tensor_place
 from schedgen.emulator.order.tracker import Cells, Space
 
 SHARED_BYTES = 228 * 1024
 """Shared memory of an SM of sm_90 and sm_100, CUDA C Programming Guide, compute capabilities."""
-LANES, COLUMNS = 128, 512
-TENSOR_CELLS = LANES * COLUMNS
-"""PTX ISA 9.7.16.1."""
 _CHUNK = 20  # log2 of the bytes of global memory that share a shadow
 _CHUNK_BYTES = 1 << _CHUNK
 _KEPT = 4096  # places of arrays that come again
@@ -40,6 +38,12 @@ class Part(NamedTuple):
     place: Place
     pages: int
     base: int
+    tensor: bool = False
+
+    def overlap(self, layer: Layer, number: int) -> NDArray[np.int64]:
+        """The cells, as `tracker.Cells` has them, in which an earlier access left its number."""
+        found = layer.overlap(self.place, number)
+        return outside(found) if self.tensor else found + self.base
 
 
 class Memory:
@@ -75,17 +79,16 @@ class Memory:
             return []
         if cells.space is Space.GLOBAL:
             return self._global_parts(index, cells.width)
-        if cells.space is Space.SHARED:
-            shadows, size = self._shared, SHARED_BYTES
-        else:
-            shadows, size = self._tensor, TENSOR_CELLS
+        tensor = cells.space is Space.TENSOR
+        shadows = self._tensor if tensor else self._shared
         shadow = shadows.get(cells.cta)
         if shadow is None:
             # Memories of one launch are mostly used alike.
-            unit = min((one.unit for one in shadows.values()), default=UNIT)
+            unit = min((s.unit for s in shadows.values()), default=TENSOR_UNIT if tensor else UNIT)
+            size = TENSOR_CELLS if tensor else SHARED_BYTES
             shadow = shadows[cells.cta] = DenseShadow(size, unit)
-        where, pages = self._place(index, cells.width, size, cells.space)
-        return [Part(shadow, where, pages, 0)]
+        where, pages = self._place(index, cells.width, cells.space)
+        return [Part(shadow, where, pages, 0, tensor)]
 
     def _accessed(self, *, write: bool) -> Ranges:
         starts, stops = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -96,17 +99,17 @@ class Memory:
         return Ranges.of(np.concatenate(starts), np.concatenate(stops))
 
     def _place(
-        self, index: NDArray[np.int64] | slice, width: int, size: int, space: Space
+        self, index: NDArray[np.int64] | slice, width: int, space: Space
     ) -> tuple[Place, int]:
-        if isinstance(index, slice):
+        if isinstance(index, slice) and space is Space.SHARED:
             return _span(index.start, index.stop)
-        if index.flags.writeable:
-            where = place(index, width, size)
+        if isinstance(index, slice) or index.flags.writeable:
+            where = _where(index, width, space)
             return where, pages_of(where)
         key = id(index), width, space
         known = self._places.get(key)
         if known is None:
-            where = place(index, width, size)
+            where = _where(index, width, space)
             known = self._places[key] = index, where, pages_of(where)  # index: keeps the id its own
             if len(self._places) > _KEPT:
                 self._places.popitem(last=False)
@@ -147,3 +150,10 @@ class Memory:
         if shadow is None:
             shadow = self._global[number] = SparseShadow(_CHUNK_BYTES)
         return shadow
+
+
+def _where(index: NDArray[np.int64] | slice, width: int, space: Space) -> Place:
+    """Where an access is in the shadow of a shared or a tensor memory."""
+    if space is Space.TENSOR:
+        return tensor_place(index, width)
+    return place(index, width, SHARED_BYTES)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from schedgen.emulator.order.dense import Dense, distinct
 from schedgen.emulator.order.places import Blocks, Place
-from schedgen.emulator.order.shadow import Dense, Key, Layer, Manner, distinct, pages_of
+from schedgen.emulator.order.shadow import Key, Layer, Manner, pages_of
 
 _SMALL = 2048  # entries of an index that is compared with others by its contents
 
