@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -53,6 +53,8 @@ class Memory:
         self._shared: dict[int, DenseShadow] = {}
         self._tensor: dict[int, DenseShadow] = {}
         self._global: dict[int, SparseShadow] = {}
+        self._known: dict[tuple[Space, int, int, int], tuple[Sequence[Part], object]] = {}
+        """Where accesses were that may come again."""
         self._places: OrderedDict[tuple[int, int, Space], tuple[object, Place, int]] = OrderedDict()
 
     @property
@@ -69,26 +71,40 @@ class Memory:
         """The bytes of a shared memory that an access touched."""
         return layer.overlap(Span(0, SHARED_BYTES), number)
 
-    def parts(self, cells: Cells) -> list[Part]:
+    def parts(self, cells: Cells) -> Sequence[Part]:
         """Where an access is; nothing where it has no cells."""
-        index = cells.index
+        space, cta, index, width = cells
         if isinstance(index, slice):
             if index.stop <= index.start:
-                return []
-        elif index.size == 0:
-            return []
-        if cells.space is Space.GLOBAL:
-            return self._global_parts(index, cells.width)
-        tensor = cells.space is Space.TENSOR
+                return ()
+            key = (space, cta, index.start, index.stop)
+        elif index.flags.writeable or space is Space.GLOBAL:
+            return self._parts(cells) if index.size else ()
+        else:
+            key = (space, cta, id(index), -width)
+        if space is Space.GLOBAL:
+            return self._parts(cells)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            known = self._known[key] = self._parts(cells), index  # which keeps its identity
+        return known[0]
+
+    def _parts(self, cells: Cells) -> Sequence[Part]:
+        space, cta, index, width = cells
+        if space is Space.GLOBAL:
+            return self._global_parts(index, width)
+        tensor = space is Space.TENSOR
         shadows = self._tensor if tensor else self._shared
-        shadow = shadows.get(cells.cta)
+        shadow = shadows.get(cta)
         if shadow is None:
             # Memories of one launch are mostly used alike.
             unit = min((s.unit for s in shadows.values()), default=TENSOR_UNIT if tensor else UNIT)
             size = TENSOR_CELLS if tensor else SHARED_BYTES
-            shadow = shadows[cells.cta] = DenseShadow(size, unit)
-        where, pages = self._place(index, cells.width, cells.space)
-        return [Part(shadow, where, pages, 0, tensor)]
+            shadow = shadows[cta] = DenseShadow(size, unit)
+        where, pages = self._place(index, width, space)
+        return (Part(shadow, where, pages, 0, tensor),)
 
     def _accessed(self, *, write: bool) -> Ranges:
         starts, stops = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

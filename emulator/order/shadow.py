@@ -7,6 +7,7 @@ ordered after that too. Reads, and atomic writes, are kept per agent, the last o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from math import gcd
 from typing import Protocol
@@ -48,6 +49,10 @@ class Layer(Protocol):
         ...
 
 
+Touches = Sequence[tuple[Layer, int]]
+"""Accesses, by the layer that they are in and their number."""
+
+
 class Shadow(Protocol):
     """The shadow of one memory, or of a part of it. ``pages`` are those of the place.
 
@@ -66,14 +71,13 @@ class Shadow(Protocol):
         """The last plain writes."""
         ...
 
-    def touches(
-        self, place: Place, pages: int, manners: tuple[Manner, ...]
-    ) -> list[tuple[Layer, int]]:
+    def touches(self, place: Place, pages: int, manners: tuple[Manner, ...]) -> Touches:
         """The other accesses to these cells."""
         ...
 
-    def write(self, place: Place, pages: int, number: int) -> None:
-        """A plain write takes the place of everything; 0: the cells are as new."""
+    def write(self, place: Place, pages: int, number: int, before: Touches) -> None:
+        """A plain write takes the place of everything; 0: the cells are as new. ``before`` are all
+        other accesses to these cells, as `touches` finds them."""
         ...
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
@@ -127,9 +131,7 @@ class DenseShadow:
         written = self._written
         return written.found_in(place.cells()) if groups is None else written.found(groups)
 
-    def touches(
-        self, place: Place, pages: int, manners: tuple[Manner, ...]
-    ) -> list[tuple[Layer, int]]:
+    def touches(self, place: Place, pages: int, manners: tuple[Manner, ...]) -> Touches:
         found: list[tuple[Layer, int]] = []
         if manners is ATOMIC_WRITES and not self._atomics:
             return found
@@ -141,21 +143,21 @@ class DenseShadow:
                 found += [(touched, number) for number in numbers if number]
         return found
 
-    def write(self, place: Place, pages: int, number: int) -> None:
+    def write(self, place: Place, pages: int, number: int, before: Touches) -> None:
         self.changes += 1
         groups = self._groups(place)
+        layers = {id(layer): layer for layer, _ in before if isinstance(layer, Touched)}
         if groups is None:
-            for layer in self._near(pages):
-                layer.put_in(place.cells(), 0)
             self._written.put_in(place.cells(), number)
+            for layer in layers.values():
+                layer.put_in(place.cells(), 0)
             return
         groups.put(self._written.numbers, number)
-        inner = -1
-        for touched in self._near(pages):
-            if inner < 0:
-                inner = _inner_pages(place)
-            groups.put(touched.numbers, 0)
-            touched.pages &= ~inner
+        for layer in layers.values():
+            groups.put(layer.numbers, 0)
+        if inner := _inner_pages(place):
+            for touched in self._touched.values():
+                touched.pages &= ~inner
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
         self.changes += 1
@@ -171,9 +173,6 @@ class DenseShadow:
         touched.pages |= pages
         if touched.manner is Manner.ATOMIC_WRITE:  # the first write of cells that had none
             self._written.initialize(place, groups, number)
-
-    def _near(self, pages: int) -> list[Touched]:
-        return [touched for touched in self._touched.values() if touched.pages & pages]
 
     def _layers(self) -> list[Dense]:
         return [self._written, *self._touched.values()]

@@ -114,7 +114,7 @@ def test_random_accesses(kind: type[DenseShadow | SparseShadow], seed: int) -> N
                 found[at] = max(found.get(at, 0), before)
         assert found == naive.touches(cells, manners)
         if rng.random() < 0.4:
-            shadow.write(where, pages, number)
+            shadow.write(where, pages, number, shadow.touches(where, pages, EVERY))
             naive.write(cells, number)
         else:
             key = keys[number] = 0, rng.randrange(3), rng.choice([Manner.READ, Manner.ATOMIC_READ])
@@ -147,7 +147,7 @@ def test_groups_of_cells(seed: int) -> None:
         written = rng.random() < 0.5
         for one in (grouped, single):
             if written:
-                one.write(where, pages, number)
+                one.write(where, pages, number, one.touches(where, pages, EVERY))
             else:
                 one.touch(key, where, pages, number)
         units.append(grouped.unit)
@@ -172,7 +172,7 @@ def test_parts_of_few_groups(seed: int) -> None:
         key, written = (0, rng.randrange(2), rng.choice(EVERY)), rng.random() < 0.5
         for one in (grouped, single):
             if written:
-                one.write(where, pages, number)
+                one.write(where, pages, number, one.touches(where, pages, EVERY))
             else:
                 one.touch(key, where, pages, number)
     everything = [{n for _, n in one.everything()} for one in (grouped, single)]
@@ -183,7 +183,7 @@ def test_parts_of_few_groups(seed: int) -> None:
 def test_an_atomic_write_initializes() -> None:
     shadow = DenseShadow(SIZE)
     where, pages = Span(0, 8), 1
-    shadow.write(Span(0, 4), pages, 1)
+    shadow.write(Span(0, 4), pages, 1, [])
     shadow.touch((0, 0, Manner.ATOMIC_WRITE), where, pages, 2)
     assert shadow.last_writes(where) == [1, 2]
 
@@ -215,8 +215,8 @@ def test_global_memory_is_split() -> None:
 
 def test_nothing_is_touched() -> None:
     memory = Memory()
-    assert memory.parts(Cells(Space.SHARED, 0, slice(8, 8))) == []
-    assert memory.parts(Cells(Space.GLOBAL, -1, np.array([], np.int64))) == []
+    assert memory.parts(Cells(Space.SHARED, 0, slice(8, 8))) == ()
+    assert memory.parts(Cells(Space.GLOBAL, -1, np.array([], np.int64))) == ()
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,10 @@ def test_cells_of_tensor_memory(index: NDArray[np.int64] | slice, width: int, ki
     memory = Memory()
     (part,) = memory.parts(Cells(Space.TENSOR, 0, index, width))
     assert isinstance(part.place, kind)
-    part.shadow.write(part.place, part.pages, 3)
-    every = np.arange(index.start, index.stop) if isinstance(index, slice) else index
+    part.shadow.write(part.place, part.pages, 3, [])
+    every: NDArray[np.int64] = (
+        np.arange(int(index.start), int(index.stop)) if isinstance(index, slice) else index
+    )
     expected = np.unique((every[:, None] + np.arange(width)).ravel())
     assert part.overlap(part.shadow.written, 3).tolist() == expected.tolist()
     (all_,) = memory.parts(Cells(Space.TENSOR, 0, slice(0, 1 << 16)))
