@@ -173,9 +173,20 @@ def place(index: NDArray[np.int64] | slice, width: int, size: int) -> Place:
         column = first % step if regular and step else 0
         if regular and step and size % step == 0 and column + width <= step:
             return Grid(step, first // step, count, column, width)
+        if not regular and (low := _in_a_row(index, width)) >= 0:
+            return Span(low, low + count * width)
     elif width == 1 and (span := _whole(index)) is not None:
         return span
     return _blocks(index, width, size)
+
+
+def _in_a_row(index: NDArray[np.int64], width: int) -> int:
+    """The first cell of entries that follow each other but for their order, as those of several
+    warps do; else -1."""
+    low = int(index.min())
+    if int(index.max()) - low != (index.size - 1) * width:
+        return -1
+    return low if bool((np.sort(index) == np.arange(index.size) * width + low).all()) else -1
 
 
 def _whole(index: NDArray[np.int64]) -> Span | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,11 @@ from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells
 
 _TRIED = 4
+"""Times that it is tried to look at a line's accesses at once."""
+_ALIKE = 16
+"""Writes after which it is tried again whether all warps know the same."""
+_NOBODY = -1
+"""In place of the number of an access: none came before a read."""
 
 
 class Together:
@@ -30,7 +36,10 @@ class Together:
         self._state = state
         self._apart: Counter[int] = Counter()
         """Lines whose warps did not know the same: it is not tried for ever."""
-        self._before: Touches = ()
+        self._before: list[tuple[Cells, Touches]] = []
+        """What writes take the place of, in which cells."""
+        self._alike = 0
+        """Writes since it was last tried whether all warps know the same, if they did not."""
 
     def possible(
         self,
@@ -46,17 +55,31 @@ class Together:
         knowing = [self._state.warp(number) for number in warps]
         rows = [warp.touch()[CAUSAL] for warp in knowing]
         cluster = knowing[0].cluster.number
-        if write:  # mostly all know the same; looking at each takes longer
-            self._before, numbers = self._found(whole)
-            if self._known(cluster, _least(rows), numbers, write):
-                return True
-        known = all(
-            self._known(cluster, row, self._found(mine)[1] if write else self._read(mine), write)
-            for mine, row in zip(cells, rows, strict=True)
-        )
+        if not write:
+            reads = (self._read(mine) for mine in cells)
+            known = all(map(self._known, repeat(cluster), rows, reads))
+        elif self._alike % _ALIKE == 0 and self._all_know(cluster, rows, whole):
+            return True
+        else:
+            self._alike += 1
+            found = [self._found(mine) for mine in cells]
+            self._before = [
+                (mine, touches) for mine, (touches, _) in zip(cells, found, strict=True) if touches
+            ]
+            known = all(map(self._known, repeat(cluster), rows, (numbers for _, numbers in found)))
         if not known:
             self._apart[line] += 1
         return known
+
+    def _all_know(self, cluster: int, rows: Sequence[NDArray[np.int32]], whole: Cells) -> bool:
+        """Whether what was in the places of all is ordered before each, as it mostly is where one
+        warp was told something for all."""
+        touches, numbers = self._found(whole)
+        self._before = [(whole, touches)] if touches else []
+        size = min(row.size for row in rows)
+        least = reduce(np.minimum, [row[:size] for row in rows])
+        self._alike = 0
+        return self._known(cluster, least, numbers)
 
     def enter(
         self,
@@ -69,24 +92,21 @@ class Together:
     ) -> None:
         """Enters the accesses, which were found `possible` just now."""
         state = self._state
-        before = self._before
+        if write:
+            for place, touches in self._before:
+                (part,) = state.memory.parts(place)
+                part.shadow.write(part.place, part.pages, 0, touches)
         for number, mine, left in zip(warps, cells, same, strict=True):
             warp = state.warp(number)
             warp.touch()
             flags = (WRITE if write else 0) | (SAME if left else 0)
-            entry = warp.agent, warp.clock, state.origin(warp, line), flags
-            access = state.records.add(entry)
+            access = state.records.add((warp.agent, warp.clock, state.origin(warp, line), flags))
             (part,) = state.memory.parts(mine)
-            if not write:
+            if write:
+                part.shadow.write(part.place, part.pages, access, ())
+            else:
                 key = warp.agent.cluster, warp.agent.column, Manner.READ
                 part.shadow.touch(key, part.place, part.pages, access)
-                continue
-            if before:
-                (all_,) = state.memory.parts(whole)
-                part.shadow.write(all_.place, all_.pages, access, before)
-                before = ()
-            else:
-                part.shadow.write(part.place, part.pages, access, ())
 
     def _found(self, cells: Cells) -> tuple[Touches, set[int]]:
         """What a write may conflict with: other accesses than plain writes, and the numbers of
@@ -97,32 +117,24 @@ class Together:
         return touches, numbers.union(part.shadow.last_writes(part.place))
 
     def _read(self, cells: Cells) -> list[int]:
-        """The numbers of what a read may conflict with."""
+        """The numbers of what a read may conflict with; what nobody wrote has number -1."""
         (part,) = self._state.memory.parts(cells)
         shadow, place = part.shadow, part.place
         touches = shadow.touches(place, part.pages, ATOMIC_WRITES)
-        return [*shadow.last_writes(place), *(number for _, number in touches)]
+        written = [number or _NOBODY for number in shadow.last_writes(place)]
+        return [*written, *(number for _, number in touches)]
 
-    def _known(
-        self, cluster: int, row: NDArray[np.int32], numbers: Iterable[int], write: bool
-    ) -> bool:
+    def _known(self, cluster: int, row: NDArray[np.int32], numbers: Iterable[int]) -> bool:
         """Whether one who knows what a row says comes after some accesses."""
         entries = self._state.records.entries
         for number in numbers:
-            agent, clock, _, _ = entries[number]
             if number == 0:
-                if not write:
-                    return False  # nobody wrote it
-            elif (
-                agent.cluster != cluster
-                or agent.column >= row.size
-                or row.item(agent.column) < clock
-            ):
+                continue
+            if number == _NOBODY:
+                return False
+            agent, clock, _, _ = entries[number]
+            if agent.cluster != cluster:
+                return False
+            if agent.column >= row.size or row.item(agent.column) < clock:
                 return False
         return True
-
-
-def _least(rows: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """What each of some warps knows."""
-    size = min(row.size for row in rows)
-    return reduce(np.minimum, [row[:size] for row in rows])

@@ -26,8 +26,10 @@ PATTERNS = [
     ([0, 16, 48, 16], 16, Blocks),
     ([0, 24, 72], 8, Blocks),
     ([96, 0, 160], 128, Blocks),
-    ([3, 1, 2], 1, Blocks),
-    (range(31, -1, -1), 1, Blocks),
+    ([3, 1, 2], 1, Span),
+    ([3, 1, 4], 1, Blocks),
+    (range(31, -1, -1), 1, Span),
+    ([*range(64, 128, 4), *range(0, 64, 4)], 4, Span),
     (np.random.default_rng(0).permutation(2048) + 512, 1, Span),
     ([*range(2000), 0, 1], 1, Blocks),
 ]
