@@ -124,7 +124,7 @@ class Access:
         if found is None:
             return None
         values = found.flat.views[self.width][self._elements(found)]
-        self.report_several(warps, found, write=False)
+        self.report_several(warps, write=False)
         return values
 
     def store_several(self, warps: Sequence[Warp], read: Read, values: Sequence[Lanes]) -> bool:
@@ -144,21 +144,16 @@ class Access:
         if warps[0].machine.tracking:
             same = (view[index] == values).reshape(len(warps), -1).all(axis=1).tolist()
         view[index] = values
-        self.report_several(warps, found, write=True, same=same)
+        self.report_several(warps, write=True, same=same)
 
     def report_several(
-        self, warps: Sequence[Warp], found: Several, *, write: bool, same: Sequence[bool] = ()
+        self, warps: Sequence[Warp], *, write: bool, same: Sequence[bool] = ()
     ) -> None:
         """Tells the race checker of an access of each of some warps."""
         machine = warps[0].machine
         if machine.tracking:
             machine.tracker.entered(
-                [warp.number for warp in warps],
-                found.cells,
-                found.whole,
-                write=write,
-                line=self.where.line,
-                same=same or [False] * len(warps),
+                write=write, line=self.where.line, same=same or [False] * len(warps)
             )
 
     def _elements(self, found: Several) -> Offsets:

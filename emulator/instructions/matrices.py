@@ -210,7 +210,7 @@ def _ldmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
         for warp, registers in zip(warps, every.view(np.uint32)[..., 0], strict=True):
             for write, lanes in zip(writes, registers, strict=True):
                 write(warp, lanes)
-        access.report_several(warps, found, write=False)
+        access.report_several(warps, write=False)
         return True
 
     return SideBySide(run, several)

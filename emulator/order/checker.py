@@ -184,17 +184,8 @@ class Checker:
     ) -> bool:
         return self._together.possible(warps, cells, whole, line, write)
 
-    def entered(
-        self,
-        warps: Sequence[int],
-        cells: Sequence[Cells],
-        whole: Cells,
-        *,
-        write: bool,
-        line: int,
-        same: Sequence[bool],
-    ) -> None:
-        self._together.enter(warps, cells, whole, line, write, same)
+    def entered(self, *, write: bool, line: int, same: Sequence[bool]) -> None:
+        self._together.enter(line, write, same)
 
     def issue(
         self,

@@ -11,15 +11,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.order.knowledge import CAUSAL
+from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.records import SAME, WRITE
 from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, Manner, Touches
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells
+from schedgen.emulator.order.warps import Warp
 
 _TRIED = 4
 """Times that it is tried to look at a line's accesses at once."""
@@ -27,6 +30,16 @@ _ALIKE = 16
 """Writes after which it is tried again whether all warps know the same."""
 _NOBODY = -1
 """In place of the number of an access: none came before a read."""
+_KEPT = 4096
+"""Places of which it is remembered where in the shadows they are."""
+
+
+class _Place(NamedTuple):
+    """Where accesses of warps are: of each, and of all. ``cells`` keep the identity of an array."""
+
+    parts: Sequence[Part]
+    whole: Part
+    cells: Cells
 
 
 class Together:
@@ -36,10 +49,14 @@ class Together:
         self._state = state
         self._apart: Counter[int] = Counter()
         """Lines whose warps did not know the same: it is not tried for ever."""
-        self._before: list[tuple[Cells, Touches]] = []
-        """What writes take the place of, in which cells."""
         self._alike = 0
         """Writes since it was last tried whether all warps know the same, if they did not."""
+        self._places: dict[tuple[int, int, int], _Place] = {}
+        self._place: _Place
+        self._warps: Sequence[Warp] = ()
+        self._before: Sequence[tuple[Part, Touches]] = ()
+        """Of the accesses that were found possible: where they are, who makes them, and what they
+        take the place of there."""
 
     def possible(
         self,
@@ -52,77 +69,63 @@ class Together:
         """Whether all that was in the place of each warp is ordered before it."""
         if self._apart[line] >= _TRIED:
             return False
-        knowing = [self._state.warp(number) for number in warps]
+        knowing = self._warps = [self._state.warp(number) for number in warps]
+        place = self._place = self._where(cells, whole)
         rows = [warp.touch()[CAUSAL] for warp in knowing]
         cluster = knowing[0].cluster.number
+        self._before = ()
         if not write:
-            reads = (self._read(mine) for mine in cells)
-            known = all(map(self._known, repeat(cluster), rows, reads))
-        elif self._alike % _ALIKE == 0 and self._all_know(cluster, rows, whole):
+            known = all(map(self._known, repeat(cluster), rows, map(_read, place.parts)))
+        elif self._alike % _ALIKE == 0 and self._all_know(cluster, rows, place.whole):
             return True
         else:
             self._alike += 1
-            found = [self._found(mine) for mine in cells]
-            self._before = [
-                (mine, touches) for mine, (touches, _) in zip(cells, found, strict=True) if touches
-            ]
-            known = all(map(self._known, repeat(cluster), rows, (numbers for _, numbers in found)))
+            before = [part.shadow.touches(part.place, part.pages, EVERY) for part in place.parts]
+            self._before = [*zip(place.parts, before, strict=True)]
+            numbers = map(_numbers, place.parts, before)
+            known = all(map(self._known, repeat(cluster), rows, numbers))
         if not known:
             self._apart[line] += 1
         return known
 
-    def _all_know(self, cluster: int, rows: Sequence[NDArray[np.int32]], whole: Cells) -> bool:
+    def _all_know(self, cluster: int, rows: Sequence[NDArray[np.int32]], whole: Part) -> bool:
         """Whether what was in the places of all is ordered before each, as it mostly is where one
         warp was told something for all."""
-        touches, numbers = self._found(whole)
-        self._before = [(whole, touches)] if touches else []
+        touches = whole.shadow.touches(whole.place, whole.pages, EVERY)
+        self._before = [(whole, touches)]
         size = min(row.size for row in rows)
         least = reduce(np.minimum, [row[:size] for row in rows])
         self._alike = 0
-        return self._known(cluster, least, numbers)
+        return self._known(cluster, least, _numbers(whole, touches))
 
-    def enter(
-        self,
-        warps: Sequence[int],
-        cells: Sequence[Cells],
-        whole: Cells,
-        line: int,
-        write: bool,
-        same: Sequence[bool],
-    ) -> None:
+    def enter(self, line: int, write: bool, same: Sequence[bool]) -> None:
         """Enters the accesses, which were found `possible` just now."""
         state = self._state
-        if write:
-            for place, touches in self._before:
-                (part,) = state.memory.parts(place)
+        for part, touches in self._before:
+            if touches:
                 part.shadow.write(part.place, part.pages, 0, touches)
-        for number, mine, left in zip(warps, cells, same, strict=True):
-            warp = state.warp(number)
-            warp.touch()
+        for warp, part, left in zip(self._warps, self._place.parts, same, strict=True):
             flags = (WRITE if write else 0) | (SAME if left else 0)
-            access = state.records.add((warp.agent, warp.clock, state.origin(warp, line), flags))
-            (part,) = state.memory.parts(mine)
+            agent = warp.agent
+            access = state.records.add((agent, warp.clock, state.origin(warp, line), flags))
             if write:
                 part.shadow.write(part.place, part.pages, access, ())
             else:
-                key = warp.agent.cluster, warp.agent.column, Manner.READ
+                key = agent.cluster, agent.column, Manner.READ
                 part.shadow.touch(key, part.place, part.pages, access)
 
-    def _found(self, cells: Cells) -> tuple[Touches, set[int]]:
-        """What a write may conflict with: other accesses than plain writes, and the numbers of
-        all."""
-        (part,) = self._state.memory.parts(cells)
-        touches = part.shadow.touches(part.place, part.pages, EVERY)
-        numbers = {number for _, number in touches}
-        return touches, numbers.union(part.shadow.last_writes(part.place))
-
-    def _read(self, cells: Cells) -> list[int]:
-        """The numbers of what a read may conflict with; what nobody wrote has number -1."""
-        (part,) = self._state.memory.parts(cells)
-        shadow, place = part.shadow, part.place
-        touches = shadow.touches(place, part.pages, ATOMIC_WRITES)
-        written = [number or _NOBODY for number in shadow.last_writes(place)]
-        return [*written, *(number for _, number in touches)]
+    def _where(self, cells: Sequence[Cells], whole: Cells) -> _Place:
+        """Where warps access, which is remembered with the array that has all of it."""
+        key = whole.cta, id(whole.index), whole.width
+        found = self._places.get(key)
+        if found is None:
+            if len(self._places) >= _KEPT:
+                self._places.clear()
+            parts = self._state.memory.parts
+            (all_,) = parts(whole)
+            found = _Place([part for mine in cells for part in parts(mine)], all_, whole)
+            self._places[key] = found
+        return found
 
     def _known(self, cluster: int, row: NDArray[np.int32], numbers: Iterable[int]) -> bool:
         """Whether one who knows what a row says comes after some accesses."""
@@ -138,3 +141,15 @@ class Together:
             if agent.column >= row.size or row.item(agent.column) < clock:
                 return False
         return True
+
+
+def _numbers(part: Part, touches: Touches) -> set[int]:
+    """The numbers of all that a write may conflict with."""
+    return {number for _, number in touches}.union(part.shadow.last_writes(part.place))
+
+
+def _read(part: Part) -> list[int]:
+    """The numbers of what a read may conflict with."""
+    shadow, place = part.shadow, part.place
+    touches = shadow.touches(place, part.pages, ATOMIC_WRITES)
+    return [*(n or _NOBODY for n in shadow.last_writes(place)), *(n for _, n in touches)]

@@ -111,17 +111,8 @@ class Tracker(Protocol):
         ``cells`` of all of them; no byte is written more than once."""
         ...
 
-    def entered(
-        self,
-        warps: Sequence[int],
-        cells: Sequence[Cells],
-        whole: Cells,
-        *,
-        write: bool,
-        line: int,
-        same: Sequence[bool],
-    ) -> None:
-        """Such accesses; ``same`` as in `generic`."""
+    def entered(self, *, write: bool, line: int, same: Sequence[bool]) -> None:
+        """The accesses that `together` was asked about last; ``same`` as in `generic`, of each."""
         ...
 
     def issue(
