@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -55,7 +54,6 @@ class Memory:
         self._global: dict[int, SparseShadow] = {}
         self._known: dict[tuple[Space, int, int, int], tuple[Sequence[Part], object]] = {}
         """Where accesses were that may come again."""
-        self._places: OrderedDict[tuple[int, int, Space], tuple[object, Place, int]] = OrderedDict()
 
     @property
     def shared(self) -> Mapping[int, DenseShadow]:
@@ -78,8 +76,10 @@ class Memory:
             if index.stop <= index.start:
                 return ()
             key = (space, cta, index.start, index.stop)
+        elif not index.size:
+            return ()
         elif index.flags.writeable or space is Space.GLOBAL:
-            return self._parts(cells) if index.size else ()
+            return self._parts(cells)
         else:
             key = (space, cta, id(index), -width)
         if space is Space.GLOBAL:
@@ -103,7 +103,7 @@ class Memory:
             unit = min((s.unit for s in shadows.values()), default=TENSOR_UNIT if tensor else UNIT)
             size = TENSOR_CELLS if tensor else SHARED_BYTES
             shadow = shadows[cta] = DenseShadow(size, unit)
-        where, pages = self._place(index, width, space)
+        where, pages = _place(index, width, space)
         return (Part(shadow, where, pages, 0, tensor),)
 
     def _accessed(self, *, write: bool) -> Ranges:
@@ -113,23 +113,6 @@ class Memory:
                 starts.append(first + (chunk << _CHUNK))
                 stops.append(behind + (chunk << _CHUNK))
         return Ranges.of(np.concatenate(starts), np.concatenate(stops))
-
-    def _place(
-        self, index: NDArray[np.int64] | slice, width: int, space: Space
-    ) -> tuple[Place, int]:
-        if isinstance(index, slice) and space is Space.SHARED:
-            return _span(index.start, index.stop)
-        if isinstance(index, slice) or index.flags.writeable:
-            where = _where(index, width, space)
-            return where, pages_of(where)
-        key = id(index), width, space
-        known = self._places.get(key)
-        if known is None:
-            where = _where(index, width, space)
-            known = self._places[key] = index, where, pages_of(where)  # index: keeps the id its own
-            if len(self._places) > _KEPT:
-                self._places.popitem(last=False)
-        return known[1], known[2]
 
     def _global_parts(self, index: NDArray[np.int64] | slice, width: int) -> list[Part]:
         if isinstance(index, slice):
@@ -173,3 +156,24 @@ def _where(index: NDArray[np.int64] | slice, width: int, space: Space) -> Place:
     if space is Space.TENSOR:
         return tensor_place(index, width)
     return place(index, width, SHARED_BYTES)
+
+
+_places: dict[tuple[int, int, Space], tuple[object, Place, int]] = {}
+"""Of arrays that come again, in this launch or another one; they keep their identities."""
+
+
+def _place(index: NDArray[np.int64] | slice, width: int, space: Space) -> tuple[Place, int]:
+    """Where an access is in such a shadow, and the pages that it is in."""
+    if isinstance(index, slice) and space is Space.SHARED:
+        return _span(index.start, index.stop)
+    if isinstance(index, slice) or index.flags.writeable:
+        where = _where(index, width, space)
+        return where, pages_of(where)
+    key = id(index), width, space
+    known = _places.get(key)
+    if known is None:
+        if len(_places) >= _KEPT:
+            _places.clear()
+        where = _where(index, width, space)
+        known = _places[key] = index, where, pages_of(where)
+    return known[1], known[2]

@@ -218,7 +218,10 @@ def test_global_memory_is_split() -> None:
 def test_nothing_is_touched() -> None:
     memory = Memory()
     assert memory.parts(Cells(Space.SHARED, 0, slice(8, 8))) == ()
-    assert memory.parts(Cells(Space.GLOBAL, -1, np.array([], np.int64))) == ()
+    none = np.array([], np.int64)
+    assert memory.parts(Cells(Space.GLOBAL, -1, none)) == ()
+    none.flags.writeable = False
+    assert memory.parts(Cells(Space.SHARED, 0, none)) == ()
 
 
 @pytest.mark.parametrize(
