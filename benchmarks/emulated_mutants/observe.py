@@ -114,6 +114,9 @@ class _Observer(Checker):
         self._acts(warp)
         super().generic(warp, *arguments, **options)
 
+    def together(self, *_: object, **__: object) -> bool:
+        return False
+
     def issue(self, warp: int, *arguments: Any, **options: Any) -> int:
         self._acts(warp)
         return super().issue(warp, *arguments, **options)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from schedgen.emulator.instructions.operands import executing, spread
 from schedgen.emulator.machine.addresses import resolver
 from schedgen.emulator.machine.block import SharedMemory
-from schedgen.emulator.machine.lanes import Lanes
+from schedgen.emulator.machine.lanes import EmulationError, Lanes, Read
 from schedgen.emulator.machine.memory import Flat
-from schedgen.emulator.machine.spots import Offsets, Spot, spot_of
+from schedgen.emulator.machine.spots import Offsets, Spot, spot_of, spot_of_all
+from schedgen.emulator.order.tracker import Cells
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
 
 _CONSTANT = frozenset({"param", "param::entry", "const"})
 """Spaces that nobody writes, so that no order matters."""
+
+
+class Several(NamedTuple):
+    """Accesses of several warps to one shared memory: what is known of all offsets, and the cells
+    of each warp and of all."""
+
+    flat: SharedMemory
+    spot: Spot
+    cells: Sequence[Cells]
+    whole: Cells
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,90 @@ class Access:
             return None
         flat.check(offsets, self.width * self.count, self.where)
         return flat, spot
+
+    def several(self, warps: Sequence[Warp], read: Read, *, write: bool) -> Several | None:
+        """The shared memory that the addresses of several warps are in, and what is known of the
+        offsets; None where that is not known, or has to be looked at warp by warp. Then nothing
+        has happened."""
+        if self.strong:
+            return None
+        every: list[Offsets] = []
+        memories: set[Flat] = set()
+        resolve = resolver(self.space)
+        try:
+            for warp in warps:
+                lanes = read(warp)
+                ((flat, offsets, _), *others) = resolve(warp, lanes, self.where)
+                if others or not isinstance(flat, SharedMemory):
+                    return None
+                every.append(offsets)
+                memories.add(flat)
+            (flat, *others), spot = memories, spot_of_all(every)
+            if others or spot is None or not isinstance(flat, SharedMemory):
+                return None
+            flat.check(spot.offsets, self.width * self.count, self.where)
+            flat.plain(spot.offsets, self.width * self.count, self.where)
+        except EmulationError:
+            return None  # it will be met again, in the warp whose fault it is
+        if write and not spot.different:
+            return None
+        size = self.width * self.count
+        cells = [flat.cells(offsets, size) for offsets in every]
+        found = Several(flat, spot, cells, flat.cells(spot.offsets, size))
+        machine, line = warps[0].machine, self.where.line
+        numbers = [warp.number for warp in warps]
+        if machine.tracking and not machine.tracker.together(
+            numbers, cells, found.whole, write=write, line=line
+        ):
+            return None
+        return found
+
+    def load_several(self, warps: Sequence[Warp], read: Read) -> Lanes | None:
+        """(warps, count, 32) elements; None: nothing was done."""
+        found = self.several(warps, read, write=False)
+        if found is None:
+            return None
+        values = found.flat.views[self.width][self._elements(found)]
+        self.report_several(warps, write=False)
+        return values
+
+    def store_several(self, warps: Sequence[Warp], read: Read, values: Sequence[Lanes]) -> bool:
+        """Stores (count, 32) elements of each warp; False: nothing was done."""
+        found = self.several(warps, read, write=True)
+        if found is None:
+            return False
+        self.put_several(warps, found, self.width, self._elements(found), np.stack(values))
+        return True
+
+    def put_several(
+        self, warps: Sequence[Warp], found: Several, width: int, index: Offsets, values: Lanes
+    ) -> None:
+        """Puts (warps, …) elements of ``width`` bytes."""
+        view = found.flat.views[width]
+        same = [False] * len(warps)
+        if warps[0].machine.tracking:
+            same = (view[index] == values).reshape(len(warps), -1).all(axis=1).tolist()
+        view[index] = values
+        self.report_several(warps, write=True, same=same)
+
+    def report_several(
+        self, warps: Sequence[Warp], *, write: bool, same: Sequence[bool] = ()
+    ) -> None:
+        """Tells the race checker of an access of each of some warps."""
+        machine = warps[0].machine
+        if machine.tracking:
+            machine.tracker.entered(
+                write=write, line=self.where.line, same=same or [False] * len(warps)
+            )
+
+    def _elements(self, found: Several) -> Offsets:
+        """(warps, count, lanes) numbers of elements."""
+
+        def elements(offsets: Offsets) -> Offsets:
+            each = offsets.reshape(len(found.cells), 1, -1) // self.width
+            return each + np.arange(self.count)[:, None]
+
+        return found.spot.index((len(found.cells), self.width, self.count), elements)
 
     def put(self, warp: Warp, addresses: Lanes, values: Lanes) -> None:
         """Stores (count, n) elements to n addresses."""

@@ -14,6 +14,7 @@ two before the products that want them there (``fp4_shift_A``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.instructions.access import Access
+from schedgen.emulator.instructions.access import Access, Several
 from schedgen.emulator.instructions.memory import rows_of
 from schedgen.emulator.instructions.operands import address, items
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import spaces
-from schedgen.emulator.machine.lanes import LANES, UNSIGNED, Decoder, Lanes, error
+from schedgen.emulator.machine.lanes import (
+    LANES,
+    UNSIGNED,
+    Decoder,
+    EmulationError,
+    Lanes,
+    Read,
+    error,
+)
+from schedgen.emulator.machine.steps import SideBySide
 from schedgen.emulator.ptx.tree import Instruction, Operand
 
 if TYPE_CHECKING:
@@ -70,6 +80,15 @@ class _Layout:
         size = self.together
         row, column = self.row[..., ::size], self.column[..., ::size]
         return (offsets[row] + column) // size
+
+    def elements_of(self, found: Several) -> NDArray[np.int64]:
+        """(warps, registers, 32, n) of them for rows of several warps."""
+
+        def elements(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.stack([self.elements(one) for one in offsets.reshape(count, -1)])
+
+        count = len(found.cells)
+        return found.spot.index((self, count), elements)
 
 
 def _halves(number: int, *, transposed: bool) -> _Layout:
@@ -163,6 +182,7 @@ def _ldmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
     access, layout = _form(instruction, vector)
     writes = [decoder.write(item, instruction) for item in items(vector)]
     addresses = address(instruction.operands[1], decoder, instruction)
+    first: Read = lambda warp: addresses(warp)[: layout.rows]  # noqa: E731
 
     def run(warp: Warp) -> None:
         rows = _rows(warp, addresses(warp), layout, instruction)
@@ -180,7 +200,20 @@ def _ldmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
         for write, lanes in zip(writes, registers, strict=True):
             write(warp, lanes)
 
-    return run
+    def several(warps: Sequence[Warp]) -> bool:
+        if layout.bits != 8:
+            return False
+        found = access.several(warps, first, write=False)
+        if found is None:
+            return False
+        every = found.flat.views[layout.together][layout.elements_of(found)]
+        for warp, registers in zip(warps, every.view(np.uint32)[..., 0], strict=True):
+            for write, lanes in zip(writes, registers, strict=True):
+                write(warp, lanes)
+        access.report_several(warps, write=False)
+        return True
+
+    return SideBySide(run, several)
 
 
 @builds("stmatrix")
@@ -189,6 +222,7 @@ def _stmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
     access, layout = _form(instruction, vector)
     reads = [decoder.read(item, "b32", instruction) for item in items(vector)]
     addresses = address(instruction.operands[0], decoder, instruction)
+    first: Read = lambda warp: addresses(warp)[: layout.rows]  # noqa: E731
     kind = UNSIGNED[layout.together]
 
     def run(warp: Warp) -> None:
@@ -207,4 +241,16 @@ def _stmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
         matrices[layout.column, layout.row] = registers.view(np.uint8).reshape(layout.row.shape)
         access.put(warp, rows, matrices)
 
-    return run
+    def several(warps: Sequence[Warp]) -> bool:
+        try:
+            registers = np.stack([rows_of(warp, reads) for warp in warps])
+        except EmulationError:
+            return False  # it will be met again, in the warp whose fault it is
+        found = access.several(warps, first, write=True)
+        if found is None:
+            return False
+        values = registers[..., None].view(kind)
+        access.put_several(warps, found, layout.together, layout.elements_of(found), values)
+        return True
+
+    return SideBySide(run, several)

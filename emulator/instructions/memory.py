@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +12,8 @@ from schedgen.emulator.instructions.access import Access
 from schedgen.emulator.instructions.operands import HINTS, SCOPES, address, items
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import spaces
-from schedgen.emulator.machine.lanes import NUMPY, Decoder, Lanes, Read, error
+from schedgen.emulator.machine.lanes import NUMPY, Decoder, EmulationError, Lanes, Read, error
+from schedgen.emulator.machine.steps import SideBySide
 from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Symbol
 
 if TYPE_CHECKING:
@@ -68,8 +69,16 @@ def _ld(instruction: Instruction, decoder: Decoder, environment: Environment) ->
     def run(warp: Warp) -> None:
         put(warp, access.load(warp, addresses(warp)).view(seen))
 
+    def several(warps: Sequence[Warp]) -> bool:
+        found = access.load_several(warps, addresses)
+        if found is None:
+            return False
+        for warp, rows in zip(warps, found.view(seen), strict=True):
+            put(warp, rows)
+        return True
+
     if access.space not in ("param", "param::entry") or not _fixed(instruction):
-        return run
+        return SideBySide(run, several)
 
     def parameter(warp: Warp) -> None:
         """Parameters never change: all warps and lanes of a launch read what the first one read."""
@@ -110,7 +119,14 @@ def _st(instruction: Instruction, decoder: Decoder, environment: Environment) ->
     def run(warp: Warp) -> None:
         access.store(warp, addresses(warp), rows(warp, reads))
 
-    return run
+    def several(warps: Sequence[Warp]) -> bool:
+        try:
+            values = [rows(warp, reads) for warp in warps]
+        except EmulationError:
+            return False  # it will be met again, in the warp whose fault it is
+        return access.store_several(warps, addresses, values)
+
+    return SideBySide(run, several)
 
 
 def rows_of(warp: Warp, reads: list[Read]) -> Lanes:

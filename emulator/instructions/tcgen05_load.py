@@ -7,6 +7,7 @@ its registers, both at the latest in tcgen05.wait.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +60,16 @@ class _Access:
         return moved(self.shape, self.number, packed=self.packed, half=self.half)
 
 
+@lru_cache(maxsize=4096)
+def _tracked(access: _Access, start: int) -> tuple[NDArray[np.int64], int]:
+    """The cells of an access from one of them on, as the race checker has them: the same array for
+    the same ones."""
+    lanes, width = moved_lanes(access.shape, access.number, packed=access.packed, half=access.half)
+    index = lanes + start
+    index.flags.writeable = False
+    return index, width
+
+
 class _Place:
     """Where a warp accesses tensor memory: checked, for one ``taddr``."""
 
@@ -83,11 +94,8 @@ class _Place:
         self._lane = lane
         self._column = column
         self._claim = Claim(warp.block, column, access.columns, f".{access.shape}", where)
-        lanes, width = moved_lanes(
-            access.shape, access.number, packed=access.packed, half=access.half
-        )
         start = lane * COLUMNS + column
-        self.tracked = (lanes + start, width) if warp.machine.tracking else None
+        self.tracked = _tracked(access, start) if warp.machine.tracking else None
 
     def report(self, handle: int, *, write: bool) -> None:
         """Tells the race checker."""

@@ -18,7 +18,7 @@ from schedgen.emulator.machine.elementwise import Elementwise
 from schedgen.emulator.machine.joined import LEAST, Functions, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.precedence import ranks
-from schedgen.emulator.machine.steps import Control, Run
+from schedgen.emulator.machine.steps import Control, Run, Several, SideBySide
 from schedgen.emulator.machine.templates import Templates
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
 from schedgen.emulator.ptx.synchronization import synchronizes
@@ -36,7 +36,7 @@ class Stretch:
 
     ``end`` is the index of the instruction after the last one; ``times`` counts executions.
     ``steps`` has a step for each instruction. ``parts`` do the same, and do several in one where
-    they are ``joined``.
+    they are ``joined``. ``several`` does what ``control`` does, as in `Control`.
     """
 
     start: int
@@ -46,6 +46,7 @@ class Stretch:
     parts: tuple[Execute, ...]
     times: int = 0
     joined: bool = False
+    several: Several | None = None
 
 
 class Decoded:
@@ -126,16 +127,17 @@ class Program:
         steps: list[Execute] = []
         at = start
         control: Run | None = None
+        several: Several | None = None
         while control is None and (at == start or at not in self._labels):
             if at == len(body):
                 raise error(body[-1], "the kernel runs past its last instruction; end it with ret")
             step = self._step(at)
             at += 1
             if isinstance(step, Control):
-                control = step.run
+                control, several = step.run, step.several
             else:
                 steps.append(step)
-        stretch = Stretch(start, at, tuple(steps), control, tuple(steps))
+        stretch = Stretch(start, at, tuple(steps), control, tuple(steps), several=several)
         self.stretches[start] = stretch
         if id(body[start]) in self._decoded.often:
             self.join(stretch)
@@ -254,7 +256,8 @@ class Program:
         if instruction.opcode in _MEMBERS or "warp" in instruction.modifiers:
             members = self.decoder.read(instruction.operands[-1], "b32", instruction)
         run = step.run if isinstance(step, Control) else _without_result(step)
-        return Control(_meet(instruction, condition, members, run), guarded=True)
+        several = step.several if isinstance(step, SideBySide) and condition is None else None
+        return Control(_meet(instruction, condition, members, run), guarded=True, several=several)
 
 
 def _registers(instruction: Instruction) -> Iterator[str]:

@@ -20,6 +20,7 @@ from schedgen.emulator.machine.lanes import DeadlockError, EndlessError, Lanes
 from schedgen.emulator.machine.policies import Policy
 from schedgen.emulator.machine.program import Stretch
 from schedgen.emulator.machine.residency import Grid
+from schedgen.emulator.machine.steps import SideBySide
 from schedgen.emulator.machine.warp import Group, Warp, company
 
 _PATIENCE = 4_000
@@ -163,7 +164,7 @@ class Scheduler:
                         for warp in warps:
                             values.append(step.read(warp))
                         step.together(warps, values)
-                    else:
+                    elif not (isinstance(step, SideBySide) and step.several(warps)):
                         for warp in warps:
                             step(warp)
                 end = stretch.end
@@ -173,6 +174,8 @@ class Scheduler:
                 program.count(stretch, len(warps))
                 going: list[Warp] = []
                 step = stretch.control
+                if stretch.several is not None and stretch.several(warps):
+                    step = None
                 for warp in warps:
                     warp.pc = end
                     if step is not None:

@@ -7,7 +7,7 @@ offsets that is not writeable is taken for one that comes again; so does the rac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ class Spot:
 
 
 _spots: dict[int, Spot] = {}
+_joined: dict[tuple[int, ...], tuple[Spot, Sequence[Offsets]]] = {}
+"""By the identities of arrays, which are kept beside it."""
 _offsets: dict[tuple[bytes, int], Offsets] = {}
 
 
@@ -54,8 +56,7 @@ def offsets_of(addresses: NDArray[Any], base: int) -> Offsets:
         found = addresses.astype(np.int64) - base
         found.flags.writeable = False
         if len(_offsets) >= _KEPT:
-            _offsets.clear()
-            _spots.clear()
+            _forget()
         _offsets[key] = found
     return found
 
@@ -65,7 +66,29 @@ def spot_of(offsets: Offsets) -> Spot | None:
     found = _spots.get(id(offsets))
     if found is None and not offsets.flags.writeable:
         if len(_spots) >= _KEPT:
-            _offsets.clear()
-            _spots.clear()
+            _forget()
         found = _spots[id(offsets)] = Spot(offsets)
     return found
+
+
+def spot_of_all(every: Sequence[Offsets]) -> Spot | None:
+    """What is known of several arrays of offsets that come again, one behind the other."""
+    key = tuple(map(id, every))
+    found = _joined.get(key)
+    if found is None:
+        if any(offsets.flags.writeable for offsets in every):
+            return None
+        if len(_joined) >= _KEPT:
+            _forget()
+        offsets = np.concatenate(every)
+        offsets.flags.writeable = False
+        spot = spot_of(offsets)
+        assert spot is not None
+        found = _joined[key] = spot, every
+    return found[0]
+
+
+def _forget() -> None:
+    _offsets.clear()
+    _spots.clear()
+    _joined.clear()

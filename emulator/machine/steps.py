@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from schedgen.emulator.machine.conditions import Condition
@@ -14,6 +14,29 @@ Run = Callable[[Warp], Condition | None]
 """A step that may block the lanes that execute; see `Control`."""
 
 
+Several = Callable[[Sequence[Warp]], bool]
+"""Executes a step for all lanes of several warps of a CTA, as if one warp after the other; or does
+nothing, and returns False, where it has to be done so."""
+
+
+class SideBySide:
+    """A step that warps in the same place may also execute together, which costs less.
+
+    Args:
+        run: for the executing lanes of one warp.
+        several: for some warps.
+    """
+
+    __slots__ = ("run", "several")
+
+    def __init__(self, run: Callable[[Warp], None], several: Several) -> None:
+        self.run = run
+        self.several = several
+
+    def __call__(self, warp: Warp) -> None:
+        self.run(warp)
+
+
 class Control(NamedTuple):
     """A step that may branch, end lanes or block: it is the last of the steps run in one go.
 
@@ -21,11 +44,13 @@ class Control(NamedTuple):
     A condition as result blocks the lanes that execute; `YIELD` lets other warps go first, and
     `EXITED` says that the lanes have ended. `Warp.resumed` is the condition for which the
     instruction has waited, while it is executed again. ``guarded``: the step looks at the guard of
-    the instruction by itself.
+    the instruction by itself. ``several`` does the same for several warps with all lanes, and
+    blocks none of them; None: it has to be done for one after the other.
     """
 
     run: Run
     guarded: bool = False
+    several: Several | None = None
 
 
 class WarpOperation(Operation):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
 from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.records import ATOMIC, FREED, SAME, WRITE, Origin, Record
-from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, Layer, Manner
+from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, Layer, Manner, Touches
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Proxy, Space
 
@@ -56,6 +56,7 @@ class Accesses:
 
     def __init__(self, state: State, uninitialized: Verdict) -> None:
         self._state = state
+        self._entries = state.records.entries
         self.explain = Explainer(state.warps, state.fenced)
         self._uninitialized = uninitialized
         self._reads_anywhere = state.switches.fence_position is FencePosition.WRITER_SIDE
@@ -70,38 +71,41 @@ class Accesses:
 
     def access(
         self, who: Who, cells: Cells, *, write: bool, atomic: bool = False, same: bool = False
-    ) -> list[Part]:
+    ) -> Sequence[Part]:
         """Checks one access and enters it; ``same``: a write of what was there already.
 
         Returns where it is in which shadow.
         """
         flags = (WRITE if write else 0) | (ATOMIC if atomic else 0) | (SAME if same else 0)
-        number = self._state.records.add(who.agent, who.clock, who.origin, flags)
-        before = self.predecessor if cells.space is Space.GLOBAL else None
-        if (
-            before is not None
-            and not before.ended(who.origin.warp, who.view)
-            and before.concerns(cells, write=write)
-        ):
-            before.early(self.side(self._state.records.get(number), cells), cells)
+        agent = who.agent
+        number = self._state.records.add((agent, who.clock, who.origin, flags))
+        if self.predecessor is not None and cells.space is Space.GLOBAL:
+            self._early(self.predecessor, who, number, cells, write)
         manners = self._manners(who, write, atomic)
         parts = self._state.memory.parts(cells)
         for part in parts:
-            shadow, place, pages, _ = part
-            conflict = self._after_touches(who, number, cells, part, manners)
+            shadow, place, pages = part.shadow, part.place, part.pages
+            before = shadow.touches(place, pages, manners)
+            conflict = self._after_touches(who, number, cells, part, before)
             conflict = conflict or self._after_writes(who, number, cells, part)
             if write and not (atomic or (same and conflict)):
-                shadow.write(place, pages, number)
+                shadow.write(place, pages, number, before)
                 continue
             # Beside a write of the same bytes: what follows has to be ordered after both.
             manner = Manner.ATOMIC_WRITE if write else Manner.ATOMIC_READ if atomic else Manner.READ
-            shadow.touch((who.agent.cluster, who.agent.column, manner), place, pages, number)
+            shadow.touch((agent.cluster, agent.column, manner), place, pages, number)
         return parts
+
+    def _early(self, before: Predecessor, who: Who, number: int, cells: Cells, write: bool) -> None:
+        """Whether the kernel in front has ended (L1)."""
+        if not before.ended(who.origin.warp, who.view) and before.concerns(cells, write=write):
+            before.early(self.side(self._state.records.get(number), cells), cells)
 
     def allocate(self, cells: Cells) -> None:
         """Tensor memory is given out: as new."""
-        for shadow, place, pages, _ in self._state.memory.parts(cells):
-            shadow.write(place, pages, 0)
+        for part in self._state.memory.parts(cells):
+            everything = part.shadow.touches(part.place, part.pages, EVERY)
+            part.shadow.write(part.place, part.pages, 0, everything)
 
     def deallocate(self, who: Who, cells: Cells, peer: Cells | None) -> None:
         """Tensor memory is given back: that is as good as a write after which nothing may come.
@@ -109,14 +113,15 @@ class Accesses:
         ``peer`` are the cells of the other CTA of a pair, which its own warp gives back: accesses
         there have to be over, too, before either warp does so (9.7.16.7.1).
         """
-        freed = self._state.records.add(who.agent, NEVER, who.origin, WRITE | FREED)
+        freed = self._state.records.add((who.agent, NEVER, who.origin, WRITE | FREED))
         if peer is not None:
             self._over(who, freed, peer, self._given_back.pop(_key(peer), None))
             self._given_back[_key(cells)] = self._last(cells)
         for part in self._state.memory.parts(cells):
-            if not self._after_touches(who, freed, cells, part, EVERY):
+            before = part.shadow.touches(part.place, part.pages, EVERY)
+            if not self._after_touches(who, freed, cells, part, before):
                 self._after_writes(who, freed, cells, part)
-            part.shadow.write(part.place, part.pages, freed)
+            part.shadow.write(part.place, part.pages, freed, before)
 
     def _last(self, cells: Cells) -> dict[int, tuple[int, int, int]]:
         """The last accesses to some cells: number -> first and last cell, and their count."""
@@ -167,20 +172,18 @@ class Accesses:
         return conflict
 
     def _after_touches(
-        self, who: Who, number: int, cells: Cells, part: Part, manners: tuple[Manner, ...]
+        self, who: Who, number: int, cells: Cells, part: Part, touches: Touches
     ) -> bool:
         """Whether there was a conflict. If so, one with the write before that follows from it."""
         conflict = False
-        for layer, earlier in part.shadow.touches(part.place, part.pages, manners):
+        for layer, earlier in touches:
             if not self._ordered(who, earlier, cells.space):
                 conflict |= self._conflict(who, earlier, number, cells, part, layer)
         return conflict
 
     def _ordered(self, who: Who, earlier: int, space: Space) -> bool:
-        records = self._state.records
-        agent = records.agents[earlier]
-        assert agent is not None
-        clock, column = records.clocks[earlier], agent.column
+        agent, clock, _, flags = self._entries[earlier]
+        column = agent.column
         if agent.cluster == who.agent.cluster:
             if column < who.vector.size and who.vector.item(column) >= clock:
                 return True
@@ -190,7 +193,7 @@ class Accesses:
             row = FENCED_GLOBAL if fenced else CAUSAL
             return who.view.knows(row, agent.cluster, column, clock)
         # Behind a read the fence may be anybody's on the way (S5).
-        read = fenced and self._reads_anywhere and not records.flags[earlier] & WRITE
+        read = fenced and self._reads_anywhere and not flags & WRITE
         shared = space is not Space.GLOBAL
         return read and shared and who.view.knows(ANYWHERE, agent.cluster, agent.column, clock)
 
@@ -246,11 +249,9 @@ class Accesses:
 
     def _other_block(self, who: Who, earlier: int, number: int, cells: Cells, part: Part) -> None:
         """S3: same proxy is not enough where another thread block issued the other write."""
-        if cells.space is not Space.SHARED:
+        if cells.space is not Space.SHARED or self._entries[earlier][2].cta == who.origin.cta:
             return
         before, now = self._state.records.get(earlier), self._state.records.get(number)
-        if before.origin.cta == now.origin.cta:
-            return
         if not now.writes or not {before.agent.kind, now.agent.kind} <= _ASYNC_WRITERS:
             return
         text = "copies into one part of shared memory by one and the same CTA"
@@ -334,5 +335,5 @@ def _key(cells: Cells) -> Hashable:
 
 def _overlap(part: Part, layer: Layer, earlier: int) -> tuple[int, int, int]:
     """First and last cell, and their count, of those that an earlier access left its number in."""
-    cells = layer.overlap(part.place, earlier)
-    return int(cells.min()) + part.base, int(cells.max()) + part.base, int(np.unique(cells).size)
+    cells = part.overlap(layer, earlier)
+    return int(cells.min()), int(cells.max()), int(np.unique(cells).size)

@@ -7,7 +7,7 @@ what the run happened to do first counts, but what the kernel's synchronization 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from schedgen.emulator.order.operations import Operations
 from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.streams import Streams
+from schedgen.emulator.order.together import Together
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.order.warps import CLUSTER_SCOPE, CTA_SCOPE, GPU_SCOPE
 
@@ -82,6 +83,7 @@ class Checker:
         self._accesses = Accesses(self._state, uninitialized)
         if dependent:
             self._accesses.predecessor = Predecessor(self._state, before)
+        self._together = Together(self._state)
         self._operations = Operations(self._state, self._accesses)
         self._mbarriers = Mbarriers(self._state, self._operations)
         self._barriers = Barriers(self._state)
@@ -170,6 +172,20 @@ class Checker:
         if atomic:
             executor = self._state.warp(warp)
             self._atomics.access(executor, cells, write=write, acquire=acquire, release=release)
+
+    def together(
+        self,
+        warps: Sequence[int],
+        cells: Sequence[Cells],
+        whole: Cells,
+        *,
+        write: bool,
+        line: int,
+    ) -> bool:
+        return self._together.possible(warps, cells, whole, line, write)
+
+    def entered(self, *, write: bool, line: int, same: Sequence[bool]) -> None:
+        self._together.enter(line, write, same)
 
     def issue(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.order.memory import COLUMNS
+from schedgen.emulator.order.tensor_cells import COLUMNS
 from schedgen.emulator.order.tracker import Proxy, Queue, Space
 
 Describe = Callable[[int], str]

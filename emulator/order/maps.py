@@ -60,16 +60,16 @@ class Maps:
         state = self._state
         assert isinstance(cells.index, slice)
         acquired = self._acquired.get((number, cells.index.start), ())
-        for shadow, place, _, base in state.memory.parts(cells):
-            for earlier in shadow.last_writes(place):
+        for part in state.memory.parts(cells):
+            for earlier in part.shadow.last_writes(part.place):
                 if not earlier:
                     continue
                 write = state.records.get(earlier)
                 if any(_knows(one.covered, write.agent, write.clock) for one in acquired):
                     continue
-                bytes_ = shadow.written.overlap(place, earlier)
-                low, high = int(bytes_.min()) + base, int(bytes_.max()) + base
-                self._report(number, write, cells, line, (low, high, bytes_.size))
+                bytes_ = part.overlap(part.shadow.written, earlier)
+                found = int(bytes_.min()), int(bytes_.max()), bytes_.size
+                self._report(number, write, cells, line, found)
 
     def _report(
         self, number: int, write: Record, cells: Cells, line: int, found: tuple[int, int, int]

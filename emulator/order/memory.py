@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,13 +13,11 @@ from schedgen.emulator.order.footprint import Footprint, Ranges
 from schedgen.emulator.order.places import Place, Span, place
 from schedgen.emulator.order.shadow import UNIT, DenseShadow, Layer, Shadow, pages_of
 from schedgen.emulator.order.sparse import SparseShadow
+from schedgen.emulator.order.tensor_cells import TENSOR_CELLS, TENSOR_UNIT, outside, tensor_place
 from schedgen.emulator.order.tracker import Cells, Space
 
 SHARED_BYTES = 228 * 1024
 """Shared memory of an SM of sm_90 and sm_100, CUDA C Programming Guide, compute capabilities."""
-LANES, COLUMNS = 128, 512
-TENSOR_CELLS = LANES * COLUMNS
-"""PTX ISA 9.7.16.1."""
 _CHUNK = 20  # log2 of the bytes of global memory that share a shadow
 _CHUNK_BYTES = 1 << _CHUNK
 _KEPT = 4096  # places of arrays that come again
@@ -40,6 +37,12 @@ class Part(NamedTuple):
     place: Place
     pages: int
     base: int
+    tensor: bool = False
+
+    def overlap(self, layer: Layer, number: int) -> NDArray[np.int64]:
+        """The cells, as `tracker.Cells` has them, in which an earlier access left its number."""
+        found = layer.overlap(self.place, number)
+        return outside(found) if self.tensor else found + self.base
 
 
 class Memory:
@@ -49,7 +52,8 @@ class Memory:
         self._shared: dict[int, DenseShadow] = {}
         self._tensor: dict[int, DenseShadow] = {}
         self._global: dict[int, SparseShadow] = {}
-        self._places: OrderedDict[tuple[int, int, Space], tuple[object, Place, int]] = OrderedDict()
+        self._known: dict[tuple[Space, int, int, int], tuple[Sequence[Part], object]] = {}
+        """Where accesses were that may come again."""
 
     @property
     def shared(self) -> Mapping[int, DenseShadow]:
@@ -65,27 +69,42 @@ class Memory:
         """The bytes of a shared memory that an access touched."""
         return layer.overlap(Span(0, SHARED_BYTES), number)
 
-    def parts(self, cells: Cells) -> list[Part]:
+    def parts(self, cells: Cells) -> Sequence[Part]:
         """Where an access is; nothing where it has no cells."""
-        index = cells.index
+        space, cta, index, width = cells
         if isinstance(index, slice):
             if index.stop <= index.start:
-                return []
-        elif index.size == 0:
-            return []
-        if cells.space is Space.GLOBAL:
-            return self._global_parts(index, cells.width)
-        if cells.space is Space.SHARED:
-            shadows, size = self._shared, SHARED_BYTES
+                return ()
+            key = (space, cta, index.start, index.stop)
+        elif not index.size:
+            return ()
+        elif index.flags.writeable or space is Space.GLOBAL:
+            return self._parts(cells)
         else:
-            shadows, size = self._tensor, TENSOR_CELLS
-        shadow = shadows.get(cells.cta)
+            key = (space, cta, id(index), -width)
+        if space is Space.GLOBAL:
+            return self._parts(cells)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            known = self._known[key] = self._parts(cells), index  # which keeps its identity
+        return known[0]
+
+    def _parts(self, cells: Cells) -> Sequence[Part]:
+        space, cta, index, width = cells
+        if space is Space.GLOBAL:
+            return self._global_parts(index, width)
+        tensor = space is Space.TENSOR
+        shadows = self._tensor if tensor else self._shared
+        shadow = shadows.get(cta)
         if shadow is None:
             # Memories of one launch are mostly used alike.
-            unit = min((one.unit for one in shadows.values()), default=UNIT)
-            shadow = shadows[cells.cta] = DenseShadow(size, unit)
-        where, pages = self._place(index, cells.width, size, cells.space)
-        return [Part(shadow, where, pages, 0)]
+            unit = min((s.unit for s in shadows.values()), default=TENSOR_UNIT if tensor else UNIT)
+            size = TENSOR_CELLS if tensor else SHARED_BYTES
+            shadow = shadows[cta] = DenseShadow(size, unit)
+        where, pages = _place(index, width, space)
+        return (Part(shadow, where, pages, 0, tensor),)
 
     def _accessed(self, *, write: bool) -> Ranges:
         starts, stops = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -94,23 +113,6 @@ class Memory:
                 starts.append(first + (chunk << _CHUNK))
                 stops.append(behind + (chunk << _CHUNK))
         return Ranges.of(np.concatenate(starts), np.concatenate(stops))
-
-    def _place(
-        self, index: NDArray[np.int64] | slice, width: int, size: int, space: Space
-    ) -> tuple[Place, int]:
-        if isinstance(index, slice):
-            return _span(index.start, index.stop)
-        if index.flags.writeable:
-            where = place(index, width, size)
-            return where, pages_of(where)
-        key = id(index), width, space
-        known = self._places.get(key)
-        if known is None:
-            where = place(index, width, size)
-            known = self._places[key] = index, where, pages_of(where)  # index: keeps the id its own
-            if len(self._places) > _KEPT:
-                self._places.popitem(last=False)
-        return known[1], known[2]
 
     def _global_parts(self, index: NDArray[np.int64] | slice, width: int) -> list[Part]:
         if isinstance(index, slice):
@@ -147,3 +149,31 @@ class Memory:
         if shadow is None:
             shadow = self._global[number] = SparseShadow(_CHUNK_BYTES)
         return shadow
+
+
+def _where(index: NDArray[np.int64] | slice, width: int, space: Space) -> Place:
+    """Where an access is in the shadow of a shared or a tensor memory."""
+    if space is Space.TENSOR:
+        return tensor_place(index, width)
+    return place(index, width, SHARED_BYTES)
+
+
+_places: dict[tuple[int, int, Space], tuple[object, Place, int]] = {}
+"""Of arrays that come again, in this launch or another one; they keep their identities."""
+
+
+def _place(index: NDArray[np.int64] | slice, width: int, space: Space) -> tuple[Place, int]:
+    """Where an access is in such a shadow, and the pages that it is in."""
+    if isinstance(index, slice) and space is Space.SHARED:
+        return _span(index.start, index.stop)
+    if isinstance(index, slice) or index.flags.writeable:
+        where = _where(index, width, space)
+        return where, pages_of(where)
+    key = id(index), width, space
+    known = _places.get(key)
+    if known is None:
+        if len(_places) >= _KEPT:
+            _places.clear()
+        where = _where(index, width, space)
+        known = _places[key] = index, where, pages_of(where)
+    return known[1], known[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ class _Entered(NamedTuple):
     """
 
     cells: Cells
-    parts: list[Part]
+    parts: Sequence[Part]
     changes: list[int]
 
     def stands(self) -> bool:
@@ -268,7 +268,7 @@ class Operations:
         if self._state.findings.met == met:
             entered[key] = _Entered(cells, parts, [part.shadow.changes for part in parts])
 
-    def _put(self, operation: Operation, agent: Agent, clock: int, access: Held) -> list[Part]:
+    def _put(self, operation: Operation, agent: Agent, clock: int, access: Held) -> Sequence[Part]:
         cells, write, atomic = access
         vector = operation.vectors.get(cells.space)
         if vector is None:

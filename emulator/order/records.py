@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schedgen.emulator.order.agents import Agent
+from schedgen.emulator.order.agents import Agent, Kind
 from schedgen.emulator.order.tracker import Queue
 
 
@@ -33,34 +33,34 @@ WRITE, ATOMIC, FREED, SAME = 1, 2, 4, 8
 SAME: a write of the bytes that were there already."""
 
 
+Entry = tuple[Agent, int, Origin, int]
+"""Agent, clock, origin and flags of an access."""
+
+
 class Records:
-    """Accesses by number, from 1."""
+    """Accesses by number, from 1.
+
+    Attributes:
+        entries: what there is of each; nobody has number 0.
+    """
 
     def __init__(self) -> None:
-        self.columns: list[int] = [-1]
-        self.clocks: list[int] = [0]
-        self.agents: list[Agent | None] = [None]
-        self.origins: list[Origin | None] = [None]
-        self.flags: list[int] = [0]
+        self.entries: list[Entry] = []
+        nobody = Agent(Kind.GENERIC, -1, -1, None)
+        self.add((nobody, 0, Origin(-1, -1, 0, 0, 0, None), 0))
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self.entries)
 
-    def add(self, agent: Agent, clock: int, origin: Origin, flags: int) -> int:
+    def add(self, entry: Entry) -> int:
         """The number of a new access."""
-        self.columns.append(agent.column)
-        self.clocks.append(clock)
-        self.agents.append(agent)
-        self.origins.append(origin)
-        self.flags.append(flags)
-        return len(self.columns) - 1
+        number = len(self.entries)
+        self.entries.append(entry)
+        return number
 
     def get(self, number: int) -> Record:
         """One access, all of it."""
-        agent, origin = self.agents[number], self.origins[number]
-        assert agent is not None
-        assert origin is not None
-        return Record(number, agent, self.clocks[number], origin, self.flags[number])
+        return Record(number, *self.entries[number])
 
 
 @dataclass(frozen=True, slots=True)

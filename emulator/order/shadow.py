@@ -7,6 +7,7 @@ ordered after that too. Reads, and atomic writes, are kept per agent, the last o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from math import gcd
 from typing import Protocol
@@ -14,14 +15,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from schedgen.emulator.order.dense import Dense
 from schedgen.emulator.order.places import Place, Span, divided
 
-Numbers = NDArray[np.int32]
 PAGE = 12  # log2 of the cells that one bit of a set of pages stands for
 UNIT = 16
 """Cells that are kept as one to begin with."""
-_FEW = 64
-"""Numbers that are compared faster without numpy."""
+_FEW_CELLS, _FEW_GROUPS = 64, 64
+"""Cells of an access, and groups whose cells differ, up to which groups stay as large as they
+are."""
 
 
 class Manner(IntEnum):
@@ -47,6 +49,10 @@ class Layer(Protocol):
         ...
 
 
+Touches = Sequence[tuple[Layer, int]]
+"""Accesses, by the layer that they are in and their number."""
+
+
 class Shadow(Protocol):
     """The shadow of one memory, or of a part of it. ``pages`` are those of the place.
 
@@ -65,14 +71,13 @@ class Shadow(Protocol):
         """The last plain writes."""
         ...
 
-    def touches(
-        self, place: Place, pages: int, manners: tuple[Manner, ...]
-    ) -> list[tuple[Layer, int]]:
+    def touches(self, place: Place, pages: int, manners: tuple[Manner, ...]) -> Touches:
         """The other accesses to these cells."""
         ...
 
-    def write(self, place: Place, pages: int, number: int) -> None:
-        """A plain write takes the place of everything; 0: the cells are as new."""
+    def write(self, place: Place, pages: int, number: int, before: Touches) -> None:
+        """A plain write takes the place of everything; 0: the cells are as new. ``before`` are all
+        other accesses to these cells, as `touches` finds them."""
         ...
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
@@ -80,33 +85,23 @@ class Shadow(Protocol):
         ...
 
 
-class Dense:
-    """The accesses of one agent in one manner, or all plain writes, by aligned groups of ``unit``
-    cells."""
+class Touched(Dense):
+    """The accesses of one agent in one manner."""
 
-    __slots__ = ("manner", "numbers", "pages", "unit")
+    __slots__ = ("manner", "pages")
 
-    def __init__(self, size: int, manner: Manner | None = None, unit: int = 1) -> None:
-        self.numbers: Numbers = np.zeros(size // unit, np.int32)
+    def __init__(self, size: int, manner: Manner, unit: int) -> None:
+        super().__init__(size, unit)
         self.manner = manner
-        self.unit = unit
         self.pages = 0
         """Bit set of pages in which there may be any."""
-
-    def overlap(self, place: Place, number: int) -> NDArray[np.int64]:
-        return place.cells()[place.get(np.repeat(self.numbers, self.unit)) == number]
-
-    def refine(self, unit: int) -> None:
-        """Goes over to smaller groups."""
-        self.numbers = np.repeat(self.numbers, self.unit // unit)
-        self.unit = unit
 
 
 class DenseShadow:
     """Shared or tensor memory: few agents, and all of it is used.
 
-    Nearly all accesses are to aligned groups of 4 or 16 cells, which are kept as one as long as
-    none has touched a part of such a group.
+    Nearly all accesses are to aligned groups of cells, which are kept as one as long as hardly any
+    touches a part of such a group.
 
     Args:
         size: cells.
@@ -117,8 +112,10 @@ class DenseShadow:
         self._size = size
         self.changes = 0
         self.unit = gcd(size, unit)
-        self._written = Dense(size, unit=self.unit)
-        self._touched: dict[Key, Dense] = {}
+        self._grain = size
+        """What all places consist of that were not of whole groups."""
+        self._written = Dense(size, self.unit)
+        self._touched: dict[Key, Touched] = {}
         self._atomics = False
 
     @property
@@ -127,80 +124,73 @@ class DenseShadow:
 
     def everything(self) -> list[tuple[Layer, int]]:
         """The last accesses to all cells."""
-        layers = [self._written, *self._touched.values()]
-        return [(one, n) for one in layers for n in distinct(one.numbers) if n]
+        return [(one, n) for one in self._layers() for n in one.every() if n]
 
     def last_writes(self, place: Place) -> list[int]:
-        return distinct(self._groups(place).get(self._written.numbers))
+        groups = self._groups(place)
+        written = self._written
+        return written.found_in(place.cells()) if groups is None else written.found(groups)
 
-    def touches(
-        self, place: Place, pages: int, manners: tuple[Manner, ...]
-    ) -> list[tuple[Layer, int]]:
+    def touches(self, place: Place, pages: int, manners: tuple[Manner, ...]) -> Touches:
         found: list[tuple[Layer, int]] = []
         if manners is ATOMIC_WRITES and not self._atomics:
             return found
-        place = self._groups(place)
+        groups = self._groups(place)
         for touched in self._touched.values():
             if touched.pages & pages and touched.manner in manners:
-                numbers = distinct(place.get(touched.numbers))
+                whole = groups is not None
+                numbers = touched.found(groups) if whole else touched.found_in(place.cells())
                 found += [(touched, number) for number in numbers if number]
         return found
 
-    def write(self, place: Place, pages: int, number: int) -> None:
+    def write(self, place: Place, pages: int, number: int, before: Touches) -> None:
         self.changes += 1
         groups = self._groups(place)
+        layers = {id(layer): layer for layer, _ in before if isinstance(layer, Touched)}
+        if groups is None:
+            self._written.put_in(place.cells(), number)
+            for layer in layers.values():
+                layer.put_in(place.cells(), 0)
+            return
         groups.put(self._written.numbers, number)
-        inner = -1
-        for touched in self._touched.values():
-            if touched.pages & pages:
-                if inner < 0:
-                    inner = _inner_pages(place)
-                groups.put(touched.numbers, 0)
+        for layer in layers.values():
+            groups.put(layer.numbers, 0)
+        if inner := _inner_pages(place):
+            for touched in self._touched.values():
                 touched.pages &= ~inner
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
         self.changes += 1
-        place = self._groups(place)
+        groups = self._groups(place)
         touched = self._touched.get(key)
         if touched is None:
-            touched = self._touched[key] = Dense(self._size, key[2], self.unit)
+            touched = self._touched[key] = Touched(self._size, key[2], self.unit)
             self._atomics |= key[2] is Manner.ATOMIC_WRITE
-        place.put(touched.numbers, number)
+        if groups is None:
+            touched.put_in(place.cells(), number)
+        else:
+            groups.put(touched.numbers, number)
         touched.pages |= pages
-        if touched.manner is Manner.ATOMIC_WRITE:
-            self._initialize(place, number)
+        if touched.manner is Manner.ATOMIC_WRITE:  # the first write of cells that had none
+            self._written.initialize(place, groups, number)
 
-    def _groups(self, place: Place) -> Place:
-        """The groups that a place consists of, which may have to become smaller."""
+    def _layers(self) -> list[Dense]:
+        return [self._written, *self._touched.values()]
+
+    def _groups(self, place: Place) -> Place | None:
+        """The groups that a place consists of, which may have to become smaller; None: it has
+        parts of some, and there are few of these."""
         if place.scaled is not None and place.scaled[0] == self.unit:
             return place.scaled[1]
         if place.grain % self.unit:
-            self.unit = gcd(place.grain, self.unit)
-            for layer in (self._written, *self._touched.values()):
+            self._grain = gcd(self._grain, place.grain)
+            layers = self._layers()
+            if place.count <= _FEW_CELLS and all(one.mixed <= _FEW_GROUPS for one in layers):
+                return None
+            self.unit = gcd(self._grain, self.unit)
+            for layer in layers:
                 layer.refine(self.unit)
         return divided(place, self.unit)
-
-    def _initialize(self, place: Place, number: int) -> None:
-        """An atomic write, too, is the first write of cells that had none."""
-        before = place.get(self._written.numbers)
-        if not before.all():
-            place.put(self._written.numbers, np.where(before == 0, number, before))
-
-
-def distinct(numbers: Numbers) -> list[int]:
-    """The different values, ascending. They come in runs."""
-    if numbers.size <= _FEW:
-        bits = numbers.tobytes()
-        if bits == bits[:4] * numbers.size:
-            return [numbers.item(0)] if bits else []
-        return sorted(set(numbers.tolist()))
-    first = int(numbers[0])
-    changes = numbers[1:] != numbers[:-1]
-    if 1 not in changes.tobytes():  # several times faster than any()
-        return [first]
-    found = set(numbers[1:][changes].tolist())
-    found.add(first)
-    return sorted(found)
 
 
 def pages_of(place: Place) -> int:

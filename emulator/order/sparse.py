@@ -7,9 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from schedgen.emulator.order.dense import Dense, distinct
 from schedgen.emulator.order.places import Blocks, Place
-from schedgen.emulator.order.shadow import Dense, Key, Layer, Manner, distinct, pages_of
+from schedgen.emulator.order.shadow import Key, Layer, Manner, Touches, pages_of
 
+_TOGETHER = 4
+_GROUP = (1 << _TOGETHER) - 1
+"""Pages that share a list of entries: boxes have rows far apart, in many pages."""
 _SMALL = 2048  # entries of an index that is compared with others by its contents
 
 
@@ -53,9 +57,7 @@ class SparseShadow:
     def last_writes(self, place: Place) -> list[int]:
         return [0] if self._written is None else distinct(place.get(self._written.numbers))
 
-    def touches(
-        self, place: Place, pages: int, manners: tuple[Manner, ...]
-    ) -> list[tuple[Layer, int]]:
+    def touches(self, place: Place, pages: int, manners: tuple[Manner, ...]) -> Touches:
         if Manner.READ not in manners and not self._atomics:
             return []
         near = [entry for entry in self._near(pages) if entry.key[2] in manners]
@@ -68,20 +70,19 @@ class SparseShadow:
         place.put(marks, False)
         return found
 
-    def write(self, place: Place, pages: int, number: int) -> None:
+    def write(self, place: Place, pages: int, number: int, before: Touches) -> None:
         self.changes += 1
         place.put(self._numbers().numbers, number)
-        near = list(self._near(pages))
-        if not near:
+        if not before:
             return
         marks = self._mark(place)
-        for entry in near:
+        for entry, _ in before:
+            assert isinstance(entry, _Entry)
             covered = entry.place.get(marks)
-            if covered.any():
-                self._remove(entry)
-                if not covered.all():
-                    rest = Blocks(1, entry.place.cells()[~covered])
-                    self.touch(entry.key, rest, pages_of(rest), entry.number)
+            self._remove(entry)
+            if not covered.all():
+                rest = Blocks(1, entry.place.cells()[~covered])
+                self.touch(entry.key, rest, pages_of(rest), entry.number)
         place.put(marks, False)
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
@@ -135,10 +136,13 @@ class SparseShadow:
 
 
 def _numbers(pages: int) -> Iterator[int]:
+    """Numbers of groups of pages, of which some are in the set."""
+    at = 0
     while pages:
-        low = pages & -pages
-        yield low.bit_length() - 1
-        pages ^= low
+        if pages & _GROUP:
+            yield at
+        pages >>= _TOGETHER
+        at += 1
 
 
 def _token(place: Place) -> object:

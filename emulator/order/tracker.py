@@ -12,7 +12,7 @@ its `track` calls were made, and is not optional.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -95,6 +95,24 @@ class Tracker(Protocol):
         An atomic read-modify-write is reported once, with ``write``. ``acquire`` and ``release``
         are those of its ``.sem``.
         """
+        ...
+
+    def together(
+        self,
+        warps: Sequence[int],
+        cells: Sequence[Cells],
+        whole: Cells,
+        *,
+        write: bool,
+        line: int,
+    ) -> bool:
+        """Whether ordinary accesses of some warps of a CTA to shared memory may be told at once, by
+        `entered` when they have happened; else each of them is told by `generic`. ``whole`` are the
+        ``cells`` of all of them; no byte is written more than once."""
+        ...
+
+    def entered(self, *, write: bool, line: int, same: Sequence[bool]) -> None:
+        """The accesses that `together` was asked about last; ``same`` as in `generic`, of each."""
         ...
 
     def issue(

@@ -147,6 +147,9 @@ class Recorder(Checker):
         text = f"{_verb(write)} {_amount(cells)}"
         self._add(Step(warp, line, text, iteration=iteration, write=write))
 
+    def together(self, *_: object, **__: object) -> bool:
+        return False
+
     def issue(self, warp: int, queue: Queue, line: int, **more: Any) -> int:
         handle = super().issue(warp, queue, line, **more)
         self._issued[handle] = warp, line, self._state.iteration(warp, line), queue

@@ -26,8 +26,10 @@ PATTERNS = [
     ([0, 16, 48, 16], 16, Blocks),
     ([0, 24, 72], 8, Blocks),
     ([96, 0, 160], 128, Blocks),
-    ([3, 1, 2], 1, Blocks),
-    (range(31, -1, -1), 1, Blocks),
+    ([3, 1, 2], 1, Span),
+    ([3, 1, 4], 1, Blocks),
+    (range(31, -1, -1), 1, Span),
+    ([*range(64, 128, 4), *range(0, 64, 4)], 4, Span),
     (np.random.default_rng(0).permutation(2048) + 512, 1, Span),
     ([*range(2000), 0, 1], 1, Blocks),
 ]
@@ -114,7 +116,7 @@ def test_random_accesses(kind: type[DenseShadow | SparseShadow], seed: int) -> N
                 found[at] = max(found.get(at, 0), before)
         assert found == naive.touches(cells, manners)
         if rng.random() < 0.4:
-            shadow.write(where, pages, number)
+            shadow.write(where, pages, number, shadow.touches(where, pages, EVERY))
             naive.write(cells, number)
         else:
             key = keys[number] = 0, rng.randrange(3), rng.choice([Manner.READ, Manner.ATOMIC_READ])
@@ -130,8 +132,10 @@ def test_groups_of_cells(seed: int) -> None:
     units: list[int] = []
     for number, align in enumerate((16, 32) * 8 + (4, 16) * 8 + (1, 6) * 4, 1):
         start = rng.randrange(64) * align
-        index: NDArray[np.int64] | slice = slice(start, start + rng.randint(1, 64) * align)
-        if rng.random() < 0.5:
+        index: NDArray[np.int64] | slice = slice(start, start + rng.randint(1, 16) * align)
+        if number == 40:
+            index = slice(1, 102)  # more parts of groups than are kept apart
+        elif rng.random() < 0.5:
             index = align * np.array(rng.sample(range(64), 8)) + start
         where = place(index, align, SIZE)
         pages = pages_of(where)
@@ -145,17 +149,43 @@ def test_groups_of_cells(seed: int) -> None:
         written = rng.random() < 0.5
         for one in (grouped, single):
             if written:
-                one.write(where, pages, number)
+                one.write(where, pages, number, one.touches(where, pages, EVERY))
             else:
                 one.touch(key, where, pages, number)
         units.append(grouped.unit)
     assert (units[0], units[-1]) == (16, 1)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_of_few_groups(seed: int) -> None:
+    """Groups of which parts were accessed have a number for each cell, the others do not."""
+    rng = random.Random(seed)
+    grouped, single = DenseShadow(SIZE), DenseShadow(SIZE, 1)
+    for number in range(1, 80):
+        start, width = rng.choice([(rng.randrange(192), rng.choice([1, 4, 8])), (0, 96), (48, 64)])
+        where = place(np.array([start, start + 32]), width, SIZE)
+        pages = pages_of(where)
+        assert grouped.last_writes(where) == single.last_writes(where)
+        found, expected = (
+            [(n, layer.overlap(where, n).tolist()) for layer, n in one.touches(where, pages, EVERY)]
+            for one in (grouped, single)
+        )
+        assert found == expected
+        key, written = (0, rng.randrange(2), rng.choice(EVERY)), rng.random() < 0.5
+        for one in (grouped, single):
+            if written:
+                one.write(where, pages, number, one.touches(where, pages, EVERY))
+            else:
+                one.touch(key, where, pages, number)
+    everything = [{n for _, n in one.everything()} for one in (grouped, single)]
+    assert everything[0] == everything[1]
+    assert grouped.unit == 16
+
+
 def test_an_atomic_write_initializes() -> None:
     shadow = DenseShadow(SIZE)
     where, pages = Span(0, 8), 1
-    shadow.write(Span(0, 4), pages, 1)
+    shadow.write(Span(0, 4), pages, 1, [])
     shadow.touch((0, 0, Manner.ATOMIC_WRITE), where, pages, 2)
     assert shadow.last_writes(where) == [1, 2]
 
@@ -187,8 +217,42 @@ def test_global_memory_is_split() -> None:
 
 def test_nothing_is_touched() -> None:
     memory = Memory()
-    assert memory.parts(Cells(Space.SHARED, 0, slice(8, 8))) == []
-    assert memory.parts(Cells(Space.GLOBAL, -1, np.array([], np.int64))) == []
+    assert memory.parts(Cells(Space.SHARED, 0, slice(8, 8))) == ()
+    none = np.array([], np.int64)
+    assert memory.parts(Cells(Space.GLOBAL, -1, none)) == ()
+    none.flags.writeable = False
+    assert memory.parts(Cells(Space.SHARED, 0, none)) == ()
+
+
+@pytest.mark.parametrize(
+    ("index", "width", "kind"),
+    [
+        (np.arange(128) * 512 + 64, 128, Grid),
+        (np.arange(32, 64) * 512 + 7, 1, Grid),
+        (np.arange(16, 32) * 512 + 8, 4, Span),
+        (
+            np.concatenate([np.arange(first, first + 16) for first in (0, 32, 64, 96)]) * 512,
+            32,
+            Grid,
+        ),
+        (np.arange(8) * 512, 2, Grid),
+        (np.unique((np.arange(128) * 512)[:, None] + np.arange(40, 44)), 1, Grid),
+        (np.array([700, 5, 5]), 3, Blocks),
+        (slice(510, 514), 1, Blocks),
+    ],
+)
+def test_cells_of_tensor_memory(index: NDArray[np.int64] | slice, width: int, kind: type) -> None:
+    memory = Memory()
+    (part,) = memory.parts(Cells(Space.TENSOR, 0, index, width))
+    assert isinstance(part.place, kind)
+    part.shadow.write(part.place, part.pages, 3, [])
+    every: NDArray[np.int64] = (
+        np.arange(int(index.start), int(index.stop)) if isinstance(index, slice) else index
+    )
+    expected = np.unique((every[:, None] + np.arange(width)).ravel())
+    assert part.overlap(part.shadow.written, 3).tolist() == expected.tolist()
+    (all_,) = memory.parts(Cells(Space.TENSOR, 0, slice(0, 1 << 16)))
+    assert all_.overlap(part.shadow.written, 3).tolist() == expected.tolist()
 
 
 def test_arrays_that_come_again() -> None:
