@@ -185,7 +185,8 @@ def _along_keys(v: Tensor) -> Tensor:
     keys = v.view(torch.uint8)
     if seq % RESULT_COLUMNS:
         keys = torch.nn.functional.pad(keys, (0, 0, 0, 0, 0, blocks * RESULT_COLUMNS - seq))
-    to.copy_(keys.unflatten(1, (blocks, 2, 4, 2)).permute(0, 5, 6, 1, 3, 2, 4))
+    keys = keys.reshape(batch, blocks, 2, 4, 2, heads, dim)
+    to.copy_(keys.permute(0, 5, 6, 1, 3, 2, 4))
     return found
 
 

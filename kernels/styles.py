@@ -37,7 +37,7 @@ MEASURED = "h200"
 def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str, str]) -> set[str]:
     """``words`` of a style, with those of `WORDS` that were measured to be faster."""
     found = set(words) - {*WORDS}
-    wanted = PROMPT.get(spec, []) if target == MEASURED else []
+    wanted: Sequence[Mapping[str, str]] = PROMPT.get(spec, ()) if target == MEASURED else ()
     if any(one.items() <= settings.items() for one in wanted):
         found.add("prompt")
     return found
