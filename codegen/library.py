@@ -9,6 +9,7 @@ from functools import cache
 
 from schedgen.codegen.library_narrow import NARROW
 from schedgen.codegen.library_ragged import RAGGED
+from schedgen.codegen.library_waits import WAITS
 from schedgen.codegen.trees import parsed
 
 _BEFORE = '''
@@ -27,17 +28,6 @@ def advance(slot, phase, slots, by=1):
     later = slot + by
     again = later >= slots
     return cutlass.select_(again, later - slots, later), cutlass.select_(again, 1 - phase, phase)
-
-
-def wait(barrier, phase):
-    """Until a phase of a barrier is complete, without a hint of how long that may take."""
-    text = (
-        "{\\n.reg .pred P1;\\nLAB_WAIT:\\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 P1, [$0], $1;\\n"
-        "@P1 bra.uni DONE;\\nbra.uni LAB_WAIT;\\nDONE:\\n}"
-    )
-    given = [Int32(barrier.toint()).ir_value(), Int32(phase).ir_value()]
-    llvm.inline_asm(None, given, text, "r,r", has_side_effects=True)
 
 
 def in_turns(turn, least, trips):
@@ -370,7 +360,7 @@ def gelu(x):
     inner = x * (0.7978845608028654 + 0.035677408136300125 * (x * x))
     return 0.5 * x * (1.0 + cute.math.tanh(inner, fastmath=True))
 '''
-COMMON = _BEFORE + NARROW + _BEHIND
+COMMON = WAITS + _BEFORE + NARROW + _BEHIND
 
 
 def used(called: Collection[str], library: str) -> str:

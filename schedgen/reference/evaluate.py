@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from schedgen.errors import SchedgenError
-from schedgen.exchanges import order_of_results
 from schedgen.expressions.nodes import Name
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Region
 from schedgen.layouts import DTYPE_BITS, PACKED
@@ -32,7 +31,7 @@ from schedgen.reference.estimate import (
 )
 from schedgen.reference.expected import Expected
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
-from schedgen.reference.operands import factor, taking_turns, unit, whole_halves
+from schedgen.reference.operands import as_results, factor, taking_turns, unit, whole_halves
 from schedgen.reference.problem import Sizes, deciding, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
 from schedgen.reference.rounding import Array
@@ -287,8 +286,7 @@ class _Execution:
         operation = self.operation
         a, b = self._factor("a"), self._factor("b")
         a = a.transposed if operation.transpose_a else a
-        if operation.as_results:
-            a = a.columns(order_of_results(a.value.shape[1]))
+        a = a.columns(as_results(a.value.shape[1])) if operation.as_results else a
         each = unit(self._dtype("d"), self._dtype("a"))
         found = product(a, b.transposed if operation.transpose_b else b, each)
         if operation.accumulate:

@@ -82,3 +82,11 @@ def taking_turns(factors: Estimate, parts: int) -> Estimate:
         return np.hstack([field[_LANES * group : _LANES * (group + 1)] for group in order])
 
     return Estimate(*(moved(field) for field in (factors.value, factors.magnitude, factors.error)))
+
+
+def as_results(columns: int) -> list[int]:
+    """Columns of a left operand in the order in which a thread of four has those of a result: two
+    of eight, and two of the eight behind them (PTX ISA, register fragments of wgmma).
+    """
+    blocks = np.arange(columns).reshape(-1, 2, 4, 2)
+    return blocks.transpose(0, 2, 1, 3).reshape(-1).tolist()

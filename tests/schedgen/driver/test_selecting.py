@@ -24,7 +24,7 @@ BLOCKS = Style(blocks=True)
 
 
 def emitted(text: str, style: Style = PLAIN) -> Emission:
-    even = SimpleNamespace(kernel=SimpleNamespace(tile_range=()))
+    even = SimpleNamespace(kernel=SimpleNamespace(tile_range=(), walk=None))
     nothing: Any = SimpleNamespace(program=SimpleNamespace(roles=()), problem=even)
     return Emission("x.py", text, text, nothing, nothing, nothing, style)
 
