@@ -180,9 +180,13 @@ def scaled_inputs(m: int, n: int, k: int, blocks: int | None) -> dict[str, torch
 
 
 def scaled_attention_inputs(seq_q: int, seq_k: int) -> dict[str, torch.Tensor]:
-    """Operands of 8 bits, of two heads with the same keys, with factors of heads of q."""
-    operands = {"q": (2, seq_q), "k": (1, seq_k), "v": (1, seq_k)}
+    """Operands of 8 bits, of two heads with the same keys, with factors of heads of q. One spec has
+    values of keys, the other of whole sixteens, in an order of its own.
+    """
+    operands = {"q": (seq_q, 2), "k": (seq_k, 1), "v": (1, seq_k)}
+    along = random(1, 1, 128, -(-seq_k // 16) * 16, seed=7).to(torch.float8_e4m3fn)
     return {
+        "v_results": along,
         **{
             key: random(1, *shape, 128, seed=n).to(torch.float8_e4m3fn)
             for n, (key, shape) in enumerate(operands.items())
