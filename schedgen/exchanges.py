@@ -77,6 +77,7 @@ def exchange_mistakes(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
     what is wrong and a fix.
     """
     left = left_in_registers(kernel.operations, kernel.piece, kernel.region)
+    yield from _mistakes_of_results(kernel, left)
     for one in kernel.operations:
         used = [kernel.piece[name] for name in (*one.writes, *(read.piece for read in one.reads))]
         found = sorted({kernel.region[p.region].base for p in used if p.region in left})
@@ -92,6 +93,33 @@ def exchange_mistakes(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
             continue
         order = f"threads have '{found[0]}' in the order of a left operand of 8 bits"
         yield one.base, f"{order}, and '{one.base}' {does}", fix
+
+
+def _mistakes_of_results(kernel: Kernel, left: frozenset[str]) -> Iterator[tuple[str, str, str]]:
+    """The same of regions that products take in the order of results. Threads have four bytes of a
+    row in a register, which is for maps that write all of them to know.
+    """
+    kept = kept_as_results(kernel)
+    for one in kernel.operations:
+        used = [kernel.piece[name] for name in (*one.writes, *(read.piece for read in one.reads))]
+        mine = [piece for piece in used if piece.region in kept]
+        if not mine:
+            continue
+        name = kernel.region[mine[0].region].base
+        reads = any(kernel.piece[read.piece].region in kept for read in one.reads)
+        if one.kind is Kind.MMA:
+            if one.as_results or mine[0].region not in left:
+                continue
+            does, fix = "takes them in that of left operands", "give all of them 'as_results'"
+        elif one.kind is not Kind.MAP or reads or one.when is not None:
+            does = "does more than a map that writes it"
+            fix = "work on another buffer in registers, and convert that with a map"
+        elif any((piece.byte1 - piece.byte0) % RESULT_COLUMNS for piece in mine):
+            does = f"writes less than {RESULT_COLUMNS} columns at a time"
+            fix = f"write multiples of {RESULT_COLUMNS} columns"
+        else:
+            continue
+        yield one.base, f"a product takes '{name}' 'as_results', and '{one.base}' {does}", fix
 
 
 def priced_exchanges(kernel: Kernel) -> Kernel:
