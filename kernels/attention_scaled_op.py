@@ -172,6 +172,9 @@ def _values(v: Tensor, k: Tensor, arch: str, prepared: bool) -> Tensor:
     """v as (batch, heads_k, ...), with keys and head_dim as the kernel's tensor has them."""
     if arch in ALONG_KEYS:
         return _as_prepared(v, k) if prepared else _along_keys(v)
+    if v.shape != k.shape:
+        got, fix = f"its shape is {tuple(v.shape)}", "prepare it on this GPU"
+        raise ArgumentValueError("v", got, f"{tuple(k.shape)}", fix)
     checks.layout("v", v)
     return v.permute(0, 2, 1, 3)
 
@@ -179,20 +182,22 @@ def _values(v: Tensor, k: Tensor, arch: str, prepared: bool) -> Tensor:
 def _along_keys(v: Tensor) -> Tensor:
     """(batch, heads_k, head_dim, seq_v): along keys, those of each 16 in the order of results."""
     batch, seq, heads, dim = v.shape
-    blocks = -(-seq // RESULT_COLUMNS)
-    found = v.new_empty((batch, heads, dim, blocks * RESULT_COLUMNS))
-    to = found.view(torch.uint8).view(batch, heads, dim, blocks, 4, 2, 2)
+    found = v.new_empty(_prepared_shape(v))
+    more = found.shape[-1] - seq
+    to = found.view(torch.uint8).view(batch, heads, dim, -1, 4, 2, 2)
     keys = v.view(torch.uint8)
-    if seq % RESULT_COLUMNS:
-        keys = torch.nn.functional.pad(keys, (0, 0, 0, 0, 0, blocks * RESULT_COLUMNS - seq))
-    keys = keys.reshape(batch, blocks, 2, 4, 2, heads, dim)
+    if more:
+        keys = torch.nn.functional.pad(keys, (0, 0, 0, 0, 0, more))
+    keys = keys.reshape(batch, -1, 2, 4, 2, heads, dim)
     to.copy_(keys.permute(0, 5, 6, 1, 3, 2, 4))
     return found
 
 
-def _prepared_shape(k: Tensor) -> tuple[int, ...]:
-    """What `attention_values` makes of values for k where it copies them."""
-    batch, seq, heads, dim = k.shape
+def _prepared_shape(v: Tensor) -> tuple[int, ...]:
+    """That of what `attention_values` makes of values, or of those for keys of that shape, where it
+    copies them.
+    """
+    batch, seq, heads, dim = v.shape
     return batch, heads, dim, -(-seq // RESULT_COLUMNS) * RESULT_COLUMNS
 
 

@@ -161,6 +161,9 @@ def test_prepared_values(arch: str, seq: int) -> None:
         with pytest.raises(SchedgenError, match="pass what attention_values returned"):
             scaled_attention(q, k, v, *factors, prepared=True)
     else:
+        of_hopper = v.new_empty(1, 2, 64, -(-seq // 16) * 16)
+        with pytest.raises(SchedgenError, match="prepare it on this GPU"):
+            scaled_attention(q, k, of_hopper, *factors, prepared=True)
         turned = v.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         with pytest.raises(SchedgenError, match="its last dimension has stride"):
             scaled_attention(q, k, turned, *factors)
