@@ -206,8 +206,11 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
     operands of products, it is compiled, to see whether registers are enough. What ``store`` has
     is not solved again. Raises SchedgenError.
     """
+    from schedgen.driver.attempts import acceptable, compiled
     from schedgen.driver.emitting import emission, restyled
     from schedgen.driver.selecting import compiled_emission
+    from schedgen.driver.variations import Variation
+    from schedgen.errors import SchedgenError
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
@@ -217,7 +220,15 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
     if needs_compiler(found.text):
         found = compiled_emission(spec, machine, settings, first=found, store=store)[0]
     words = styles.styled(found.style.words, kernel.spec, kernel.target, settings)
-    return restyled(found, Style.of(words))
+    other = restyled(found, Style.of(words))
+    if other is found or not needs_compiler(other.text):
+        return other
+    if not acceptable(compiled(other, Variation(), store, conform=False).report):
+        raise SchedgenError(
+            f"{other.name} spills, or has products one after the other, as {' '.join(words)}; "
+            "fix: take it out of kernels/styles.py"
+        )
+    return other
 
 
 def needs_compiler(file: str) -> bool:
