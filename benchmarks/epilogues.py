@@ -1,4 +1,4 @@
-"""Products with more around them on a GPU, beside torch.compile, torch and quack.
+"""Products with more around them on a GPU, beside torch.compile and torch.
 
     python benchmarks/epilogues.py [--only rotary quantized cross_entropy mixed] [--seconds S]
                                    [--check] [--save] [--kernels]

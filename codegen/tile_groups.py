@@ -14,8 +14,7 @@ from schedgen.kernel import Kind, Operation, Phase
 
 _LEAST = 8
 """Tiles of each block in a slice, at least, where a list has those of a slice in the order of their
-work: at the end of one the first of the next are drawn, which are the longest. In a simulation of
-documents in attention blocks wait for 1 % of the time with 8, and for 4 to 11 % with 2.
+work: at the end of one the first of the next are drawn, which are the longest.
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from schedgen.emulator.order.memory import Memory
-from schedgen.emulator.order.places import Blocks, Grid, Span, place
+from schedgen.emulator.order.places import Blocks, Grid, Place, Span, place
 from schedgen.emulator.order.shadow import EVERY, DenseShadow, Key, Manner, Shadow, pages_of
 from schedgen.emulator.order.sparse import SparseShadow
 from schedgen.emulator.order.tracker import Cells, Space
@@ -124,6 +124,16 @@ def test_random_accesses(kind: type[DenseShadow | SparseShadow], seed: int) -> N
             naive.touch(key, cells, number)
 
 
+def check_alike(grouped: DenseShadow, single: DenseShadow, where: Place, pages: int) -> None:
+    """Two shadows say the same of what was there before."""
+    assert grouped.last_writes(where) == single.last_writes(where)
+    found, expected = (
+        [(n, layer.overlap(where, n).tolist()) for layer, n in one.touches(where, pages, EVERY)]
+        for one in (grouped, single)
+    )
+    assert found == expected
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_groups_of_cells(seed: int) -> None:
     """A shadow that keeps groups of cells as one says what one of single cells says."""
@@ -139,12 +149,7 @@ def test_groups_of_cells(seed: int) -> None:
             index = align * np.array(rng.sample(range(64), 8)) + start
         where = place(index, align, SIZE)
         pages = pages_of(where)
-        assert grouped.last_writes(where) == single.last_writes(where)
-        found, expected = (
-            [(n, layer.overlap(where, n).tolist()) for layer, n in one.touches(where, pages, EVERY)]
-            for one in (grouped, single)
-        )
-        assert found == expected
+        check_alike(grouped, single, where, pages)
         key = 0, rng.randrange(3), rng.choice(EVERY)
         written = rng.random() < 0.5
         for one in (grouped, single):
@@ -165,12 +170,7 @@ def test_parts_of_few_groups(seed: int) -> None:
         start, width = rng.choice([(rng.randrange(192), rng.choice([1, 4, 8])), (0, 96), (48, 64)])
         where = place(np.array([start, start + 32]), width, SIZE)
         pages = pages_of(where)
-        assert grouped.last_writes(where) == single.last_writes(where)
-        found, expected = (
-            [(n, layer.overlap(where, n).tolist()) for layer, n in one.touches(where, pages, EVERY)]
-            for one in (grouped, single)
-        )
-        assert found == expected
+        check_alike(grouped, single, where, pages)
         key, written = (0, rng.randrange(2), rng.choice(EVERY)), rng.random() < 0.5
         for one in (grouped, single):
             if written:
