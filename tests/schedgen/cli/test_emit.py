@@ -247,13 +247,19 @@ class Compiler:
         self.given.append(machine.role["vector"].registers)
         if self.given[-1] > 60:
             raise Infeasible("no registers")
-        proven, even = SimpleNamespace(program=self.program), SimpleNamespace(tile_range=())
+        proven, even = (
+            SimpleNamespace(program=self.program),
+            SimpleNamespace(tile_range=(), walk=None),
+        )
         found = SimpleNamespace(problem=SimpleNamespace(kernel=even))
         return emitting.Emission("x.py", "", "", found, None, proven)  # type: ignore[arg-type]
 
     def again(self, *_: object, **__: object) -> emitting.Emission:
         """The same text: nothing else can be tried."""
-        proven, even = SimpleNamespace(program=self.program), SimpleNamespace(tile_range=())
+        proven, even = (
+            SimpleNamespace(program=self.program),
+            SimpleNamespace(tile_range=(), walk=None),
+        )
         found = SimpleNamespace(problem=SimpleNamespace(kernel=even))
         return emitting.Emission("x.py", "", "", found, None, proven)  # type: ignore[arg-type]
 
