@@ -36,7 +36,7 @@ THEN = "calibrate --record FILE"
 _ROUNDS = 25
 _LEAST = 20.0
 """Cycles: no iteration takes as few."""
-_COMPILERS = 8
+_COMPILERS = 16
 """At a time."""
 
 

@@ -13,6 +13,7 @@ from schedgen.calibration.experiments import Experiment
 from schedgen.calibration.sizing import Sized, increase, sized
 from schedgen.driver.solution import Solution, solve
 from schedgen.execution.contended import cycles_per_iteration
+from schedgen.execution.issuing import issued
 from schedgen.execution.launched import SHARED, Tiles, alone, launched
 from schedgen.kernel import Kernel
 from schedgen.machine import Constant, Machine
@@ -66,6 +67,7 @@ def predicted(solution: Solution, machine: Machine, pace: Sequence[str] = ()) ->
 def of_program(program: Program, kernel: Kernel, machine: Machine) -> Predicted:
     """The same of a program of ``kernel``. Raises SchedgenError: as `predicted`."""
     exact = middles(machine)
+    program = issued(program, kernel, exact)
     seldom = {operation.name for operation in kernel.operations if operation.when is not None}
     turn, step = (
         cycles_per_iteration(program, exact, manner, without=seldom)
@@ -140,4 +142,4 @@ def tiles_alone(
     kernel, exact = solution.problem.kernel, middles(machine)
     program = synthesize(kernel, solution.schedule, exact, pace)
     seldom = {operation.name for operation in kernel.operations if operation.when is not None}
-    return alone(program, exact, manner, seldom, loads)
+    return alone(issued(program, kernel, exact), exact, manner, seldom, loads)

@@ -6,8 +6,8 @@ them, so how they share depends on how they lie to each other. Two ends of that 
 
 - *in turn*: exclusive units serve requests as they come, one after the other, so that roles that do
   the same come to lie behind each other, as the schedule has them;
-- *in step*: roles with equal loops begin them together and share every unit, so that all want the
-  same one at the same time.
+- *in step*: roles with equal loops begin each iteration together and share every unit, so that all
+  want the same one at the same time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Literal
 from schedgen.errors import SchedgenError
 from schedgen.execution.events import LOOP, Event, unroll
 from schedgen.execution.fused import fused
+from schedgen.execution.issuing import copying
 from schedgen.execution.machine import Machine as Barriers
 from schedgen.execution.machine import Setup
 from schedgen.execution.sharing import Sharing
@@ -101,6 +102,7 @@ class _Contended:
         self.units = Sharing(() if in_step else _exclusive(program, machine))
         self.clock = {role.name: 0.0 for role in program.roles}
         """When a role can take its next step; infinity while it executes an operation."""
+        self.copying = copying(program, machine)
         self.needed = [0.0] * len(self.case.events)
         """When all that an event needs had happened."""
         self.came: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
@@ -108,14 +110,16 @@ class _Contended:
         self.queues: dict[tuple[str, Engine], list[int]] = defaultdict(list)
         self.gates = _Gates(program.roles if in_step else (), self._first())
 
-    def _first(self) -> dict[str, int]:
-        """The first step in the loop of each role."""
+    def _first(self) -> dict[str, list[int]]:
+        """The first step of each iteration of the loops of each role."""
         events = self.case.events
-        found = {
-            role: next((step for step in steps if events[step].section == LOOP), -1)
-            for role, steps in self.case.roles.items()
-        }
-        return {role: step for role, step in found.items() if step >= 0}
+        found: dict[str, dict[tuple[int, int], int]] = defaultdict(dict)
+        for role, steps in self.case.roles.items():
+            for step in steps:
+                if events[step].section == LOOP:
+                    instance = events[step].instance
+                    found[role].setdefault((instance.tile, instance.iteration), step)
+        return {role: list(first.values()) for role, first in found.items()}
 
     def cycles(self) -> float:
         """Runs all roles to their end."""
@@ -159,7 +163,7 @@ class _Contended:
             time = max(time, self._complete(event))
         if isinstance(event.action, WaitGroup):
             time = max(time, self.needed[index])
-        return self.gates.opens(event.role, index, time) if gated else time
+        return self.gates.opens(index, time) if gated else time
 
     def _complete(self, event: Event) -> float:
         """When the phase that a wait is for was complete, as its role sees it."""
@@ -185,6 +189,7 @@ class _Contended:
         """Cycles that a step on a barrier in memory takes its role."""
         if (
             event.signal is None
+            or event.role in self.copying
             or self.case.program.barrier[event.signal.barrier].kind != "mbarrier"
         ):
             return 0.0
@@ -229,36 +234,40 @@ class _Contended:
 
 
 class _Gates:
-    """Roles with equal loops, which begin them together."""
+    """Roles with equal loops, which begin each iteration together."""
 
-    def __init__(self, roles: Iterable[RoleProgram], first: Mapping[str, int]) -> None:
+    def __init__(self, roles: Iterable[RoleProgram], first: Mapping[str, Sequence[int]]) -> None:
         equal: dict[object, list[str]] = defaultdict(list)
         for role in roles:
             if role.name in first:
                 equal[_shape(role)].append(role.name)
-        self._first = {first[name]: names for names in equal.values() for name in names}
-        """The first step in the loop of a role -> all roles that go with it."""
-        self._there: dict[str, float] = {}
+        self._together: dict[int, list[int]] = {}
+        """The first step of an iteration of a role -> those of all roles that go with it."""
+        for names in equal.values():
+            for steps in zip(*(first[name] for name in names), strict=True):
+                self._together |= dict.fromkeys(steps, list(steps))
+        self._there: dict[int, float] = {}
 
-    def opens(self, role: str, step: int, time: float) -> float:
-        """When ``role``, which could take ``step`` at ``time``, does take it."""
-        together = self._first.get(step)
+    def opens(self, step: int, time: float) -> float:
+        """When a role that could take ``step`` at ``time`` does take it."""
+        together = self._together.get(step)
         if together is None:
             return time
-        self._there[role] = time
-        return max(self._there.get(name, inf) for name in together)
+        self._there[step] = time
+        return max(self._there.get(one, inf) for one in together)
 
 
 def _shape(role: RoleProgram) -> object:
     """What two roles have in common that do the same with other data, and do not hand it to each
-    other.
+    other: their operations, whatever else keeps the one or the other from its next one.
     """
-    return role.warps, tuple((_same(s.action), s.shift, s.guard) for s in role.loop)
+    runs = (s for s in role.loop if isinstance(s.action, Run))
+    return role.warps, tuple((_same(s.action), s.shift, s.guard) for s in runs)
 
 
-def _same(action: object) -> object:
-    """Of an operation its name without the indices, of other actions what they are."""
-    return action.operation.partition("[")[0] if isinstance(action, Run) else type(action)
+def _same(action: Run) -> str:
+    """Its operation without the indices."""
+    return action.operation.partition("[")[0]
 
 
 def _exclusive(program: Program, machine: Machine) -> set[str]:

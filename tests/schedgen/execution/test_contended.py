@@ -103,3 +103,16 @@ def test_a_program_that_stops() -> None:
     what = program({"one": loop(Wait("b", EACH))}, (barrier_of("b"),))
     with pytest.raises(SchedgenError, match="comes to a stop"):
         cycles_per_iteration(what, MACHINE, "in turn")
+
+
+def test_roles_in_step_begin_each_iteration_together() -> None:
+    """Also if one has something of its own to wait for: left alone it would come to lie behind the
+    others, and all of them would share nothing but the exclusive unit."""
+    what = roles(wgmma("P", 100), threads("X", 0, MUFU=50), of=3)
+    own = Step(Arrive("own", EACH, 1)), Step(Wait("own", EACH))
+    first = replace(what.roles[0], loop=(own[0], *what.roles[0].loop, own[1]))
+    what = replace(what, roles=(first, *what.roles[1:]), barriers=(barrier_of("own"),))
+    turn, step = both(what)
+    together = 3 * 100 + 3 * 50
+    assert turn == 3 * 100
+    assert together <= step <= together + WAIT + ARRIVE

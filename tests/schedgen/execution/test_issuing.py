@@ -1,0 +1,91 @@
+"""Bulk copies that a warp issues one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from schedgen.driver.binding import kernels_of
+from schedgen.execution.contended import cycles_per_iteration
+from schedgen.execution.issuing import COPY, copies, copying, issued
+from schedgen.kernel import Kernel
+from schedgen.machine import Constant, Machine
+from schedgen.machine_file import read_machine
+from schedgen.program.model import Arrive, Program, Run, Wait
+from schedgen.program.operations import Engine, TileOperation
+from schedgen.spec.reader import read_spec
+from tests.schedgen.proof.small import EACH, barrier_of, loop, program
+
+
+def model(each: int | None = None) -> Machine:
+    """h200 with copies that take a warp so long, or without a number for that."""
+    machine = read_machine("h200")
+    kept = [c for c in machine.constants if c.name != COPY]
+    if each is not None:
+        kept.append(Constant(COPY, Fraction(each), Fraction(each), "cycle", "", "estimate"))
+    return replace(machine, constants=tuple(kept))
+
+
+def kernel(spec: str, **settings: str) -> Kernel:
+    return kernels_of(read_spec(spec), read_machine("h200"), settings)[0]
+
+
+def of_loads(kernel: Kernel) -> dict[str, int]:
+    return {o.base: copies(kernel, o) for o in kernel.body if o.kind == "load"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, {"LA": 1, "LB": 1}),
+        ({"tile_k": "128", "tile_n": "64"}, {"LA": 2, "LB": 2}),
+        # Rows of B lie along n: those of 64 columns are one panel, however many there are.
+        ({"tile_k": "128", "tile_n": "64", "b_layout": "kn"}, {"LA": 2, "LB": 1}),
+    ],
+)
+def test_a_copy_for_each_panel(settings: dict[str, str], wanted: dict[str, int]) -> None:
+    assert of_loads(kernel("gemm", **settings)) == wanted
+
+
+@pytest.mark.parametrize(("page", "wanted"), [("16", 16), ("64", 4), ("256", 2)])
+def test_a_copy_for_each_page(page: str, wanted: int) -> None:
+    """Tiles of 128 keys, whose rows are two panels."""
+    found = of_loads(kernel("attention_kvcache_parts", head_dim="128", page_size=page))
+    assert {name: found[name] for name in ("LK", "LV")} == {"LK": wanted, "LV": wanted}
+
+
+def test_a_model_that_lacks_it() -> None:
+    what = loading()
+    assert issued(what, kernel("gemm"), model()) is what
+    assert copying(what, model()) == set()
+
+
+def test_loads_keep_their_warp_as_long_as_their_copies() -> None:
+    tiled = kernel("gemm", tile_k="128", tile_n="64")
+    found = issued(loading(), tiled, model(70))
+    assert {o.name: o.hold for o in found.operations} == {"LA": (140, 140), "MMA[0]": (20, 20)}
+    short = issued(loading(), tiled, model(7))
+    assert short.operation["LA"].hold == (30, 30)
+
+
+def test_waits_and_arrivals_of_a_warp_that_only_loads_are_included() -> None:
+    """Without the number the warp waits and arrives like any other, and issues a load in 30."""
+    what = issued(loading(), kernel("gemm", tile_k="128", tile_n="64"), model(70))
+    assert copying(what, model(70)) == {"load"}
+    assert cycles_per_iteration(what, model(70), "in turn") == pytest.approx(140)
+    machine = model()
+    around = machine.cycles("wait") + machine.cycles("arrive")
+    assert cycles_per_iteration(loading(), machine, "in turn") == pytest.approx(30 + around)
+
+
+def loading() -> Program:
+    """A warp that only loads, and a role that computes; each waits for what it has told itself."""
+    load = TileOperation("LA", Engine.COPY_IN, (), (100, 100), (30, 30), 0, (("TMA", 30),))
+    product = TileOperation("MMA[0]", Engine.THREADS, (), (20, 20), (20, 20), 0, (("FMA", 20),))
+    roles = {
+        "load": loop(Arrive("one", EACH, 1), Wait("one", EACH), Run("LA")),
+        "take": loop(Arrive("two", EACH, 1), Wait("two", EACH), Run("MMA[0]")),
+    }
+    return program(roles, (barrier_of("one"), barrier_of("two")), (load, product))
