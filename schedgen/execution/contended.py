@@ -21,7 +21,6 @@ from typing import Literal
 from schedgen.errors import SchedgenError
 from schedgen.execution.events import LOOP, Event, unroll
 from schedgen.execution.fused import fused
-from schedgen.execution.issuing import copying
 from schedgen.execution.machine import Machine as Barriers
 from schedgen.execution.machine import Setup
 from schedgen.execution.sharing import Sharing
@@ -102,7 +101,6 @@ class _Contended:
         self.units = Sharing(() if in_step else _exclusive(program, machine))
         self.clock = {role.name: 0.0 for role in program.roles}
         """When a role can take its next step; infinity while it executes an operation."""
-        self.copying = copying(program, machine)
         self.needed = [0.0] * len(self.case.events)
         """When all that an event needs had happened."""
         self.came: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
@@ -189,7 +187,6 @@ class _Contended:
         """Cycles that a step on a barrier in memory takes its role."""
         if (
             event.signal is None
-            or event.role in self.copying
             or self.case.program.barrier[event.signal.barrier].kind != "mbarrier"
         ):
             return 0.0
@@ -245,7 +242,7 @@ class _Gates:
         """The first step of an iteration of a role -> those of all roles that go with it."""
         for names in equal.values():
             for steps in zip(*(first[name] for name in names), strict=True):
-                self._together |= dict.fromkeys(steps, list(steps))
+                self._together |= {step: list(steps) for step in steps}
         self._there: dict[int, float] = {}
 
     def opens(self, step: int, time: float) -> float:

@@ -15,12 +15,12 @@ from dataclasses import replace
 from schedgen.kernel import Kernel, Operation
 from schedgen.layouts import panel_bytes
 from schedgen.machine import Machine
-from schedgen.program.model import Program, Run
+from schedgen.program.model import Arrive, Program, Run, Wait
 from schedgen.program.operations import Engine, TileOperation
 
 COPY = "copy_issue"
-"""Constant: cycles for which a warp is busy with a bulk copy to shared memory that it issues, with
-its waits and arrivals in between. A machine model may lack it.
+"""Constant: cycles for which a warp is busy with a bulk copy to shared memory that it issues; if it
+does nothing else, what it waits and arrives in between goes on meanwhile. A model may lack it.
 """
 
 
@@ -30,11 +30,12 @@ def issued(program: Program, kernel: Kernel, machine: Machine) -> Program:
         return program
     each = machine.cycles(COPY)
     by_name = {operation.name: operation for operation in kernel.operations}
+    spared = _spared(program, machine)
 
     def longer(one: TileOperation) -> TileOperation:
         if one.engine is not Engine.COPY_IN or one.name not in by_name:
             return one
-        least = round(each * copies(kernel, by_name[one.name]))
+        least = each * copies(kernel, by_name[one.name]) - spared.get(one.name, 0)
         return replace(one, hold=(max(one.hold[0], least), max(one.hold[1], least)))
 
     return replace(program, operations=tuple(map(longer, program.operations)))
@@ -49,13 +50,16 @@ def copies(kernel: Kernel, load: Operation) -> int:
     return panels * next((-(-work.rows // size) for size in paged), 1)
 
 
-def copying(program: Program, machine: Machine) -> set[str]:
-    """Roles whose loops do nothing but load: what `COPY` says includes their waits and arrivals."""
-    if COPY not in machine.constant:
-        return set()
-    found = set[str]()
+def _spared(program: Program, machine: Machine) -> dict[str, int]:
+    """Of the loads of roles that only load in their loops: each one's share of the cycles that
+    waits and arrivals take there.
+    """
+    found: dict[str, int] = {}
     for role in program.roles:
-        runs = [s.action.operation for s in role.loop if isinstance(s.action, Run)]
-        if runs and all(program.operation[name].engine is Engine.COPY_IN for name in runs):
-            found.add(role.name)
+        actions = [step.action for step in role.loop]
+        loads = [action.operation for action in actions if isinstance(action, Run)]
+        if loads and all(program.operation[name].engine is Engine.COPY_IN for name in loads):
+            around = machine.cycles("wait") * sum(isinstance(a, Wait) for a in actions)
+            around += machine.cycles("arrive") * sum(isinstance(a, Arrive) for a in actions)
+            found |= dict.fromkeys(loads, around // len(loads))
     return found

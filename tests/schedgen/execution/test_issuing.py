@@ -9,7 +9,7 @@ import pytest
 
 from schedgen.driver.binding import kernels_of
 from schedgen.execution.contended import cycles_per_iteration
-from schedgen.execution.issuing import COPY, copies, copying, issued
+from schedgen.execution.issuing import COPY, copies, issued
 from schedgen.kernel import Kernel
 from schedgen.machine import Constant, Machine
 from schedgen.machine_file import read_machine
@@ -59,25 +59,32 @@ def test_a_copy_for_each_page(page: str, wanted: int) -> None:
 def test_a_model_that_lacks_it() -> None:
     what = loading()
     assert issued(what, kernel("gemm"), model()) is what
-    assert copying(what, model()) == set()
 
 
-def test_loads_keep_their_warp_as_long_as_their_copies() -> None:
+def test_copies_keep_their_warp() -> None:
+    """Two copies of 70 cycles, in which the warp waits and arrives: 140 for an iteration."""
     tiled = kernel("gemm", tile_k="128", tile_n="64")
-    found = issued(loading(), tiled, model(70))
-    assert {o.name: o.hold for o in found.operations} == {"LA": (140, 140), "MMA[0]": (20, 20)}
-    short = issued(loading(), tiled, model(7))
-    assert short.operation["LA"].hold == (30, 30)
-
-
-def test_waits_and_arrivals_of_a_warp_that_only_loads_are_included() -> None:
-    """Without the number the warp waits and arrives like any other, and issues a load in 30."""
-    what = issued(loading(), kernel("gemm", tile_k="128", tile_n="64"), model(70))
-    assert copying(what, model(70)) == {"load"}
-    assert cycles_per_iteration(what, model(70), "in turn") == pytest.approx(140)
-    machine = model()
+    machine = model(70)
     around = machine.cycles("wait") + machine.cycles("arrive")
-    assert cycles_per_iteration(loading(), machine, "in turn") == pytest.approx(30 + around)
+    found = issued(loading(), tiled, machine)
+    assert found.operation["LA"].hold == (140 - around,) * 2
+    assert found.operation["MMA[0]"].hold == (20, 20)
+    assert cycles_per_iteration(found, machine, "in turn") == pytest.approx(140)
+
+
+def test_few_copies_change_nothing() -> None:
+    """What a load keeps its role for by the rules, and its waits and arrivals, are more."""
+    tiled = kernel("gemm", tile_k="128", tile_n="64")
+    assert issued(loading(), tiled, model(30)) == loading()
+
+
+def test_a_role_that_computes_as_well_waits_beside_its_copies() -> None:
+    what = loading()
+    both = replace(what.roles[0], loop=(*what.roles[0].loop, *loop(Run("MMA[0]"))))
+    found = issued(
+        replace(what, roles=(both,)), kernel("gemm", tile_k="128", tile_n="64"), model(70)
+    )
+    assert found.operation["LA"].hold == (140, 140)
 
 
 def loading() -> Program:
