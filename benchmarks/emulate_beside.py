@@ -39,10 +39,9 @@ def executed(root: Path, recording: Path) -> dict[str, Any]:
     package.__path__ = [str(root / "schedgen"), str(root)]
     sys.modules["schedgen"] = package
     sys.meta_path[:] = [one for one in sys.meta_path if "Editable" not in str(one)]
+    import schedgen.emulator as found
     from schedgen.emulator.emulation import Emulator
     from schedgen.emulator.launch.recording import Replay
-
-    import schedgen.emulator as found
 
     assert Path(str(found.__file__)).is_relative_to(root), found.__file__
     replay = Replay(pickle.loads(recording.read_bytes()))

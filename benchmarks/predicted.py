@@ -2,11 +2,12 @@
 
     python benchmarks/predicted.py [--save] [TABLE ...]
 
-Six tables: the *constants* that `schedgen calibrate` measured, beside what the model had when the
+Seven tables: the *constants* that `schedgen calibrate` measured, beside what the model had when the
 measured kernels were scheduled; the *experiments* of the calibration about iterations, and those
-about *launches*; *waits*, arrivals, orders of pace and sums on an H100; every shipped Hopper kernel
-(*kernels*); and *orders*: what is lost if tiles of products are chosen by what `schedgen tune`
-estimates, for the times that `choices.py` measured.
+about *launches*; *waits*, arrivals, orders of pace and sums on an H100; *streams* of loads, narrow
+products and reads of shared memory (`streams.yaml`); every shipped Hopper kernel (*kernels*); and
+*orders*: what is lost if tiles of products are chosen by what `schedgen tune` estimates, for the
+times that `choices.py` measured.
 Predictions are cycles of the machine model for roles that share units *in turn* and *in step*
 (`schedgen.execution.contended`); *predicted* lies a third of the way from one to the other.
 Measured cycles come from `results/calibration.json` and `results/launches.json`, of the kernels
@@ -50,7 +51,7 @@ NAME = "predicted"
 TARGET = "h200"
 RECORD, LAUNCHES = RESULTS / "calibration.json", RESULTS / "launches.json"
 KERNELS = RESULTS / "shipped.json"
-BARRIERS = RESULTS / "barriers.json"
+BARRIERS, STREAMS = RESULTS / "barriers.json", RESULTS / "streams.json"
 LONGER = {"wait": Fraction(80), "handoff": Fraction(6)}
 """Cycles with which experiments on waits agree within 2 %, and other kernels do not
 (docs/calibration.md): the model keeps its own."""
@@ -97,6 +98,17 @@ def waits(record: Record, machine: Machine) -> Iterator[Row]:
             row: Row = {"table": "waits", "experiment": one.name}
             row |= _compared(said(one, solution, machine), there.measured[one.name].cycles)
             yield row | {"with longer waits": round(said(one, solution, longer).expected)}
+
+
+def streams(record: Record, machine: Machine) -> Iterator[Row]:
+    """The same of loads that follow each other, and of what bounds narrow tiles beside them."""
+    del record
+    there = recorded(STREAMS)
+    for one in read_experiments(Path(__file__).with_name("streams.yaml")):
+        if one.name in there.measured:
+            found = said(one, solved(one, ran_on(there)), machine)
+            row: Row = {"table": "streams", "experiment": one.name}
+            yield row | _compared(found, there.measured[one.name].cycles)
 
 
 def launches(record: Record, machine: Machine) -> Iterator[Row]:
@@ -191,13 +203,11 @@ def when(record: Record, row: Row) -> Row:
     if row["table"] == "orders":
         where = json.loads((RESULTS / f"{choices.NAME}.json").read_text("utf-8"))["environment"]
         return {"device": where["gpu"], "measured on": where["date"]}
-    about_launches = row["table"] == "launches" or row.get("constant") in (*SHARED, FAR, BUSY)
-    source = recorded(LAUNCHES) if about_launches else record
-    source = (
-        recorded({"waits": BARRIERS, "kernels": KERNELS}[row["table"]])
-        if row["table"] in ("waits", "kernels")
-        else source
-    )
+    if row["table"] == "launches" or row.get("constant") in (*SHARED, FAR, BUSY):
+        source = recorded(LAUNCHES)
+    else:
+        path = {"waits": BARRIERS, "streams": STREAMS, "kernels": KERNELS}.get(row["table"])
+        source = record if path is None else recorded(path)
     return {"device": source.device, "measured on": source.date}
 
 
@@ -207,7 +217,7 @@ def main() -> None:
     print(f"{record.device}, {record.date}, {record.mhz:.0f} MHz at the lowest")
     there: list[Row] = json.loads((RESULTS / f"{NAME}.json").read_text("utf-8"))["rows"]
     found: list[Row] = []
-    for part in (constants, experiments, waits, launches, kernels, orders):
+    for part in (constants, experiments, waits, streams, launches, kernels, orders):
         name = part.__name__
         if wanted and name not in wanted:
             found += [row for row in there if row["table"] == name]

@@ -186,6 +186,11 @@ PARTS: dict[str, Callable[[], str]] = {
         ("experiment", "measured", "predicted", "in turn", "in step", "with longer waits"),
         "waits",
     ),
+    "predicted-streams": lambda: measured_table(
+        "predicted",
+        ("experiment", "measured", "predicted", "off", "in turn", "in step"),
+        "streams",
+    ),
     "predicted-launches": lambda: measured_table(
         "predicted",
         ("experiment", "of", "measured", "predicted", "off", "in turn", "in step", "MHz"),

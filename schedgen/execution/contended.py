@@ -256,15 +256,14 @@ class _Gates:
 
 def _shape(role: RoleProgram) -> object:
     """What two roles have in common that do the same with other data, and do not hand it to each
-    other: their operations, whatever else keeps the one or the other from its next one.
+    other: their operations but for the indices, whatever else keeps the one or the other from its
+    next one.
     """
-    runs = (s for s in role.loop if isinstance(s.action, Run))
-    return role.warps, tuple((_same(s.action), s.shift, s.guard) for s in runs)
-
-
-def _same(action: Run) -> str:
-    """Its operation without the indices."""
-    return action.operation.partition("[")[0]
+    return role.warps, tuple(
+        (s.action.operation.partition("[")[0], s.shift, s.guard)
+        for s in role.loop
+        if isinstance(s.action, Run)
+    )
 
 
 def _exclusive(program: Program, machine: Machine) -> set[str]:
