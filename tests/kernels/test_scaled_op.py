@@ -84,7 +84,7 @@ class ByTorch:
             d.copy_(a.float() @ b.float().mT * factor[:, None, None])
             return
         if "blocks" in self.name:
-            scale_b = scale_b.repeat_interleave(32, -1)[..., : b.shape[-2]]
+            scale_b = scale_b.repeat_interleave(128, -1)[..., : b.shape[-2]]
             factors = (
                 s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b)
             )
