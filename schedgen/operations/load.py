@@ -19,7 +19,8 @@ class Load(OperationBase):
     CONDITION: ClassVar[Condition] = Condition.SCALARS
     KEYS: ClassVar[str] = "`from` argument, `to` buffer"
     MEANING: ClassVar[str] = (
-        "copies a tile of the tensor to shared memory, in bulk. Data types must agree"
+        "copies a tile of the tensor to shared memory, in bulk. Data types must agree. A short row "
+        "(`shape` of buffers) is loaded as a whole (`part-of-row`)"
     )
 
     kind: Literal["load"]

@@ -181,6 +181,26 @@ def test_long_blocks(torch_only: list[str], outer: tuple[int, ...], m: int, n: i
     assert torch_only == ["gemm_fp8_blocks_sm_90a_e4m3_blocks.py"]
 
 
+@pytest.mark.parametrize(("n", "copied"), [(500, False), (512, False), (200, True)])
+def test_factors_of_long_blocks_are_read_as_they_are(
+    torch_only: list[str], monkeypatch: pytest.MonkeyPatch, n: int, copied: bool
+) -> None:
+    """If their rows are multiples of 16 bytes apart."""
+    a, b = small(5, 256), small(n, 256, seed=1)
+    of_a, of_b = _wide(5, 2), _wide(2, -(-n // 128))
+    passed: list[Tensor] = []
+    launch = ByTorch.launch
+
+    def look(self: ByTorch, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
+        passed.append(tensors[3])
+        launch(self, tensors, scalars)
+
+    monkeypatch.setattr(ByTorch, "launch", look)
+    scaled_gemm(a, b.mT, of_a, of_b)
+    assert (passed[0].data_ptr() != of_b.data_ptr()) is copied
+    assert len(torch_only) == 1
+
+
 @pytest.mark.parametrize("outer", [(), (2,), (2, 3)])
 def test_into_a_tensor(torch_only: list[str], outer: tuple[int, ...]) -> None:
     """Also one that no bulk copy can reach, and one whose batches do not follow each other."""
@@ -341,6 +361,8 @@ def test_emulated_rows(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
 def test_emulated_long_blocks(monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
     install(monkeypatch, arch, Emulated)
     _long_blocks((), 130, 136, 264)
+    _long_blocks((2,), 70, 200, 384)
+    _long_blocks((2,), 5, 520, 136)
 
 
 @pytest.mark.slow
