@@ -120,8 +120,8 @@ def _narrow(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> N
 
 
 def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) -> None:
-    """Factors (batch, rows) of both operands; (batch, blocks of 128 along k, rows) and (batch, blocks
-    of 128 rows, blocks along k); or (batch,), with ``alpha`` beside them.
+    """Factors (batch, rows) of both operands; (batch, blocks of 128 along k, rows), four for each
+    128 rows of b; or (batch,), with ``alpha`` beside them.
     """
     a, b, scale_a, scale_b, d = tensors
     if alpha:
@@ -131,10 +131,10 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
     if not blocks:
         d.copy_(scale_a[..., None] * (a.float() @ b.float().mT) * scale_b[:, None])
         return
-    of_a = scale_a.mT.repeat_interleave(128, -1)[..., : a.shape[-1]]
-    of_b = scale_b.repeat_interleave(128, -1).repeat_interleave(128, -2)
-    of_b = of_b[..., : b.shape[-2], : b.shape[-1]]
-    d.copy_((a.float() * of_a) @ (b.float() * of_b).mT)
+    scale_b = scale_b.repeat_interleave(32, -1)[..., : b.shape[-2]]
+    factors = (s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b))
+    a, b = (x.float() * factor for x, factor in zip((a, b), factors, strict=True))
+    d.copy_(a @ b.mT)
 
 
 def _turned(tensors: Sequence[Tensor]) -> None:

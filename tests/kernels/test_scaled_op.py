@@ -84,10 +84,11 @@ class ByTorch:
             d.copy_(a.float() @ b.float().mT * factor[:, None, None])
             return
         if "blocks" in self.name:
-            of_a = scale_a.mT.repeat_interleave(128, -1)[..., : a.shape[-1]]
-            of_b = scale_b.repeat_interleave(128, -1).repeat_interleave(128, -2)
-            of_b = of_b[..., : b.shape[-2], : b.shape[-1]]
-            a, b = a.float() * of_a, b.float() * of_b
+            scale_b = scale_b.repeat_interleave(128, -1)[..., : b.shape[-2]]
+            factors = (
+                s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b)
+            )
+            a, b = (x.float() * factor for x, factor in zip((a, b), factors, strict=True))
             d.copy_(a @ b.mT)
             return
         d.copy_(scale_a[..., None] * (a.float() @ b.float().mT) * scale_b[:, None])
