@@ -257,12 +257,12 @@ def _bytes(b: Tensor) -> Tensor:
 def _of_long_blocks(
     scale_a: Tensor, scale_b: Tensor, sizes: _Sizes, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """Factors (batch, blocks along k, rows) of A, and (batch, `WIDE` rows, blocks along k) of B."""
+    """Factors (batch, blocks along k, rows) of A, and for each `WIDE` rows of B one."""
     outer = sizes.shape[:-2]
     first = (scale_a if alpha == 1 else scale_a * alpha).mT
     return (
         layouts.accessible(layouts.batches(first, outer)),
-        layouts.accessible(layouts.batches(scale_b.mT, outer)),
+        layouts.accessible(layouts.batches(scale_b, outer)),
     )
 
 

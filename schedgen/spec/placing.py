@@ -331,16 +331,11 @@ class Placing:
         return replace(found, along=part.of, block=part.count)
 
     def _blocks(self, extent: str, side: Place, part: Part, operation: Operation) -> Place:
-        """Return the place of a side of a tile that lies along an extent that counts blocks; of
-        several such tiles in an iteration, or an output tile, each has the elements behind those of
-        the one before.
-        """
+        """Return the place of a side of a tile that lies along an extent that counts blocks."""
         found = replace(side, extent=extent, counts=part.of, unit=part.unit)
-        every, offset = side.block * part.count, side.offset + side.block * part.number
-        found = replace(found, offset=offset)
         if operation.phase is Phase.BODY and part.of in self.walked:
-            return replace(found, block=0, step=every, split_k=self._split_k)
-        return replace(found, along=part.of, block=every)
+            return replace(found, block=0, step=side.block, split_k=self._split_k)
+        return replace(found, along=part.of)
 
     def _along(self, extent: str, side: Place, operation: Operation) -> Place:
         """Return the place of one side of a tile that lies along ``extent``."""
