@@ -9,7 +9,6 @@ from functools import cache
 
 from schedgen.codegen.library_narrow import NARROW
 from schedgen.codegen.library_ragged import RAGGED
-from schedgen.codegen.library_rows import ROWS
 from schedgen.codegen.library_waits import WAITS
 from schedgen.codegen.trees import parsed
 
@@ -366,7 +365,7 @@ COMMON = WAITS + _BEFORE + NARROW + _BEHIND
 
 def used(called: Collection[str], library: str) -> str:
     """The functions that ``called`` names, and those that they call, in order."""
-    functions = _functions(COMMON) | _functions(RAGGED) | _functions(ROWS) | _functions(library)
+    functions = _functions(COMMON) | _functions(RAGGED) | _functions(library)
     needed: set[str] = set()
     found = set(called)
     while found - needed:

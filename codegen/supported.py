@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import SWIZZLED_ROWS, Part, Plan, View
 from schedgen.kernel import Kernel, Kind, Operation, Region, Space
-from schedgen.layouts import COPIED_BYTES, DTYPE_BITS
-from schedgen.padding import padding
+from schedgen.layouts import DTYPE_BITS
 
 _DTYPES = ("bf16", "fp16", "f32", "e4m3", "e5m2", "e8m0", "e2m1x2", "i8", "i4x2")
 _MULTIPLIED = ("bf16", "fp16", "e4m3", "e5m2", "e2m1x2")
 _STEP_BYTES = 32
 """Bytes of a row of the left operand that one instruction multiplies."""
+_COPIED_BYTES = 16
+"""Bulk tensor copies move multiples of this along the innermost axis (PTX ISA, tensor maps)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +100,20 @@ def _dtypes(kernel: Kernel) -> Iterator[EmitError]:
 
 def _view(region: Region, view: View) -> Iterator[EmitError]:
     """A tile in shared memory is made of panels whose rows are swizzled together."""
-    if len(region.shape) == 2 and region.shape[1] == 1 and region.rows > 1:
+    if len(region.shape) == 2 and region.shape[1] == 1:
         yield EmitError(
             f"'{region.base}': a tile of one column",
             region,
             rule="tile-of-one-column",
             fix=f"make its shape [{region.rows}]: a value per row",
         )
-    elif not view.vector and view.row_bytes % COPIED_BYTES:
+    elif not view.vector and view.row_bytes % _COPIED_BYTES:
         yield EmitError(
             f"'{region.base}': rows of {view.row_bytes} bytes in shared memory are no multiple of "
-            f"{COPIED_BYTES} bytes",
+            f"{_COPIED_BYTES} bytes",
             region,
             rule="bytes-of-row",
-            fix=f"make columns a multiple of {COPIED_BYTES * 8 // DTYPE_BITS[region.dtype]}",
+            fix=f"make columns a multiple of {_COPIED_BYTES * 8 // DTYPE_BITS[region.dtype]}",
         )
     elif not view.vector:
         repeat = SWIZZLED_ROWS * view.panel * DTYPE_BITS[view.dtype] // 8
@@ -241,14 +242,12 @@ def _copy(plan: Plan, operation: Operation) -> Iterator[EmitError]:
     part = plan.part(operation, "from" if operation.kind is Kind.STORE else "to")
     view, base = plan.views[part.region.name], part.region.base
     bits = DTYPE_BITS[part.region.dtype]
-    has_room = operation.kind is Kind.LOAD and padding(part.region)
-    if view.vector and part.rows * part.columns * bits // 8 % COPIED_BYTES and not has_room:
+    if view.vector and part.rows * part.columns * bits // 8 % _COPIED_BYTES:
         yield EmitError(
             f"{operation.name}: a copy of {part.rows * part.columns * bits // 8} bytes",
             operation,
             rule="bytes-of-copy",
-            fix=f"make '{base}' a multiple of {COPIED_BYTES * 8 // bits} elements"
-            + ", or load it as a row ('[1, n]')" * (operation.kind is Kind.LOAD),
+            fix=f"make '{base}' a multiple of {_COPIED_BYTES * 8 // bits} elements",
         )
     elif not view.vector and part.columns != view.columns and part.columns % view.panel:
         # a tensor map's box has the swizzling of its own width

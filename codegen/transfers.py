@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code, joined, plus
-from schedgen.codegen.maps import Map
 from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.printing import expression
 from schedgen.codegen.ragged import RaggedExtents
@@ -16,7 +16,6 @@ from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
 from schedgen.kernel import Kernel, Kind, Operation
-from schedgen.padding import copied_columns, padding
 from schedgen.program.operations import Access
 from schedgen.sums import adds
 from schedgen.tensors import Argument, Place, Ragged
@@ -25,6 +24,86 @@ MODES = 5
 """The most that a tensor map has (CUDA driver API, cuTensorMapEncodeTiled)."""
 SWIZZLED = 8
 """Rows after which the swizzle of a tile in shared memory is the same again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map: tiles of ``rows`` x ``columns`` of an argument, along two of its axes.
+
+    ``sides`` has for each axis of the argument "rows", "columns" or "". Of a ``ragged`` one the
+    elements along an axis end where data says, see `schedgen.codegen.ragged`. A store that ``adds``
+    reduces: elements are added where they lie.
+    """
+
+    name: str
+    argument: Argument
+    rows: int
+    columns: int
+    sides: tuple[str, ...]
+    store: bool
+    ragged: Ragged | None = None
+    adds: bool = False
+
+    @property
+    def folded(self) -> bool:
+        """Whether numbers, or pages, are along an axis of their own, which is that of rows here."""
+        return self.ragged is not None and not self.ragged.packed and self._outer is not None
+
+    @property
+    def pitch(self) -> Name:
+        """How many rows such are apart."""
+        return Name(f"pitch_{self.argument.name}")
+
+    @property
+    def folds(self) -> tuple[int, int]:
+        """The axes of a tensor that is passed that are folded: of numbers, and of their rows."""
+        assert self.ragged is not None
+        shape = self.argument.shape
+        return shape.index(self.ragged.of), shape.index(self.ragged.extent)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes of the argument that are those of the tensor: that of rows, that of columns, the
+        others.
+        """
+        sided = [self.sides.index(side) for side in ("rows", "columns") if side in self.sides]
+        rest = [axis for axis, side in enumerate(self.sides) if not side and axis != self._outer]
+        return (*sided, *reversed(rest))
+
+    @property
+    def axes(self) -> list[int]:
+        """`order` in axes of the tensor that is passed."""
+        if self._outer is None or self.folded:
+            return [*self.order]
+        outer = self._outer
+        return [axis - (axis > outer) for axis in self.order]
+
+    @property
+    def _outer(self) -> int | None:
+        """The axis along which numbers have elements of their own, which a map has none for."""
+        if self.ragged is None or self.ragged.of not in self.argument.shape:
+            return None
+        axis = self.argument.shape.index(self.ragged.of)
+        return None if self.sides[axis] else axis
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """Elements along each axis of `order`, and of what a ragged map has more."""
+        sizes = {"rows": self.box, "columns": self.columns, "": 1}
+        sided = [sizes[self.sides[axis]] for axis in self.order]
+        return (*sided, 1, 1) if self.ragged else tuple(sided)
+
+    @property
+    def box(self) -> int:
+        """Rows of a copy: those of a page, if a tile has more."""
+        paged = self.ragged is not None and self.ragged.table
+        return min(self.rows, self.ragged.page_size) if paged and self.ragged else self.rows
+
+    @property
+    def mode(self) -> int:
+        """Which one of `order` the ragged axis is."""
+        assert self.ragged is not None
+        return self.order.index(self.argument.shape.index(self.ragged.extent))
 
 
 class Transfers:
@@ -53,9 +132,7 @@ class Transfers:
         store = operation.kind is Kind.STORE
         part = self.plan.part(operation, "from" if store else "to")
         sides = tuple(place.side for place in operation.places)
-        step = part.columns if not store and padding(part.region) else 0
-        columns = copied_columns(part.region) if step else part.columns
-        key = (argument.name, part.rows, columns, sides, store, adds(operation), step)
+        key = (argument.name, part.rows, part.columns, sides, store, adds(operation))
         if key not in made:
             taken = {m.name for m in made.values()}
             taken |= {a.name for a in self.plan.kernel.arguments if a is not argument}
@@ -65,16 +142,8 @@ class Transfers:
             ragged = self._ragged(argument)
             if ragged and ragged.table:
                 _check_pages(operation, ragged, sides, part.rows)
-            if ragged and step:
-                raise EmitError(
-                    f"{operation.name}: a short row of '{argument.name}', whose elements along "
-                    f"'{ragged.extent}' end where data says",
-                    operation,
-                    rule="short-row-of-ragged",
-                    fix=f"make columns of the buffer a multiple of {columns}",
-                )
             made[key] = Map(
-                name, argument, part.rows, columns, sides, store, ragged, adds(operation), step
+                name, argument, part.rows, part.columns, sides, store, ragged, adds(operation)
             )
             if ragged and len(made[key].tile) > MODES:
                 raise EmitError(
@@ -164,11 +233,6 @@ class Transfers:
                 pitch = map_.pitch if map_.folded else None
                 tensor = self.ragged.within(map_.ragged, tensor_, map_.mode, pitch)
             tiles = code(f"cute.local_tile({{}}, {places}), 0, {rank}", tensor)
-            if map_.step:
-                staged = code(
-                    "{}, 0, 1", called("short_rows", self.plan.matrix(part), map_.columns)
-                )
-                tiles = code("{}, 0, 1", called("overlapping", tensor, map_.columns, map_.step))
             arguments = [code("{}", Name(f"tma_{map_.name}")), "0", "cute.make_layout(1)"]
             arguments += [code("cute.group_modes({})", modes) for modes in (staged, tiles)]
             source.call(f"s_{name}, t_{name} = cpasync.tma_partition", arguments)

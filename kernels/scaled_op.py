@@ -49,6 +49,8 @@ AROUND = 2
 the choice of a tile depends."""
 _GROUP = 512
 """Bytes of factors for 128 rows and 4 blocks."""
+_COPIES = 4
+"""Of a factor of B, so that a bulk copy brings 16 bytes of them."""
 
 
 def scaled_gemm(
@@ -257,12 +259,13 @@ def _bytes(b: Tensor) -> Tensor:
 def _of_long_blocks(
     scale_a: Tensor, scale_b: Tensor, sizes: _Sizes, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """Factors (batch, blocks along k, rows) of A, and for each `WIDE` rows of B one."""
+    """Factors (batch, blocks along k, rows) of A, and for each `WIDE` rows of B `_COPIES`."""
     outer = sizes.shape[:-2]
     first = (scale_a if alpha == 1 else scale_a * alpha).mT
+    second = scale_b[..., None].expand(*scale_b.shape, _COPIES).reshape(*scale_b.shape[:-1], -1)
     return (
         layouts.accessible(layouts.batches(first, outer)),
-        layouts.accessible(layouts.batches(scale_b, outer)),
+        layouts.accessible(layouts.batches(second, outer)),
     )
 
 

@@ -22,7 +22,7 @@ from functools import cached_property
 
 from schedgen.errors import Location
 from schedgen.expressions import Expression
-from schedgen.layouts import DTYPE_BITS, filled, panel_bytes
+from schedgen.layouts import DTYPE_BITS, panel_bytes
 from schedgen.tensors import Argument, GridAxis, Place, Ragged, Walk
 
 
@@ -110,12 +110,9 @@ class Region:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row (of one element for a vector, which has a value per row); a single row
-        in shared memory has room for what bulk copies bring (`schedgen.padding`)."""
+        """Bytes of one row (of one element for a vector, which has a value per row)."""
         columns = self.shape[1] if len(self.shape) == 2 else 1
-        row = -(-columns * DTYPE_BITS[self.dtype] // 8)
-        alone = self.space is Space.SMEM and len(self.shape) == 2 and self.rows == 1
-        return filled(row) if alone else row
+        return -(-columns * DTYPE_BITS[self.dtype] // 8)
 
     @property
     def slot_bytes(self) -> int:

@@ -29,16 +29,8 @@ of lane i is for row 32 c + i and block j (PTX ISA, scale factors of tcgen05.mma
 PANEL_BYTES = (128, 64, 32, 16)
 """Bytes of a row in shared memory that are swizzled together (PTX ISA, modes of tensor maps)."""
 
-COPIED_BYTES = 16
-"""Bulk copies move multiples of this along the innermost axis (PTX ISA, tensor maps)."""
-
 TMEM_LANES = 128
 """Rows that tensor memory has (PTX ISA, tensor memory addressing)."""
-
-
-def filled(row_bytes: int) -> int:
-    """Bytes of a row with room for all that a bulk copy of it brings."""
-    return -(-row_bytes // COPIED_BYTES) * COPIED_BYTES
 
 
 def panel_bytes(row_bytes: int) -> int:

@@ -49,7 +49,7 @@ def own_waits(kind: str, found: list[Found], differ: Differ) -> dict[int, bool]:
         last = found[piece[-1]]
         allocations = [found[at].allocations for at in piece]
         again = len(list(groupby(allocations))) > len(set(allocations))
-        later = _later(found, piece[-1])
+        later = next((n for n in range(piece[-1] + 1, len(found)) if found[n].choice), len(found))
         more = later < len(found) and found[later].run == last.run
         waits = any(one.kind == kind for one in found[piece[-1] + 1 : later])
         if more and loads and found[later].kind == "tmem write" and not waits:
@@ -60,16 +60,6 @@ def own_waits(kind: str, found: list[Found], differ: Differ) -> dict[int, bool]:
         if loads and (again or (own.get(last.run, False) and not alike)):
             differ(f"no '{kind}' between two pieces", _THREADS, last.event)
     return own
-
-
-def _later(found: list[Found], last: int) -> int:
-    """The next access behind ``last`` that a wait may have to come before: none of what the same
-    operation reads from shared memory, which the compiler may do once for several pieces.
-    """
-    for at in range(last + 1, len(found)):
-        if found[at].choice and (found[at].kind != "read" or found[at].run != found[last].run):
-            return at
-    return len(found)
 
 
 def _pieces(kind: str, found: list[Found]) -> Iterator[list[int]]:

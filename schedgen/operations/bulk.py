@@ -16,11 +16,11 @@ def in_shared_memory(shapes: Shapes, operand: str, name: str) -> bool:
 
 
 def bulk_work(shapes: Shapes, operand: str) -> Work:
-    """Bytes, what is behind a short row among them, and how they lie."""
+    """Bytes, and how they lie."""
     rows, columns = shapes.shape(operand)
     return Work(
         rows=rows,
         columns=columns,
-        bytes=shapes.bytes(operand) + shapes.padding(operand),
+        bytes=shapes.bytes(operand),
         row_bytes=shapes.row_bytes(operand),
     )

@@ -19,8 +19,7 @@ class Load(OperationBase):
     CONDITION: ClassVar[Condition] = Condition.SCALARS
     KEYS: ClassVar[str] = "`from` argument, `to` buffer"
     MEANING: ClassVar[str] = (
-        "copies a tile of the tensor to shared memory, in bulk. Data types must agree. A short row "
-        "(`shape` of buffers) is loaded as a whole (`part-of-row`)"
+        "copies a tile of the tensor to shared memory, in bulk. Data types must agree"
     )
 
     kind: Literal["load"]
@@ -32,19 +31,7 @@ class Load(OperationBase):
         return draft.tensor(self.source, "to", (*path, "from"))
 
     def fits(self, shapes: Shapes) -> bool:
-        return in_shared_memory(shapes, "to", self.to) and self._is_whole_row(shapes)
-
-    def _is_whole_row(self, shapes: Shapes) -> bool:
-        """Whether what the copy brings behind the tile has room: it is no part of a short row."""
-        room = shapes.row_bytes("to")
-        if not shapes.padding("to") or shapes.bytes("to") + shapes.padding("to") == room:
-            return True
-        message = (
-            f"'{self.id}' loads {shapes.bytes('to')} bytes into a row of '{self.to}', of which a "
-            f"copy brings {room}: those behind them would be written over"
-        )
-        fix = "load the row as a whole, or give each part a row of its own ('per' instead of "
-        return shapes.fail("part-of-row", message, "to", f"{fix}'split')")
+        return in_shared_memory(shapes, "to", self.to)
 
     def work(self, shapes: Shapes) -> Work | None:
         return bulk_work(shapes, "to")

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from schedgen.errors import suggest
 from schedgen.kernel import OWN_STORAGE, AliasOption, Region
-from schedgen.padding import padding
 from schedgen.spec.layout import Layout
 from schedgen.spec.schema import Buffer
 from schedgen.spec.values import Path
@@ -99,12 +98,6 @@ def _can_host(layout: Layout, name: str, kind: str, host: str, at: Path) -> bool
     if kind == "other" and len(layout.names[host]) == 1:
         message = f"there is only one '{host}', and no other one"
         report("alias-shape", message, at, fix=f"write 'own {host}'")
-        return False
-    short = next((one for one in (tenant, owner) if padding(one)), None)
-    if short is not None:
-        message = f"copies fill the row of '{short.base}' up to {short.row_bytes} bytes"
-        fix = "remove the alias, or make its columns as many as copies bring"
-        report("alias-of-short-row", message, at, fix=fix)
         return False
     if tenant.rows > owner.rows or tenant.row_bytes > owner.row_bytes:
         message = (

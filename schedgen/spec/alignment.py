@@ -5,8 +5,8 @@ product adds up along one extent of both of its operands, what a formula reads e
 lies where its output does, and a store puts a tile where it belongs. Equal sizes are no reason to
 think so: a square tile that lies the other way round fits as well.
 
-What nobody says, such as the columns of a vector, fits everything; so does, in formulas, a single
-number, and an extent that a tile covers as a whole: it may be a pattern that repeats in each tile.
+What nobody says, such as the columns of a vector, fits everything; so does, in formulas, an extent
+that a tile covers as a whole: it may be a pattern that repeats in each tile.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Checker:
         names = [name for name in operands if name not in ("from", "to")]
         for name in sorted(names, key=lambda name: name in outputs):
             if any(read.piece in operands[name] for read in operation.reads):
-                mine = self._moving(self._spread(operands[name]))
+                mine = self._moving(self._of(operands[name]))
                 if self.agree(operation, name, known, mine):
                     known = known.with_(mine)
         for name in outputs:
@@ -130,11 +130,6 @@ class _Checker:
         """What an output has of the axes of its operands: a vector has rows only."""
         region = self.layout.regions[self.region[pieces[0]]]
         return _Axes(axes.rows) if len(region.shape) == 1 else axes
-
-    def _spread(self, pieces: Sequence[str]) -> _Axes:
-        """Along what an operand lies; a single number, which is for all elements, along nothing."""
-        region = self.layout.regions[self.region[pieces[0]]]
-        return _Axes() if region.shape == (1, 1) else self._of(pieces)
 
     def _moving(self, axes: _Axes) -> _Axes:
         """Of axes those along which tiles are parts; values for blocks lie along what has these."""

@@ -11,7 +11,6 @@ from schedgen.kernel import Piece, Space, Work
 from schedgen.layouts import DTYPE_BITS, PACKED
 from schedgen.operations.base import size
 from schedgen.operations.widening import WIDENING
-from schedgen.padding import padding
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
 from schedgen.spec.values import Location, Path
@@ -48,10 +47,6 @@ class Shapes:
     def row_bytes(self, operand: str) -> int:
         """Return the bytes of a row of the buffer that an operand is in."""
         return self.layout.regions[self.draft.operands[operand][0].region].row_bytes
-
-    def padding(self, operand: str) -> int:
-        """Return how many of these are behind the elements, for what bulk copies bring."""
-        return padding(self.layout.regions[self.draft.operands[operand][0].region])
 
     def space(self, operand: str) -> Space:
         """Return the memory space of an operand."""

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schedgen.kernel import Kernel, Operation, Phase
-from schedgen.padding import loaded_bytes
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -206,8 +205,8 @@ class Layout:
         """Bytes that a bulk load brings, 0 for other operations."""
         if not self.is_load(operation):
             return 0
-        pieces = [self.kernel.piece[name] for name in self.kernel.operation[operation].writes]
-        return loaded_bytes(self.kernel.region[pieces[0].region], pieces)
+        pieces = self.kernel.operation[operation].writes
+        return sum(self.kernel.piece[name].bytes for name in pieces)
 
     # -- steps ---------------------------------------------------------------------------------
 

@@ -40,10 +40,6 @@ def refused(spec: str, target: str, **settings: str) -> str:
         ("any_width", "h200", {"tile_n": "40"}),
         ("row_of_matrix", "b200", {}),
         ("row_of_matrix", "h200", {}),
-        ("short_rows", "b200", {}),
-        ("short_rows", "b200", {"parts": "5"}),  # 20 bytes
-        ("short_rows", "h200", {}),
-        ("short_rows", "h200", {"parts": "1"}),
         ("sums", "b200", {}),
         ("sums", "h200", {}),
     ],
