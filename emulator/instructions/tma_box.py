@@ -17,12 +17,13 @@ from schedgen.emulator.instructions.tma_operands import (
     signed,
     tensor_map,
 )
+from schedgen.emulator.launch.tensor_map import TensorMap
 from schedgen.emulator.launch.tensor_map_bits import SIZE
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.tiles import Block, block, box_shape, rows
 from schedgen.emulator.machine.lanes import Lanes, error
 from schedgen.emulator.order.tracker import Cells, Space
-from schedgen.emulator.ptx.tree import Address
+from schedgen.emulator.ptx.tree import Address, Instruction
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "4d": 4, "5d": 5}
 _ROWS = 4
 """Of gather4 and scatter4."""
+_INNERMOST = 16
+"""Bytes of which an innermost coordinate is a multiple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class Source:
         at = [signed(one, lane) for one in others]
         if store and min(at) < 0:
             raise error(where, f"coordinates {at}: those of a store must not be negative")
+        _check_aligned(tensor, at[0], where)
         try:
             shape = box_shape(tensor, _ROWS if self.four else None)
             single = None if self.four else block(tensor, at)
@@ -114,3 +118,23 @@ class Source:
         except LayoutError as problem:
             raise error(where, str(problem)) from None
         return Box(operand, shape, tuple((one, *global_part(warp, one, where)) for one in found))
+
+
+def _check_aligned(tensor: TensorMap, innermost: int, where: Instruction) -> None:
+    """A box has to begin at a multiple of 16 bytes along the innermost dimension (T14).
+
+    The ISA does not say so. An H200 reports an illegal instruction for a load that does not, and
+    TileLang's users for stores (its issue 2527); prefetches are taken for loads. Padded elements
+    have a rule of their own.
+
+    Raises:
+        EmulationError: it does not.
+    """
+    bits = innermost * tensor.element.bits
+    if bits % (8 * _INNERMOST) and not tensor.element.is_padded:
+        raise error(
+            where,
+            f"the innermost coordinate {innermost} is {bits / 8:g} bytes behind the beginning of a "
+            f"row, no multiple of {_INNERMOST}: an illegal instruction on an H200; let boxes begin "
+            "at multiples of that (rule T14)",
+        )

@@ -343,6 +343,27 @@ def test_stores_have_no_negative_coordinates() -> None:
         launch(text, {"data": data, "c": target}, scalars={"m": encode(map_)})
 
 
+@pytest.mark.parametrize("at", [-7, -4, 1, 4, 12])
+def test_boxes_begin_at_multiples_of_16_bytes(at: int) -> None:
+    """An H200 executes the others as illegal instructions, whatever the box."""
+    source = half(8, 64)
+    map_ = tensor(source, Element.F16, (64, 8))
+    with pytest.raises(EmulationError, match=rf"innermost coordinate {at} is {2 * at} bytes.*T14"):
+        load(map_, {"a": source}, before=f"mov.b32 %r6, {at};")
+    text = f"""{stage(1024)} mov.b32 %r6, {abs(at)}; mov.b32 %r7, 0;
+    @%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd0, {{%r6, %r7}}], [%r0];
+    {FINISH}"""
+    with pytest.raises(EmulationError, match=r"rule T14"):
+        launch(text, {"data": half(8, 64), "c": source}, scalars={"m": encode(map_)})
+
+
+def test_rows_begin_anywhere() -> None:
+    source = half(8, 64)
+    load(
+        tensor(source, Element.F16, (64, 8)), {"a": source}, at="%r6, %r8", before="mov.b32 %r8, 5;"
+    )
+
+
 def test_the_mbarrier_is_beside_the_destination_or_in_its_peer() -> None:
     source = half(8, 64)
     map_ = tensor(source, Element.F16, (64, 8))
