@@ -35,6 +35,13 @@ def parts() -> dict[str, Callable[[], str]]:
         "emulator-speed": lambda: table(
             "emulate", (*SPEED, "CPU seconds", "instructions/s", "later launches/s")
         ),
+        "emulator-beside": lambda: table(
+            "emulate_beside",
+            (
+                *("kernel", "arch", "first: there", "first: here", "first: times"),
+                *("later: there", "later: here", "later: times"),
+            ),
+        ),
         "emulator-growth": lambda: table(
             "emulate_growth", (*GROWTH, "CPU seconds", "per 1024 more of k")
         ),
