@@ -88,7 +88,7 @@ def compared(name: str, arch: str, file: Path, roots: Mapping[str, Path], rounds
             which: counts[which] / min(one[kind] for one in every) for which, every in found.items()
         }
         for which, rate in rates.items():
-            row[f"{kind}: {which}"] = round(rate, -2)
+            row[f"{kind}: {which}"] = int(round(rate, -2))
         row[f"{kind}: times"] = round(rates["here"] / rates["there"], 2)
     return {**row, "warp instructions": counts["here"]}
 
