@@ -345,7 +345,7 @@ def test_stores_have_no_negative_coordinates() -> None:
 
 @pytest.mark.parametrize("at", [-7, -4, 1, 4, 12])
 def test_boxes_begin_at_multiples_of_16_bytes(at: int) -> None:
-    """An H200 executes the others as illegal instructions, whatever the box."""
+    """Loads and stores alike."""
     source = half(8, 64)
     map_ = tensor(source, Element.F16, (64, 8))
     with pytest.raises(EmulationError, match=rf"innermost coordinate {at} is {2 * at} bytes.*T14"):

@@ -247,20 +247,16 @@ class Compiler:
         self.given.append(machine.role["vector"].registers)
         if self.given[-1] > 60:
             raise Infeasible("no registers")
-        proven, even = (
-            SimpleNamespace(program=self.program),
-            SimpleNamespace(tile_range=(), walk=None),
-        )
-        found = SimpleNamespace(problem=SimpleNamespace(kernel=even))
-        return emitting.Emission("x.py", "", "", found, None, proven)  # type: ignore[arg-type]
+        return self._emission()
 
     def again(self, *_: object, **__: object) -> emitting.Emission:
         """The same text: nothing else can be tried."""
-        proven, even = (
-            SimpleNamespace(program=self.program),
-            SimpleNamespace(tile_range=(), walk=None),
-        )
+        return self._emission()
+
+    def _emission(self) -> emitting.Emission:
+        even = SimpleNamespace(tile_range=(), walk=None)
         found = SimpleNamespace(problem=SimpleNamespace(kernel=even))
+        proven = SimpleNamespace(program=self.program)
         return emitting.Emission("x.py", "", "", found, None, proven)  # type: ignore[arg-type]
 
     def overlap(self, _: Report) -> None:
