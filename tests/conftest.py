@@ -1,11 +1,19 @@
 """Random tests draw the same cases every time: CI must not fail on a change that is not to blame.
 
 ``HYPOTHESIS_PROFILE=explore pytest ...`` looks for new ones.
+
+Slow tests come last, and with ``--slow-until`` those that have not begun by then are skipped: how
+fast a computer is decides how many of them run, not whether the others do. They come file by
+file, in an order that ``--slow-seed`` decides, so that runs that are cut off leave out other files
+each time.
 """
 
+import hashlib
 import os
 import tempfile
+import time
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeat", derandomize=True, database=None)
@@ -15,3 +23,39 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 # No test reads what a user's commands kept, or leaves anything there; commands of one run share.
 _KEPT = tempfile.TemporaryDirectory(prefix="schedgen-tests-")
 os.environ["SCHEDGEN_CACHE_DIR"] = _KEPT.name
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slow-until",
+        type=float,
+        metavar="SECONDS",
+        help="begin no slow test after this time, in seconds since 1970 (date +%%s)",
+    )
+    parser.addoption(
+        "--slow-seed", default="", metavar="TEXT", help="decides the order of files with slow tests"
+    )
+
+
+def _slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Fast tests as they were collected, then slow ones. Files stay together, as tests of one file
+    share what is solved and compiled for them."""
+    seed = config.getoption("--slow-seed")
+
+    def place(item: pytest.Item) -> tuple[bool, str]:
+        file = item.nodeid.partition("::")[0]
+        return _slow(item), hashlib.sha256(f"{seed} {file}".encode()).hexdigest()
+
+    slow = sorted(filter(_slow, items), key=place)
+    items[:] = [item for item in items if not _slow(item)] + slow
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    until = item.config.getoption("--slow-until")
+    if until is not None and _slow(item) and time.time() > until:
+        pytest.skip("the time for slow tests (--slow-until) was over")
