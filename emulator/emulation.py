@@ -24,7 +24,7 @@ from schedgen.emulator.machine.machine import POISON
 from schedgen.emulator.machine.memory import HostMemory
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
 from schedgen.emulator.machine.program import Decoded
-from schedgen.emulator.machine.switches import EarlyStart, Switches, Uninitialized, Verdict
+from schedgen.emulator.machine.switches import EarlyStart, Switches, Uninitialized
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Flaw
 from schedgen.emulator.order.footprint import Footprint
@@ -84,6 +84,8 @@ class Emulator:
     """Processes that execute schedules at the same time."""
     order: Callable[[int], Policy] = Adversarial
     """Makes these schedules from their seeds, which are 0 and up."""
+    after: Callable[[Emulator, Launch], None] | None = None
+    """Is told of each launch that came to its end, and may look at it `again`."""
     _triggered: bool = False
     """Whether the last launch let the next one begin before its own end."""
     _before: Contents | None = None
@@ -125,6 +127,8 @@ class Emulator:
         self._leave_behind(launch, kernel, last, statistics)
         seconds = perf_counter() - begin
         every = [*earlier, execution_of(last, statistics)]
+        if self.after is not None:
+            self.after(self, launch)
         self._report(launch, self._joined(launch, every, last), statistics, seconds, every)
 
     def again(
@@ -257,7 +261,7 @@ class Emulator:
             warps_per_cta(launch.block),
             cluster_of(launch.grid, launch.cluster),
             switches=self.switches,
-            uninitialized=_VERDICTS[self.switches.uninitialized],
+            uninitialized=self.switches.uninitialized.verdict,
             describe=quote.describe,
             source=quote.source,
             stop=self.races == "first",
@@ -317,14 +321,6 @@ def _result(one: Outcome[Execution]) -> Execution:
         raise one.error
     assert one.result is not None
     return one.result
-
-
-_VERDICTS = {
-    Uninitialized.USED: Verdict.ERROR,
-    Uninitialized.ERROR: Verdict.ERROR,
-    Uninitialized.WARNING: Verdict.WARNING,
-    Uninitialized.OFF: Verdict.OFF,
-}
 
 
 @dataclass

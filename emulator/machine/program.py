@@ -64,6 +64,8 @@ class Decoded:
         held: lines of synchronization whose guard held in some lane, ever.
         hear: is told when a warp has executed synchronization, with what it has to wait for, if
             anything; None: nobody listens.
+        watch: of an instruction, what is to be called whenever a warp is about to execute it, if
+            anything; None: nobody watches.
     """
 
     def __init__(self) -> None:
@@ -74,6 +76,7 @@ class Decoded:
         self.functions = Functions()
         self.held: set[int] = set()
         self.hear: Hear | None = None
+        self.watch: Watch | None = None
         self._uses: tuple[Kernel, Counter[str]] | None = None
 
     def uses(self, kernel: Kernel) -> Counter[str]:
@@ -86,6 +89,7 @@ class Decoded:
 
 Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
 """Called before a warp executes an instruction; what it returns afterwards, with the result."""
+Watch = Callable[[Instruction, Decoder], Callable[[Warp], None] | None]
 _PLACED = frozenset({"bra", "brx"})
 """Opcodes whose steps know places in the body, which differ between mutants."""
 
@@ -108,6 +112,7 @@ class Program:
         self._decoded = decoded or Decoded()
         self._held = self._decoded.held
         self._hear = self._decoded.hear
+        self._watch = self._decoded.watch
         self._templates = Templates(
             self.decoder, lambda where, decoder: build(where, decoder, environment)
         )
@@ -207,6 +212,8 @@ class Program:
         step = build(instruction, self.decoder, self.environment)
         if self._hear is not None and synchronizes(instruction):
             step = _heard(step, self._hear, instruction)
+        if self._watch is not None and not isinstance(step, Control):
+            step = _watched(step, self._watch(instruction, self.decoder))
         return self._together(instruction, self._guarded(instruction, step))
 
     def _guarded(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
@@ -291,6 +298,18 @@ def _heard(step: Execute | Control, hear: Hear, instruction: Instruction) -> Exe
     if isinstance(step, Control):
         return Control(heard, step.guarded)
     return cast(Execute, heard)
+
+
+def _watched(step: Execute, look: Callable[[Warp], None] | None) -> Execute:
+    """Also lets who watches look first."""
+    if look is None:
+        return step
+
+    def watched(warp: Warp) -> None:
+        look(warp)
+        step(warp)
+
+    return watched
 
 
 def _collective(instruction: Instruction) -> bool:

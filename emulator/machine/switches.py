@@ -128,6 +128,11 @@ class Uninitialized(StrEnum):
     WARNING = "warning"
     OFF = "off"
 
+    @property
+    def verdict(self) -> Verdict:
+        """While a launch is executed, before it is known whether a read is used."""
+        return Verdict.ERROR if self is Uninitialized.USED else Verdict(self.value)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from schedgen.emulator.launched import Lines
 from schedgen.emulator.ptx.tree import Location
@@ -71,6 +72,18 @@ class Place:
     def at(lines: Lines, ptx: int, who: str = "") -> Place:
         """The place of the instruction in a line of PTX, with the calls around it."""
         return Place.of(lines.location(ptx), ptx, lines.text(ptx), who, lines.stack(ptx)[1:])
+
+    def data(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "source": self.text,
+            "ptx_line": self.ptx,
+            "instruction": self.instruction,
+            "who": self.who,
+            "calls": [asdict(call) for call in self.calls],
+        }
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from schedgen.emulator.machine.launch import LIMIT, STALL
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.switches import Switches
 from schedgen.emulator.ptx.tree import Module
+from schedgen.emulator.race.banks import Banks
 from schedgen.emulator.race.programs import Ended, Program, run
 from schedgen.emulator.race.schedules import Kept
 from schedgen.emulator.race.session import Limit, Session
@@ -45,6 +46,7 @@ class Options:
         pictures: whether findings have timelines.
         shrink: seconds in which simple schedules are looked for that show findings.
         replay: schedules under which launches are executed instead.
+        banks: whether bank conflicts are counted, for which each launch is executed again.
     """
 
     arch: str
@@ -62,6 +64,7 @@ class Options:
     pictures: bool = False
     shrink: float = 30.0
     replay: Collection[Kept] | None = None
+    banks: bool = False
 
 
 def session_of(options: Options, progress: Callable[[str], None] | None = None) -> Session:
@@ -77,6 +80,8 @@ def session_of(options: Options, progress: Callable[[str], None] | None = None) 
         emulator, options.limit, options.known, pictures=options.pictures, progress=progress
     )
     session.budget, session.replay = Budget(options.shrink), options.replay
+    if options.banks:
+        session.banks = emulator.after = Banks()
     return session
 
 

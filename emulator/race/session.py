@@ -16,6 +16,7 @@ from schedgen.emulator.order.findings import Severity
 from schedgen.emulator.order.groups import Group
 from schedgen.emulator.ptx.errors import PtxError
 from schedgen.emulator.ptx.tree import Location
+from schedgen.emulator.race.banks import Banks
 from schedgen.emulator.race.barriers import Barriers
 from schedgen.emulator.race.coverage import Coverage
 from schedgen.emulator.race.findings import Found, stopped
@@ -91,6 +92,8 @@ class Session:
     """Schedules under which launches are executed instead of adversarial ones."""
     _seen: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     progress: Callable[[str], None] | None = None
+    banks: Banks | None = None
+    """Counts bank conflicts of all launches; None: nobody does."""
     released: Callable[[int], bool] | None = None
     """Says of an address whether it was in memory that is no longer allocated."""
 

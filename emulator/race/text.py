@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from schedgen.emulator.race.bank_text import bank_data, bank_lines
 from schedgen.emulator.race.coverage import Coverage, Gap
 from schedgen.emulator.race.findings import Found
 from schedgen.emulator.race.places import Place
@@ -32,6 +33,8 @@ def lines_of(
             yield ""
     if not quiet:
         yield from _launches(session)
+    if session.banks is not None:
+        yield from bank_lines(session.banks)
     if unexecuted or not quiet:
         yield from _coverage(session.coverage, unexecuted)
     if ended.error:
@@ -69,6 +72,7 @@ def data_of(session: Session, ended: Ended) -> dict[str, Any]:
             "unexecuted": [_gap_data(gap) for gap in session.coverage.unexecuted()],
             "never_waited": [_gap_data(gap) for gap in session.coverage.unblocked()],
         },
+        **({} if session.banks is None else {"banks": bank_data(session.banks)}),
         "launches": [
             {
                 "kernel": ran.kernel,
@@ -93,7 +97,7 @@ def finding_data(one: Found, known: Collection[str]) -> dict[str, Any]:
         "severity": one.severity,
         "title": one.title,
         "kernel": one.kernel,
-        "places": [_place_data(place) for place in one.places],
+        "places": [place.data() for place in one.places],
         "needs": one.needs,
         "repair": one.repair,
         "barriers": [asdict(barrier) for barrier in one.barriers],
@@ -114,7 +118,7 @@ def _timeline_data(timeline: Timeline) -> dict[str, Any]:
     return {
         "agents": list(timeline.agents),
         "schedule": timeline.schedule,
-        "rows": [{**asdict(row), "place": _place_data(row.place)} for row in timeline.rows],
+        "rows": [{**asdict(row), "place": row.place.data()} for row in timeline.rows],
         "sources": [None if one is None else asdict(one) for one in timeline.sources],
         "codes": [asdict(one) for one in timeline.codes],
     }
@@ -179,23 +183,11 @@ def unsupported_lines(
     )
 
 
-def _place_data(place: Place) -> dict[str, Any]:
-    return {
-        "file": place.file,
-        "line": place.line,
-        "source": place.text,
-        "ptx_line": place.ptx,
-        "instruction": place.instruction,
-        "who": place.who,
-        "calls": [asdict(call) for call in place.calls],
-    }
-
-
 def _gap_data(gap: Gap) -> dict[str, Any]:
     return {
         "kernel": gap.kernel,
         "instruction": gap.instruction,
-        "place": _place_data(gap.place),
+        "place": gap.place.data(),
         "ptx_lines": list(gap.lines),
         "of": gap.of,
         "launches": gap.launches,

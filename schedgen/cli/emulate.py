@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -17,7 +17,7 @@ from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
     from schedgen.comparing import Compared
-    from schedgen.driver.emulating import Outcome
+    from schedgen.driver.emulating import Compiled, Outcome
     from schedgen.emulator.machine.policies import Policy
     from schedgen.kernel import Kernel
     from schedgen.stored import Store
@@ -73,6 +73,7 @@ def run_emulate(
     schedule: str,
     seeds: int,
     races: bool,
+    banks: bool = False,
     switches: dict[str, str],
     limits: Limits,
     as_json: bool,
@@ -89,6 +90,8 @@ def run_emulate(
     Without ``compile_`` a spec's best schedule is executed, whatever the compiler says of it;
     without ``cache`` nothing is taken from earlier commands, or left for later ones.
 
+    ``banks``: whether bank conflicts are counted, which executes everything twice.
+
     ``pace``: units on which roles are kept to the order of the schedule; ``style``: how it is
     written (`schedgen.codegen.style`).
 
@@ -103,6 +106,7 @@ def run_emulate(
     from schedgen.driver.found import Infeasible
     from schedgen.driver.inputs import default_extents
     from schedgen.emulator.machine.switches import chosen
+    from schedgen.emulator.race.bank_text import bank_data, bank_lines
     from schedgen.proof.prove import Refuted
     from schedgen.stored import Store
     from schedgen.synchronize.build import ProgramError
@@ -139,33 +143,46 @@ def run_emulate(
         typer.echo(str(error), err=True)
         return error.status
     rows: list[dict[str, Any]] = []
-    status = CLEAN
     with compiled(
-        made_of.text, kernel, arch, races=races, switches=readings, **asdict(limits)
+        made_of.text, kernel, arch, races=races, banks=banks, switches=readings, **asdict(limits)
     ) as made:
-        for name, policy in policies(schedule, seeds):
-            begin = perf_counter()
-            try:
-                outcome = made.run(extents, policy)
-            except SchedgenError as error:
-                taken = round(perf_counter() - begin, 2)
-                rows.append({"schedule": name, "failure": str(error), "seconds": taken})
-                status = WRONG
-            else:
-                rows.append(_row(name, outcome, perf_counter() - begin))
-                status = status if outcome.correct and outcome.clean else WRONG
+        for row in _executed(made, extents, policies(schedule, seeds)):
+            rows.append(row)
             if not as_json:
-                typer.echo("\n".join(_lines(rows[-1])))
+                typer.echo("\n".join(_lines(row)))
                 sys.stdout.flush()
+    counts = made.banks
+    if counts is not None and not as_json:
+        typer.echo("\n".join(bank_lines(counts)))
     if as_json:
-        data = {
+        data: dict[str, Any] = {
             "kernel": kernel.name,
             "target": made_of.target,
             "arch": arch,
             "limits": asdict(limits),
+            **({} if counts is None else {"banks": bank_data(counts)}),
         }
         typer.echo(json.dumps(data | {"runs": rows}, indent=1))
-    return status
+    return WRONG if any(map(_wrong, rows)) else CLEAN
+
+
+def _executed(
+    made: Compiled, extents: Mapping[str, int], under: Iterable[tuple[str, Policy]]
+) -> Iterator[dict[str, Any]]:
+    """A row for each order of execution."""
+    for name, policy in under:
+        begin = perf_counter()
+        try:
+            outcome = made.run(extents, policy)
+        except SchedgenError as error:
+            taken = round(perf_counter() - begin, 2)
+            yield {"schedule": name, "failure": str(error), "seconds": taken}
+        else:
+            yield _row(name, outcome, perf_counter() - begin)
+
+
+def _wrong(row: Mapping[str, Any]) -> bool:
+    return "failure" in row or not row["correct"] or bool(row["findings"])
 
 
 @dataclass(frozen=True)

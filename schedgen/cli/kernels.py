@@ -38,6 +38,9 @@ def emulate(
         int, typer.Option(min=1, help="How many random or adversarial schedules to run.")
     ] = 5,
     races: Annotated[bool, typer.Option(help="Check that accesses are ordered.")] = True,
+    banks: Annotated[
+        bool, typer.Option("--banks", help="Count bank conflicts of shared memory, too.")
+    ] = False,
     switch: Annotated[
         list[str] | None,
         typer.Option(
@@ -94,6 +97,7 @@ def emulate(
             schedule=schedule,
             seeds=seeds,
             races=races,
+            banks=banks,
             switches=switches,
             limits=Limits(limit, stall, seconds),
             as_json=json,

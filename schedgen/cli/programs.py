@@ -123,6 +123,9 @@ def race(
             "--unexecuted", help="List all waits, arrives and fences that were never executed."
         ),
     ] = False,
+    banks: Annotated[
+        bool, typer.Option("--banks", help="Count bank conflicts of shared memory, too.")
+    ] = False,
     sarif: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the findings as SARIF 2.1.0.")
     ] = None,
@@ -191,6 +194,7 @@ def race(
         demoted=frozenset(demote or ()),
         jobs=jobs,
         pictures=html is not None,
+        banks=banks,
         shrink=shrink,
         **{name: value for name, value in more.items() if value is not None},
     )

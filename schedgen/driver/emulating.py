@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from schedgen.emulator.emulation import EmulatedDevice, Report
     from schedgen.emulator.machine.policies import Policy
     from schedgen.emulator.machine.switches import Switches
+    from schedgen.emulator.race.banks import Banks
 
 _ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
 
@@ -94,12 +95,14 @@ class Compiled:
     """A generated file, compiled once, for tensors of any extents. `compiled` makes one.
 
     ``counter`` is what the kernel claims its tiles from, if it does: each run leaves it at 0.
+    ``banks`` counts bank conflicts of all runs, if that is wanted.
     """
 
     kernel: Kernel
     _function: Any
     _gpu: EmulatedDevice
     counter: torch.Tensor | None = None
+    banks: Banks | None = None
     _wanted: dict[tuple[Any, ...], Wanted] = field(default_factory=dict[Any, Any])
 
     def run(
@@ -139,6 +142,7 @@ def compiled(
     limit: int | None = None,
     stall: float | None = None,
     seconds: float | None = None,
+    banks: bool = False,
 ) -> Generator[Compiled]:
     """Inside, a generated file can be executed again and again; arguments as of `emulate`.
 
@@ -147,12 +151,14 @@ def compiled(
             (`schedgen.emulator.machine.launch.LIMIT`).
         stall: seconds of processor time that it may take without progress; None: ``STALL`` there.
         seconds: by the clock, for an execution; None: any.
+        banks: whether to count bank conflicts, for which each run is executed twice.
 
     Raises:
         SchedgenError: the architecture is not there.
     """
     from schedgen.emulator.emulation import device
     from schedgen.emulator.machine.launch import LIMIT, STALL
+    from schedgen.emulator.race.banks import Banks
 
     sizes = default_extents(kernel, {})
     found = "report" if races else "off"
@@ -182,7 +188,8 @@ def compiled(
                 f"{kernel.name} does not compile for {arch}:\n{first_lines(error)}\n"
                 "  fix: 'schedgen emit' writes the file that the message is about"
             ) from error
-        yield Compiled(kernel, function, gpu, counter)
+        counts = gpu.emulator.after = Banks() if banks else None
+        yield Compiled(kernel, function, gpu, counter, counts)
 
 
 def generated_switches() -> Switches:

@@ -54,6 +54,17 @@ def test_command() -> None:
     assert [run["schedule"] for run in runs] == ["adversarial, seed 0", "adversarial, seed 1"]
     assert all(run["correct"] and run["findings"] == 0 for run in runs)
     assert found["limits"] == {"limit": None, "stall": None, "seconds": None}
+    assert "banks" not in found
+
+
+def test_bank_conflicts() -> None:
+    """Results of 16 bits are stored by matrices in swizzled rows: no two lanes meet in a bank."""
+    result = run("--banks")
+    assert result.exit_code == 0, result.output
+    assert "bank conflicts: none in " in result.stdout
+    found = json.loads(run("--banks", "--json", "--no-races").stdout)["banks"]
+    assert found["passes"] == found["least"] > 0
+    assert {one["instruction"][:8] for one in found["accesses"]} == {"ldmatrix", "stmatrix"}
 
 
 @pytest.mark.parametrize(
