@@ -66,6 +66,7 @@ def check(text: str) -> None:
     assert given["use_pdl"] == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", SHIPPED)
 def test_shipped(kernel: Shipped) -> None:
     check(named(kernel.name).read_text("utf-8"))

@@ -26,6 +26,7 @@ def refused(spec: str, target: str, **settings: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "target", "settings"),
     [

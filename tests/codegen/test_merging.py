@@ -189,6 +189,7 @@ def texts(
         return text, emit(proven, kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "target", "settings", "line"), WHOLE)
 def test_whole_files(
     spec: str, target: str, settings: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch

@@ -92,6 +92,7 @@ def test_names_of_generated_files_are_reserved(target: str) -> None:
     assert not unknown, sorted(unknown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ARCHITECTURES)
 def test_clashing_names(target: str) -> None:
     """A spec in which every name is one that Python, the DSL or generated files have."""

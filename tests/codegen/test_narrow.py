@@ -20,6 +20,7 @@ def written(target: str, weights: str, text: str = TEXT) -> str:
     return emission(parse_spec(text), read_machine(target), {"weights": weights}).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "weights", "functions"),
     [
@@ -50,6 +51,7 @@ def test_pairs_in_registers_are_not_read() -> None:
     assert "fix: read it where it is in smem" in found
 
 
+@pytest.mark.slow
 def test_they_are_read_as_they_are_stored() -> None:
     settings = {"factor": "e8m0"}
     text = emission(read_spec("gemm_quantized"), read_machine("b200"), settings).text
@@ -60,6 +62,7 @@ def test_they_are_read_as_they_are_stored() -> None:
     assert "rcp_approx(new_power)" in body
 
 
+@pytest.mark.slow
 def test_hopper_converts_nothing_to_factors() -> None:
     with pytest.raises(EmitError, match="'power' is e8m0") as error:
         emission(read_spec("gemm_quantized"), read_machine("h200"), {"factor": "e8m0"})

@@ -48,6 +48,7 @@ def test_nodes() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head_dim", ["64", "128"])
 def test_barriers_of_the_hardware(head_dim: str) -> None:
     """One for each order, behind that of all threads; those that wait take part in it."""

@@ -49,6 +49,7 @@ def operands(m: int, n: int, k: int) -> tuple[Tensor, Tensor]:
     return (torch.randn(m, k) / 8).bfloat16(), (torch.randn(n, k) / 8).bfloat16()
 
 
+@pytest.mark.slow
 def test_what_it_says(product: SpecKernel, folder: Path) -> None:
     assert product.path.is_relative_to(folder)
     assert repr(product) == "<kernel tiny_gemm for sm_90a: (a, b) -> d>"

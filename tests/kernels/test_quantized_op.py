@@ -180,6 +180,7 @@ def test_no_gpu() -> None:
         quantized_gemm(A, B)
 
 
+@pytest.mark.slow
 def test_opcheck(launches: list[str]) -> None:
     operator = torch.ops.schedgen.quantized_gemm.default
     for a, b in (

@@ -72,6 +72,7 @@ def test_nothing_of_a_small_program_can_be_left_out() -> None:
             assert check(mutant) is Outcome.KILLED
 
 
+@pytest.mark.slow
 def test_orders_of_pace() -> None:
     """Their barriers have to be right; that they are there is a matter of speed, and no more. What
     moves one changes nothing that the proof is about.

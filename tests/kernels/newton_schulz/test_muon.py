@@ -52,6 +52,7 @@ def test_updates_are_torchs(options: dict[str, Any], method: str) -> None:
         assert apart < 0.03 * step
 
 
+@pytest.mark.slow
 def test_losses_follow_torchs() -> None:
     ours, torchs = model(), model()
     mine = trained(ours, Muon(ours.parameters(), lr=0.02), 60)

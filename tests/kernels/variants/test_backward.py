@@ -94,6 +94,7 @@ def gradients(
         torch.testing.assert_close(mine, its, rtol=0, atol=1.2e-2 * most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["h200", "b200"])
 @pytest.mark.parametrize("mask", MASKS)
 def test_masks(mask: str, target: str) -> None:
@@ -101,6 +102,7 @@ def test_masks(mask: str, target: str) -> None:
     gradients(asked(mask, None, False, None, given), given, lambda s: s, keep(), target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["h200", "b200"])
 @pytest.mark.parametrize("score", SCORES)
 def test_scores(score: str, target: str) -> None:
@@ -111,6 +113,7 @@ def test_scores(score: str, target: str) -> None:
     gradients(asked(mask, score, False, None, given), given, formula, kept, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
 def test_random_masks(number: int) -> None:
     """Those that `benchmarks/masks.py` draws, in tiles that are smaller than they would be."""

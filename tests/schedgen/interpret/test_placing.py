@@ -17,6 +17,7 @@ def places(made: Kernel, operation: str) -> dict[str, Place]:
     return {place.extent: place for place in made.operation[operation].places}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "target"), ALL)
 def test_every_tile_has_a_place(name: str, target: str) -> None:
     made = kernel(name, target)

@@ -62,6 +62,7 @@ def proven(compiled: Compiled) -> Examined:
     return compiled.examine(methods=("graph", "z3", "execution"))
 
 
+@pytest.mark.slow
 def test_it_is_proven_by_all_methods(proven: Examined) -> None:
     assert proven.status == PROVEN, list(lines_of(proven))
     assert len(proven.programs) == 2, "with what is added to the product, and without"
@@ -130,6 +131,7 @@ def with_(code: Kernel, at: int, one: Instruction) -> Kernel:
     return replace(code, body=(*code.body[:at], one, *code.body[at + 1 :]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mbarrier.arrive.shared", "fence.proxy.async"])
 def test_one_without_it_is_refuted(compiled: Compiled, name: str) -> None:
     for at in places(compiled.code, name)[:2]:
@@ -138,6 +140,7 @@ def test_one_without_it_is_refuted(compiled: Compiled, name: str) -> None:
         assert any(place.ptx for finding in found.findings for place in finding.places)
 
 
+@pytest.mark.slow
 def test_products_that_are_not_awaited_are_refuted(compiled: Compiled) -> None:
     at = places(compiled.code, "wgmma.wait_group")[0]
     found = compiled.examine(without(compiled.code, at))

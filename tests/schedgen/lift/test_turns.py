@@ -117,6 +117,7 @@ def test_what_may_be_a_mistake_is_not_lifted(name: str) -> None:
     assert ("without the turns" in found.reason) == ("only turns" in name)
 
 
+@pytest.mark.slow
 def test_no_mutant_is_proven() -> None:
     """But for one: nothing accesses the registers of products, so that no fence is missed."""
     module = parse(PTX)
