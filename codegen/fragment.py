@@ -21,7 +21,8 @@ class Fragment:
     the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``. ``packed`` says
     whether there are instructions for two neighbouring elements. A tile has a multiple of
     ``repeat`` columns. ``load_bytes`` is the library's function that loads tiles of 8-bit elements
-    from shared memory, ``load_halves`` the one for elements of two numbers.
+    from shared memory, ``load_halves`` the one for elements of two numbers; ``load_words`` and
+    ``store_words`` are those for elements of 32 bits.
     """
 
     rows: int
@@ -35,6 +36,8 @@ class Fragment:
     repeat: int = 1
     load_bytes: str = "load_tile"
     load_halves: str = "load_tile"
+    load_words: str = "load_tile"
+    store_words: str = "store_tile"
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
@@ -67,6 +70,8 @@ WGMMA = Fragment(
     repeat=8,
     load_bytes="load_bytes",
     load_halves="load_halves",
+    load_words="load_pairs",
+    store_words="store_pairs",
 )
 """Results of wgmma.
 

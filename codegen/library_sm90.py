@@ -138,6 +138,55 @@ def store_tile(registers, tile, thread, transpose=False):
         cute.autovec_copy(cute.make_tensor(registers.iterator, cute.make_layout(part.shape)), part)
 
 
+def pairs_of(tile, thread, blocks):
+    """Pointers to a thread's two neighbours of each 8 columns of 32 bits, of one of its rows and of
+    the other, and whether blocks of 8 columns are exchanged.
+
+    Half a warp moves its 8 bytes together, of four rows, of which swizzling gives two the same
+    banks: one of the two exchanges halves of a panel's row.
+    """
+    _, count, stride = panel_shape(tile)
+    row, below = thread // 32 * 16 + thread % 32 // 4, cute.crd2idx((8, 0), tile.layout)
+    swizzle = (row * count >> 3) & (count - 1)
+    exchanged = swizzle & 1 if count > 2 else 0
+    pointers = []
+    for block in range(blocks):
+        panel, piece = divmod(2 * block, count)
+        exchange = swizzle ^ exchanged * (count // 2) ^ thread % 4 // 2
+        pointer = piece_at(tile, row, exchange, 2, piece) + panel * stride + thread % 2 * 2
+        pointers += [pointer, pointer + below]
+    return pointers, exchanged
+
+
+def in_order(registers, exchanged, tile):
+    """Elements with those of exchanged blocks where they belong; twice is nothing."""
+    values = [registers[v] for v in range(cute.size(registers))]
+    if isinstance(exchanged, int):
+        return values
+    apart = panel_shape(tile)[1]
+    return [cutlass.select_(exchanged == 1, values[v ^ apart], x) for v, x in enumerate(values)]
+
+
+def load_pairs(tile, registers, thread):
+    """A thread's elements of 32 bits."""
+    pointers, exchanged = pairs_of(tile, thread, cute.size(registers) // 4)
+    for n, pointer in enumerate(pointers):
+        pair = cute.make_tensor(registers.iterator + 2 * n, cute.make_layout(2))
+        cute.autovec_copy(cute.make_tensor(pointer, cute.make_layout(2)), pair)
+    for v, value in enumerate(in_order(registers, exchanged, tile)):
+        registers[v] = value
+
+
+def store_pairs(registers, tile, thread):
+    registers = as_dtype(registers, tile.element_type)
+    pointers, exchanged = pairs_of(tile, thread, cute.size(registers) // 4)
+    values = in_order(registers, exchanged, tile)
+    for n, pointer in enumerate(pointers):
+        pair = cute.make_rmem_tensor(2, tile.element_type)
+        pair[0], pair[1] = values[2 * n], values[2 * n + 1]
+        cute.autovec_copy(pair, cute.make_tensor(pointer, cute.make_layout(2)))
+
+
 def load_transposed(tile, registers, thread):
     load_tile(transposed(tile), registers, thread, True)
 

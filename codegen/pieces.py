@@ -16,6 +16,7 @@ from schedgen.kernel import Kind, Space
 from schedgen.layouts import DTYPE_BITS
 
 _BYTE = 8
+_WORD = 32
 """Bits of elements whose tiles have a function of their own that loads them."""
 _LINE = 16
 """Bytes of a row that a thread of Hopper loads at a time to choose its pairs of numbers."""
@@ -252,8 +253,9 @@ class Pieces:
     def _loader(self, operand: Operand, span: int) -> str:
         """The function that loads ``span`` elements of each row of a tile in shared memory."""
         fragment = self.elements.fragment
-        if DTYPE_BITS[operand.dtype] != _BYTE:
-            return "load_tile"
+        bits = DTYPE_BITS[operand.dtype]
+        if bits != _BYTE:
+            return fragment.load_words if bits == _WORD else "load_tile"
         if operand.numbers == 1 or self.operation.kind is not Kind.MAP:
             return fragment.load_bytes
         if fragment.load_halves != "load_tile" and span % _LINE:
@@ -277,8 +279,10 @@ class Pieces:
         else:
             first = [f"{span} * piece"] if piece else []
             arguments = [registers, operand.parameter, self.elements.thread(), *first]
-            self.source.uses("store_tile")
-            self.source.call("store_tile", arguments)
+            words = DTYPE_BITS[operand.dtype] == _WORD
+            function = self.elements.fragment.store_words if words else "store_tile"
+            self.source.uses(function)
+            self.source.call(function, arguments)
 
     def _cut(self, operand: Operand, span: int, piece: str) -> str:
         """Columns of tensor memory."""

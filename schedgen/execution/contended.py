@@ -25,11 +25,13 @@ from schedgen.execution.machine import Machine as Barriers
 from schedgen.execution.machine import Setup
 from schedgen.execution.sharing import Sharing
 from schedgen.machine import Machine
-from schedgen.program.model import Program, RoleProgram, Run, WaitGroup
+from schedgen.program.model import Fence, FenceKind, Program, RoleProgram, Run, WaitGroup
 from schedgen.program.operations import Engine, TileOperation
 
 Manner = Literal["in turn", "in step"]
 
+FENCE = "proxy_fence"
+"""Constant: cycles of a fence to the asynchronous proxy, for each warp. A model may lack it."""
 _FILLED, _COUNTED = 12, 24
 """Iterations after which a program is in its steady state, and those that are counted."""
 
@@ -37,12 +39,14 @@ _FILLED, _COUNTED = 12, 24
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Cycles for which a thread is busy with a wait that finds its barrier complete, and with an
-    arrival; ``handoff``: from an arrival until a role that waits goes on.
+    arrival; ``handoff``: from an arrival until a role that waits goes on; ``fence``: of a fence to
+    the asynchronous proxy, for each warp of its role.
     """
 
     wait: float
     arrive: float
     handoff: float
+    fence: float
 
 
 def cycles_per_iteration(
@@ -95,7 +99,9 @@ class _Contended:
     ) -> None:
         self.pick = 1 if end == "high" else 0
         handoff = program.handoff[self.pick]
-        self.costs = Costs(machine.cycles("wait"), machine.cycles("arrive"), handoff)
+        fence = float(machine.value(FENCE)) if FENCE in machine.constant else 0.0
+        self.costs = Costs(machine.cycles("wait"), machine.cycles("arrive"), handoff, fence)
+        self.warps = {role.name: role.warps for role in program.roles}
         self.case = unroll(program, trips)
         in_step = manner == "in step"
         self.units = Sharing(() if in_step else _exclusive(program, machine))
@@ -184,7 +190,10 @@ class _Contended:
             self._begin(index, event)
 
     def _busy(self, event: Event) -> float:
-        """Cycles that a step on a barrier in memory takes its role."""
+        """Cycles that a step on a barrier in memory, or a fence, takes its role."""
+        action = event.action
+        if isinstance(action, Fence) and action.kind is FenceKind.ASYNC_PROXY:
+            return self.costs.fence * self.warps[event.role]
         if (
             event.signal is None
             or self.case.program.barrier[event.signal.barrier].kind != "mbarrier"

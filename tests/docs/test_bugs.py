@@ -65,13 +65,14 @@ def test_a_scope_that_is_too_small_needs_the_switch() -> None:
 
 
 @pytest.mark.parametrize(("more", "status"), [((), 1), (("--fixed",), 0)])
-def test_a_kernel_that_begins_early(more: tuple[str, ...], status: int) -> None:
+@pytest.mark.parametrize(("name", "rule"), [("early_read", "L1"), ("odd_box", "T14")])
+def test_scripts(name: str, rule: str, more: tuple[str, ...], status: int) -> None:
     command = [sys.executable, "-m", "schedgen.cli.app", "race", "kernel.py", *more]
     ran = subprocess.run(
-        command, cwd=BUGS / "early_read", capture_output=True, text=True, timeout=300, check=False
+        command, cwd=BUGS / name, capture_output=True, text=True, timeout=300, check=False
     )
     assert ran.returncode == status, ran.stderr
-    assert ("error[L1]" in ran.stdout) == bool(status)
+    assert (f"error[{rule}]" in ran.stdout) == bool(status)
 
 
 def test_every_bug_is_in_the_document() -> None:

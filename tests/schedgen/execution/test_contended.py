@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from schedgen.errors import SchedgenError
-from schedgen.execution.contended import cycles_per_iteration
+from schedgen.execution.contended import FENCE, cycles_per_iteration
 from schedgen.machine_file import read_machine
-from schedgen.program.model import Arrive, Program, Run, Step, Wait, WaitGroup
+from schedgen.program.model import Arrive, Fence, FenceKind, Program, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine, TileOperation
 from tests.schedgen.proof.small import EACH, barrier_of, loop, program
 
@@ -86,6 +86,18 @@ def test_waits_and_arrivals_take_a_role_some_cycles() -> None:
         (threads("X", 0, FMA=64),),
     )
     assert both(what) == (64 + WAIT + ARRIVE,) * 2
+
+
+def test_fences_take_a_role_some_cycles_for_each_warp() -> None:
+    """22 cycles of four warps on an H200; a model without the constant has none."""
+    fence = Fence(FenceKind.ASYNC_PROXY)
+    what = program({"a": loop(Run("X"), fence)}, operations=(threads("X", FMA=64),))
+    warps = what.roles[0].warps
+    price = float(MACHINE.value(FENCE))
+    assert both(what) == pytest.approx((64 + warps * price,) * 2)
+    without = tuple(one for one in MACHINE.constants if one.name != FENCE)
+    older = replace(MACHINE, constants=without)
+    assert cycles_per_iteration(what, older, "in step") == 64
 
 
 def test_what_seldom_happens_can_be_left_out() -> None:
