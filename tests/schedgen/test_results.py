@@ -191,6 +191,7 @@ def test_launch_refuses_larger_extents(capfd: pytest.CaptureFixture[str]) -> Non
     assert bool(values["d"].isnan().all())
 
 
+@pytest.mark.slow
 def test_launch_refuses_other_numbers_of_tiles(capfd: pytest.CaptureFixture[str]) -> None:
     text, kernel = generated(read_spec(str(STATISTICS)), "h200")
     sizes = default_extents(kernel, {"n": 200})

@@ -19,6 +19,7 @@ def solved(name: str, target: str, latencies: str = "high", **settings: str) -> 
     return solve(read_spec(name), read_machine(target), settings=settings, latencies=latencies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "target"), SHIPPED)
 def test_shipped_specs(name: str, target: str) -> None:
     schedule = solved(name, target).schedule
@@ -98,6 +99,7 @@ def test_choices_are_pruned_by_their_bounds() -> None:
     assert any("excluded by their lower bound" in note for note in schedule.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "target", "settings", "words"),
     [

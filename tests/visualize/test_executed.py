@@ -24,6 +24,7 @@ def program(spec: str, target: str) -> Program:
     return load_program(solved(spec, target).to_json(), "schedule.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["low", "high"])
 @pytest.mark.parametrize("which", SHIPPED, ids="-".join)
 def test_it_runs_at_the_pace_of_the_event_graph(which: tuple[str, str], end: str) -> None:

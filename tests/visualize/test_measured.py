@@ -192,6 +192,7 @@ def tracks(comparison: Comparison) -> dict[tuple[int, int], tuple[str, str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [GEMM, ATTENTION, ("attention_fwd", "b200")])
 def test_the_same_tracks_measured_as_planned(spec: tuple[str, str]) -> None:
     comparison = compared(spec, 2)

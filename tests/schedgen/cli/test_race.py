@@ -160,6 +160,7 @@ def test_options_behind_the_program_are_its_own(
     assert module is not None or one.program == program
 
 
+@pytest.mark.slow
 def test_page_and_schedules(tmp_path: Path) -> None:
     """A page, and schedules of findings that are executed again."""
     written = ("--html=page.html", "--schedules=kept.json")

@@ -45,6 +45,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "target"), SHIPPED)
 def test_shipped_schedules(name: str, target: str, tmp_path: Path) -> None:
     schedule = solve(read_spec(name), read_machine(target)).schedule

@@ -207,6 +207,7 @@ def test_mutants_of_its_barriers_are_killed() -> None:
     assert outcomes[Outcome.EQUIVALENT] <= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("barrier", "kind", "claim"),
     [("full", "Wait", Claim.RACE), ("empty", "Wait", Claim.RACE), ("empty", "Arrive", Claim.COUNT)],

@@ -134,6 +134,7 @@ REMOVALS: list[tuple[str, Action, set[Claim], set[tuple[str, str]]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("role", "action", "others", "pairs"), REMOVALS)
 def test_every_step_is_needed(
     role: str, action: Action, others: set[Claim], pairs: set[tuple[str, str]]

@@ -57,6 +57,7 @@ def check(found: list[Problem]) -> None:
         assert verify(problem, result.decisions) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["low", "high"])
 @pytest.mark.parametrize(("name", "target"), TARGETS)
 def test_shipped_specs_verify(name: str, target: str, end: str) -> None:
@@ -140,6 +141,7 @@ def agree(problem: Problem, made: Decisions) -> bool:
     return not found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "target"), TARGETS)
 def test_every_start_time_matters_or_has_slack(name: str, target: str) -> None:
     problem, made = solved(name, target)
@@ -152,6 +154,7 @@ def test_every_start_time_matters_or_has_slack(name: str, target: str) -> None:
     assert False in opinions
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 @pytest.mark.parametrize(("name", "target"), TARGETS)

@@ -173,6 +173,7 @@ def test_many_mutated_structures(name: str, mutations: list[tuple[str, int, int]
     try_structure(name, mutations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", shipped_specs())
 def test_every_scalar_and_every_key(name: str) -> None:
     """One mutation at a time, at every 24th place of the shipped specs."""
@@ -182,6 +183,7 @@ def test_every_scalar_and_every_key(name: str) -> None:
             try_structure(name, [(action, number, second)])
 
 
+@pytest.mark.slow
 def test_shipped_specs_survive_both_ways() -> None:
     for source in SPECS.values():
         assert survives(lambda text=source.text: parse_spec(text)) > 0

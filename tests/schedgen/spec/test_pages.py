@@ -58,6 +58,7 @@ def test_caches_lie_in_pages_only_if_these_have_a_size(page: str) -> None:
     assert bool(kernel.ragged[0].table) == (page != "0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [16, 32, 64, 128, 256])
 @pytest.mark.parametrize("head_dim", [64, 96, 128, 160, 192, 224, 256])
 @pytest.mark.parametrize("target", ["h200", "b200"])

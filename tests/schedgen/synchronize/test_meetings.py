@@ -142,6 +142,7 @@ def test_no_mistake_survives(spec: Path, target: str) -> None:
         assert judge(mutant).outcome is not Outcome.SURVIVED, mutant.what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["attention_fwd", "gemm", "gemm_epilogue", "gemm_chain"])
 @pytest.mark.parametrize("target", ARCHITECTURES)
 def test_shipped_programs_need_none(spec: str, target: str) -> None:

@@ -208,6 +208,7 @@ def test_kept_and_none_too_many(case: Case, unit: str) -> None:
 # -- nothing else rests on them --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [ATTENTION, THREE])
 @pytest.mark.parametrize("units", [("TENSOR",), ("MUFU", "TENSOR")])
 def test_without_them_it_is_the_program_that_there_would_be(

@@ -34,6 +34,7 @@ def shipped(name: str, target: str, *settings: tuple[str, str]) -> Program:
     return synthesize(problem.kernel, solution.schedule, problem.machine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "target"), SHIPPED)
 def test_shipped_programs_are_proven(name: str, target: str) -> None:
     program = shipped(name, target)

@@ -62,6 +62,7 @@ def test_every_barrier_and_every_order_has_its_proof(spec: str, target: str) -> 
     assert used, "no order leads through a barrier"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "target"), SHIPPED)
 def test_owners_fit_their_memory_and_never_overlap(spec: str, target: str) -> None:
     """Two owners of the same bytes at the same time would be a race."""
