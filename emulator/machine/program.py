@@ -144,7 +144,8 @@ class Program:
         return stretch
 
     def count(self, stretch: Stretch, times: int) -> None:
-        """A stretch was executed; what comes again is worth looking at more closely."""
+        """A stretch is executed; what comes again, also by several warps side by side, is worth
+        looking at more closely."""
         stretch.times += times
         if not stretch.joined and stretch.times >= _OFTEN:
             self.join(stretch)
