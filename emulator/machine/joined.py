@@ -19,11 +19,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from schedgen.emulator.machine.elementwise import Elementwise, Source, repeated
-from schedgen.emulator.machine.lanes import LANES, Lanes, WarpState
+from schedgen.emulator.machine.lanes import LANES, Lanes, WarpState, gathered
 from schedgen.emulator.machine.plans import Group, Operand, Part, Plan
 
-LEAST = 2
-"""Instructions of a run below which nothing is gained."""
 _ARRAYS = {np.ndarray}
 
 
@@ -114,7 +112,7 @@ class Joined:
         Raises:
             EmulationError: a register must not be touched yet.
         """
-        if not warp.full:
+        if not warp.full or len(self.steps) == 1:
             self._one_by_one(warp)
         elif not self.together((warp,)):
             self.settle(warp)
@@ -165,17 +163,6 @@ class Joined:
         for step in self.steps:
             self.failed = step
             step.run(warp)
-
-
-def gathered(lanes: Sequence[Lanes]) -> Lanes:
-    """Arrays of one type, one behind the other. Bytes are joined several times faster than arrays,
-    but only where those of each are in a row."""
-    if len(lanes) == 1:
-        return lanes[0]
-    try:
-        return np.frombuffer(bytearray().join(lanes), lanes[0].dtype)
-    except TypeError:  # strided
-        return np.concatenate(lanes)
 
 
 def _taking(slots: Sequence[int]) -> Callable[[list[Lanes]], Sequence[Lanes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import cast
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
 from schedgen.emulator.machine.conditions import Condition, Meeting
 from schedgen.emulator.machine.elementwise import Elementwise
-from schedgen.emulator.machine.joined import LEAST, Functions, Joined
+from schedgen.emulator.machine.joined import Functions, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.machine.steps import Control, Run, Several, SideBySide
@@ -75,6 +75,7 @@ class Decoded:
         self.held: set[int] = set()
         self.hear: Hear | None = None
         self._uses: tuple[Kernel, Counter[str]] | None = None
+        self._stretches: tuple[Kernel, dict[int, Stretch]] | None = None
 
     def uses(self, kernel: Kernel) -> Counter[str]:
         """How often the instructions of a kernel have each register."""
@@ -82,6 +83,12 @@ class Decoded:
             found = Counter(name for one in kernel.body for name in _registers(one))
             self._uses = kernel, found
         return self._uses[1]
+
+    def stretches(self, kernel: Kernel) -> dict[int, Stretch]:
+        """Those of the last launch of a kernel, by their beginnings; none if it was another one."""
+        if self._stretches is None or self._stretches[0] is not kernel:
+            self._stretches = kernel, {}
+        return self._stretches[1]
 
 
 Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
@@ -106,6 +113,7 @@ class Program:
         self._labels = set(kernel.labels.values())
         self._steps: dict[int, Execute | Control] = {}
         self._decoded = decoded or Decoded()
+        self._before = self._decoded.stretches(kernel)
         self._held = self._decoded.held
         self._hear = self._decoded.hear
         self._templates = Templates(
@@ -123,6 +131,14 @@ class Program:
         Raises:
             EmulationError: an instruction of it is not supported, or the kernel ends without ret.
         """
+        known = self._before.get(start)
+        stretch = self._decoded_now(start) if known is None else replace(known, times=0)
+        self.stretches[start] = self._before[start] = stretch
+        if not stretch.joined and id(self.kernel.body[start]) in self._decoded.often:
+            self.join(stretch)
+        return stretch
+
+    def _decoded_now(self, start: int) -> Stretch:
         body = self.kernel.body
         steps: list[Execute] = []
         at = start
@@ -137,11 +153,7 @@ class Program:
                 control, several = step.run, step.several
             else:
                 steps.append(step)
-        stretch = Stretch(start, at, tuple(steps), control, tuple(steps), several=several)
-        self.stretches[start] = stretch
-        if id(body[start]) in self._decoded.often:
-            self.join(stretch)
-        return stretch
+        return Stretch(start, at, tuple(steps), control, tuple(steps), several=several)
 
     def count(self, stretch: Stretch, times: int) -> None:
         """A stretch is executed; what comes again, also by several warps side by side, is worth
@@ -156,11 +168,10 @@ class Program:
         self._decoded.often.add(id(self.kernel.body[stretch.start]))
         parts: list[Execute] = []
         for together, group in groupby(stretch.steps, lambda step: type(step) is Elementwise):
-            steps = list(group)
-            if together and len(steps) >= LEAST:
-                parts.append(self._joined(cast("list[Elementwise]", steps)))
+            if together:
+                parts.append(self._joined(cast("list[Elementwise]", [*group])))
             else:
-                parts += [step.run if isinstance(step, Elementwise) else step for step in steps]
+                parts += group
         stretch.parts = tuple(parts)
 
     def _joined(self, steps: list[Elementwise]) -> Joined:

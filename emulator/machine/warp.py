@@ -102,6 +102,7 @@ class Warp:
         "resumed",
         "shared_base",
         "siblings",
+        "title",
         "tracked",
     )
 
@@ -112,6 +113,8 @@ class Warp:
         self.program = program
         self.rank = rank
         self.number = block.number * self.machine.shape.warps + rank
+        self.title = f"warp {rank} of {block.title}"
+        """How messages name it."""
         self.registers: list[Lanes] = program.decoder.empty()
         self.carry: Lanes = np.zeros(LANES, np.bool_)
         """The carry flag of extended-precision arithmetic, CC.CF."""
@@ -139,11 +142,6 @@ class Warp:
         self._special: dict[str, Lanes] = {}
         self.local: Flat | None = None
         """Local memory of its lanes, one after the other, if the kernel has any."""
-
-    @property
-    def title(self) -> str:
-        """How messages name it."""
-        return f"warp {self.rank} of {self.block.title}"
 
     @property
     def warpgroup(self) -> tuple[int, int]:
