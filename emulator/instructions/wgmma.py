@@ -102,8 +102,7 @@ def _mma(instruction: Instruction, decoder: Decoder, environment: Environment) -
     keep = decoder.read(operands[3], "pred", instruction)
     signs, transposes = _options(form, operands[4:], bits, from_registers)
     shape = shape.with_options(signs, transposes)
-    names = {slot: name for name, slot in decoder.slot.items()}
-    mma = Mma(instruction, shape, d, a, read_a, read_b, keep, names)
+    mma = Mma(instruction, shape, d, a, read_a, read_b, keep)
     return SideBySide(mma.run, mma.several)
 
 

@@ -59,7 +59,6 @@ class Mma:
     Attributes:
         d, a: slots of its registers; none of A where that is in shared memory.
         read_a, read_b, keep: descriptors (None of A: in registers) and scale-d.
-        names: of registers by their slots, for messages.
     """
 
     where: Instruction
@@ -69,7 +68,6 @@ class Mma:
     read_a: Read | None
     read_b: Read
     keep: Read
-    names: dict[int, str]
 
     def run(self, warp: Warp) -> None:
         """One warp executes it."""
@@ -188,10 +186,12 @@ class Mma:
             if member.fenced is None
             else "a thread has accessed it since the last wgmma.fence"
         )
+        names = member.warp.program.decoder.slot
+        name = next(name for name, at in names.items() if at == slot)
         member.warp.machine.broken(
             self.where,
             "W2",
-            f"register {self.names[slot]} of {matrix}: {since}; put wgmma.fence between accesses "
+            f"register {name} of {matrix}: {since}; put wgmma.fence between accesses "
             "to registers and the wgmma.mma_async that uses them",
         )
 

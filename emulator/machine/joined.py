@@ -11,7 +11,7 @@ by lane. Warps that are in the same place may have theirs computed by one call, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
@@ -25,15 +25,19 @@ from schedgen.emulator.machine.plans import Group, Operand, Part, Plan
 _ARRAYS = {np.ndarray}
 
 
+Taking = Callable[[list[Lanes]], Sequence[Lanes]]
+"""Takes some of the registers of a warp."""
+
+
 class Run(NamedTuple):
-    """What a run computes: its function, the registers that it takes, in the order of banks and in
-    that in which it reads them, how many of these are in each bank, and those that it returns."""
+    """What a run computes: its function, what takes the registers for it, where banks begin and end
+    in these, the registers in the order in which it reads them, and those that it returns."""
 
     function: Function
-    inputs: list[int]
-    read: list[int]
-    banks: tuple[int, ...]
-    outputs: list[int]
+    take: Taking
+    banks: Sequence[tuple[int, int]]
+    read: Sequence[int]
+    outputs: Sequence[int]
 
 
 class Functions:
@@ -43,7 +47,12 @@ class Functions:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Run] = {}
+        self._known: dict[
+            Hashable, tuple[Function, list[tuple[int, int]], list[int], list[int]]
+        ] = {}
+        """With registers as numbers in the order in which they are met."""
+        self._types: dict[Hashable, list[np.dtype[Any]]] = {}
+        """Of results, by the key of instructions."""
 
     def of(self, steps: Sequence[Elementwise], wanted: Collection[int] | None = None) -> Run:
         """What a run computes; only some of the registers that it writes are ``wanted``."""
@@ -64,17 +73,16 @@ class Functions:
         if known is None:
             plan = Plan(steps, wanted)
             inputs = [places[slot] for bank in plan.inputs for slot in bank]
-            outputs = [places[slot] for slot in plan.outputs]
-            banks = tuple(map(len, plan.inputs))
-            function = _Writer(plan).function()
-            known = Run(function, inputs, sorted(inputs), banks, outputs)
+            ends = [*accumulate(map(len, plan.inputs))]
+            banks = [*zip([0, *ends], ends, strict=False)]
+            function = _Writer(plan, self._types).function()
+            known = function, banks, inputs, [places[slot] for slot in plan.outputs]
             self._known[shape, kept] = known
+        function, banks, inputs, outputs = known
         slots = list(places)
-        function, inputs, read, banks, outputs = known
-        inputs, read, outputs = (
-            [slots[place] for place in each] for each in (inputs, read, outputs)
-        )
-        return Run(function, inputs, read, banks, outputs)
+        take = _taking([slots[place] for place in inputs])
+        read = [slots[place] for place in sorted(inputs)]
+        return Run(function, take, banks, read, [slots[place] for place in outputs])
 
 
 class Joined:
@@ -90,8 +98,6 @@ class Joined:
         failed: the step in which an error was met.
     """
 
-    __slots__ = ("_banks", "_function", "_outputs", "_read", "_take", "failed", "steps")
-
     def __init__(
         self,
         steps: Sequence[Elementwise],
@@ -100,11 +106,12 @@ class Joined:
     ) -> None:
         self.steps = tuple(steps)
         self.failed: object = None
-        found = (functions or Functions()).of(steps, wanted)
-        self._function, inputs, self._read, banks, self._outputs = found
-        ends = [*accumulate(banks)]
-        self._banks = [*zip([0, *ends], ends, strict=False)]
-        self._take = _taking(inputs)
+        self._functions = functions or Functions()
+        self._wanted = wanted
+
+    @cached_property
+    def _run(self) -> Run:
+        return self._functions.of(self.steps, self._wanted)
 
     def __call__(self, warp: WarpState) -> None:
         """Executes the run for the executing lanes of a warp.
@@ -125,7 +132,7 @@ class Joined:
             EmulationError: one must not be touched yet.
         """
         registers: list[Any] = warp.registers
-        for slot in self._read:
+        for slot in self._run.read:
             if type(registers[slot]) is not np.ndarray:
                 try:
                     registers[slot] = registers[slot].now()
@@ -137,21 +144,20 @@ class Joined:
         """Executes the run for all lanes of some warps; False: nothing was done, as registers have
         promises (`settle`)."""
         self.failed = self.steps[0]  # where a run begins
+        function, take, banks, _, outputs = self._run
         count = len(warps)
         every = [warp.registers for warp in warps]
-        flat: Sequence[Lanes] = self._take(every[0])
+        flat = take(every[0])
         if count > 1:
-            flat = [*chain.from_iterable(zip(flat, *map(self._take, every[1:]), strict=True))]
+            flat = [*chain.from_iterable(zip(flat, *map(take, every[1:]), strict=True))]
         if flat and {*map(type, flat)} != _ARRAYS:
             return False
-        results = self._function.of(count)(
-            [gathered(flat[count * start : count * stop]) for start, stop in self._banks]
-        )
+        results = function.of(count)([gathered(flat[count * a : count * b]) for a, b in banks])
         rows: Sequence[Lanes] = results
-        if count > 1 or len(results) != len(self._outputs):
+        if count > 1 or len(results) != len(outputs):
             rows = [*chain.from_iterable(result.reshape(-1, LANES) for result in results)]
         for at, registers in enumerate(every):
-            for slot, lanes in zip(self._outputs, rows[at::count], strict=True):
+            for slot, lanes in zip(outputs, rows[at::count], strict=True):
                 registers[slot] = lanes
         return True
 
@@ -165,7 +171,7 @@ class Joined:
             step.run(warp)
 
 
-def _taking(slots: Sequence[int]) -> Callable[[list[Lanes]], Sequence[Lanes]]:
+def _taking(slots: Sequence[int]) -> Taking:
     """What takes some of the registers."""
     if len(slots) > 1:
         return itemgetter(*slots)
@@ -208,8 +214,9 @@ class _Writer:
     """Writes the function of a plan. Names: ``v3`` a value, ``b3`` a bank, ``k3`` something that is
     known now, ``s3`` something that is known with the number of lanes."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, types: dict[Hashable, list[np.dtype[Any]]]) -> None:
         self._plan = plan
+        self._types = types
         self._known: dict[str, Any] = {"gathered": gathered}
         self._sized: dict[str, Callable[[int], Any]] = {}
         self._names: dict[object, str] = {}
@@ -256,13 +263,15 @@ class _Writer:
         arguments = ", ".join(self._operand(one, count) for one in group.operands)
         call = f"{self._name(group.compute)}({arguments})"
         banks = range(group.bank, group.bank + len(group.targets))
-        made = _sample(group)
+        types = self._types.get(group.key)
+        if types is None:
+            types = self._types[group.key] = _types(group)
         if len(banks) > 1:
             self._line(f"{_tuple('b', banks)} = {call}")
-        for bank, target, lanes in zip(banks, group.targets, made, strict=True):
+        for bank, target, type_ in zip(banks, group.targets, types, strict=True):
             text = f"b{bank}" if len(banks) > 1 else call
-            if lanes.dtype != target.kept:
-                same = lanes.itemsize == np.dtype(target.kept).itemsize
+            if type_ != target.kept:
+                same = type_.itemsize == np.dtype(target.kept).itemsize
                 text += f".{'view' if same else 'astype'}({self._name(target.kept)})"
             if text != f"b{bank}":
                 self._line(f"b{bank} = {text}")
@@ -320,8 +329,8 @@ def _slice(start: int, stop: int, lanes: int) -> slice:
     return slice(start * lanes, stop * lanes)
 
 
-def _sample(group: Group) -> tuple[Lanes, ...]:
-    """Results for operands that are zero: their types are those of all results."""
+def _types(group: Group) -> list[np.dtype[Any]]:
+    """Types of the results, which are those for operands that are zero."""
     arguments = [
         one.source.constant
         if one.source.constant is not None
@@ -330,4 +339,4 @@ def _sample(group: Group) -> tuple[Lanes, ...]:
     ]
     with np.errstate(all="ignore"):
         found: Any = group.compute(*arguments)
-    return (found,) if len(group.targets) == 1 else found
+    return [lanes.dtype for lanes in ((found,) if len(group.targets) == 1 else found)]

@@ -47,9 +47,10 @@ class Bank:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Instructions that are computed together, and the bank of each of their targets, from
+    """Instructions of one ``key`` that are computed together, and the banks of their targets, from
     ``bank`` on."""
 
+    key: Hashable
     compute: Compute
     operands: tuple[Operand, ...]
     targets: tuple[Target, ...]
@@ -183,7 +184,8 @@ class Plan:
         first = self._steps[members[0]]
         assert first.compute is not None
         operands = tuple(self._operand(members, at) for at in range(len(first.sources)))
-        return Group(first.compute, operands, first.targets, self._places[members[0], 0][0])
+        bank, _ = self._places[members[0], 0]
+        return Group(first.key, first.compute, operands, first.targets, bank)
 
     def _operand(self, members: list[int], at: int) -> Operand:
         source = self._steps[members[0]].sources[at]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby
 from typing import cast
 
@@ -13,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
+from schedgen.emulator.machine.analysis import Analysis
 from schedgen.emulator.machine.conditions import Condition, Meeting
 from schedgen.emulator.machine.elementwise import Elementwise
 from schedgen.emulator.machine.joined import Functions, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
-from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.machine.steps import Control, Run, Several, SideBySide
 from schedgen.emulator.machine.templates import Templates
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
 from schedgen.emulator.ptx.synchronization import synchronizes
-from schedgen.emulator.ptx.tree import Instruction, Kernel, touched
+from schedgen.emulator.ptx.tree import Instruction, Kernel
 
 _OFTEN = 2
 """Executions of a stretch after which it is worth to look for what may be computed together."""
@@ -74,21 +73,14 @@ class Decoded:
         self.functions = Functions()
         self.held: set[int] = set()
         self.hear: Hear | None = None
-        self._uses: tuple[Kernel, Counter[str]] | None = None
-        self._stretches: tuple[Kernel, dict[int, Stretch]] | None = None
+        self._kernel: tuple[Analysis, dict[int, Stretch]] | None = None
 
-    def uses(self, kernel: Kernel) -> Counter[str]:
-        """How often the instructions of a kernel have each register."""
-        if self._uses is None or self._uses[0] is not kernel:
-            found = Counter(name for one in kernel.body for name in _registers(one))
-            self._uses = kernel, found
-        return self._uses[1]
-
-    def stretches(self, kernel: Kernel) -> dict[int, Stretch]:
-        """Those of the last launch of a kernel, by their beginnings; none if it was another one."""
-        if self._stretches is None or self._stretches[0] is not kernel:
-            self._stretches = kernel, {}
-        return self._stretches[1]
+    def of(self, kernel: Kernel) -> tuple[Analysis, dict[int, Stretch]]:
+        """What is known of a kernel, and the stretches of its last launch by their beginnings; none
+        if that was of another one."""
+        if self._kernel is None or self._kernel[0].kernel is not kernel:
+            self._kernel = Analysis(kernel), {}
+        return self._kernel
 
 
 Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
@@ -113,17 +105,17 @@ class Program:
         self._labels = set(kernel.labels.values())
         self._steps: dict[int, Execute | Control] = {}
         self._decoded = decoded or Decoded()
-        self._before = self._decoded.stretches(kernel)
+        self._analysis, self._before = self._decoded.of(kernel)
         self._held = self._decoded.held
         self._hear = self._decoded.hear
         self._templates = Templates(
             self.decoder, lambda where, decoder: build(where, decoder, environment)
         )
 
-    @cached_property
+    @property
     def ranks(self) -> list[int]:
-        """The order in which divergent lanes run; needed only when lanes diverge."""
-        return ranks(self.kernel)
+        """The order in which divergent lanes run."""
+        return self._analysis.ranks
 
     def decode(self, start: int) -> Stretch:
         """Builds the stretch that begins at an instruction.
@@ -185,7 +177,7 @@ class Program:
     def _wanted(self, steps: list[Elementwise]) -> frozenset[int]:
         """The registers of a run that other instructions have, too."""
         inside = Counter(one.slot for step in steps for one in (*step.sources, *step.targets))
-        uses, names = self._decoded.uses(self.kernel), self._names
+        uses, names = self._analysis.uses, self._names
         return frozenset(slot for slot, n in inside.items() if slot >= 0 and uses[names[slot]] > n)
 
     def problems(self) -> Iterator[tuple[Instruction, EmulationError]]:
@@ -246,8 +238,7 @@ class Program:
                     lines[instruction.line] += stretch.times
                     if instruction.guard is None or instruction.line in self._held:
                         done.add(instruction.line)
-        known = {one.line for one in self.kernel.body if synchronizes(one)}
-        return dict(lines), frozenset(done & known)
+        return dict(lines), self._analysis.synchronization & done
 
     def _condition(self, instruction: Instruction) -> Read:
         guard = instruction.guard
@@ -270,14 +261,6 @@ class Program:
         run = step.run if isinstance(step, Control) else _without_result(step)
         several = step.several if isinstance(step, SideBySide) and condition is None else None
         return Control(_meet(instruction, condition, members, run), guarded=True, several=several)
-
-
-def _registers(instruction: Instruction) -> Iterator[str]:
-    """Those of an instruction, one for each time that it is named."""
-    if instruction.guard is not None:
-        yield instruction.guard.register
-    for operand in instruction.operands:
-        yield from touched(operand)
 
 
 def _noted(run: Callable[[Warp], Condition | None], held: set[int], line: int) -> Run:

@@ -193,8 +193,11 @@ class Scheduler:
     def _part(self, warps: list[Warp], left: int) -> list[Warp]:
         """Those that are still in one place with all of their lanes, the most that there are; the
         others have turns of their own, as all have that have used up their quantum."""
-        pc = warps[0].pc if warps else -1
-        if left > 0 and all(w.pc == pc and w.full and not w.groups for w in warps):
+        pc = warps[0].pc if warps and left > 0 else -1
+        for warp in warps:
+            if warp.pc != pc or not warp.full or warp.groups:
+                break
+        else:
             return warps
         places = Counter(warp.pc for warp in warps if warp.full and not warp.groups)
         pc, count = places.most_common(1)[0] if places else (-1, 0)

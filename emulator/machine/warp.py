@@ -8,7 +8,6 @@ to the same instruction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -53,7 +52,7 @@ class Code(Protocol):
         """By the index of the first instruction."""
         ...
 
-    @cached_property
+    @property
     def ranks(self) -> list[int]:
         """The order in which divergent lanes run, by instruction."""
         ...

@@ -128,6 +128,7 @@ def test_what_is_alike_is_computed_once() -> None:
         for index, step in enumerate(found)
     ]
     joined = Joined(replaced)
+    joined(Warp(decoder, ALL))
     calls.clear()
     joined(Warp(decoder, ALL))
     assert calls == [8 * 32]
