@@ -143,7 +143,9 @@ class Access:
         view = found.flat.views[width]
         same = [False] * len(warps)
         if warps[0].machine.tracking:
-            same = (view[index] == values).reshape(len(warps), -1).all(axis=1).tolist()
+            equal = (view[index] == values).tobytes()
+            size = len(equal) // len(warps)
+            same = [0 not in equal[at : at + size] for at in range(0, len(equal), size)]
         view[index] = values
         self.report_several(warps, write=True, same=same)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import is_, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTOR = (1 << 64) - 1
 _ARRAYS = {np.ndarray}
+
+Taking = Callable[[list[Any]], Sequence[Any]]
+"""Takes some of the registers of a warp: lanes or promises."""
 
 
 def warpgroup(warp: Warp, where: Instruction) -> Warpgroup[Product]:
@@ -105,7 +108,7 @@ class Mma:
         operands = [_fenced(one, self._take_a) if self.a else () for one in members]
         if any(one is None for one in (*olds, *operands)):
             return False
-        product = Product(group, *numbers, self.where, self.shape)
+        product = Product(group, numbers.pop(), self.where, self.shape)
         try:
             product.give(given)
         except LayoutError:
@@ -117,12 +120,12 @@ class Mma:
         return True
 
     @cached_property
-    def _take_d(self) -> Any:
-        return itemgetter(*self.d)
+    def _take_d(self) -> Taking:
+        return cast("Taking", itemgetter(*self.d))
 
     @cached_property
-    def _take_a(self) -> Any:
-        return itemgetter(*self.a)
+    def _take_a(self) -> Taking:
+        return cast("Taking", itemgetter(*self.a))
 
     def _given(self, warps: Sequence[Warp]) -> Given | None:
         """Descriptors and scale-d, if they are the same in all warps."""
@@ -196,7 +199,7 @@ class Mma:
         )
 
 
-def _fenced(member: Member, take: Any) -> Sequence[Any] | None:
+def _fenced(member: Member, take: Taking) -> Sequence[Any] | None:
     """Lanes of registers that were not touched since the last wgmma.fence, and that no product is
     about to write; None of others."""
     lanes = take(member.warp.registers)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,8 @@ Given = tuple[int | None, int, bool]
 """Descriptors of A (None: in registers) and B, and whether D is added to (scale-d)."""
 
 
-class Matrix(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Matrix:
     """An operand in shared memory: its descriptor, its chunks in their order, and their addresses,
     rising."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,7 +193,7 @@ def gathered(lanes: Sequence[Lanes]) -> Lanes:
     if len(lanes) == 1:
         return lanes[0]
     try:
-        return np.frombuffer(bytearray().join(lanes), lanes[0].dtype)
+        return np.frombuffer(bytearray().join(cast("Sequence[bytes]", lanes)), lanes[0].dtype)
     except TypeError:  # strided
         return np.concatenate(lanes)
 

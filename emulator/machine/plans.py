@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 from schedgen.emulator.machine.elementwise import Compute, Elementwise, Source, Target
 from schedgen.emulator.machine.lanes import Lanes
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Part:
     """Neighbours in a bank: ``count`` values from place ``start`` on, of ``size``."""
 
     bank: int

@@ -228,7 +228,11 @@ def test_warps_side_by_side(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
             return str(problem)
 
     found = outcome()
-    monkeypatch.setattr(Mma, "several", lambda *_: False)
+
+    def apart(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(Mma, "several", apart)
     assert found == outcome()
 
 
